@@ -1,0 +1,25 @@
+"""The error tree, split by what the caller does next.
+
+A refusal or a time-out that is part of normal work is a value, not an exception; these are for
+what stops the work at hand.
+"""
+
+
+class LbdError(Exception):
+    """Root. The text is one line for a person: what, where, and the mend."""
+
+
+class ConfigError(LbdError):
+    """The configuration or the command line is wrong: the user mends it."""
+
+
+class PeerError(LbdError):
+    """The other side sent something it should not have: drop it, and say who."""
+
+
+class Unavailable(LbdError):
+    """That host or daemon cannot be reached or cannot take it, and nothing ran: try another."""
+
+
+class LostContact(LbdError):
+    """Contact was lost after the work may have begun: never run it a second time."""

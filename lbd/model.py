@@ -1,0 +1,90 @@
+"""The shared words: hosts, loads, placements, jobs. Values only, no behaviour to speak of.
+
+Names are those of Zhou's thesis and of LSF. Units come last in a name. Times are seconds on the
+receiver's own monotonic clock unless a name says otherwise; between hosts only ages travel.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType
+
+HostId = NewType("HostId", str)
+JobId = NewType("JobId", str)
+
+
+class HostState(Enum):
+    UP = "up"
+    LATE = "late"  # its last sample is older than stale_after_s: not zero, not trusted
+    DOWN = "down"
+    DRAINED = "drained"  # its owner wants no new jobs there
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Smoothed lengths, in tasks."""
+
+    cpu: float = 0.0
+    io: float = 0.0
+    memory: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoadVector:
+    """One host's load as sampled. `index` is tasks per usable core of reference speed."""
+
+    index: float
+    queues: Queues
+    utilisation: float  # of all usable cores, 0..1
+    cores: float  # usable: affinity and cgroup quota
+    speed: float  # relative to the reference machine
+    slots_total: int
+    slots_used: int
+    jobs_local: int
+    jobs_foreign: int
+    accepting: bool  # its LBM is there and takes jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a host's two daemons listen."""
+
+    host: str
+    lim_port: int
+    lbm_port: int
+
+
+class Verdict(Enum):
+    HERE = "here"
+    THERE = "there"
+    WAIT = "wait"  # nobody has room: hold the command until somebody has
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One host as the policy saw it when it decided."""
+
+    name: HostId
+    load: float  # index as it would be with this job, picks not yet seen in a sample included
+    age_s: float
+    willing: bool
+    why: str  # "" or the reason it cannot be chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    verdict: Verdict
+    host: HostId
+    reason: str  # a few-word slug, counted and shown: "below-threshold", "lowest", "no-peer" ...
+    candidates: tuple[Candidate, ...] = ()  # best first
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRequest:
+    """What the policy needs to know of a command."""
+
+    job: JobId
+    wanted: HostId | None = None  # -H: there, whatever the load
+    excluded: frozenset[HostId] = frozenset()  # -x, and hosts that just refused it
+    must_leave: bool = False  # --remote
+    must_stay: bool = False  # --local, or moved too often already
+    may_wait: bool = True  # a command inside a placed job must not wait: its parent holds a slot

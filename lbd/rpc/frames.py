@@ -1,0 +1,69 @@
+"""Frames on the local Unix sockets: a length, a tag, flat fields.
+
+    frame  = length (4 bytes, little endian, of the body) | tag (1 byte) | body
+    fields = repeated: key (1 byte) | length (4 bytes, little endian) | value
+
+Kept this plain so that `lbrun` needs no import for it and a C program can speak it. Everything
+that is not latency-bound (`lbctl`, the LBM talking to its LIM) sends one JSON object as the body
+of a frame tagged `JSON`. Unknown keys are passed over, so either side may be the newer one.
+"""
+
+HEADER_BYTES = 5
+JSON = b"J"
+
+
+def pack(tag: bytes, body: bytes = b"") -> bytes:
+    """One frame."""
+    return len(body).to_bytes(4, "little") + tag + body
+
+
+def field(key: bytes, value: bytes) -> bytes:
+    """One field of a body."""
+    return key + len(value).to_bytes(4, "little") + value
+
+
+def fields(body: bytes) -> list[tuple[bytes, bytes]]:
+    """The fields of a body, in order.
+
+    Raises ValueError if the body ends inside a field.
+    """
+    found = []
+    at, end = 0, len(body)
+    while at < end:
+        start = at + 5
+        size = int.from_bytes(body[at + 1 : start], "little")
+        if start + size > end:
+            raise ValueError("a field runs past the end of its frame")
+        found.append((body[at : at + 1], body[start : start + size]))
+        at = start + size
+    return found
+
+
+class Splitter:
+    """Bytes as they arrive in, whole frames out. Refuses a frame over `limit_bytes`."""
+
+    __slots__ = ("_buffer", "_limit_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._buffer = b""
+        self._limit_bytes = limit_bytes
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The (tag, body) pairs completed by `data`.
+
+        Raises ValueError if a frame announces more than the limit; the stream is then useless.
+        """
+        buffer = self._buffer + data if self._buffer else data
+        frames = []
+        at = 0
+        while len(buffer) - at >= HEADER_BYTES:
+            size = int.from_bytes(buffer[at : at + 4], "little")
+            if size > self._limit_bytes:
+                raise ValueError(f"a frame of {size} bytes; the limit is {self._limit_bytes}")
+            end = at + HEADER_BYTES + size
+            if end > len(buffer):
+                break
+            frames.append((buffer[at + 4 : at + 5], buffer[at + HEADER_BYTES : end]))
+            at = end
+        self._buffer = buffer[at:]
+        return frames

@@ -1,0 +1,249 @@
+"""JSON over the Unix sockets of this host: an asyncio server and client, and a blocking client.
+
+One frame (see `frames.py`) holds one JSON object. A request with an "id" gets a reply with the same
+"id"; a request without one is a notice. Several requests may be outstanding on a connection.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
+from lbd.rpc import frames
+
+BODY_LIMIT_BYTES = 1 << 20
+BACKLOG = 1024
+
+# What a JSON object of ours holds; one level is checked by whoever reads it.
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is at the other end of a Unix socket, as the kernel says (SO_PEERCRED)."""
+
+    pid: int
+    uid: int
+    gid: int
+
+    @property
+    def is_admin(self) -> bool:
+        return self.uid in (0, os.geteuid())
+
+
+class Refusal(LbdError):
+    """A reply {"ok": false}: `code` is usage, denied or unavailable."""
+
+    def __init__(self, text: str, code: str = "usage") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def caller_of(sock: socket.socket) -> Caller:
+    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return Caller(*struct.unpack("3i", packed))
+
+
+def encode(message: Json) -> bytes:
+    return frames.pack(frames.JSON, json.dumps(message, separators=(",", ":")).encode())
+
+
+def decode(tag: bytes, body: bytes) -> Json:
+    """Raises PeerError if the frame is not a JSON object."""
+    if tag != frames.JSON:
+        raise PeerError(f"a frame tagged {tag!r} where JSON was expected")
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise PeerError(f"not JSON: {problem}") from problem
+    if not isinstance(message, dict):
+        raise PeerError("not a JSON object")
+    return message
+
+
+Handler = Callable[[Json, Caller], Awaitable[Json | None]]
+Gone = Callable[[Caller], None]
+
+
+class Connection(asyncio.Protocol):
+    """One client of a JSON socket. Each request is handled in a task of its own."""
+
+    def __init__(self, handler: Handler, on_close: "Callable[[Connection], None]") -> None:
+        self._handler = handler
+        self._on_close = on_close
+        self._split = frames.Splitter(BODY_LIMIT_BYTES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.caller = Caller(0, -1, -1)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.caller = caller_of(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            requests = [decode(*frame) for frame in self._split.feed(data)]
+        except (ValueError, PeerError) as problem:
+            self._transport.write(encode({"ok": False, "error": str(problem), "code": "usage"}))
+            self._transport.close()
+            return
+        for request in requests:
+            task = asyncio.get_running_loop().create_task(self._answer(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: Json) -> None:
+        try:
+            reply = {"ok": True, **(await self._handler(request, self.caller) or {})}
+        except Refusal as refusal:
+            reply = {"ok": False, "error": str(refusal), "code": refusal.code}
+        except LbdError as problem:
+            reply = {"ok": False, "error": str(problem), "code": "unavailable"}
+        except (KeyError, TypeError, ValueError) as problem:
+            text = f"bad request {request.get('op')!r}: {problem!r}"
+            reply = {"ok": False, "error": text, "code": "usage"}
+        if "id" in request and not self._transport.is_closing():
+            self._transport.write(encode({"id": request["id"], **reply}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._on_close(self)
+
+
+def bind_unix(path: Path, mode: int) -> socket.socket:
+    """A listening socket at `path`, a stale one replaced. The daemon's pid lock says it is stale.
+
+    Raises ConfigError if the directory cannot be written.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        sock.bind(str(path))
+        path.chmod(mode)
+        sock.listen(BACKLOG)
+    except OSError as problem:
+        sock.close()
+        raise ConfigError(f"cannot listen on {path}: {problem.strerror}") from problem
+    sock.setblocking(False)
+    return sock
+
+
+async def serve_json(
+    path: Path, handler: Handler, mode: int, on_close: Callable[[Connection], None] = lambda _: None
+) -> asyncio.Server:
+    sock = bind_unix(path, mode)
+    loop = asyncio.get_running_loop()
+    return await loop.create_unix_server(lambda: Connection(handler, on_close), sock=sock)
+
+
+class JsonClient(asyncio.Protocol):
+    """A daemon's connection to another daemon of its host; `call` fails fast while it is down."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._split = frames.Splitter(BODY_LIMIT_BYTES)
+
+    @property
+    def connected(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def connect(self) -> bool:
+        """One attempt; False if nobody listens."""
+        loop = asyncio.get_running_loop()
+        self._split = frames.Splitter(BODY_LIMIT_BYTES)
+        try:
+            await loop.create_unix_connection(lambda: self, str(self.path))
+        except OSError:
+            return False
+        return True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            replies = [decode(*frame) for frame in self._split.feed(data)]
+        except (ValueError, PeerError):
+            if self._transport is not None:
+                self._transport.close()
+            return
+        for reply in replies:
+            number = reply.get("id")
+            future = self._waiting.pop(number, None) if isinstance(number, int) else None
+            if future is not None and not future.done():
+                future.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(Unavailable(f"{self.path.stem} went away"))
+        self._waiting.clear()
+
+    def notify(self, message: Json) -> None:
+        """Send without waiting for an answer; dropped while the other side is away."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encode(message))
+
+    async def call(self, message: Json, timeout_s: float) -> Json:
+        """The reply. Raises Refusal if it says so, Unavailable on silence or no connection."""
+        if not self.connected:
+            raise Unavailable(f"{self.path.stem} is not running ({self.path})")
+        number = next(self._ids)
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self.notify({"id": number, **message})
+        try:
+            reply = await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            raise Unavailable(f"{self.path.stem} did not answer within {timeout_s:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+        return checked(reply)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+def checked(reply: Json) -> Json:
+    """The reply itself. Raises Refusal if it is one."""
+    if reply.get("ok") is not True:
+        raise Refusal(str(reply.get("error", "no reason given")), str(reply.get("code", "usage")))
+    return reply
+
+
+def ask(path: Path, request: Json, timeout_s: float = 5.0) -> Json:
+    """Ask once and wait, for programs without an event loop.
+
+    Raises Unavailable if nobody answers, Refusal if the answer is no.
+    """
+    split = frames.Splitter(BODY_LIMIT_BYTES * 16)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(timeout_s)
+        try:
+            sock.connect(str(path))
+            sock.sendall(encode({"id": 1, **request}))
+            while True:
+                data = sock.recv(1 << 16)
+                if not data:
+                    raise Unavailable(f"{path.stem} closed the connection")
+                for frame in split.feed(data):
+                    return checked(decode(*frame))
+        except TimeoutError:
+            raise Unavailable(f"{path.stem} did not answer within {timeout_s:g} s") from None
+        except OSError as problem:
+            raise Unavailable(f"{path.stem} is not running ({path}: {problem.strerror})") from None
