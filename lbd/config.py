@@ -1,131 +1,233 @@
-"""lbd.toml -> frozen, typed, validated values, one dataclass a section.
+"""What lbd.toml may say: one frozen dataclass a section, each field with default and bounds.
 
-The dataclasses below *are* the schema: a field's type says what is allowed, its comment says the
-unit and which way to turn it. A parameter the papers name carries their symbol. Loaded once, in
-`cli`, and passed down; nothing reads the configuration globally.
+The dataclasses below *are* the schema. A field's comment says the unit and which way to turn it; a
+parameter the papers name carries their symbol. The README's table is drawn from this file.
+`config_file.load` reads a file into it, once, in `cli`, and the values are passed down; nothing
+reads the configuration globally. This file does no IO, so that policy files may import it.
 """
 
-import difflib
-import os
-import re
-import socket
-import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import TypeVar
 
 from lbd.errors import ConfigError
+from lbd.spelling import hint
 
 ALGORITHMS = ("GLOBAL", "CENTRAL", "LOWEST", "NOLB")
 SCOPES = ("auto", "host", "container", "jobs")
 INDICES = ("smoothed",)
+CGROUPS = ("auto", "off")
 
-Scalar = str | int | float | bool
-# What TOML can hold, as far as we use it: a scalar, a list of tables, or a table.
-Value = Scalar | list[dict[str, Scalar]] | dict[str, Scalar]
+T = TypeVar("T", int, float)
 
 
 @dataclass(frozen=True, slots=True)
-class HostEntry:
-    """One line of `cluster.hosts`: where a host's daemons listen. Order is election rank."""
+class Bounds:
+    """What a field may hold, besides its type."""
+
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.choices:
+            return " | ".join(self.choices)
+        return f"{self.low:g} to {self.high:g}" if self.low is not None else ""
+
+
+def within(default: T, low: float, high: float) -> T:
+    """A number from `low` to `high`, both included."""
+    return field(default=default, metadata={"bounds": Bounds(low, high)})
+
+
+def one_of(choices: tuple[str, ...]) -> str:
+    """One of these words; the first of them by default."""
+    return field(default=choices[0], metadata={"bounds": Bounds(choices=choices)})
+
+
+def bounds_of(metadata: Mapping[str, object]) -> Bounds:
+    """The bounds a field was declared with."""
+    bounds = metadata.get("bounds")
+    return bounds if isinstance(bounds, Bounds) else Bounds()
+
+
+def fault_of(item: "Field[object]", value: object) -> str:
+    """Why `value` cannot be this field's, or ""."""
+    kind = item.type
+    bounds = bounds_of(item.metadata)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if kind in (bool, int, float, str) and type(value) is not kind:
+        return f"{shown(value)} is not {KIND_NAMES[kind]}{f' ({bounds})' if str(bounds) else ''}"
+    if bounds.choices and value not in bounds.choices:
+        return f"{shown(value)} is not known; {hint(str(value), bounds.choices)}"
+    if bounds.low is None or bounds.high is None or not isinstance(value, int | float):
+        return ""
+    inside = bounds.low <= value <= bounds.high  # false for NaN too
+    return "" if inside else f"{value!r} is out of range; allowed: {bounds}"
+
+
+KIND_NAMES: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text in quotes",
+}
+
+
+def shown(value: object) -> str:
+    """A value as it would stand in TOML, near enough."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f'"{repr(value)[1:-1]}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Section:
+    """A section checks itself whoever makes it, file or test."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if fault := fault_of(item, getattr(self, item.name)):
+                raise ConfigError(f"{item.name}: {fault}")
+
+
+@dataclass(frozen=True, slots=True)
+class HostEntry(Section):
+    """One entry of `cluster.hosts`: where a host's daemons listen. Order is election rank."""
 
     name: str
     address: str
-    lim_port: int = 7901
-    lbm_port: int = 7902
+    lim_port: int = within(7901, 1, 65535)
+    lbm_port: int = within(7902, 1, 65535)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterConfig:
+class ClusterConfig(Section):
     name: str = "lbd"
-    # Every host known beforehand, best-ranked centre first. May be left out when joining.
+    # every host known beforehand, best-ranked centre first: {name, address, lim_port, lbm_port}
     hosts: tuple[HostEntry, ...] = ()
-    # "address:port" of any one LIM to join by; "" when the list above is all there is.
-    join: str = ""
+    join: str = ""  # "address:port" of any one LIM to join by; "" = the list above is all there is
 
 
 @dataclass(frozen=True, slots=True)
-class HostConfig:
-    name: str = field(default_factory=lambda: socket.gethostname().split(".")[0])
-    address: str = "127.0.0.1"  # where this host's daemons listen, and are told to others
-    runtime_dir: str = field(default_factory=lambda: default_runtime_dir())
-    state_dir: str = field(default_factory=lambda: default_state_dir())
-    cores: float = 0.0  # usable cores; 0 = measured (affinity and cgroup quota)
-    speed: float = 0.0  # relative to the reference machine; 0 = measured once by a loop
+class HostConfig(Section):
+    name: str = ""  # "" = the machine's short name; `load` fills it in
+    address: str = ""  # where this host's daemons listen; "" = as in cluster.hosts, else 127.0.0.1
+    runtime_dir: str = ""  # sockets; "" = /run/lbd for root, else $XDG_RUNTIME_DIR/lbd
+    state_dir: str = ""  # what outlives a restart; "" = /var/lib/lbd, else ~/.local/state/lbd
+    cores: float = within(
+        0.0, 0.0, 65536.0
+    )  # usable cores; 0 = affinity and cgroup quota, measured
+    speed: float = within(0.0, 0.0, 1000.0)  # relative to the reference machine; 0 = measured once
 
 
 @dataclass(frozen=True, slots=True)
-class LoadConfig:
-    scope: str = "auto"  # what counts as this host's load: auto | host | container | jobs
-    index: str = "smoothed"
-    sample_hz: float = 10.0  # readings of the run queue a second, at least; scans slow themselves
-    smoothing_s: float = 4.0  # T: longer is steadier, shorter sees a change sooner
-    io_weight: float = 0.5  # w_io: what a task in disk wait counts beside a runnable one
-    memory_weight: float = 1.0  # w_mem: the same for a task stalled on memory
-    scan_core_share: float = 0.008  # of one core that the scanning scopes may use
+class LoadConfig(Section):
+    scope: str = one_of(SCOPES)  # what counts as this host's load
+    index: str = one_of(INDICES)  # which measure of it is exchanged
+    # readings of the run queue a second, at least; the scanning scopes slow themselves
+    sample_hz: float = within(10.0, 1.0, 100.0)
+    # T: longer is steadier, shorter sees a change sooner
+    smoothing_s: float = within(4.0, 0.1, 600.0)
+    # w_io: what a task in disk wait counts beside a runnable one
+    io_weight: float = within(0.5, 0.0, 10.0)
+    # w_mem: the same for a task stalled on memory
+    memory_weight: float = within(1.0, 0.0, 10.0)
+    scan_core_share: float = within(0.008, 0.0005, 1.0)  # of one core, for the scanning scopes
 
 
 @dataclass(frozen=True, slots=True)
-class LimConfig:
-    port: int = 7901
-    algorithm: str = "GLOBAL"
-    exchange_period_s: float = 1.0  # P: longer costs fewer messages, shorter misplaces fewer jobs
-    local_threshold: float = 0.7  # T_l: load index at or below which commands stay
-    report_ceiling: float = 4.0  # T_u: a host that stays above it need not report
-    min_gain: float = 0.1  # Delta: how much lower another host's index must be
-    probe_limit: int = 3  # L_p: hosts LOWEST asks
-    job_threshold_s: float = 1.0  # T_CPU: commands below it are not worth moving
-    change_threshold: float = 0.1  # a smaller change of the index is not reported
-    keepalive_s: float = 5.0  # a report is sent this often even without a change
-    probe_timeout_s: float = 0.2  # a probe or a question to the centre without answer by then
-    stale_after_s: float = 12.0  # a sample older than this makes its host late, not zero
-    down_after_s: float = 30.0  # unheard for this long: down
-    forget_after_s: float = 86400.0  # a joined (not listed) host down for this long is forgotten
-    centre_silence_s: float = 6.0  # the centre silent for this long: the next rank takes over
-    avoid_s: float = 5.0  # a host that failed a command is not picked for this long
-    hold_above: float = 1.5  # a command waits for room while the local index is above this
-    hold_limit_s: float = 30.0  # and no longer than this
-    max_hosts: int = 1024
-    max_message_bytes: int = 1 << 20
+class LimConfig(Section):
+    port: int = within(7901, 1, 65535)
+    algorithm: str = one_of(ALGORITHMS)  # who tells whom its load, and who picks
+    # P: longer costs fewer messages, shorter misplaces fewer jobs
+    exchange_period_s: float = within(1.0, 0.05, 3600.0)
+    # T_l: load index at or below which commands stay
+    local_threshold: float = within(0.7, 0.0, 1000.0)
+    report_ceiling: float = within(
+        4.0, 0.0, 10000.0
+    )  # T_u: a host that stays above it need not report
+    min_gain: float = within(0.1, 0.0, 1000.0)  # Δ: how much lower another host's index must be
+    probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST asks
+    job_threshold_s: float = within(
+        1.0, 0.0, 86400.0
+    )  # T_CPU: commands below it are not worth moving
+    change_threshold: float = within(
+        0.1, 0.0, 1000.0
+    )  # a smaller change of the index is not reported
+    keepalive_s: float = within(
+        5.0, 0.1, 3600.0
+    )  # a report is sent this often even without a change
+    # a probe, or a question to the centre, is given up after this long
+    probe_timeout_s: float = within(0.2, 0.01, 60.0)
+    # a sample older than this makes its host late, not zero
+    stale_after_s: float = within(12.0, 0.2, 86400.0)
+    down_after_s: float = within(30.0, 0.2, 86400.0)  # a host unheard for this long is down
+    # a joined (not listed) host down for this long is forgotten
+    forget_after_s: float = within(86400.0, 1.0, 1e9)
+    # the centre silent for this long: the next rank takes over
+    centre_silence_s: float = within(6.0, 0.2, 86400.0)
+    avoid_s: float = within(
+        5.0, 0.0, 86400.0
+    )  # a host that failed a command is not picked this long
+    hold_above: float = within(1.5, 0.0, 10000.0)  # commands wait for room while we are above this
+    hold_limit_s: float = within(30.0, 0.0, 86400.0)  # and no longer than this
+    max_hosts: int = within(1024, 1, 65536)  # in this LIM's table
+    max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)
 
 
 @dataclass(frozen=True, slots=True)
-class LbmConfig:
-    port: int = 7902
-    slots: int = 0  # foreign jobs at once; 0 = usable cores, rounded up
-    max_waiting: int = 4096  # commands that may wait here for a slot; more are refused
-    fallback_slots: int = 0  # local runs at once when others fail; 0 = twice the cores
-    connect_timeout_s: float = 1.0  # for a channel to a host to become ready
-    start_timeout_s: float = 10.0  # for the far host to say that the command has begun
-    orphan_after_s: float = 10.0  # contact lost for this long ends an attached command
-    kill_grace_s: float = 2.0  # from TERM to KILL
-    max_hops: int = 2  # how often a command started by a moved command may move again
-    chunk_bytes: int = 1 << 18  # the most that is read from a pipe at once
-    max_request_bytes: int = 8 << 20  # arguments and environment of one command
-    max_clients: int = 2048  # connections on the Unix socket
-    history: int = 500  # ended jobs that `lbctl jobs` still shows
-    cgroup: str = "auto"  # auto | off: contain each job in a cgroup of its own where writable
+class LbmConfig(Section):
+    port: int = within(7902, 1, 65535)
+    slots: int = within(0, 0, 65536)  # foreign jobs at once; 0 = usable cores, rounded up
+    max_waiting: int = within(
+        4096, 0, 1 << 20
+    )  # commands that may wait for a slot; more are refused
+    fallback_slots: int = within(
+        0, 0, 65536
+    )  # local runs at once when others fail; 0 = twice the cores
+    connect_timeout_s: float = within(1.0, 0.01, 600.0)  # for a channel to a host to become ready
+    start_timeout_s: float = within(
+        10.0, 0.1, 3600.0
+    )  # for the far host to say the command has begun
+    orphan_after_s: float = within(
+        10.0, 0.5, 86400.0
+    )  # contact lost so long ends an attached command
+    kill_grace_s: float = within(2.0, 0.0, 3600.0)  # from TERM to KILL
+    # how often a command started by a moved command may move again
+    max_hops: int = within(2, 0, 100)
+    chunk_bytes: int = within(
+        1 << 18, 1 << 12, 1 << 24
+    )  # the most that is read from a pipe at once
+    # arguments and environment of one command
+    max_request_bytes: int = within(8 << 20, 1 << 14, 1 << 30)
+    max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
+    history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
+    cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable
 
 
 @dataclass(frozen=True, slots=True)
-class UsersConfig:
+class UsersConfig(Section):
     allow_root: bool = False  # run commands of root that come from other hosts
 
 
 @dataclass(frozen=True, slots=True)
-class SecurityConfig:
-    # The cluster's secret: a file with mode 0600 and the same content on every host. Without it
-    # no network port is opened.
+class SecurityConfig(Section):
+    # the cluster's secret: mode 0600, the same on every host; without it no network port is opened
     key_file: str = ""
-    # Plain transport is for loopback. A lab that made its own private network sets this.
+    # plain transport is for loopback; a lab that made its own private network sets this
     plain_lab: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class UpConfig:
-    restart_backoff_s: float = 0.5  # before a daemon that died is started again; doubles
-    restart_backoff_max_s: float = 30.0
-    stop_timeout_s: float = 10.0  # for a daemon to stop after TERM
+class UpConfig(Section):
+    # before a daemon that died is started again; doubles each time
+    restart_backoff_s: float = within(0.5, 0.01, 3600.0)
+    restart_backoff_max_s: float = within(30.0, 0.01, 86400.0)  # and no longer than this
+    stop_timeout_s: float = within(10.0, 0.1, 3600.0)  # for a daemon to stop after TERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +241,3 @@ class Config:
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)
     path: str = ""  # the file it came from, "" for built-in defaults
-
-
-def default_runtime_dir() -> str:
-    """/run/lbd for root, else a directory of the user's own. `lbrun` looks in the same places."""
-    if os.geteuid() == 0:
-        return "/run/lbd"
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return f"{base}/lbd" if base else f"/tmp/lbd-{os.geteuid()}"
-
-
-def default_state_dir() -> str:
-    if os.geteuid() == 0:
-        return "/var/lib/lbd"
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
-    return f"{base}/lbd"

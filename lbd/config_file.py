@@ -1,0 +1,254 @@
+"""Reading lbd.toml and `--set section.key=value` into a `Config`.
+
+Whatever is wrong is said in one line: which file and line, which key, what is allowed, and the
+nearest right spelling. tomllib keeps no positions, so a key's line is looked for in the text.
+"""
+
+import os
+import socket
+import tomllib
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+
+from lbd.config import Config, HostEntry, fault_of, shown
+from lbd.errors import ConfigError
+from lbd.spelling import hint
+
+Table = dict[str, object]
+SYSTEM_FILE = Path("/etc/lbd/lbd.toml")
+
+
+def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in force: file, then overrides ("section.key=value"), then defaults.
+
+    Without `path`: $LBD_CONFIG, ~/.config/lbd/lbd.toml, /etc/lbd/lbd.toml, else built-in values.
+    Raises ConfigError, one line.
+    """
+    source = find_file(path)
+    text = read_text(source) if source else ""
+    given = Given(str(source) if source else "", text)
+    for section, table in parse(text, str(source)).items():
+        given.add_section(section, table)
+    for override in overrides:
+        given.add_override(override)
+    return settle(given.config(), given)
+
+
+def find_file(path: str | None) -> Path | None:
+    """The file to read; None = no file anywhere. Raises ConfigError if a named one is missing."""
+    named = path or os.environ.get("LBD_CONFIG")
+    if named:
+        if Path(named).is_file():
+            return Path(named)
+        origin = "--config" if path else "$LBD_CONFIG"
+        raise ConfigError(f"{origin} {named}: no such file")
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from problem
+    except UnicodeDecodeError as problem:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {problem.start})") from problem
+
+
+def parse(text: str, source: str) -> Table:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        reason, _, place = str(problem).partition(" (at ")
+        line = "".join(c for c in place.partition(",")[0] if c.isdigit())
+        line = line or str(max(1, len(text.splitlines())))
+        raise ConfigError(f"{source}:{line}: not TOML: {reason}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was given, for the message."""
+
+    prefix: str  # "/etc/lbd/lbd.toml:12" or "--set lim.port=x"
+    value: object
+
+
+class Given:
+    """What was set explicitly, by section and key, each checked as it is added."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self.source = source
+        self._lines = text.splitlines()
+        self._sections = {f.name: f.type for f in fields(Config) if is_dataclass(f.type)}
+        self._values: dict[tuple[str, str], Origin] = {}
+
+    def add_section(self, section: str, table: object) -> None:
+        place = f"{self.source}:{line_of(self._lines, section, '')}"
+        if section not in self._sections:
+            raise ConfigError(
+                f"{place}: [{section}]: unknown section; {hint(section, self._sections)}"
+            )
+        if not isinstance(table, dict):
+            raise ConfigError(f"{place}: {section} is a section; write [{section}] above its keys")
+        for key, value in table.items():
+            line = line_of(self._lines, section, key)
+            self._add(section, key, value, f"{self.source}:{line}")
+
+    def add_override(self, override: str) -> None:
+        """One "section.key=value"; the value is TOML, or else a bare word."""
+        name, equals, raw = override.partition("=")
+        section, dot, key = name.strip().partition(".")
+        origin = f"--set {override}"
+        if not (equals and dot and key):
+            raise ConfigError(f"{origin}: write section.key=value")
+        if section not in self._sections:
+            raise ConfigError(f"{origin}: unknown section; {hint(section, self._sections)}")
+        self._add(section, key, toml_value(raw.strip()), origin)
+
+    def _add(self, section: str, key: str, value: object, place: str) -> None:
+        known = fields_of(self._sections[section])
+        if key not in known:
+            raise ConfigError(f"{place}: {section}.{key}: unknown key; {hint(key, known)}")
+        if (section, key) == ("cluster", "hosts"):
+            value = host_entries(value, place)
+        elif fault := fault_of(known[key], value):
+            raise ConfigError(f"{place}: {section}.{key}: {fault}")
+        if known[key].type is float and isinstance(value, int):
+            value = float(value)
+        self._values[section, key] = Origin(place, value)
+
+    def config(self) -> Config:
+        config = Config(path=self.source)
+        for (section, key), origin in self._values.items():
+            changed = replace(getattr(config, section), **{key: origin.value})
+            config = replace(config, **{section: changed})
+        return config
+
+    def place(self, section: str, key: str) -> str | None:
+        """Where it was set, or None if it was not."""
+        origin = self._values.get((section, key))
+        return origin.prefix if origin else None
+
+
+def fields_of(kind: object) -> "dict[str, Field[object]]":
+    return {f.name: f for f in fields(kind)}  # type: ignore[arg-type]  # a section's class
+
+
+def toml_value(raw: str) -> object:
+    try:
+        table = tomllib.loads(f"value = {raw}")
+    except tomllib.TOMLDecodeError:
+        return raw
+    return table["value"] if len(table) == 1 else raw
+
+
+def host_entries(value: object, place: str) -> tuple[HostEntry, ...]:
+    """cluster.hosts, checked. Raises ConfigError."""
+    place = f"{place}: cluster.hosts"
+    example = '{name = "h1", address = "10.0.0.1", lim_port = 7901, lbm_port = 7902}'
+    if not isinstance(value, list):
+        raise ConfigError(f"{place}: {shown(value)} is not a list of tables like {example}")
+    entries: dict[str, HostEntry] = {}
+    known = fields_of(HostEntry)
+    for number, table in enumerate(value, 1):
+        where = f"{place}: entry {number}"
+        if not isinstance(table, dict):
+            raise ConfigError(f"{where}: {shown(table)} is not a table like {example}")
+        for key, item in table.items():
+            if key not in known:
+                raise ConfigError(f"{where}: {key}: unknown key; {hint(key, known)}")
+            if fault := fault_of(known[key], item):
+                raise ConfigError(f"{where}: {key}: {fault}")
+        missing = [k for k, f in known.items() if f.default is MISSING and not table.get(k)]
+        if missing:
+            raise ConfigError(f"{where}: no {missing[0]}; write it like {example}")
+        entry = HostEntry(**table)
+        if entry.name in entries:
+            raise ConfigError(f'{where}: another entry is named "{entry.name}"')
+        entries[entry.name] = entry
+    return tuple(entries.values())
+
+
+def settle(config: Config, given: Given) -> Config:
+    """Fill in what depends on this machine or on the list of hosts; refuse what contradicts."""
+    host = config.host
+    name = host.name or socket.gethostname().partition(".")[0] or "localhost"
+    listed = {entry.name: entry for entry in config.cluster.hosts}.get(name)
+    if listed is not None:
+        pairs = (("host", "address", listed.address), ("lim", "port", listed.lim_port),
+                 ("lbm", "port", listed.lbm_port))  # fmt: skip
+        for section, key, value in pairs:
+            place = given.place(section, key)
+            mine = getattr(getattr(config, section), key)
+            if place and mine != value:
+                says = f"{shown(mine)}, but cluster.hosts gives {name} {shown(value)}"
+                raise ConfigError(f"{place}: {section}.{key}: {says}; drop one of them")
+        host = replace(host, address=listed.address)
+        config = replace(config, lim=replace(config.lim, port=listed.lim_port),
+                         lbm=replace(config.lbm, port=listed.lbm_port))  # fmt: skip
+    host = replace(
+        host,
+        name=name,
+        address=host.address or "127.0.0.1",
+        runtime_dir=host.runtime_dir or default_runtime_dir(),
+        state_dir=host.state_dir or default_state_dir(),
+    )
+    for key in ("runtime_dir", "state_dir"):
+        if not os.path.isabs(getattr(host, key)):
+            place = given.place("host", key) or "environment"
+            raise ConfigError(f"{place}: host.{key}: {shown(getattr(host, key))} must begin with /")
+    check_order(config, given)
+    return replace(config, host=host)
+
+
+def check_order(config: Config, given: Given) -> None:
+    """A host must be heard before it is late, and late before it is down. Raises ConfigError."""
+    rising = (
+        ("exchange_period_s", "stale_after_s"),
+        ("keepalive_s", "stale_after_s"),
+        ("stale_after_s", "down_after_s"),
+    )
+    for low, high in rising:
+        if getattr(config.lim, low) > getattr(config.lim, high):
+            place = given.place("lim", low) or given.place("lim", high) or "built-in"
+            values = f"{getattr(config.lim, low):g} > {getattr(config.lim, high):g}"
+            raise ConfigError(f"{place}: lim.{low} must not exceed lim.{high} ({values})")
+
+
+def line_of(lines: Sequence[str], section: str, key: str) -> int:
+    """The line that sets `section.key` (key "" = the section's heading); 1 if it cannot be seen."""
+    current, heading = "", 1
+    for number, line in enumerate(lines, 1):
+        text = line.split("#")[0].replace(" ", "").replace('"', "").replace("'", "")
+        if text.startswith("["):
+            current = text.strip("[]")
+            if current in (section, f"{section}.{key}"):
+                heading = number
+                if not key or current != section:
+                    return number
+            continue
+        name = text.split("=")[0]
+        full = f"{current}.{name}" if current else name
+        wanted = f"{section}.{key}" if key else section
+        if "=" in text and (full == wanted or full.startswith(wanted + ".")):
+            return number
+    return heading
+
+
+def default_runtime_dir() -> str:
+    """/run/lbd for root, else a directory of the user's own. `lbrun` looks in the same places."""
+    if os.geteuid() == 0:
+        return "/run/lbd"
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return f"{base}/lbd" if base else f"/tmp/lbd-{os.geteuid()}"
+
+
+def default_state_dir() -> str:
+    if os.geteuid() == 0:
+        return "/var/lib/lbd"
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return f"{base}/lbd"
