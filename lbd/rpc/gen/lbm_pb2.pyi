@@ -1,0 +1,141 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RunRequest(_message.Message):
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    WANTS_STDIN_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FDS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    MAY_WAIT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FORCED_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    origin: str
+    user: str
+    uid: int
+    argv: _containers.RepeatedScalarFieldContainer[bytes]
+    environment: _containers.RepeatedScalarFieldContainer[bytes]
+    directory: bytes
+    umask: int
+    limits: _containers.RepeatedCompositeFieldContainer[ResourceLimit]
+    wants_stdin: bool
+    closed_fds: int
+    timeout_s: float
+    memory_bytes: int
+    hops: int
+    may_wait: bool
+    name: str
+    forced: bool
+    nice: int
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ...) -> None: ...
+
+class ResourceLimit(_message.Message):
+    __slots__ = ("resource", "soft", "hard")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    SOFT_FIELD_NUMBER: _ClassVar[int]
+    HARD_FIELD_NUMBER: _ClassVar[int]
+    resource: int
+    soft: int
+    hard: int
+    def __init__(self, resource: _Optional[int] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("reason", "try_another", "errno", "stage")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TRY_ANOTHER_FIELD_NUMBER: _ClassVar[int]
+    ERRNO_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    try_another: bool
+    errno: int
+    stage: str
+    def __init__(self, reason: _Optional[str] = ..., try_another: _Optional[bool] = ..., errno: _Optional[int] = ..., stage: _Optional[str] = ...) -> None: ...
+
+class Started(_message.Message):
+    __slots__ = ("host", "pid", "note")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    pid: int
+    note: str
+    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+
+class Ended(_message.Message):
+    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s")
+    EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    USER_CPU_S_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_CPU_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WALL_S_FIELD_NUMBER: _ClassVar[int]
+    exit_status: int
+    signal: int
+    cause: str
+    user_cpu_s: float
+    system_cpu_s: float
+    max_rss_bytes: int
+    wall_s: float
+    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ...) -> None: ...
+
+class JobRecord(_message.Message):
+    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "submitted", "started", "finished", "cpu_s", "exit_status", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    command: _containers.RepeatedScalarFieldContainer[bytes]
+    user: str
+    origin: str
+    host: str
+    state: str
+    attempt: int
+    submitted: float
+    started: float
+    finished: float
+    cpu_s: float
+    exit_status: int
+    reason: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class JobsRequest(_message.Message):
+    __slots__ = ("all",)
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    all: bool
+    def __init__(self, all: _Optional[bool] = ...) -> None: ...
+
+class JobsReply(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobRecord]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,223 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LimMessage(_message.Message):
+    __slots__ = ("cluster", "sender", "incarnation", "hello", "members", "report", "vector", "probe", "probe_reply", "ask_centre", "centre_reply", "settings", "drain", "leave", "ping", "ack")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    PROBE_REPLY_FIELD_NUMBER: _ClassVar[int]
+    ASK_CENTRE_FIELD_NUMBER: _ClassVar[int]
+    CENTRE_REPLY_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    sender: str
+    incarnation: int
+    hello: Hello
+    members: Members
+    report: Report
+    vector: Vector
+    probe: Probe
+    probe_reply: ProbeReply
+    ask_centre: AskCentre
+    centre_reply: CentreReply
+    settings: Settings
+    drain: Drain
+    leave: Leave
+    ping: Ping
+    ack: Ack
+    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., vector: _Optional[_Union[Vector, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., ask_centre: _Optional[_Union[AskCentre, _Mapping]] = ..., centre_reply: _Optional[_Union[CentreReply, _Mapping]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("name", "address", "lim_port", "lbm_port", "rank", "incarnation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LIM_PORT_FIELD_NUMBER: _ClassVar[int]
+    LBM_PORT_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    lim_port: int
+    lbm_port: int
+    rank: int
+    incarnation: int
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., lim_port: _Optional[int] = ..., lbm_port: _Optional[int] = ..., rank: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("self",)
+    SELF_FIELD_NUMBER: _ClassVar[int]
+    self: Member
+    def __init__(self_, self: _Optional[_Union[Member, _Mapping]] = ...) -> None: ...
+
+class Members(_message.Message):
+    __slots__ = ("members", "settings")
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    settings: Settings
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ...) -> None: ...
+
+class Sample(_message.Message):
+    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "drained")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    CPU_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    IO_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    SPEED_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_USED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_LOCAL_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FOREIGN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTING_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    incarnation: int
+    number: int
+    age_s: float
+    index: float
+    cpu_queue: float
+    io_queue: float
+    memory_queue: float
+    utilisation: float
+    cores: float
+    speed: float
+    slots_total: int
+    slots_used: int
+    jobs_local: int
+    jobs_foreign: int
+    accepting: bool
+    drained: bool
+    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., drained: _Optional[bool] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("sample",)
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    sample: Sample
+    def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+
+class Vector(_message.Message):
+    __slots__ = ("samples", "settings_counter", "settings_author")
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    samples: _containers.RepeatedCompositeFieldContainer[Sample]
+    settings_counter: int
+    settings_author: str
+    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ProbeReply(_message.Message):
+    __slots__ = ("sample",)
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    sample: Sample
+    def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+
+class AskCentre(_message.Message):
+    __slots__ = ("job_id", "excluded", "must_leave", "may_wait", "dry", "sample", "charges")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    MUST_LEAVE_FIELD_NUMBER: _ClassVar[int]
+    MAY_WAIT_FIELD_NUMBER: _ClassVar[int]
+    DRY_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    CHARGES_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    excluded: _containers.RepeatedScalarFieldContainer[str]
+    must_leave: bool
+    may_wait: bool
+    dry: bool
+    sample: Sample
+    charges: float
+    def __init__(self, job_id: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., must_leave: _Optional[bool] = ..., may_wait: _Optional[bool] = ..., dry: _Optional[bool] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., charges: _Optional[float] = ...) -> None: ...
+
+class CentreReply(_message.Message):
+    __slots__ = ("verdict", "host", "reason")
+    class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        NOWHERE: _ClassVar[CentreReply.Verdict]
+        HERE: _ClassVar[CentreReply.Verdict]
+        THERE: _ClassVar[CentreReply.Verdict]
+        WAIT: _ClassVar[CentreReply.Verdict]
+    NOWHERE: CentreReply.Verdict
+    HERE: CentreReply.Verdict
+    THERE: CentreReply.Verdict
+    WAIT: CentreReply.Verdict
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    verdict: CentreReply.Verdict
+    host: str
+    reason: str
+    def __init__(self, verdict: _Optional[_Union[CentreReply.Verdict, str]] = ..., host: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Settings(_message.Message):
+    __slots__ = ("counter", "author", "algorithm", "params")
+    class ParamsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
+    counter: int
+    author: str
+    algorithm: str
+    params: _containers.ScalarMap[str, float]
+    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class Drain(_message.Message):
+    __slots__ = ("drained",)
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    drained: bool
+    def __init__(self, drained: _Optional[bool] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Ping(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_SENDER_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    UNIX_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    unknown_sender: bool
+    known_incarnation: int
+    unix_time_s: float
+    version: str
+    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ...) -> None: ...
