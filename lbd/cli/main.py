@@ -1,0 +1,85 @@
+"""`lbd`: the daemons and the lab. A subcommand's code is imported only when it is asked for."""
+
+import argparse
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from lbd import __version__
+from lbd.cli.program import Parser, complain, guard
+from lbd.config_file import load
+from lbd.spelling import hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lbd.config import Config
+
+DAEMONS = {
+    "lim": "watch this host's load, share it with the other hosts, say where commands should run",
+    "lbm": "run commands here, and send them to other hosts",
+    "up": "both of them, restarted when they die",
+}
+COMMANDS = {**DAEMONS, "lab": "a cluster of real daemons on this one machine"}
+LATER = {"dispatcher": "the queue", "sim": "the simulator"}
+
+DESCRIPTION = """load-balancing daemons: a plain command runs on the host where it ends soonest
+
+commands:
+""" + "\n".join(f"  {name:<4} {text}" for name, text in COMMANDS.items())  # fmt: skip
+EXAMPLES = (
+    "lbd lab up --hosts 4          four hosts on this machine, to try things out",
+    "lbd up                        this host's daemons, in the foreground",
+    "lbd lim --config /etc/lbd/lbd.toml --set lim.algorithm=LOWEST",
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    return guard("lbd", lambda: dispatch(arguments))
+
+
+def dispatch(argv: list[str]) -> int:
+    parser = Parser("lbd", DESCRIPTION, EXAMPLES)
+    parser.add_config_options()
+    parser.add_version()
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help="see above")
+    parser.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help="its own --help")
+    options = parser.parse_args(argv)
+    command: str | None = options.command
+    if command in DAEMONS:
+        return guard(f"lbd {command}", lambda: run_daemon(command, options.rest, options.config))
+    if command == "lab":
+        if options.config:
+            os.environ["LBD_CONFIG"] = options.config
+        return guard("lbd lab", lambda: run_lab(options.rest))
+    if command is None:
+        parser.error(f"which command? {', '.join(COMMANDS)}")
+    if command in LATER:
+        complain("lbd", f"{command}: {LATER[command]} is not part of lbd {__version__} yet")
+        return 2
+    parser.error(f"{command!r} is no command; {hint(command, COMMANDS)}")
+
+
+def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
+    """`lbd lim|lbm|up`: the rest of the command line, the configuration, then the daemon itself."""
+    parser = Parser(f"lbd {command}", DAEMONS[command])
+    parser.add_config_options()
+    parser.add_argument(
+        "--set", metavar="SECTION.KEY=VALUE", action="append", default=[], dest="overrides",
+        help="override one value of the file; may be repeated",
+    )  # fmt: skip
+    options = parser.parse_args(argv)
+    config = load(options.config or config_path, options.overrides)
+    run: Callable[[Config], int] = importlib.import_module(f"lbd.cli.{command}").run
+    return run(config)
+
+
+def run_lab(argv: list[str]) -> int:
+    run: Callable[[list[str]], int] = importlib.import_module("lbd.cli.lab").main
+    return run(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

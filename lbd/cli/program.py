@@ -1,0 +1,73 @@
+"""What every program of ours shares: options, one-line complaints, exit codes.
+
+A complaint is one line on stderr that starts with the program's name. Exit 2: the command line or
+the configuration is wrong; 1: anything else; 130: interrupted; 141: our reader went away.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import lbd
+from lbd.errors import ConfigError, LbdError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors, no guessing of shortened options, and examples in --help."""
+
+    def __init__(self, prog: str, description: str, examples: Sequence[str] = ()) -> None:
+        lines = "".join(f"  {line}\n" for line in examples)
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=f"examples:\n{lines}" if lines else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
+
+    def add_config_options(self) -> None:
+        self.add_argument("--config", metavar="FILE", help="lbd.toml to use instead of $LBD_CONFIG,"
+                          " ~/.config/lbd/lbd.toml or /etc/lbd/lbd.toml")  # fmt: skip
+
+    def add_version(self) -> None:
+        self.add_argument("--version", action="version", version=f"{self.prog} {lbd.__version__}")
+
+
+def one_line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def complain(program: str, text: object) -> None:
+    print(f"{program}: {one_line(text)}", file=sys.stderr)
+
+
+def guard(program: str, body: Callable[[], int]) -> int:
+    """Run `body`; whatever stops it becomes one line and an exit code, never a traceback."""
+    try:
+        code = body()
+        sys.stdout.flush()
+    except LbdError as problem:
+        complain(program, problem)
+        return EXIT_USAGE if is_usage(problem) else EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit; let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    return code
+
+
+def is_usage(problem: LbdError) -> bool:
+    """Whether the user mends it on the command line: our own check, or a daemon's refusal."""
+    return isinstance(problem, ConfigError) or getattr(problem, "code", "") == "usage"
