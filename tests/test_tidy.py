@@ -1,0 +1,277 @@
+"""The shape of the source, checked: an unchecked rule is a wish.
+
+- **Policy decides, daemons do.** Everything is pure except the files named in `SHELLS`: a pure file
+  imports no clock, no IO, no event loop, and takes its dice as an argument.
+- Imports run one way (`MAY_IMPORT`).
+- Files and functions stay short. The two `LONG_…` dictionaries are ratchets: an entry may only
+  shrink, and one that is no longer needed must go.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "lbd"
+GENERATED = PACKAGE / "rpc/gen"
+
+TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "lbd", "proto", "deploy", "tests"}
+TOP_LEVEL_LATER = {"docker-compose.yml"}
+
+FILE_LINES = 400
+FUNCTION_LINES = 60
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+# Files and packages that touch the world, beside what they do. Everything else is pure.
+SHELLS = (
+    "config_file.py",
+    "load/sampler.py",
+    "load/procfs.py",
+    "lim/daemon.py",
+    "lbm/daemon.py",
+    "lbm/keeper.py",  # forks
+    "lbm/launch.py",  # what the fork does before exec
+    "lbm/containment.py",  # cgroups and process trees
+    "lbm/streams.py",  # pipes and passed descriptors
+    "lbm/agent.py",
+    "lbm/terminal.py",
+    "dispatch/daemon.py",
+    "dispatch/ledger/",
+    "rpc/",
+    "testing/",
+    "lab/",
+    "cli/",
+)
+IMPURE = {
+    "asyncio", "datetime", "fcntl", "google", "grpc", "logging", "multiprocessing", "os", "pathlib",
+    "psutil", "resource", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
+    "subprocess", "tempfile", "threading", "time", "uvloop",
+}  # fmt: skip
+IMPURE_CALLS = {"open", "print", "input"}
+
+WORDS = {"lbd", "lbd.model", "lbd.errors", "lbd.config", "lbd.spelling", "lbd.units"}
+PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
+# What a module may import of ours, by the longest prefix of its name; its own package always. A
+# shell of a daemon may also import what `SHELL_EXTRA` says.
+MAY_IMPORT = {
+    "lbd": WORDS,
+    "lbd.theory": WORDS,
+    "lbd.load": WORDS,
+    "lbd.policy": WORDS | {"lbd.load.index", "lbd.theory"},
+    "lbd.lim": PURE_LOWER,
+    "lbd.lbm": PURE_LOWER,
+    "lbd.dispatch": PURE_LOWER,
+    "lbd.sim": PURE_LOWER | {"lbd.lim", "lbd.lbm", "lbd.dispatch"},
+    "lbd.rpc": WORDS,
+    "lbd.lab": WORDS | {"lbd.rpc", "lbd.config_file"},
+    "lbd.testing": PURE_LOWER | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"},
+    "lbd.cli": PURE_LOWER
+    | {"lbd.config_file", "lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc", "lbd.lab"}
+    | {"lbd.sim"},
+}
+SHELL_EXTRA = {"lbd.rpc", "lbd.load"}
+
+# What `lbrun` must not pay for at start-up (milliseconds each; see its docstring).
+HEAVY = {
+    "argparse", "asyncio", "collections", "contextlib", "dataclasses", "difflib", "enum", "grpc",
+    "google", "inspect", "json", "logging", "pathlib", "psutil", "re", "selectors", "socket",
+    "subprocess", "threading", "tomllib", "typing", "uvloop",
+}  # fmt: skip
+
+ENTRY_POINTS = {"main", "lbctl", "lim", "lbm", "up", "lab", "lbrun"}
+
+
+def sources(*under: Path) -> list[Path]:
+    found = [p for folder in under for p in sorted(folder.rglob("*.py"))]
+    return [p for p in found if GENERATED not in p.parents and "__pycache__" not in p.parts]
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def module_name(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def is_shell(path: Path) -> bool:
+    inside = str(path.relative_to(PACKAGE))
+    return any(inside == s or (s.endswith("/") and inside.startswith(s)) for s in SHELLS)
+
+
+def for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def statements(node: ast.AST, types_too: bool) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if types_too or not for_types_only(child):
+            yield child
+            yield from statements(child, types_too)
+
+
+def imports(path: Path, types_too: bool = True) -> set[str]:
+    """Modules a file imports; `from lbd.rpc import frames` counts as lbd.rpc.frames."""
+    found = set()
+    for node in statements(tree(path), types_too):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                found.add(name if is_module(name) else node.module)
+    return found
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def within(name: str, prefixes: set[str]) -> bool:
+    """`lbd` itself stands for the package root only, never for everything under it."""
+    return any(name == p or (p != "lbd" and name.startswith(p + ".")) for p in prefixes)
+
+
+PURE_FILES = [p for p in sources(PACKAGE) if not is_shell(p)]
+
+
+@pytest.mark.parametrize("path", PURE_FILES, ids=shown)
+def test_pure_files_touch_nothing(path):
+    touched = {m for m in imports(path, types_too=False) if m.split(".")[0] in IMPURE}
+    assert not touched, f"{shown(path)} decides, so it must not import {touched}"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in IMPURE_CALLS, f"{shown(path)}:{node.lineno} does IO"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            fetched = node.value.id == "random" and node.attr != "Random"
+            assert not fetched, f"{shown(path)}:{node.lineno} throws its own dice; take rng"
+
+
+@pytest.mark.parametrize("path", sources(PACKAGE), ids=shown)
+def test_imports_run_one_way(path):
+    module = module_name(path)
+    packages = [p for p in MAY_IMPORT if module == p or module.startswith(p + ".")]
+    package = max(packages, key=len)
+    allowed = MAY_IMPORT[package] | {package}
+    if is_shell(path):
+        allowed = allowed | SHELL_EXTRA
+    ours = {m for m in imports(path) if m.split(".")[0] == "lbd"}
+    wrong = {m for m in ours if not within(m, allowed)}
+    assert not wrong, f"{shown(path)} must not import {wrong}; see docs of MAY_IMPORT"
+
+
+def test_only_tests_import_testing_and_nobody_imports_cli():
+    for path in sources(PACKAGE):
+        if path.parent.name not in ("testing", "cli"):
+            assert not {m for m in imports(path) if m.startswith(("lbd.testing", "lbd.cli"))}
+
+
+def test_imports_are_absolute():
+    for path in sources(PACKAGE, ROOT / "tests"):
+        for node in ast.walk(tree(path)):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), shown(path)
+
+
+def test_files_are_short_or_say_why():
+    over = {}
+    for path in sources(PACKAGE, ROOT / "tests", ROOT / "deploy"):
+        lines = len(path.read_text().splitlines())
+        if lines > FILE_LINES:
+            over[shown(path)] = lines
+            reason = ast.get_docstring(tree(path)) or ""
+            assert "one file because" in reason, f"{shown(path)}: {lines} lines and no reason"
+    assert_ratchet(over, LONG_FILES, "LONG_FILES")
+
+
+def functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = f"{prefix}{child.name}"
+            if not isinstance(child, ast.ClassDef):
+                yield name, (child.end_lineno or 0) - child.lineno + 1
+            yield from functions(child, f"{name}.")
+        else:
+            yield from functions(child, prefix)
+
+
+def test_functions_are_short():
+    over = {
+        name: lines
+        for path in sources(PACKAGE, ROOT / "tests", ROOT / "deploy")
+        for name, lines in functions(tree(path), f"{shown(path)}:")
+        if lines > FUNCTION_LINES
+    }
+    assert_ratchet(over, LONG_FUNCTIONS, "LONG_FUNCTIONS")
+
+
+def assert_ratchet(found: dict[str, int], allowed: dict[str, int], name: str) -> None:
+    for where, lines in found.items():
+        assert where in allowed, f"{where} has {lines} lines: cut it"
+        assert lines <= allowed[where], f"{where} grew from {allowed[where]} to {lines} lines"
+        assert lines == allowed[where], f"{where} shrank: set {name} to {lines}"
+    stale = allowed.keys() - found.keys()
+    assert not stale, f"take {stale} out of {name}: short enough now"
+
+
+def test_no_file_without_a_noun():
+    banned = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
+    named = [shown(p) for p in sources(PACKAGE, ROOT / "tests") if banned & {p.stem, p.parent.name}]
+    assert not named
+
+
+def test_packages_open_with_an_empty_init():
+    for folder in {p.parent for p in sources(PACKAGE)}:
+        assert (folder / "__init__.py").exists(), f"{shown(folder)} has no __init__.py"
+        if folder != PACKAGE:
+            assert not (folder / "__init__.py").read_text(), f"{shown(folder)}/__init__.py"
+
+
+def test_no_unfinished_business():
+    for path in sources(PACKAGE, ROOT / "tests"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for word in ("TO" + "DO", "FIX" + "ME", "XX" + "X"):
+                assert word not in line, f"{shown(path)}:{number}"
+
+
+def test_top_level_is_as_agreed():
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout")
+    top = {line.split("/")[0] for line in listing.stdout.splitlines()}
+    visible = {name for name in top if not name.startswith(".")}
+    assert visible - TOP_LEVEL_LATER == TOP_LEVEL
+
+
+def test_every_module_is_used():
+    used = {m for path in sources(PACKAGE) for m in imports(path)}
+    for path in sources(PACKAGE):
+        name = module_name(path)
+        entry = path.parent.name == "cli" and path.stem in ENTRY_POINTS
+        if path.stem == "__init__" or entry or path.parent.name == "testing":
+            continue
+        assert name in used, f"nobody imports {name}"
+
+
+def test_lbrun_starts_light():
+    """Every import costs milliseconds that each command run through it would pay."""
+    program = (
+        "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
+        "import lbd.cli.lbrun; print(*(set(sys.modules) - before))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", program, str(ROOT)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in result.stdout.split()}
+    assert not loaded & HEAVY
