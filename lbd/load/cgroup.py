@@ -1,0 +1,149 @@
+"""What our own cgroups say: quota, members, CPU time, memory pressure. Versions 1 and 2.
+
+A controller's directory is its mount point plus our path below the mount's root; inside a
+container the mount's root is often our own cgroup, or the path lies outside of it, and then the
+mount point itself is all we can see.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """One mounted cgroup hierarchy and where we are in it."""
+
+    controllers: frozenset[str]  # empty for version 2
+    mount: Path
+    own: Path  # our directory: `mount` itself or below it
+
+    @property
+    def version(self) -> int:
+        return 1 if self.controllers else 2
+
+    def upwards(self) -> list[Path]:
+        """Our directory and each above it, as far as it is mounted here."""
+        return [self.own, *(up for up in self.own.parents if up.is_relative_to(self.mount))]
+
+
+def hierarchies(mountinfo: str, own_cgroups: str) -> list[Hierarchy]:
+    """From the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+    paths = dict(
+        line.split(":", 2)[1:] for line in own_cgroups.splitlines() if line.count(":") >= 2
+    )
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        mount, kind = before.split(" "), after.split(" ")
+        if kind[0] == "cgroup2":
+            controllers = ""
+        elif kind[0] == "cgroup":
+            options = set(kind[2].split(","))
+            controllers = next((c for c in paths if c and set(c.split(",")) <= options), "")
+            if not controllers:
+                continue
+        else:
+            continue
+        path = paths.get(controllers)
+        if path is None:
+            continue
+        names = frozenset(controllers.split(",")) if controllers else frozenset[str]()
+        found.append(Hierarchy(names, Path(mount[4]), own_directory(mount[4], mount[3], path)))
+    return found
+
+
+def own_directory(mount: str, root: str, path: str) -> Path:
+    """Where the cgroup `path` shows in a mount of `root`; the mount point if it does not."""
+    inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else ""
+    if ".." in path:
+        inside = ""
+    found = Path(mount + "/" + inside.strip("/"))
+    return found if found.is_dir() else Path(mount)
+
+
+def mounted() -> list[Hierarchy]:
+    """The hierarchies of this process; none where /proc or cgroups are missing."""
+    try:
+        mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        own = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return hierarchies(mountinfo, own)
+
+
+def with_controller(found: list[Hierarchy], name: str) -> Hierarchy | None:
+    """The version 1 hierarchy of this controller, else the version 2 one, else None."""
+    for hierarchy in found:
+        if name in hierarchy.controllers:
+            return hierarchy
+    return next((h for h in found if h.version == 2), None)
+
+
+def read(path: Path) -> str:
+    """A cgroup file's text, or "" where it does not exist."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def quota_cores(directory: Path, version: int) -> float:
+    """The CPU quota set at this directory, in cores; infinite if none is."""
+    if version == 2:
+        quota, _, period = read(directory / "cpu.max").partition(" ")
+    else:
+        quota = read(directory / "cpu.cfs_quota_us")
+        period = read(directory / "cpu.cfs_period_us")
+    try:
+        cores = float(quota) / float(period)
+    except (ValueError, ZeroDivisionError):  # "max", or no such file
+        return math.inf
+    return cores if cores > 0 else math.inf
+
+
+def usable_cores() -> float:
+    """Processors we may run on, cut by the tightest CPU quota on the way up the hierarchy."""
+    cores = float(len(os.sched_getaffinity(0)))
+    hierarchy = with_controller(mounted(), "cpu")
+    if hierarchy is not None:
+        for directory in hierarchy.upwards():
+            cores = min(cores, quota_cores(directory, hierarchy.version))
+    return cores
+
+
+def is_root(hierarchy: Hierarchy) -> bool:
+    """Whether we are in the machine's root cgroup, which says nothing of our own.
+
+    The path cannot tell: a cgroup namespace shows "/" too. These files can.
+    """
+    if hierarchy.version == 2:
+        return not (hierarchy.own / "cgroup.type").exists()
+    return (hierarchy.own / "release_agent").exists()
+
+
+def own_group(controller: str) -> Hierarchy | None:
+    """The hierarchy in which we have a cgroup of our own for this controller, if any."""
+    found = mounted()
+    first = with_controller(found, controller)
+    candidates = [first] if first is not None else []
+    candidates += [h for h in found if h.version == 2 and h is not first]
+    return next((h for h in candidates if not is_root(h)), None)
+
+
+def cpu_used_s(group: Hierarchy) -> float | None:
+    """CPU seconds a cgroup has used since it was made, or None where the kernel does not say."""
+    if group.version == 2:
+        words = read(group.own / "cpu.stat").split()
+        return int(words[1]) / 1e6 if words[:1] == ["usage_usec"] else None
+    usage = read(group.own / "cpuacct.usage")
+    return int(usage) / 1e9 if usage.isdigit() else None
+
+
+def members(directory: Path) -> list[int]:
+    """Every process in a cgroup and in those below it. Empty once it is gone."""
+    found: list[int] = []
+    for parent, _, _ in os.walk(directory):
+        found.extend(int(pid) for pid in read(Path(parent) / "cgroup.procs").split())
+    return found

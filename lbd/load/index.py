@@ -1,0 +1,55 @@
+"""The load index: formulas only.
+
+    Q_i   = Q_{i-1} * e^(-dt/T) + q_i * (1 - e^(-dt/T))
+    index = (Q_cpu + w_io * Q_io + w_mem * Q_mem) / (usable cores * speed)
+
+Zhou 1987, section 4.3.3, prints the two weights of the smoothing the other way round; that form
+cannot be right: at T = 20 s the index would hardly ever move.
+"""
+
+import math
+
+from lbd.model import Queues
+
+# A page brought in from swap keeps a task waiting about this long (flash; a disk takes longer).
+PAGE_IN_S = 0.002
+
+
+def smoothed(old: float, new: float, dt_s: float, smoothing_s: float) -> float:
+    """The e-folded mean after `new` was seen for `dt_s`."""
+    keep = math.exp(-dt_s / smoothing_s)
+    return old * keep + new * (1.0 - keep)
+
+
+def smoothed_queues(old: Queues, new: Queues, dt_s: float, smoothing_s: float) -> Queues:
+    return Queues(
+        cpu=smoothed(old.cpu, new.cpu, dt_s, smoothing_s),
+        io=smoothed(old.io, new.io, dt_s, smoothing_s),
+        memory=smoothed(old.memory, new.memory, dt_s, smoothing_s),
+    )
+
+
+def load_index(
+    queues: Queues, cores: float, speed: float, io_weight: float, memory_weight: float
+) -> float:
+    """Tasks per usable core of reference speed."""
+    tasks = queues.cpu + io_weight * queues.io + memory_weight * queues.memory
+    return tasks / (cores * speed)
+
+
+def stalled_tasks(stall_us: float, dt_s: float) -> float:
+    """Mean tasks stalled on memory while PSI's `some total` grew by `stall_us` in `dt_s`.
+
+    PSI counts the time in which at least one task was stalled, so this never exceeds 1.
+    """
+    return min(1.0, max(0.0, stall_us / 1e6 / dt_s)) if dt_s > 0 else 0.0
+
+
+def paging_tasks(pages_in: float, dt_s: float) -> float:
+    """The same where there is no PSI, by Little's law: arrivals a second times each one's wait."""
+    return max(0.0, pages_in) / dt_s * PAGE_IN_S if dt_s > 0 else 0.0
+
+
+def scan_interval_s(cost_s: float, core_share: float, sample_hz: float) -> float:
+    """How long to wait between scans of `cost_s` each, so that they use at most `core_share`."""
+    return max(1.0 / sample_hz, cost_s / core_share)

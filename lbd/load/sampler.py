@@ -1,0 +1,167 @@
+"""Reads the kernel's queues many times a second and makes one smoothed reading of each second.
+
+The moments are jittered: tasks that wake on the same clock ticks as we do would otherwise be seen
+always or never. A scan that costs more than its share of a core is made less often.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from lbd.config import LoadConfig
+from lbd.errors import ConfigError
+from lbd.load import cgroup, index, procfs, scopes
+from lbd.load.speed import known_speed
+from lbd.model import Queues
+
+WINDOW_S = 1.0
+JITTER = 0.2  # of the interval, to either side
+COST_WEIGHT = 0.1  # of the newest scan in the mean cost of one
+PRESSURE = "/proc/pressure/memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One second's result: smoothed queues, and the utilisation of that second."""
+
+    queues: Queues
+    utilisation: float  # of the usable cores, 0..1
+
+
+class Sampler:
+    """Call `read` every `interval_s()` seconds; once a second it returns a Reading."""
+
+    def __init__(self, config: LoadConfig, cores: float, scope: scopes.Scope, now_s: float) -> None:
+        self.config = config
+        self.cores = cores
+        self.scope = scope
+        self.readings = 0
+        self.cost_s = 0.0  # of one reading, CPU time, smoothed
+        self._window_began_s = now_s
+        self._seen = [0, 0, 0]  # readings, running, blocked: sums over this window
+        self._queues: Queues | None = None
+        self._memory = MemoryQueue(scope.scans)
+        self._used_s = scope.cpu_used_s()
+        self._dice = random.Random()
+        psutil.cpu_percent(percpu=True)  # the first call only sets the mark
+
+    def interval_s(self) -> float:
+        """Until the next reading. In host scope always 1 / sample_hz, jitter aside."""
+        even_s = 1.0 / self.config.sample_hz
+        if self.scope.scans:
+            share = self.config.scan_core_share
+            even_s = index.scan_interval_s(self.cost_s, share, self.config.sample_hz)
+        return even_s * self._dice.uniform(1 - JITTER, 1 + JITTER)
+
+    def read(self, now_s: float) -> Reading | None:
+        """Take a reading. Once a second has passed: the smoothed result of it."""
+        began = time.thread_time()
+        counts = self.scope.read()
+        cost_s = time.thread_time() - began
+        first = self.readings == 0
+        self.cost_s += (1.0 if first else COST_WEIGHT) * (cost_s - self.cost_s)
+        self.readings += 1
+        self._seen[0] += 1
+        self._seen[1] += counts.running
+        self._seen[2] += counts.blocked
+        elapsed_s = now_s - self._window_began_s
+        if elapsed_s < WINDOW_S and not first:
+            return None
+        return self._close_window(now_s, max(elapsed_s, 1e-3))
+
+    def _close_window(self, now_s: float, elapsed_s: float) -> Reading:
+        readings, running, blocked = self._seen
+        self._seen = [0, 0, 0]
+        self._window_began_s = now_s
+        mean = Queues(running / readings, blocked / readings, self._memory.read(elapsed_s))
+        old = self._queues
+        self._queues = (
+            mean if old is None
+            else index.smoothed_queues(old, mean, elapsed_s, self.config.smoothing_s)
+        )  # fmt: skip
+        return Reading(self._queues, self._utilisation(elapsed_s))
+
+    def _utilisation(self, elapsed_s: float) -> float:
+        used_s = self.scope.cpu_used_s()
+        if used_s is None or self._used_s is None:
+            return machine_utilisation()
+        share = (used_s - self._used_s) / elapsed_s / self.cores
+        self._used_s = used_s
+        return min(1.0, max(0.0, share))
+
+
+class MemoryQueue:
+    """Tasks held up by a lack of memory: PSI's stall time, else swapped-in pages."""
+
+    def __init__(self, own_group: bool) -> None:
+        group = cgroup.own_group("memory") if own_group else None
+        self._file: procfs.HeldFile | None = None
+        paths = [str(group.own / "memory.pressure")] if group is not None else []
+        for path in [*paths, PRESSURE]:
+            try:
+                self._file = procfs.HeldFile(path, procfs.STAT_BYTES)
+                self._before = procfs.psi_stall_us(self._file.read())
+            except (OSError, ValueError):
+                continue
+            return
+        self._file = None
+        self._before = pages_in()
+
+    def read(self, dt_s: float) -> float:
+        """Mean tasks over the `dt_s` since the last call."""
+        now = pages_in() if self._file is None else procfs.psi_stall_us(self._file.read())
+        grown, self._before = now - self._before, now
+        if self._file is None:
+            return index.paging_tasks(grown, dt_s)
+        return index.stalled_tasks(grown, dt_s)
+
+
+def pages_in() -> float:
+    """Pages brought in from swap since boot."""
+    return psutil.swap_memory().sin / os.sysconf("SC_PAGESIZE")
+
+
+def machine_utilisation() -> float:
+    """Of the processors we may use, since the last call, 0..1."""
+    busy = psutil.cpu_percent(percpu=True)
+    usable = [busy[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(busy)] or busy
+    return min(1.0, sum(usable) / len(usable) / 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What `lbctl doctor` shows besides the queues."""
+
+    memory_available_bytes: int
+    memory_total_bytes: int
+    load_average_1m: float
+
+
+def machine() -> Machine:
+    memory = psutil.virtual_memory()
+    return Machine(memory.available, memory.total, os.getloadavg()[0])
+
+
+def usable_cores(configured: float) -> float:
+    return configured if configured > 0 else cgroup.usable_cores()
+
+
+def core_speed(configured: float, state_dir: Path) -> float:
+    """As configured, else as measured once. Raises ConfigError if it cannot be kept."""
+    if configured > 0:
+        return configured
+    try:
+        return known_speed(state_dir)
+    except OSError as problem:
+        raise ConfigError(f"host.state_dir {state_dir}: {problem.strerror}") from problem
+
+
+def make_sampler(
+    config: LoadConfig, cores: float, own_pids: Callable[[], set[int]], now_s: float
+) -> Sampler:
+    return Sampler(config, cores, scopes.choose(config.scope, own_pids), now_s)

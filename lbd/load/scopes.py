@@ -1,0 +1,246 @@
+"""Whose tasks are counted: the machine's, our container's, or our jobs'.
+
+    host       /proc/stat: one read, every runnable task and every one in disk wait, threads too
+    container  every task of our PID namespace; in the machine's own PID namespace, of our cgroup
+    jobs       only the process trees of the jobs the LBM named: hosts that share a machine (a lab)
+
+The last two scan. A process with one thread costs one read; only where its line says that it has
+more are they looked at one by one. Our own daemons are left out; kernel threads too.
+
+`auto` takes host in the machine's own PID namespace and container in any other: /proc/stat shows
+the whole machine everywhere, and so says nothing about a container.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from lbd.load import cgroup, procfs
+
+INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, linux/proc_ns.h
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Tasks seen in one reading."""
+
+    running: int
+    blocked: int
+
+
+class Scope(Protocol):
+    """One way of counting. `scans` says that a reading's cost grows with the processes."""
+
+    name: str
+    reason: str
+    scans: bool
+
+    def read(self) -> Counts: ...
+
+    def cpu_used_s(self) -> float | None:
+        """CPU seconds used by what is counted; None: ask for the machine's."""
+        ...
+
+
+class HostScope:
+    name = "host"
+    scans = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self._stat = procfs.HeldFile("/proc/stat", 1 << 14)
+
+    def read(self) -> Counts:
+        running, blocked = procfs.running_and_blocked(self._stat.read())
+        return Counts(max(0, running - 1), blocked)  # less the one that is reading: us
+
+    def cpu_used_s(self) -> float | None:
+        return None
+
+
+class Tally:
+    """Counts tasks over many processes, and adds up the CPU time seen to be used by them."""
+
+    def __init__(self) -> None:
+        self.used_s = 0.0
+        self._first = True  # what was used before we first looked does not count
+        self._ticks: dict[int, tuple[int, int]] = {}  # pid -> (started, ticks at the last look)
+
+    def count(self, processes: Iterable[tuple[int, procfs.TaskStat]]) -> Counts:
+        running = blocked = 0
+        seen: dict[int, tuple[int, int]] = {}
+        for pid, task in processes:
+            states = procfs.thread_states(pid) if task.threads > 1 else (task.state,)
+            for state in states:
+                running += state == b"R"
+                blocked += state == b"D"
+            self.used_s += self._grown(pid, task) / procfs.TICKS_PER_S
+            seen[pid] = (task.started_ticks, task.cpu_ticks)
+        self._ticks = seen
+        self._first = False
+        return Counts(running, blocked)
+
+    def _grown(self, pid: int, task: procfs.TaskStat) -> int:
+        """Ticks a process used since the last look, all of them if it is new."""
+        started, ticks = self._ticks.get(pid, (-1, 0))
+        if started == task.started_ticks:
+            return task.cpu_ticks - ticks
+        return 0 if self._first else task.cpu_ticks
+
+
+class ContainerScope:
+    name = "container"
+    scans = True
+
+    def __init__(self, reason: str, own_pids: Callable[[], set[int]]) -> None:
+        self.reason = reason
+        self._own_pids = own_pids
+        self._tally = Tally()
+        self._cpu_group = cgroup.own_group("cpuacct")
+        self._kernel_threads: set[int] = set()
+        # In the machine's own PID namespace the container is our cgroup, if we have one.
+        group = cgroup.own_group("pids") if in_initial_pid_namespace() else None
+        self._members_of = group.own if group is not None else None
+
+    def read(self) -> Counts:
+        return self._tally.count(self._processes())
+
+    def _processes(self) -> Iterable[tuple[int, procfs.TaskStat]]:
+        pids = procfs.pids() if self._members_of is None else cgroup.members(self._members_of)
+        skipped = self._own_pids() | self._kernel_threads
+        for pid in pids:
+            if pid in skipped:
+                continue
+            task = procfs.task_of(pid)
+            if task is None:
+                continue
+            if task.kernel_thread:
+                self._kernel_threads.add(pid)
+                continue
+            yield pid, task
+        if len(self._kernel_threads) > len(pids):  # some have gone, and their numbers come again
+            self._kernel_threads.clear()
+
+    def cpu_used_s(self) -> float | None:
+        if self._cpu_group is not None:
+            used_s = cgroup.cpu_used_s(self._cpu_group)
+            if used_s is not None:
+                return used_s
+        return self._tally.used_s
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Where to find one job's processes: the tree below a pid, or a cgroup, or both."""
+
+    pid: int | None
+    cgroup: str | None
+
+
+class JobsScope:
+    """The trees of named jobs. A process once seen in a tree stays counted when it is orphaned.
+
+    Parents are looked up once for each new process of the machine, so a scan costs a directory
+    listing and a read for each process that belongs to a job.
+    """
+
+    name = "jobs"
+    scans = True
+
+    def __init__(self, reason: str, own_pids: Callable[[], set[int]]) -> None:
+        self.reason = reason
+        self._own_pids = own_pids
+        self._tally = Tally()
+        self._roots: dict[str, Root] = {}
+        self._inside: dict[int, int] = {}  # pid -> start time, for those that belong to a job
+        self._outside: set[int] = set()
+
+    def add(self, job: str, root: Root) -> None:
+        self._roots[job] = root
+        if root.pid is not None:
+            # It may have been seen as nobody's, and children of its with it.
+            self._outside.clear()
+
+    def remove(self, job: str) -> None:
+        self._roots.pop(job, None)
+
+    def read(self) -> Counts:
+        if not self._roots and not self._inside:
+            return Counts(0, 0)
+        return self._tally.count(self._processes())
+
+    def _processes(self) -> Iterable[tuple[int, procfs.TaskStat]]:
+        own = self._own_pids()
+        present = set(procfs.pids())
+        self._outside &= present
+        named = self._named_pids() & present
+        tasks: dict[int, procfs.TaskStat] = {}
+        self._inside = {pid: started for pid, started in self._inside.items() if pid in present}
+        for pid in present - self._outside:
+            task = procfs.task_of(pid)
+            if task is not None:
+                tasks[pid] = task
+        self._sort_out(tasks, named)
+        for pid in self._inside:
+            if pid in tasks and pid not in own:
+                yield pid, tasks[pid]
+
+    def _named_pids(self) -> set[int]:
+        named = {root.pid for root in self._roots.values() if root.pid is not None}
+        for root in self._roots.values():
+            if root.cgroup:
+                named.update(cgroup.members(Path(root.cgroup)))
+        return named
+
+    def _sort_out(self, tasks: dict[int, procfs.TaskStat], named: set[int]) -> None:
+        """Put each task inside or outside the trees; a pid that came again is a new one."""
+        for pid, task in tasks.items():
+            if self._inside.get(pid, task.started_ticks) != task.started_ticks:
+                del self._inside[pid]
+        for pid in named & tasks.keys():
+            self._inside[pid] = tasks[pid].started_ticks
+        fresh = [pid for pid in tasks if pid not in self._inside]
+        fresh.sort(key=lambda pid: tasks[pid].started_ticks)  # parents before children, mostly
+        for pid in fresh:
+            if self._descends(pid, tasks):
+                self._inside[pid] = tasks[pid].started_ticks
+            else:
+                self._outside.add(pid)
+
+    def _descends(self, pid: int, tasks: dict[int, procfs.TaskStat]) -> bool:
+        """Whether a chain of parents leads into a tree."""
+        for _ in range(len(tasks)):
+            task = tasks.get(pid)
+            if task is None:
+                return False
+            if task.parent in self._inside:
+                return True
+            pid = task.parent
+        return False
+
+    def cpu_used_s(self) -> float | None:
+        return self._tally.used_s
+
+
+def in_initial_pid_namespace() -> bool:
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino == INITIAL_PID_NAMESPACE
+    except OSError:
+        return False
+
+
+def choose(wanted: str, own_pids: Callable[[], set[int]]) -> Scope:
+    """The scope that `load.scope` asks for, with the reason it was taken."""
+    reason = f"load.scope = {wanted}"
+    if wanted == "auto":
+        if in_initial_pid_namespace():
+            wanted, reason = "host", "auto: we are in the machine's own PID namespace"
+        else:
+            wanted, reason = "container", "auto: our PID namespace is not the machine's own"
+    if wanted == "host" and os.path.exists("/proc/stat"):
+        return HostScope(reason)
+    if wanted == "jobs":
+        return JobsScope(reason, own_pids)
+    return ContainerScope(reason, own_pids)
