@@ -1,0 +1,125 @@
+"""The single checks behind `lbctl doctor`, and the thresholds that make a fault of a finding."""
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lbd import __version__
+from lbd.cli.reply import Json, number, text
+from lbd.config import Config
+from lbd.errors import ConfigError
+
+OK, WARN, FAULT = "ok", "warn", "fault"
+CLOCK_SKEW_MAX_S = 2.0
+DESCRIPTORS_MAX_SHARE = 0.8
+DESCRIPTORS_FEW = 1024
+KEY_MEND = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: str
+    says: str
+    mend: str = ""
+
+
+def local_checks(config: Config) -> Iterator[Check]:
+    """What needs no daemon: directories, key, the names in the configuration."""
+    yield directory("runtime directory", config.host.runtime_dir)
+    yield directory("state directory", config.host.state_dir)
+    yield key_file(config)
+    yield from names(config)
+
+
+def directory(name: str, path: str) -> Check:
+    if not os.path.isdir(path):
+        says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
+        return Check(name, FAULT, says, "lbd up makes it, or set host.*_dir to one it can make")
+    owner = os.stat(path).st_uid
+    if os.geteuid() in (0, owner) and not os.access(path, os.W_OK):
+        return Check(name, FAULT, f"{path} cannot be written", f"chown or chmod {path}")
+    full = os.statvfs(path)
+    if full.f_bavail == 0:
+        return Check(name, FAULT, f"no space left under {path}", "free some")
+    if os.geteuid() not in (0, owner):
+        return Check(name, OK, f"{path}, of user {owner}")
+    return Check(name, OK, f"{path}, writable")
+
+
+def key_file(config: Config) -> Check:
+    path, alone = config.security.key_file, not (config.cluster.hosts or config.cluster.join)
+    if not path:
+        if alone:
+            return Check("key", OK, "none, and none needed: no network port is open")
+        says = "security.key_file is not set: no network port is open, so no other host is reached"
+        return Check("key", FAULT, says, KEY_MEND)
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return Check("key", OK, f"{path} is closed to you; root or the daemons' user can check it")
+    from lbd.rpc.transport import read_key
+
+    try:
+        read_key(path)
+    except ConfigError as problem:
+        return Check("key", FAULT, str(problem), KEY_MEND)
+    return Check("key", OK, f"{path}, closed to others")
+
+
+def names(config: Config) -> Iterator[Check]:
+    listed = [entry.name for entry in config.cluster.hosts]
+    if listed and config.host.name not in listed and not config.cluster.join:
+        says = f"this host, {config.host.name}, is not in cluster.hosts ({', '.join(listed)})"
+        yield Check("names", WARN, says, "add it, or set host.name to its name there")
+    for entry in config.cluster.hosts:
+        try:
+            socket.getaddrinfo(entry.address, entry.lim_port)
+        except OSError as problem:
+            says = f"{entry.name}: address {entry.address!r} does not resolve ({problem.strerror})"
+            yield Check("names", FAULT, says, "write its IP address in cluster.hosts")
+
+
+def peer(item: Json) -> Iterator[Check]:
+    """One other host as this host's LIM reaches it."""
+    name = f"peer {text(item, 'name')}"
+    if item.get("reachable") is not True:
+        mend = "is `lbd up` running there? right address, port and key? a firewall between?"
+        yield Check(name, FAULT, f"not reached: {text(item, 'error') or 'no answer'}", mend)
+        return
+    yield Check(name, OK, f"reached in {number(item, 'rtt_s') * 1000:.1f} ms")
+    version, skew_s = text(item, "version"), number(item, "clock_skew_s")
+    if version and version != __version__:
+        mend = "install the same version on every host"
+        yield Check(name, FAULT, f"runs lbd {version}, this host {__version__}", mend)
+    if abs(skew_s) > CLOCK_SKEW_MAX_S:
+        mend = "run chrony or ntpd on both (placement does not mind, times in `lbctl jobs` do)"
+        yield Check(name, WARN, f"its clock is {skew_s:+.1f} s from ours", mend)
+
+
+def containment(reply: Json) -> Iterator[Check]:
+    """The keeper, and what holds a job's process tree together."""
+    keeper, how = number(reply, "keeper"), text(reply, "containment")
+    if keeper > 0:
+        yield Check("keeper", OK, f"process {keeper:.0f}")
+    else:
+        yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
+    if how == "session":
+        says = "jobs are held by session and subreaper: a job may leave its session and live on"
+        mend = "run the LBM where it may write a cgroup (as root, or Delegate=yes in its unit)"
+        yield Check("containment", WARN, says, mend)
+    elif how:
+        yield Check("containment", OK, f"{how}: a job's whole process tree ends with it")
+
+
+def descriptors(daemon: str, reply: Json) -> Iterator[Check]:
+    used, limit = number(reply, "fds_open"), number(reply, "fds_limit")
+    if not limit > 0:
+        return
+    says = f"{used:.0f} of {limit:.0f} in use"
+    if used > limit * DESCRIPTORS_MAX_SHARE or limit - used < DESCRIPTORS_FEW / 4:
+        mend = "raise the limit: ulimit -n, or LimitNOFILE in the unit"
+        yield Check(f"{daemon} descriptors", FAULT, says, mend)
+    elif limit < DESCRIPTORS_FEW:
+        yield Check(f"{daemon} descriptors", WARN, says, "ulimit -n 65536 serves a big make -j")
+    else:
+        yield Check(f"{daemon} descriptors", OK, says)

@@ -1,0 +1,61 @@
+"""Where a command would go and why, with nothing run: `lbctl explain` and `lbrun --explain`."""
+
+import math
+import sys
+from collections.abc import Sequence
+
+from lbd.cli.output import BOLD, DIM, GREEN, Cell, Row, figure, lay_out, paint_for, print_json
+from lbd.cli.reply import Json, number, tables, text
+
+REASONS = {
+    "below-threshold": "the load here is at or below T_l (lim.local_threshold)",
+    "lowest": "the lowest load of all willing hosts",
+    "min-gain": "no other host is better by Δ (lim.min_gain)",
+    "no-better-host": "no other host is better by Δ (lim.min_gain)",
+    "no-peer": "no other host is up",
+    "no-willing-host": "no other host takes commands now",
+    "wanted": "asked for by name",
+    "must-stay": "asked to stay",
+    "no-room": "every better host is out of slots",
+}
+
+
+def place_request(
+    wanted: str | None, excluded: Sequence[str], must_leave: bool, must_stay: bool
+) -> Json:
+    return {
+        "op": "place", "job": "explain", "wanted": wanted, "excluded": list(excluded),
+        "must_leave": must_leave, "must_stay": must_stay, "may_wait": True, "dry": True,
+    }  # fmt: skip
+
+
+def show(reply: Json, command: Sequence[str], as_json: bool) -> None:
+    """Print the decision as the LIM gave it."""
+    if as_json:
+        print_json({"command": list(command), **reply})
+        return
+    reason = text(reply, "reason")
+    verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}
+    verdict = verdicts.get(text(reply, "verdict"), text(reply, "verdict"))
+    why = REASONS.get(reason, "")
+    paint = paint_for(sys.stdout)
+    print(
+        f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
+        f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
+    )
+    rows = [candidate_row(rank, item) for rank, item in enumerate(tables(reply, "candidates"), 1)]
+    if rows:
+        header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
+        print("\n" + "\n".join(lay_out(header, rows, paint)))
+
+
+def candidate_row(rank: int, item: Json) -> Row:
+    willing = item.get("willing") is True
+    age_s = number(item, "age_s")
+    return (
+        str(rank),
+        text(item, "name"),
+        figure(number(item, "load")),
+        "–" if math.isnan(age_s) else f"{age_s:.1f}s",
+        Cell("yes", GREEN) if willing else Cell(f"no: {text(item, 'why')}", DIM),
+    )

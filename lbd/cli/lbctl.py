@@ -1,0 +1,131 @@
+"""`lbctl`: look at the cluster and steer it. Data goes to stdout, everything else to stderr."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+
+from lbd import __version__
+from lbd.cli.daemons import Daemons
+from lbd.cli.program import EXIT_USAGE, Parser, complain, guard
+from lbd.config_file import load
+from lbd.errors import ConfigError
+from lbd.spelling import hint
+from lbd.units import duration_s
+
+Command = Callable[[Daemons, argparse.Namespace], int]
+
+# Name: the module that does it, and what it does.
+COMMANDS = {
+    "status": ("lbctl_status", "cluster, algorithm, load information centre, a line per host"),
+    "top": ("lbctl_top", "the same, live, with the jobs; q ends it"),
+    "jobs": ("lbctl_jobs", "what runs now, and what ended recently"),
+    "explain": ("lbctl", "where a command would run and why; runs nothing"),
+    "drain": ("lbctl_steer", "no new jobs on that host"),
+    "undrain": ("lbctl_steer", "jobs again"),
+    "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
+    "param": ("lbctl_steer", "show or change a parameter, cluster-wide"),
+    "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
+}
+LATER = (
+    "job", "logs", "kill", "hold", "release", "requeue", "wait", "stats", "tags", "predict",
+    "init", "join",
+)  # fmt: skip
+DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
+    f"  {name:<10} {does}" for name, (_, does) in COMMANDS.items()
+)
+EXAMPLES = (
+    "lbctl status                            who is up, and how busy",
+    "lbctl explain make -j8                  where would it go, and why",
+    "lbctl drain h3 --wait                   empty h3 before its reboot",
+    "lbctl algorithm LOWEST                  probe a few hosts instead of broadcasting",
+    "lbctl param local_threshold 0.5         send commands away sooner",
+    "lbctl status --json | jq '.hosts[].index'",
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    return guard("lbctl", lambda: dispatch(arguments))
+
+
+def dispatch(argv: list[str]) -> int:
+    parser = Parser("lbctl", DESCRIPTION, EXAMPLES)
+    parser.add_config_options()
+    parser.add_version()
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help="see above")
+    parser.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help="its own --help")
+    options = parser.parse_args(argv)
+    name: str | None = options.command
+    if name in LATER:
+        complain("lbctl", f"{name}: not part of lbd {__version__} yet")
+        return EXIT_USAGE
+    if name is None:
+        parser.error(f"which command? {', '.join(COMMANDS)}")
+    if name not in COMMANDS:
+        parser.error(f"{name!r} is no command; {hint(name, COMMANDS)}")
+    chosen = command_parser(name).parse_args(options.rest)
+    path: str | None = chosen.config or options.config
+    if name == "doctor":
+        from lbd.cli.lbctl_doctor import doctor
+
+        return doctor(path, chosen)
+    command: Command = getattr(importlib.import_module(f"lbd.cli.{COMMANDS[name][0]}"), name)
+    return command(Daemons(load(path)), chosen)
+
+
+def command_parser(name: str) -> Parser:
+    parser = Parser(f"lbctl {name}", COMMANDS[name][1])
+    parser.add_config_options()
+    parser.add_argument("--json", action="store_true", help="data for scripts, stable")
+    if name == "top":
+        parser.add_argument("--interval", metavar="DUR", type=duration, default=1.0,
+                            help="between two looks (default 1s)")  # fmt: skip
+    elif name == "jobs":
+        parser.add_argument("--all", action="store_true", help="ended ones too")
+        parser.add_argument("ids", metavar="ID", nargs="*", help="only these")
+    elif name == "explain":
+        parser.add_argument("-H", "--host", metavar="NAME", help="as of lbrun")
+        parser.add_argument("-x", "--exclude", metavar="NAME", action="append", default=[],
+                            help="as of lbrun")  # fmt: skip
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument("--local", action="store_true", help="as of lbrun")
+        where.add_argument("--remote", action="store_true", help="as of lbrun")
+        parser.add_argument("command", metavar="COMMAND", help="it is not run")
+        parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
+    elif name in ("drain", "undrain"):
+        parser.add_argument("host", metavar="HOST")
+        if name == "drain":
+            parser.add_argument(
+                "--wait", action="store_true", help="until nothing foreign runs there"
+            )
+            parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
+                                help="of the waiting; then exit 1")  # fmt: skip
+    elif name == "algorithm":
+        parser.add_argument("name", metavar="NAME", nargs="?")
+    elif name == "param":
+        parser.add_argument("name", metavar="NAME", nargs="?", help="lim.min_gain or min_gain")
+        parser.add_argument("value", metavar="VALUE", nargs="?")
+    return parser
+
+
+def duration(text: str) -> float:
+    """A DUR of the command line, in seconds."""
+    try:
+        return duration_s(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def explain(daemons: Daemons, options: argparse.Namespace) -> int:
+    from lbd.cli.explain import place_request, show
+
+    if options.host in options.exclude:
+        raise ConfigError(f"-H {options.host} and -x {options.host} exclude each other")
+    request = place_request(options.host, options.exclude, options.remote, options.local)
+    show(daemons.lim(request), [options.command, *options.arguments], options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""`lbctl jobs`: what runs now and what ended recently, on every host."""
+
+import argparse
+import json
+import math
+import shlex
+import sys
+import time
+
+from lbd.cli.daemons import Daemons
+from lbd.cli.output import (
+    DIM,
+    GREEN,
+    RED,
+    SCHEMA,
+    YELLOW,
+    Cell,
+    Paint,
+    Row,
+    lay_out,
+    paint_for,
+)
+from lbd.cli.reply import Json, number, tables, text, texts
+from lbd.errors import ConfigError
+from lbd.spelling import nearest
+from lbd.units import show_duration
+
+STATE_COLOURS = {
+    "running": GREEN, "pending": YELLOW, "suspended": YELLOW, "failed": RED, "lost": RED,
+    "done": DIM, "cancelled": DIM,
+}  # fmt: skip
+HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", ">AGE", ">RAN", ">CPU", ">EXIT", "COMMAND")
+COMMAND_WIDTH = 60
+
+
+def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
+    found = fetch(daemons, options.all or bool(options.ids))
+    if options.ids:
+        found = chosen(found, options.ids)
+    if options.json:
+        print(json.dumps([{"schema": SCHEMA, **job} for job in found], indent=2))
+    elif found:
+        print("\n".join(job_lines(found, paint_for(sys.stdout), time.time())))
+    else:
+        print("no jobs", file=sys.stderr)
+    return 0
+
+
+def fetch(daemons: Daemons, ended_too: bool) -> list[Json]:
+    return tables(daemons.lbm({"op": "jobs", "all": ended_too, "cluster": True}), "jobs")
+
+
+def chosen(found: list[Json], ids: list[str]) -> list[Json]:
+    """The named jobs, in the order named. Raises ConfigError for one that is not there."""
+    by_id = {text(job, "id"): job for job in found}
+    for name in ids:
+        if name not in by_id:
+            near = nearest(name, by_id)
+            raise ConfigError(f"no job {name!r}" + (f'; did you mean "{near}"?' if near else ""))
+    return [by_id[name] for name in ids]
+
+
+def job_lines(found: list[Json], paint: Paint, unix_now_s: float) -> list[str]:
+    return lay_out(HEADER, [job_row(job, unix_now_s) for job in found], paint)
+
+
+def job_row(job: Json, unix_now_s: float) -> Row:
+    state = text(job, "state")
+    submitted, started, finished = (
+        number(job, key) for key in ("submitted", "started", "finished")
+    )
+    end = unix_now_s if math.isnan(finished) else finished
+    command = shlex.join(texts(job, "command"))
+    return (
+        text(job, "id"),
+        text(job, "name"),
+        text(job, "user"),
+        Cell(state, STATE_COLOURS.get(state, "")),
+        text(job, "origin"),
+        text(job, "host"),
+        since(unix_now_s - submitted),
+        since(end - started),
+        since(number(job, "cpu_s")),
+        text(job, "exit_status"),
+        command if len(command) <= COMMAND_WIDTH else command[: COMMAND_WIDTH - 1] + "…",
+    )
+
+
+def since(seconds: float) -> str:
+    return "–" if math.isnan(seconds) else show_duration(max(0.0, seconds))

@@ -1,0 +1,73 @@
+"""Tables, colours and JSON. Colour only on a terminal, never with NO_COLOR."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from lbd.cli.reply import Json
+
+SCHEMA = 1
+GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """Wraps text in a colour, or leaves it alone."""
+
+    on: bool
+
+    def __call__(self, text: str, colour: str) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if self.on and colour else text
+
+
+def paint_for(stream: TextIO) -> Paint:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    return Paint(stream.isatty() and not plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    colour: str = ""
+
+
+Row = Sequence[Cell | str]
+
+
+def cell(item: Cell | str) -> Cell:
+    return item if isinstance(item, Cell) else Cell(item)
+
+
+def lay_out(header: Sequence[str], rows: Sequence[Row], paint: Paint) -> list[str]:
+    """Aligned lines under a heading. A heading that begins with ">" has its column flush right."""
+    right = [title.startswith(">") for title in header]
+    titles = [Cell(title.lstrip(">"), BOLD) for title in header]
+    body = [titles, *([cell(item) for item in row] for row in rows)]
+    widths = [max(len(row[column].text) for row in body) for column in range(len(titles))]
+    lines = []
+    for row in body:
+        parts = []
+        for item, width, flush_right in zip(row, widths, right, strict=True):
+            space = " " * (width - len(item.text))
+            shown = paint(item.text, item.colour)
+            parts.append(space + shown if flush_right else shown + space)
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
+    print("\n".join(lay_out(header, rows, paint_for(sys.stdout))))
+
+
+def print_json(reply: Json) -> None:
+    """One object, marked with the schema."""
+    print(json.dumps({"schema": SCHEMA, **reply}, indent=2))
+
+
+def figure(value: float, digits: int = 2) -> str:
+    """A number for a table; a dash when there is none."""
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"

@@ -1,0 +1,108 @@
+"""The terminal's alternate screen, given back on every way out: q, ^C, TERM, HUP, ^Z, an error."""
+
+import os
+import select
+import shutil
+import signal
+import sys
+import termios
+import tty
+from types import FrameType, TracebackType
+
+ENTER = "\x1b[?1049h\x1b[?25l"  # alternate screen, no cursor
+LEAVE = "\x1b[?25h\x1b[?1049l"
+HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class Screen:
+    """`with Screen() as screen: screen.draw(lines); key = screen.key(1.0)`.
+
+    TERM and HUP become SystemExit, so that the terminal is restored as the `with` unwinds.
+    """
+
+    def __init__(self) -> None:
+        self._fd = sys.stdin.fileno()
+        self._saved = termios.tcgetattr(self._fd)
+        # A signal writes a byte here and so ends the wait for a key: redraw at once on a resize.
+        self._wake_read, self._wake_write = os.pipe()
+
+    def __enter__(self) -> "Screen":
+        os.set_blocking(self._wake_write, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGWINCH, lambda *_: None)
+        signal.signal(signal.SIGTSTP, self._suspend)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _leave)
+        self._take()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        signal.set_wakeup_fd(-1)
+        self._give_back()
+
+    def _take(self) -> None:
+        tty.setcbreak(self._fd)
+        sys.stdout.write(ENTER)
+        sys.stdout.flush()
+
+    def _give_back(self) -> None:
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+        try:
+            sys.stdout.write(LEAVE)
+            sys.stdout.flush()
+        except OSError:
+            return  # the terminal is gone: nothing to restore
+
+    def _suspend(self, number: int, frame: FrameType | None) -> None:
+        self._give_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        # Here again after `fg`.
+        signal.signal(signal.SIGTSTP, self._suspend)
+        self._take()
+
+    def draw(self, lines: list[str]) -> None:
+        """The whole picture, cut to the window as it is now; nothing flickers, nothing scrolls."""
+        width, height = shutil.get_terminal_size()
+        shown = [cut(line, width) + CLEAR_LINE for line in lines[: max(1, height)]]
+        sys.stdout.write(HOME + "\r\n".join(shown) + CLEAR_BELOW)
+        sys.stdout.flush()
+
+    def key(self, timeout_s: float) -> str:
+        """The key pressed within that time; "" for none, or when a signal came. EOF counts as q."""
+        ready, _, _ = select.select([self._fd, self._wake_read], [], [], timeout_s)
+        if self._wake_read in ready:
+            os.read(self._wake_read, 1024)
+        if self._fd not in ready:
+            return ""
+        try:
+            return os.read(self._fd, 32).decode(errors="replace") or "q"
+        except OSError:
+            return "q"
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def cut(line: str, width: int) -> str:
+    """The line's first `width` columns; colour sequences take none, and are closed."""
+    kept, columns, at = [], 0, 0
+    while at < len(line):
+        if line[at] == "\x1b":
+            end = line.find("m", at) + 1
+            if end == 0:
+                break
+            kept.append(line[at:end])
+            at = end
+            continue
+        if columns < width:
+            kept.append(line[at])
+        columns += 1
+        at += 1
+    return "".join(kept)
