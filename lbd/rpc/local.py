@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.rpc import frames
@@ -83,8 +84,8 @@ class Connection(asyncio.Protocol):
         self.caller = Caller(0, -1, -1)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
         self.caller = caller_of(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
@@ -170,8 +171,8 @@ class JsonClient(asyncio.Protocol):
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         try:
