@@ -1,0 +1,142 @@
+"""Run a command here as a child, as if it had been run directly. Started by DIR/hK/enter.
+
+    python -I -S enter.py DIRECTORY COMMAND…            attached: signals in, exit status out
+    python -I -S enter.py --spawn LOG DIRECTORY COMMAND…  in the background; prints its pid
+
+A process that joined a PID namespace is in it only with its children, so somebody outside must
+wait; and nobody else would hand signals through. Rules:
+
+- With a terminal as stdin and stdout the command gets a process group of its own and the terminal,
+  like under a shell; when it stops, so do we.
+- With no terminal at all it also has its own group, so that whatever is sent to ours arrives once.
+- With some of each (`lbrun … | less`) it stays in our group, as the terminal belongs to that whole
+  group; what the terminal sends reaches it without us and is not sent again.
+- 128+N when signal N ended the command. It does not outlive us, not even when we are killed.
+
+No import but what a bare interpreter has nearby: this is started for each `lbrun` of a lab host.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+SI_KERNEL = 0x80  # sent by the kernel: for these signals, by the terminal
+CANNOT_EXECUTE, NOT_FOUND = 126, 127
+
+PASSED_ON = frozenset(
+    {
+        signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
+        signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT,
+    }
+)  # fmt: skip
+HELD = PASSED_ON | {signal.SIGCHLD, signal.SIGTTOU}
+
+
+def become(command: list[str], held_before: set[int]) -> int:
+    """exec; returns the exit status for why not, as a shell would give it."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, held_before)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, the command must not
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"lbd lab: {command[0]}: {error.strerror}\n")
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        return NOT_FOUND if missing else CANNOT_EXECUTE
+
+
+def die_with_parent(parent: int) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # In a namespace of its own it sees parent 0 as long as there is one outside.
+    if os.getppid() not in (0, parent):
+        os._exit(128 + signal.SIGKILL)
+
+
+def attached(command: list[str]) -> int:
+    """Run it and return its exit status."""
+    terminals = [os.isatty(descriptor) for descriptor in range(3)]
+    owns_terminal = terminals[0] and terminals[1] and os.tcgetpgrp(0) == os.getpgrp()
+    own_group = owns_terminal or not any(terminals)
+    held_before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    me = os.getpid()
+    child = os.fork()
+    if child == 0:
+        die_with_parent(me)
+        if own_group:
+            os.setpgid(0, 0)
+        if owns_terminal:
+            os.tcsetpgrp(0, os.getpgrp())
+        os._exit(become(command, held_before))
+    try:
+        return wait_for(child, own_group, owns_terminal)
+    finally:
+        if owns_terminal:
+            os.tcsetpgrp(0, os.getpgrp())
+
+
+def wait_for(child: int, own_group: bool, owns_terminal: bool) -> int:
+    while True:
+        info = signal.sigwaitinfo(HELD)
+        number = info.si_signo
+        if number in PASSED_ON:
+            from_terminal = info.si_code == SI_KERNEL
+            if from_terminal and own_group:
+                os.killpg(child, number)
+            elif not from_terminal:
+                os.kill(child, number)
+        if number != signal.SIGCHLD:
+            continue
+        pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            continue
+        if not os.WIFSTOPPED(status):
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        stop_with(child, own_group, owns_terminal)
+
+
+def stop_with(child: int, own_group: bool, owns_terminal: bool) -> None:
+    """The command has stopped: so do we, for our shell to see; then both go on."""
+    if owns_terminal:
+        os.tcsetpgrp(0, os.getpgrp())
+    os.kill(os.getpid(), signal.SIGSTOP)
+    if owns_terminal:
+        os.tcsetpgrp(0, child)
+    if own_group:
+        os.killpg(child, signal.SIGCONT)
+    else:
+        os.kill(child, signal.SIGCONT)
+
+
+def spawned(command: list[str], log: str) -> int:
+    """Run it in a session of its own, its output in `log`, and print its pid as seen from here."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os._exit(become(command, signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    os.write(1, b"%d\n" % child)
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    log = None
+    if argv[0] == "--spawn":
+        log = argv[1]
+        argv = argv[2:]
+    directory, *command = argv
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        sys.stderr.write(f"lbd lab: {directory}: {error.strerror}\n")
+        return CANNOT_EXECUTE
+    return attached(command) if log is None else spawned(command, log)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,225 @@
+"""One lab host: switched on and off, its daemons started, its cables pulled.
+
+Both kinds of isolation look the same from here: `Entrance` says how a process gets inside.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lbd.errors import LbdError, Unavailable
+from lbd.lab import cgroups, loopback, namespaces, processes
+from lbd.lab.plan import (
+    DAEMONS,
+    Entrance,
+    HostPaths,
+    enter_script,
+    exports,
+    host_sections,
+    powered_off_script,
+    program_script,
+    toml,
+)
+from lbd.lab.record import Process, Record, save
+from lbd.rpc.local import Refusal, ask
+
+PROGRAMS = ("lbrun", "lbsh", "lbctl")
+ENTER = Path(__file__).with_name("enter.py")
+ASK_TIMEOUT_S = 2.0
+POLL_S = 0.05
+
+Say = Callable[[str], None]
+
+
+def write_files(record: Record, host: str) -> None:
+    """The host's directories and configuration."""
+    paths = record.plan.paths(host)
+    for directory in (paths.root, paths.run, paths.state, paths.bin):
+        directory.mkdir(mode=0o755, exist_ok=True)
+    paths.config.write_text(toml(host_sections(record.plan, host)), encoding="utf-8")
+
+
+def power_on(record: Record, host: str, say: Say) -> Record:
+    """Make the host's cgroups and namespaces, its network and scripts; no daemon yet."""
+    plan = record.plan
+    paths = plan.paths(host)
+    groups, limited = cgroups.make(record.cgroups, host, plan.cores)
+    if plan.cores and not limited and host == plan.hosts[0]:
+        say(f"no CPU quota can be set here: each host only believes it has {plan.cores:g} cores")
+    pid = None
+    if plan.isolate == "namespaces":
+        switch = record.processes["switch"]
+        environment = processes.environment(plan.root, host, "host")
+        process = namespaces.make_host(
+            host, plan.address(host), switch, environment, groups, paths.log("host")
+        )
+        record = record.with_process(host, process)
+        save(record)
+        pid = process.pid
+    write_scripts(paths, host, Entrance(groups, pid), isolated=pid is not None)
+    return record
+
+
+def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: bool) -> None:
+    steps = entrance.steps(sys.executable, ENTER)
+    write_script(paths.enter, enter_script(host, steps))
+    spawn = entrance.steps(sys.executable, ENTER, ("--spawn",))
+    write_script(paths.root / "spawn", f'#!/bin/sh\n{spawn} "$@"\n')
+    if isolated:
+        for program in PROGRAMS:
+            installed = shutil.which(program, path=f"{programs_directory()}:{os.environ['PATH']}")
+            if installed:
+                write_script(paths.bin / program, program_script(host, steps, installed))
+
+
+def write_script(path: Path, text: str) -> None:
+    """Put in place in one step: it may be about to be run."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.chmod(0o755)
+    fresh.rename(path)
+
+
+def programs_directory() -> str:
+    """Where `lbrun` and `lbctl` were installed with us."""
+    return sysconfig.get_path("scripts")
+
+
+def is_on(record: Record, host: str) -> bool:
+    if record.plan.isolate == "namespaces":
+        return processes.state_of(record.processes.get(host)) != "dead"
+    return (record.plan.paths(host).root / "spawn").exists()
+
+
+def members(record: Record, host: str) -> list[Process]:
+    """Every process of the host, however it was started."""
+    found = [f.process for f in processes.find(record.plan.root) if f.host == host]
+    spared = processes.own_line()
+    inside = cgroups.members([f"{group}/{host}" for group in record.cgroups])
+    found += [process for process in inside if process.pid not in spared]
+    return list(dict.fromkeys(found))
+
+
+def power_off(record: Record, host: str) -> None:
+    """Everything of the host dies at once; its files stay, as a disk would."""
+    holder = record.processes.get(host)
+    if holder is not None:
+        processes.send(holder, signal.SIGKILL)  # with PID 1 goes the whole PID namespace
+    processes.end_all(lambda: members(record, host))
+    cgroups.remove([f"{group}/{host}" for group in record.cgroups])
+    paths = record.plan.paths(host)
+    (paths.root / "spawn").unlink(missing_ok=True)
+    off = powered_off_script(host, record.plan.root)
+    for script in (paths.enter, *paths.bin.iterdir()):
+        write_script(script, off)
+
+
+def start_daemon(record: Record, host: str, daemon: str) -> Record:
+    """Start it inside the host, in the background; its output goes to run/DAEMON.log."""
+    plan = record.plan
+    paths = plan.paths(host)
+    command = [sys.executable, "-P", "-m", "lbd.cli.main", daemon, "--config", str(paths.config)]
+    environment = processes.environment(plan.root, host, daemon, **processes.source_path())
+    result = subprocess.run(
+        [paths.root / "spawn", paths.log(daemon), paths.root, *command],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        env={**environment, "PATH": namespaces.search_path()},
+    )  # fmt: skip
+    if result.returncode != 0 or not result.stdout.strip().isdigit():
+        raise LbdError(f"cannot start {daemon} on {host}: {result.stderr.strip()}")
+    entry = processes.stat(int(result.stdout))
+    # One that is gone already has said why in its log; the pid stands for "it was started".
+    process = entry.process if entry else Process(int(result.stdout), 0)
+    record = record.with_process(f"{host}/{daemon}", process)
+    save(record)
+    return record
+
+
+def daemon_state(record: Record, host: str, daemon: str) -> str:
+    return processes.state_of(record.processes.get(f"{host}/{daemon}"))
+
+
+def keeper_of(record: Record, host: str) -> Process | None:
+    """The keeper: asked of the LBM, or, when that is dead, the marked process it left behind."""
+    path = record.plan.paths(host).socket("lbm")
+    alive = [f for f in processes.find(record.plan.root) if f.host == host and f.part == "lbm"]
+    try:
+        number = ask(path, {"op": "status"}, ASK_TIMEOUT_S).get("keeper")
+    except (Unavailable, Refusal):
+        number = None
+    for found in alive:
+        if found.inner_pid == number:
+            return found.process
+    daemon = record.processes.get(f"{host}/lbm")
+    left = {found.process.pid: found for found in alive if found.process != daemon}
+    tops = [found.process for found in left.values() if found.parent not in left]
+    return tops[0] if tops else None
+
+
+def wait_ready(record: Record, host: str, daemon: str, timeout_s: float) -> None:
+    """Until the daemon's socket accepts. Raises LbdError if it dies or takes too long."""
+    deadline_s = time.monotonic() + timeout_s
+    path = record.plan.paths(host).socket(daemon)
+    while True:
+        try:
+            ask(path, {"op": "status"}, ASK_TIMEOUT_S)
+        except Refusal:
+            return
+        except Unavailable as problem:
+            said = str(problem)
+        else:
+            return
+        if daemon_state(record, host, daemon) == "dead":
+            raise LbdError(f"{host} {daemon} ended at once{log_tail(record, host, daemon)}")
+        if time.monotonic() > deadline_s:
+            raise LbdError(f"{host} {daemon}: {said}{log_tail(record, host, daemon)}")
+        time.sleep(POLL_S)
+
+
+def log_tail(record: Record, host: str, daemon: str) -> str:
+    """ " (its log: …)", "" without one."""
+    lines = processes.tail(record.plan.paths(host).log(daemon), 2)
+    return f" (its log ends: {' / '.join(lines)})" if lines else ""
+
+
+def set_cuts(record: Record, host: str, was: list[str]) -> list[str]:
+    """Make the host's cuts those of the record; `was` are the ones so far. Complaints."""
+    plan = record.plan
+    peers = record.peers_cut_from(host)
+    if plan.isolate == "none":
+        return loopback.tell_cuts([plan.paths(host).socket(d) for d in DAEMONS], peers)
+    if is_on(record, host):
+        addresses = [plan.address(peer) for peer in peers]
+        namespaces.set_cuts(record.processes[host], [plan.address(p) for p in was], addresses)
+    return []
+
+
+def client_path(record: Record, host: str) -> list[str]:
+    """Directories for a client's PATH."""
+    own = [str(record.plan.paths(host).bin)] if record.plan.isolate == "namespaces" else []
+    return [*own, programs_directory()]
+
+
+def env_text(record: Record, host: str) -> str:
+    """What `lbd lab env` prints. No LBD_LAB in it: `down` must not end the caller's own shell."""
+    variables = {"LBD_CONFIG": str(record.plan.paths(host).config)}
+    return exports(variables, client_path(record, host))
+
+
+def inside_environment(record: Record, host: str) -> dict[str, str]:
+    """For a command run inside the host: the caller's, acting from there, and marked."""
+    marks = {processes.MARK: str(record.plan.root), processes.MARK_HOST: host}
+    path = f"{programs_directory()}:{os.environ.get('PATH', os.defpath)}"
+    config = str(record.plan.paths(host).config)
+    return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": path}
+
+
+def start_hint(host: str, root: Path) -> str:
+    return f"`lbd lab start {host} --dir {shlex.quote(str(root))}`"

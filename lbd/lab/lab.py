@@ -1,0 +1,362 @@
+"""A lab from outside: put up, steered, looked at, taken down.
+
+`up` writes what it is going to make before making it; `down` needs none of that: the processes are
+found by their mark, the cgroups by their name, and only the list of files comes from the record.
+"""
+
+import contextlib
+import os
+import random
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from lbd import config_file
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.lab import cgroups, hosts, loopback, namespaces, processes
+from lbd.lab.plan import (
+    DAEMONS,
+    Plan,
+    cgroup_name,
+    check_algorithm,
+    check_root,
+    choose_subnet,
+    host_names,
+    parse_setting,
+    share_of_machine,
+)
+from lbd.lab.record import Process, Record, load, locked, record_file, save
+from lbd.rpc.local import Json, Refusal, ask
+from lbd.spelling import hint
+
+PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
+READY_S = 30.0  # for all hosts to see each other, and a little more for each host
+READY_PER_HOST_S = 1.0
+DEAD_TIMEOUT_S = 5.0
+CGROUP_TIMEOUT_S = 5.0
+POLL_S = 0.1
+
+Progress = Callable[[], None]
+
+
+def make_plan(
+    root: Path, count: int, cpus: float, isolate: str, algorithm: str, settings: tuple[str, ...]
+) -> tuple[Plan, str]:
+    """The plan, and a remark on what was chosen ("" if nothing needs saying). Raises ConfigError
+    for bad input, LbdError if this machine cannot do it."""
+    names = host_names(count)
+    check_root(root, names)
+    check_algorithm(algorithm)
+    if not (cpus == 0 or 0.01 <= cpus <= 4096):
+        raise ConfigError(f"--cpus {cpus:g}: from 0.01 to 4096")
+    for setting in settings:
+        parse_setting(setting)
+    remark = ""
+    if isolate != "none":
+        obstacle = namespaces.why_not()
+        if obstacle and isolate == "namespaces":
+            raise LbdError(f"--isolate namespaces: {obstacle}")
+        if obstacle and os.geteuid() == 0:
+            remark = f"{obstacle}; the hosts share this machine's processes and network"
+        isolate = "none" if obstacle else "namespaces"
+    if isolate == "namespaces" and not cpus:
+        cpus = share_of_machine(len(os.sched_getaffinity(0)), count)
+    rng = random.Random()
+    if isolate == "none":
+        subnet = loopback.free_subnet(count, ports_of(settings), rng)
+    else:
+        subnet = choose_subnet(isolate, rng)
+    is_root = os.geteuid() == 0
+    return Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root), remark
+
+
+def ports_of(settings: tuple[str, ...]) -> list[int]:
+    ports = {"lim": 7901, "lbm": 7902}
+    for section, key, value in map(parse_setting, settings):
+        if section in ports and key == "port" and isinstance(value, int):
+            ports[section] = value
+    return list(ports.values())
+
+
+def up(plan: Plan, say: hosts.Say, progress: Progress) -> Record:
+    """Start the lab; returns once every host sees every other. Whatever goes wrong is undone."""
+    root = plan.root
+    made_root = not root.exists()
+    try:
+        root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ConfigError(f"--dir {root}: cannot make it: {problem.strerror}") from problem
+    with locked(root, PATIENCE_S):
+        if record_file(root).exists():
+            raise LbdError(f"there is a lab in {root} already; `lbd lab down` ends it")
+        in_the_way = [name for name in (*plan.hosts, "key") if (root / name).exists()]
+        if in_the_way:
+            raise LbdError(f"--dir {root}: {in_the_way[0]} is in the way")
+        record = Record(plan, made_root, cgroups=cgroups.plan(cgroup_name(root)))
+        try:
+            record = build(record, say, progress)
+        except BaseException:
+            take_down(root, record)
+            raise
+    return record
+
+
+def build(record: Record, say: hosts.Say, progress: Progress) -> Record:
+    plan = record.plan
+    try:
+        save(record)
+        descriptor = os.open(plan.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="ascii") as key:
+            key.write(secrets.token_hex(32) + "\n")
+        for host in plan.hosts:
+            hosts.write_files(record, host)
+    except OSError as problem:
+        raise LbdError(f"--dir {plan.root}: {problem.strerror}: {problem.filename}") from problem
+    config_file.load(str(plan.paths(plan.hosts[0]).config), plan.settings)
+    if plan.isolate == "namespaces":
+        environment = processes.environment(plan.root, "", "switch")
+        record = record.with_process("switch", namespaces.make_switch(environment))
+        save(record)
+    for host in plan.hosts:
+        record = hosts.power_on(record, host, say)
+        progress()
+    for daemon in DAEMONS:
+        for host in plan.hosts:
+            record = hosts.start_daemon(record, host, daemon)
+            progress()
+    wait_for_all(record, progress)
+    record = replace(record, ready=True)
+    save(record)
+    return record
+
+
+def wait_for_all(record: Record, progress: Progress) -> None:
+    """Until every host sees every other up and taking jobs. Raises LbdError with the logs' ends."""
+    names = record.plan.hosts
+    deadline_s = time.monotonic() + READY_S + READY_PER_HOST_S * len(names)
+    waiting = list(names)
+    while waiting:
+        missing = whats_missing(record, waiting[0])
+        if not missing:
+            waiting.pop(0)
+            progress()
+            continue
+        for host in names:
+            for daemon in DAEMONS:
+                if hosts.daemon_state(record, host, daemon) == "dead":
+                    tail = hosts.log_tail(record, host, daemon)
+                    raise LbdError(f"{host} {daemon} ended while the lab came up{tail}")
+        if time.monotonic() > deadline_s:
+            tails = "".join(hosts.log_tail(record, waiting[0], daemon) for daemon in DAEMONS)
+            raise LbdError(f"the lab did not come up in time: {waiting[0]}: {missing}{tails}")
+        time.sleep(POLL_S)
+
+
+def whats_missing(record: Record, host: str) -> str:
+    """What this host still lacks of a whole lab, "" if nothing."""
+    path = record.plan.paths(host).socket("lim")
+    try:
+        seen = seen_hosts(ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S))
+    except (Unavailable, Refusal) as problem:
+        return str(problem)
+    for name in record.plan.hosts:
+        entry = seen.get(name)
+        if entry is None:
+            return f"does not know {name} yet"
+        if entry.get("state") != "up":
+            return f"sees {name} {entry.get('state')} {entry.get('why_down') or ''}".rstrip()
+        slots = entry.get("slots")
+        if not isinstance(slots, dict) or not slots.get("total"):
+            return f"has not heard of the LBM of {name} yet"
+    return ""
+
+
+def seen_hosts(status: Json) -> dict[str, Json]:
+    """`hosts` of a LIM's status by name."""
+    entries = status.get("hosts")
+    rows = cast("list[object]", entries) if isinstance(entries, list) else []
+    return {str(row.get("name")): row for row in rows if isinstance(row, dict)}
+
+
+def down(root: Path) -> bool:
+    """Take the lab down, whole or half-built. False if there was none."""
+    with contextlib.ExitStack() as stack:
+        if root.is_dir() and (record_file(root).exists() or (root / "lock").exists()):
+            stack.enter_context(locked(root, PATIENCE_S))
+        try:
+            record = load(root)
+        except LbdError:
+            record = None
+        return take_down(root, record)
+
+
+def take_down(root: Path, record: Record | None) -> bool:
+    groups = record.cgroups if record else ()
+    groups = tuple(dict.fromkeys((*groups, *cgroups.find(cgroup_name(root)))))
+    cgroups.leave(groups, processes.own_line())  # `down` may be asked for from inside a host
+
+    def left() -> list[Process]:
+        found = [entry.process for entry in processes.find(root)]
+        return list(dict.fromkeys((*found, *cgroups.members(groups))))
+
+    was_there = bool(left()) or any(map(os.path.isdir, groups)) or record_file(root).exists()
+    processes.end_all(left)
+    deadline_s = time.monotonic() + CGROUP_TIMEOUT_S
+    while stuck := cgroups.remove(groups):
+        if time.monotonic() > deadline_s:
+            raise LbdError(f"cannot remove cgroup {stuck[0]}: a process is in it")
+        time.sleep(POLL_S)
+    remove_files(root, record)
+    return was_there
+
+
+def remove_files(root: Path, record: Record | None) -> None:
+    """What the lab made below its directory, and the directory itself if it made that too."""
+    names = record.plan.hosts if record else [path.parent.name for path in root.glob("h*/lbd.toml")]
+    for name in names:
+        shutil.rmtree(root / name, ignore_errors=True)
+    for name in ("key", "lock", "lab.new", "lab.json"):
+        with contextlib.suppress(OSError):
+            (root / name).unlink()
+    if record is not None and record.made_root:
+        with contextlib.suppress(OSError):
+            root.rmdir()
+
+
+@contextlib.contextmanager
+def changing(root: Path) -> Iterator[Record]:
+    """The lab in `root`, ours to change. Raises LbdError if there is none."""
+    existing(root)
+    with locked(root, PATIENCE_S):
+        yield existing(root)
+
+
+def existing(root: Path) -> Record:
+    record = load(root)
+    if record is None:
+        raise LbdError(f"there is no lab in {root}; `lbd lab up` makes one")
+    if not record.ready:
+        raise LbdError(f"the lab in {root} is not up; if nobody is starting it, `lbd lab down`")
+    return record
+
+
+def check_host(record: Record, host: str) -> None:
+    if host not in record.plan.hosts:
+        raise ConfigError(f"there is no host {host!r} in this lab; {hint(host, record.plan.hosts)}")
+
+
+def kill(root: Path, host: str, what: str, number: int) -> str:
+    """Send signal `number` to a daemon, the keeper, or all of a host (KILL: power-off)."""
+    with changing(root) as record:
+        check_host(record, host)
+        if what == "host":
+            if not hosts.is_on(record, host):
+                raise LbdError(f"{host} is powered off already")
+            if number == signal.SIGKILL:
+                hosts.power_off(record, host)
+                return f"{host} powered off"
+            for member in hosts.members(record, host):
+                processes.send(member, number)
+            return f"{host}: {signal.Signals(number).name} sent to all its processes"
+        known = record.processes.get(f"{host}/{what}")
+        process = hosts.keeper_of(record, host) if what == "keeper" else known
+        if process is None or not processes.send(process, number):
+            raise LbdError(f"{what} is not running on {host}")
+        if number == signal.SIGKILL and not processes.wait_until_dead(process, DEAD_TIMEOUT_S):
+            raise LbdError(f"{host} {what} (pid {process.pid}) was killed but does not end")
+    return f"{host} {what}: {signal.Signals(number).name} sent to pid {process.pid}"
+
+
+def start(root: Path, host: str, daemon: str | None, say: hosts.Say) -> str:
+    """Start what is not running of a host: all of it, or one daemon."""
+    with changing(root) as record:
+        check_host(record, host)
+        was_off = not hosts.is_on(record, host)
+        if was_off:
+            record = hosts.power_on(record, host, say)
+        started = []
+        for name in [daemon] if daemon else DAEMONS:
+            state = hosts.daemon_state(record, host, name)
+            if state == "stopped":
+                raise LbdError(f"{name} of {host} is stopped; `lbd lab kill {host} {name} -s CONT`")
+            if state == "dead":
+                record = hosts.start_daemon(record, host, name)
+                started.append(name)
+        for name in started:
+            hosts.wait_ready(record, host, name, READY_S)
+        for complaint in hosts.set_cuts(record, host, []):
+            say(complaint)
+    if not started:
+        return f"{host}: {daemon or 'all'} running already"
+    return f"{host}: {' and '.join(started)} started"
+
+
+def cut(root: Path, a: str, b: str, say: hosts.Say) -> None:
+    """No byte passes between these two hosts until `heal`."""
+    with changing(root) as record:
+        for host in (a, b):
+            check_host(record, host)
+        if a == b:
+            raise ConfigError(f"cut {a} {b}: two different hosts")
+        pair = (a, b) if a < b else (b, a)
+        change_cuts(record, (*(c for c in record.cuts if c != pair), pair), say)
+
+
+def heal(root: Path, say: hosts.Say) -> int:
+    """Undo every cut; how many there were."""
+    with changing(root) as record:
+        change_cuts(record, (), say)
+        return len(record.cuts)
+
+
+def change_cuts(record: Record, cuts: tuple[tuple[str, str], ...], say: hosts.Say) -> None:
+    changed = replace(record, cuts=cuts)
+    save(changed)
+    for host in record.plan.hosts:
+        was = record.peers_cut_from(host)
+        if was != changed.peers_cut_from(host):
+            for complaint in hosts.set_cuts(changed, host, was):
+                say(complaint)
+
+
+def status(root: Path) -> Json:
+    """The lab as it is now: `lbd lab status --json`."""
+    record = existing(root)
+    plan = record.plan
+    rows = []
+    for host in plan.hosts:
+        keeper = hosts.keeper_of(record, host)
+        daemons = {
+            daemon: {
+                "pid": process.pid
+                if (process := record.processes.get(f"{host}/{daemon}"))
+                else None,
+                "state": hosts.daemon_state(record, host, daemon),
+            }
+            for daemon in DAEMONS
+        }
+        daemons["keeper"] = {
+            "pid": keeper.pid if keeper else None, "state": processes.state_of(keeper)
+        }  # fmt: skip
+        rows.append(
+            {
+                "name": host,
+                "address": plan.address(host),
+                "power": "on" if hosts.is_on(record, host) else "off",
+                "daemons": daemons,
+                "cut_from": record.peers_cut_from(host),
+            }
+        )
+    return {
+        "schema": 1,
+        "dir": str(root),
+        "isolate": plan.isolate,
+        "cores": plan.cores,
+        "hosts": rows,
+        "cuts": [list(pair) for pair in record.cuts],
+    }

@@ -1,0 +1,52 @@
+"""Lab hosts on loopback addresses: no privilege needed, the machine's own processes and network.
+
+Every host hK is 127.x.y.K of a random x.y. A cut cannot be made by the kernel here, so the daemons
+of both hosts are told to behave as if they could not reach each other.
+"""
+
+import random
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from lbd.errors import LbdError, Unavailable
+from lbd.lab.plan import choose_subnet
+from lbd.rpc.local import ask
+
+TRIES = 100
+CUT_TIMEOUT_S = 2.0
+
+
+def free_subnet(hosts: int, ports: Sequence[int], rng: random.Random) -> str:
+    """A subnet on which all these ports are free for all hosts. Raises LbdError."""
+    for _ in range(TRIES):
+        subnet = choose_subnet("none", rng)
+        if all(is_free(f"{subnet}.{n}", port) for n in range(1, hosts + 1) for port in ports):
+            return subnet
+    raise LbdError(f"no free loopback addresses for {hosts} hosts (127.0.0.0/8 cannot be bound?)")
+
+
+def is_free(address: str, port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def tell_cuts(sockets: Sequence[Path], peers: Sequence[str]) -> list[str]:
+    """Tell these daemons of one host whom they cannot reach; complaints of those that are there.
+
+    One that is down is told when it is started again; one that is stopped hears of it later.
+    """
+    complaints = []
+    for path in sockets:
+        try:
+            ask(path, {"op": "cut", "hosts": list(peers)}, CUT_TIMEOUT_S)
+        except Unavailable:
+            continue
+        except LbdError as problem:
+            complaints.append(f"{path.parent.parent.name} {path.stem}: {problem}")
+    return complaints

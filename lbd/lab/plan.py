@@ -1,0 +1,263 @@
+"""What a lab consists of: addresses, each host's files, the text of its lbd.toml and scripts. Pure.
+
+DIR/lab.json        what there is (written before each thing is made, so `down` finds it)
+DIR/key             the cluster's secret, 0600
+DIR/hK/lbd.toml     the host's configuration
+DIR/hK/run, state   its runtime and state directories; run/*.log are the daemons' logs
+DIR/hK/enter        runs a command inside hK; DIR/hK/bin/ has lbrun and lbctl through it
+"""
+
+import hashlib
+import json
+import random
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.config import ALGORITHMS, Config
+from lbd.config_file import toml_value
+from lbd.errors import ConfigError
+from lbd.spelling import hint
+
+HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
+SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
+DAEMONS = ("lim", "lbm")
+ISOLATIONS = ("auto", "none", "namespaces")
+
+Scalar = str | int | float | bool
+Tables = list[dict[str, Scalar]]
+Sections = dict[str, dict[str, Scalar | Tables]]
+
+# What only the lab can set right: an override would break it, not tune it.
+RESERVED = {
+    "cluster.hosts", "cluster.join", "host.name", "host.address", "host.runtime_dir",
+    "host.state_dir", "security.key_file", "security.plain_lab",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class HostPaths:
+    """Where one host's things lie."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        return self.root / "lbd.toml"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def enter(self) -> Path:
+        return self.root / "enter"
+
+    @property
+    def bin(self) -> Path:
+        return self.root / "bin"
+
+    def log(self, part: str) -> Path:
+        return self.run / f"{part}.log"
+
+    def socket(self, daemon: str) -> Path:
+        return self.run / f"{daemon}.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A lab as ordered on the command line, all questions answered."""
+
+    root: Path
+    hosts: tuple[str, ...]
+    isolate: str  # none | namespaces
+    subnet: str  # "127.x.y" or "10.x.y"; host hK is its address K
+    cores: float  # usable cores a host; 0 = the whole machine
+    algorithm: str  # "" = the default one
+    settings: tuple[str, ...]  # section.key=value
+    allow_root: bool
+
+    def paths(self, host: str) -> HostPaths:
+        return HostPaths(self.root / host)
+
+    def address(self, host: str) -> str:
+        return f"{self.subnet}.{self.hosts.index(host) + 1}"
+
+    @property
+    def key_file(self) -> Path:
+        return self.root / "key"
+
+
+def host_names(count: int) -> tuple[str, ...]:
+    """h1 … hN. Raises ConfigError for a number we have no addresses for."""
+    if not 1 <= count <= HOSTS_MAX:
+        raise ConfigError(f"--hosts {count}: from 1 to {HOSTS_MAX}")
+    return tuple(f"h{number}" for number in range(1, count + 1))
+
+
+def check_root(root: Path, hosts: Sequence[str]) -> None:
+    """Raises ConfigError if a Unix socket's path below this directory would be too long."""
+    longest = HostPaths(root / hosts[-1]).socket("keeper")
+    if len(bytes(longest)) > SOCKET_PATH_MAX:
+        room = SOCKET_PATH_MAX - (len(bytes(longest)) - len(bytes(root)))
+        raise ConfigError(
+            f"--dir {root}: too long for Unix sockets below it; {room} characters at most"
+        )
+
+
+def check_algorithm(name: str) -> None:
+    if name and name not in ALGORITHMS:
+        raise ConfigError(f"--algorithm {name!r} is not known; {hint(name, ALGORITHMS)}")
+
+
+def choose_subnet(isolate: str, rng: random.Random) -> str:
+    """A random /24: of loopback, or of the private 10/8 that only the lab's hosts will see."""
+    first = 127 if isolate == "none" else 10
+    return f"{first}.{rng.randint(1, 254)}.{rng.randint(0, 254)}"
+
+
+def share_of_machine(machine_cores: float, hosts: int) -> float:
+    """The cores of a namespaces host when nobody said how many."""
+    return max(0.5, round(machine_cores / hosts, 2))
+
+
+def cgroup_name(root: Path) -> str:
+    """The lab's cgroup, told by its directory alone: found again even when lab.json is lost."""
+    return "lbd-lab-" + hashlib.sha256(bytes(root)).hexdigest()[:10]
+
+
+def parse_setting(text: str) -> tuple[str, str, Scalar]:
+    """A "section.key=value" taken apart. A value that is no TOML is a text without its quotes.
+
+    Raises ConfigError.
+    """
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (equals and dot and section and key):
+        raise ConfigError(f"--set {text!r}: write section.key=value, like lim.algorithm=LOWEST")
+    if f"{section}.{key}" in RESERVED:
+        raise ConfigError(f"--set {section}.{key}: the lab gives each host its own")
+    parsed = toml_value(value.strip())
+    return section, key, parsed if isinstance(parsed, str | int | float | bool) else value
+
+
+def host_sections(plan: Plan, host: str) -> Sections:
+    """The host's configuration: what the lab needs, then what was asked for."""
+    paths = plan.paths(host)
+    sections: Sections = {
+        "cluster": {"name": f"lab-{cgroup_name(plan.root)[-10:]}"},
+        "host": {
+            "name": host,
+            "address": plan.address(host),
+            "runtime_dir": str(paths.run),
+            "state_dir": str(paths.state),
+            "speed": 1.0,  # all are this machine: measured side by side they would differ
+        },
+        "load": {},
+        "lim": {},
+        "lbm": {},
+        "users": {"allow_root": plan.allow_root},
+        "security": {"key_file": str(plan.key_file), "plain_lab": plan.isolate == "namespaces"},
+    }
+    if plan.cores:
+        sections["host"]["cores"] = plan.cores
+    if plan.isolate == "none":
+        sections["load"]["scope"] = "jobs"
+    if plan.algorithm:
+        sections["lim"]["algorithm"] = plan.algorithm
+    for setting in plan.settings:
+        section, key, value = parse_setting(setting)
+        sections.setdefault(section, {})[key] = value
+    defaults = Config()
+    lim_port = sections["lim"].get("port", defaults.lim.port)
+    lbm_port = sections["lbm"].get("port", defaults.lbm.port)
+    sections["cluster"]["hosts"] = [
+        {"name": name, "address": plan.address(name), **_ports(lim_port, lbm_port)}
+        for name in plan.hosts
+    ]
+    return sections
+
+
+def _ports(lim_port: Scalar | Tables, lbm_port: Scalar | Tables) -> dict[str, Scalar]:
+    given = {"lim_port": lim_port, "lbm_port": lbm_port}
+    return {name: port for name, port in given.items() if isinstance(port, int)}
+
+
+def toml(sections: Mapping[str, Mapping[str, Scalar | Tables]]) -> str:
+    """The sections as text; each plain key on a line of its own, beginning at its start."""
+    lines = ["# made by `lbd lab`"]
+    for section, values in sections.items():
+        if not values:
+            continue
+        lines += ["", f"[{section}]"]
+        for key, value in values.items():
+            if isinstance(value, list):
+                entries = ",\n".join(f"  {_inline(entry)}" for entry in value)
+                lines.append(f"{key} = [\n{entries},\n]")
+            else:
+                lines.append(f"{key} = {_scalar(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _inline(table: Mapping[str, Scalar]) -> str:
+    return "{ " + ", ".join(f"{key} = {_scalar(value)}" for key, value in table.items()) + " }"
+
+
+def _scalar(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """How a process gets inside a host: its cgroups, and the process whose namespaces it has."""
+
+    cgroups: tuple[str, ...] = ()
+    pid: int | None = None  # PID 1 of the host; None without namespaces
+
+    def steps(self, python: str, program: Path, mode: Sequence[str] = ()) -> str:
+        """Shell text up to where the command follows.
+
+        Joining the cgroups comes first, while we see them as the outside does. nsenter itself
+        neither forks (-F) nor passes signals on; `enter.py` does both.
+        """
+        lines = [f"echo 0 > {shlex.quote(group + '/cgroup.procs')}" for group in self.cgroups]
+        words = [python, "-I", "-S", str(program), *mode]
+        if self.pid is not None:
+            words = ["nsenter", "-F", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words]
+        return "\n".join([*lines, f"exec {shlex.join(words)}"])
+
+
+def enter_script(host: str, steps: str) -> str:
+    """DIR/hK/enter: `enter COMMAND…` runs it inside hK, in the caller's directory."""
+    return f'#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n{steps} "$PWD" "$@"\n'
+
+
+def program_script(host: str, steps: str, program: str) -> str:
+    """DIR/hK/bin/PROGRAM: the installed program, run inside hK."""
+    text = "#!/bin/sh\n# made by `lbd lab`: runs this program inside "
+    return f'{text}{host}\n{steps} "$PWD" {shlex.quote(program)} "$@"\n'
+
+
+def powered_off_script(host: str, root: Path) -> str:
+    """What stands in for the scripts while the host is off."""
+    start = f"lbd lab start {host} --dir {shlex.quote(str(root))}"
+    line = shlex.quote(f"lbd lab: {host} is powered off; {start} brings it back")
+    return f"#!/bin/sh\necho {line} >&2\nexit 125\n"
+
+
+def exports(variables: Mapping[str, str], path_first: Sequence[str]) -> str:
+    """Shell text for `eval "$(lbd lab env hK)"`."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    if path_first:
+        joined = ":".join(shlex.quote(entry) for entry in path_first)
+        lines.append(f'export PATH={joined}:"$PATH"')
+    return "\n".join(lines) + "\n"

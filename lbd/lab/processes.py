@@ -1,0 +1,200 @@
+"""Finding, starting and ending the processes of a lab.
+
+Whatever the lab starts carries LBD_LAB=DIR (and LBD_LAB_HOST, LBD_LAB_PART) in its environment, and
+so do keepers; a job is told by its LBD_JOB_ID and an LBD_CONFIG below DIR. So everything is found
+without a record, whoever its parent is now and even if it was started after the last look.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.errors import LbdError
+from lbd.lab.record import Process
+
+MARK = "LBD_LAB"
+MARK_HOST = "LBD_LAB_HOST"
+MARK_PART = "LBD_LAB_PART"
+END_TIMEOUT_S = 15.0
+POLL_S = 0.02
+
+# What a process of ours needs of the environment; the rest is the caller's business.
+KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME", "TZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A process of the lab, as /proc shows it."""
+
+    process: Process
+    parent: int
+    state: str  # a letter of proc(5): R S D T Z …
+    host: str  # "" if it belongs to none
+    part: str  # lim | lbm | host | switch | job | ""
+    inner_pid: int  # in its own PID namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    process: Process
+    parent: int
+    state: str
+    session: int
+
+
+def stat(pid: int) -> Stat | None:
+    """None if there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+    except OSError:
+        return None
+    return Stat(Process(pid, int(fields[19])), int(fields[1]), fields[0].decode(), int(fields[3]))
+
+
+def state_of(process: Process | None) -> str:
+    """running | stopped | dead, of this very process and not of a later one with its pid."""
+    now = stat(process.pid) if process else None
+    if now is None or now.process != process or now.state in "ZX":
+        return "dead"
+    return "stopped" if now.state in "Tt" else "running"
+
+
+def all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """As it was when the process started; empty if that is not for us to see."""
+    try:
+        block = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in block.split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def inner_pid(pid: int) -> int:
+    """The pid in the process's own PID namespace; the same without one."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return pid
+
+
+def belongs(environment: dict[str, str], root: Path) -> tuple[str, str] | None:
+    """(host, part) of a process with this environment, None if it is not of the lab."""
+    is_job = "LBD_JOB_ID" in environment
+    marked = environment.get(MARK) == str(root)
+    if not marked and not (is_job and environment.get("LBD_CONFIG", "").startswith(f"{root}/")):
+        return None
+    if is_job:
+        return environment.get("LBD_HOST", ""), "job"
+    return environment.get(MARK_HOST, ""), environment.get(MARK_PART, "")
+
+
+def find(root: Path) -> list[Found]:
+    """Every process of the lab but ourselves and those we are a child of, zombies left out.
+
+    A descendant of one belongs to it too: a job may have wiped its environment.
+    """
+    stats = {pid: entry for pid in all_pids() if (entry := stat(pid)) and entry.state not in "ZX"}
+    spared = own_line()
+    known: dict[int, tuple[str, str]] = {}
+    for pid in stats:
+        owner = belongs(environment_of(pid), root)
+        if owner is not None:
+            known[pid] = owner
+    for pid in stats:
+        if pid not in known:
+            above = next((up for up in ancestors(pid, stats) if up in known), None)
+            if above is not None and above not in spared:
+                known[pid] = known[above]
+    return [
+        Found(stats[pid].process, stats[pid].parent, stats[pid].state, *known[pid], inner_pid(pid))
+        for pid in sorted(known)
+        if pid not in spared
+    ]
+
+
+def ancestors(pid: int, stats: dict[int, Stat]) -> list[int]:
+    """Parent, grandparent and so on, as far as known."""
+    found: list[int] = []
+    entry = stats.get(pid)
+    while entry and entry.parent and entry.parent not in found:
+        found.append(entry.parent)
+        entry = stats.get(entry.parent)
+    return found
+
+
+def own_line() -> set[int]:
+    """Ourselves and all we are a child of: never to be ended by us."""
+    line = {os.getpid()}
+    entry = stat(os.getpid())
+    while entry and entry.parent and entry.parent not in line:
+        line.add(entry.parent)
+        entry = stat(entry.parent)
+    return line
+
+
+def send(process: Process, number: int) -> bool:
+    """False if the process is gone. Raises LbdError if it is not ours to signal."""
+    if state_of(process) == "dead":
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        raise LbdError(f"process {process.pid} is another user's; run this as that user") from None
+    return True
+
+
+def end_all(look: Callable[[], Iterable[Process]]) -> None:
+    """KILL whatever `look` finds until it finds nothing. Raises LbdError if that takes too long."""
+    deadline_s = time.monotonic() + END_TIMEOUT_S
+    while True:
+        left = [process for process in look() if send(process, signal.SIGKILL)]
+        if not left:
+            return
+        if time.monotonic() > deadline_s:
+            pids = " ".join(str(process.pid) for process in left)
+            raise LbdError(f"processes that do not end, even when killed: {pids}")
+        time.sleep(POLL_S)
+
+
+def wait_until_dead(process: Process, timeout_s: float) -> bool:
+    deadline_s = time.monotonic() + timeout_s
+    while state_of(process) != "dead":
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def environment(root: Path, host: str, part: str, **more: str) -> dict[str, str]:
+    """For a process the lab starts: clean, and marked as the lab's."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    marks = {MARK: str(root), MARK_HOST: host, MARK_PART: part}
+    return {**kept, **marks, **more}
+
+
+def source_path() -> dict[str, str]:
+    """PYTHONPATH for a daemon, so that it is the same code as ours, installed or not."""
+    package_parent = str(Path(__file__).parents[2])
+    if package_parent.endswith(("site-packages", "dist-packages")):
+        return {}
+    return {"PYTHONPATH": package_parent}
+
+
+def tail(log: Path, lines: int = 5) -> list[str]:
+    """The log's last lines, empty ones left out."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-lines:]

@@ -1,0 +1,121 @@
+"""lab.json: what a lab consists of, written before each thing is made.
+
+A crash of the lab at any point so leaves a record of more than there is, never of less, and `down`
+cleans up after it. One `lbd lab` command at a time changes a lab: they hold DIR/lock.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from lbd.errors import ConfigError, LbdError
+from lbd.lab.plan import Plan
+
+SCHEMA = 1
+LOCK_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that is still itself: a pid alone may be somebody else's by now."""
+
+    pid: int
+    started: int  # clock ticks since boot, as in /proc/PID/stat
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    plan: Plan
+    made_root: bool  # the directory is ours to remove
+    ready: bool = False  # `up` has ended well
+    cgroups: tuple[str, ...] = ()  # the lab's own, one a hierarchy; each host's is below it
+    cuts: tuple[tuple[str, str], ...] = ()
+    processes: dict[str, Process] = field(default_factory=dict)  # "switch", "h1", "h1/lim" …
+
+    def peers_cut_from(self, host: str) -> list[str]:
+        return sorted({b if a == host else a for a, b in self.cuts if host in (a, b)})
+
+    def with_process(self, name: str, process: Process) -> "Record":
+        return replace(self, processes={**self.processes, name: process})
+
+
+def record_file(root: Path) -> Path:
+    return root / "lab.json"
+
+
+def save(record: Record) -> None:
+    """Atomically, so that a reader never sees half of it."""
+    path = record_file(record.plan.root)
+    fresh = path.with_suffix(".new")
+    body = {"schema": SCHEMA, **asdict(record)}
+    fresh.write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
+    fresh.rename(path)
+
+
+def load(root: Path) -> Record | None:
+    """The lab in this directory, None if there is none. Raises LbdError if it is unreadable."""
+    try:
+        text = record_file(root).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise LbdError(f"{record_file(root)}: {problem.strerror}") from problem
+    try:
+        body = json.loads(text)
+        return Record(
+            plan=read_plan(body["plan"], root),
+            made_root=bool(body["made_root"]),
+            ready=bool(body["ready"]),
+            cgroups=tuple(body["cgroups"]),
+            cuts=tuple((a, b) for a, b in body["cuts"]),
+            processes={name: Process(**entry) for name, entry in body["processes"].items()},
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise LbdError(
+            f"{record_file(root)} is no lab's record ({problem!r}); "
+            f"`lbd lab down --dir {root}` cleans up all the same"
+        ) from problem
+
+
+def read_plan(body: dict[str, object], root: Path) -> Plan:
+    """Raises KeyError, TypeError or ValueError for what `save` never wrote."""
+    hosts, settings = body["hosts"], body["settings"]
+    if not isinstance(hosts, list) or not isinstance(settings, list):
+        raise TypeError("hosts and settings are lists")
+    return Plan(
+        root=root,
+        hosts=tuple(map(str, hosts)),
+        isolate=str(body["isolate"]),
+        subnet=str(body["subnet"]),
+        cores=float(str(body["cores"])),
+        algorithm=str(body["algorithm"]),
+        settings=tuple(map(str, settings)),
+        allow_root=bool(body["allow_root"]),
+    )
+
+
+@contextmanager
+def locked(root: Path, patience_s: float) -> Iterator[None]:
+    """Hold the lab's lock. Raises LbdError if another command keeps it for longer."""
+    try:
+        descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise ConfigError(f"--dir {root}: cannot write there: {problem.strerror}") from problem
+    try:
+        deadline_s = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline_s:
+                    raise LbdError(f"another `lbd lab` command is at work in {root}") from None
+                time.sleep(LOCK_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
