@@ -1,0 +1,28 @@
+import threading
+
+import pytest
+
+from tests.unit.cli.canned import Canned
+
+
+@pytest.fixture
+def daemon(tmp_path, monkeypatch):
+    """daemon("lim", op=answer…) starts one; the configuration points at its directory."""
+    config = tmp_path / "lbd.toml"
+    config.write_text(
+        f'[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\nstate_dir = "{tmp_path}"\n'
+    )
+    monkeypatch.setenv("LBD_CONFIG", str(config))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    started = []
+
+    def start(name, **answers):
+        server = Canned(tmp_path / f"{name}.sock", answers)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.shutdown()
+        server.server_close()
