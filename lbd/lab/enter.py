@@ -111,17 +111,32 @@ def stop_with(child: int, own_group: bool, owns_terminal: bool) -> None:
 
 
 def spawned(command: list[str], log: str) -> int:
-    """Run it in a session of its own, its output in `log`, and print its pid as seen from here."""
-    child = os.fork()
-    if child == 0:
+    """Run it in a session of its own, its output in `log`, and print its pid as seen from here.
+
+    By way of a child that ends at once, for then it is the host's PID 1 that inherits and reaps
+    it, not whoever is PID 1 outside. Its pid comes as the kernel translates it for a receiver
+    (SCM_CREDENTIALS): the child knows only the pid inside.
+    """
+    import socket
+
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    if os.fork() == 0:
         os.setsid()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        os._exit(become(command, signal.pthread_sigmask(signal.SIG_BLOCK, ())))
-    os.write(1, b"%d\n" % child)
-    return 0
+        if os.fork() == 0:
+            theirs.send(b"!")
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+            os._exit(become(command, signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+        os._exit(0)
+    theirs.close()
+    os.wait()
+    _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(12))
+    for _level, _kind, data in ancillary:
+        os.write(1, b"%d\n" % int.from_bytes(data[:4], sys.byteorder))
+    return 0 if ancillary else 1
 
 
 def main(argv: list[str]) -> int:

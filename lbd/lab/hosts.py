@@ -109,10 +109,10 @@ def members(record: Record, host: str) -> list[Process]:
 
 def power_off(record: Record, host: str) -> None:
     """Everything of the host dies at once; its files stay, as a disk would."""
-    holder = record.processes.get(host)
-    if holder is not None:
-        processes.send(holder, signal.SIGKILL)  # with PID 1 goes the whole PID namespace
-    processes.end_all(lambda: members(record, host))
+    holder = [record.processes[host]] if host in record.processes else []
+    for process in holder:
+        processes.send(process, signal.SIGKILL)  # with PID 1 goes the whole PID namespace
+    processes.end_all(lambda: [*holder, *members(record, host)])
     cgroups.remove([f"{group}/{host}" for group in record.cgroups])
     paths = record.plan.paths(host)
     (paths.root / "spawn").unlink(missing_ok=True)

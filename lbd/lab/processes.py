@@ -155,10 +155,16 @@ def send(process: Process, number: int) -> bool:
 
 
 def end_all(look: Callable[[], Iterable[Process]]) -> None:
-    """KILL whatever `look` finds until it finds nothing. Raises LbdError if that takes too long."""
+    """KILL whatever `look` finds until it finds nothing. Raises LbdError if that takes too long.
+
+    What is on its way out has no environment and no cgroup any more, so what was seen once is
+    waited for.
+    """
     deadline_s = time.monotonic() + END_TIMEOUT_S
+    seen: set[Process] = set()
     while True:
-        left = [process for process in look() if send(process, signal.SIGKILL)]
+        seen.update(look())
+        left = [process for process in seen if send(process, signal.SIGKILL)]
         if not left:
             return
         if time.monotonic() > deadline_s:
