@@ -32,13 +32,20 @@ LONG_FUNCTIONS: dict[str, int] = {}
 SHELLS = (
     "config_file.py",
     "load/sampler.py",
-    "load/procfs.py",
+    "load/procfs.py",  # and the next three: what the kernel says
+    "load/cgroup.py",
+    "load/scopes.py",
+    "load/speed.py",
     "lim/daemon.py",
     "lbm/daemon.py",
     "lbm/keeper.py",  # forks
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees
     "lbm/streams.py",  # pipes and passed descriptors
+    "lbm/clients.py",  # the Unix socket's server side
+    "lbm/link.py",  # to the keeper
+    "lbm/origin.py",  # a command on its way out
+    "lbm/remote.py",  # a command that came in
     "lbm/agent.py",
     "lbm/terminal.py",
     "dispatch/daemon.py",
@@ -48,6 +55,8 @@ SHELLS = (
     "lab/",
     "cli/",
 )
+# Plain text and bytes although they lie in a shell's package; pure files may import them.
+PURE_WIRE = {"lbd.rpc.frames", "lbd.rpc.client_tags"}
 IMPURE = {
     "asyncio", "datetime", "fcntl", "google", "grpc", "logging", "multiprocessing", "os", "pathlib",
     "psutil", "resource", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
@@ -65,10 +74,11 @@ MAY_IMPORT = {
     "lbd.load": WORDS,
     "lbd.policy": WORDS | {"lbd.load.index", "lbd.theory"},
     "lbd.lim": PURE_LOWER,
-    "lbd.lbm": PURE_LOWER,
+    "lbd.lbm": PURE_LOWER | PURE_WIRE,
     "lbd.dispatch": PURE_LOWER,
     "lbd.sim": PURE_LOWER | {"lbd.lim", "lbd.lbm", "lbd.dispatch"},
     "lbd.rpc": WORDS,
+    "lbd.rpc.convert": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.lab": WORDS | {"lbd.rpc", "lbd.config_file"},
     "lbd.testing": PURE_LOWER | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"},
     "lbd.cli": PURE_LOWER
@@ -84,7 +94,8 @@ HEAVY = {
     "subprocess", "threading", "tomllib", "typing", "uvloop",
 }  # fmt: skip
 
-ENTRY_POINTS = {"main", "lbctl", "lim", "lbm", "up", "lab", "lbrun"}
+# Programs, and what a program imports by name when it is asked for.
+ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "up", "lab", "lbrun")
 
 
 def sources(*under: Path) -> list[Path]:
@@ -108,6 +119,8 @@ def module_name(path: Path) -> str:
 
 def is_shell(path: Path) -> bool:
     inside = str(path.relative_to(PACKAGE))
+    if module_name(path) in PURE_WIRE:
+        return False
     return any(inside == s or (s.endswith("/") and inside.startswith(s)) for s in SHELLS)
 
 
@@ -259,7 +272,7 @@ def test_every_module_is_used():
     used = {m for path in sources(PACKAGE) for m in imports(path)}
     for path in sources(PACKAGE):
         name = module_name(path)
-        entry = path.parent.name == "cli" and path.stem in ENTRY_POINTS
+        entry = path.parent.name == "cli" and path.stem.startswith(ENTRY_POINTS)
         if path.stem == "__init__" or entry or path.parent.name == "testing":
             continue
         assert name in used, f"nobody imports {name}"

@@ -1,0 +1,97 @@
+"""`lbd`: what it dispatches, and that every way to fail is one line and the right exit code."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from lbd.cli import main, program, wiring
+from lbd.errors import ConfigError, Unavailable
+from lbd.rpc.local import Refusal
+
+USAGE = [
+    ([], "lbd: which command? lim, lbm, up, lab; see lbd --help"),
+    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, up, lab; see"),
+    (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
+    (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),
+    (["lbm", "--conf", "x"], "lbd lbm: unrecognized arguments: --conf x"),
+    (["--config", "/nowhere", "lim"], "lbd lim: --config /nowhere: no such file"),
+    (["up", "--config", "/nowhere"], "lbd up: --config /nowhere: no such file"),
+    (["lim", "--set", "lim.prt=1"], "lbd lim: --set lim.prt=1: lim.prt: unknown key; did you mean"),
+    (["dispatcher"], "lbd: dispatcher: the queue is not part of lbd"),
+    (["sim", "list"], "lbd: sim: the simulator is not part of lbd"),
+]  # fmt: skip
+
+
+def called(argv):
+    """The exit code, whether returned or raised by argparse."""
+    try:
+        return main.main(argv)
+    except SystemExit as left:
+        return left.code
+
+
+@pytest.mark.parametrize(("argv", "line"), USAGE)
+def test_usage_faults(capsys, argv, line):
+    assert called(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(line)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["lim", "--help"], ["up", "-h"], ["lab", "--help"]])
+def test_help(capsys, argv):
+    assert called(argv) == 0
+    assert capsys.readouterr().out.startswith("usage: lbd")
+
+
+def test_version(capsys):
+    assert called(["--version"]) == 0
+    assert capsys.readouterr().out == "lbd 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "err"),
+    [
+        (ConfigError("two\nlines"), 2, "x: two lines\n"),
+        (Refusal("no host h9", "usage"), 2, "x: no host h9\n"),
+        (Refusal("only root", "denied"), 1, "x: only root\n"),
+        (Unavailable("nobody there"), 1, "x: nobody there\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_guard(capsys, problem, code, err):
+    def body():
+        raise problem
+
+    assert program.guard("x", body) == code
+    assert capsys.readouterr() == ("", err)
+
+
+def test_a_daemon_ends_well_on_term_and_says_what_broke_it():
+    async def stopped(stop):
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+        await stop.wait()
+
+    async def broken(stop):
+        async def serve():
+            raise Unavailable("port in use")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(serve())
+            group.create_task(stop.wait())
+
+    assert wiring.run_daemon("x", stopped) == 0
+    with pytest.raises(Unavailable, match="port in use"):
+        wiring.run_daemon("x", broken)
+
+
+@pytest.mark.parametrize("module", ["asyncio", "grpc", "psutil", "uvloop", "google"])
+def test_help_costs_no_daemon(module):
+    program = "import sys, lbd.cli.main, lbd.cli.lbctl; print(sys.argv[1] in sys.modules)"
+    command = [sys.executable, "-c", program, module]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == f"{module == 'asyncio'}\n"
