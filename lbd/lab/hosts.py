@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lbd import self_start
 from lbd.errors import LbdError, Unavailable
 from lbd.lab import cgroups, loopback, namespaces, processes
 from lbd.lab.plan import (
@@ -125,8 +126,8 @@ def start_daemon(record: Record, host: str, daemon: str) -> Record:
     """Start it inside the host, in the background; its output goes to run/DAEMON.log."""
     plan = record.plan
     paths = plan.paths(host)
-    command = [sys.executable, "-P", "-m", "lbd.cli.main", daemon, "--config", str(paths.config)]
-    environment = processes.environment(plan.root, host, daemon, **processes.source_path())
+    command = self_start.command(daemon, "--config", str(paths.config))
+    environment = self_start.environment(processes.environment(plan.root, host, daemon))
     result = subprocess.run(
         [paths.root / "spawn", paths.log(daemon), paths.root, *command],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

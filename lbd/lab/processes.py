@@ -182,19 +182,11 @@ def wait_until_dead(process: Process, timeout_s: float) -> bool:
     return True
 
 
-def environment(root: Path, host: str, part: str, **more: str) -> dict[str, str]:
+def environment(root: Path, host: str, part: str) -> dict[str, str]:
     """For a process the lab starts: clean, and marked as the lab's."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     marks = {MARK: str(root), MARK_HOST: host, MARK_PART: part}
-    return {**kept, **marks, **more}
-
-
-def source_path() -> dict[str, str]:
-    """PYTHONPATH for a daemon, so that it is the same code as ours, installed or not."""
-    package_parent = str(Path(__file__).parents[2])
-    if package_parent.endswith(("site-packages", "dist-packages")):
-        return {}
-    return {"PYTHONPATH": package_parent}
+    return {**kept, **marks}
 
 
 def tail(log: Path, lines: int = 5) -> list[str]:

@@ -1,0 +1,147 @@
+"""`lbd up`: this host's daemons, supervised, in the foreground. Also as PID 1 of a container.
+
+One thread, no event loop: signals are blocked and waited for, children reaped as they end. As a
+subreaper it inherits whatever its daemons leave behind, and ends that too before it returns. Should
+it be killed itself, the daemons get TERM: nothing runs on unsupervised.
+"""
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from lbd import self_start
+from lbd.config import Config
+from lbd.errors import ConfigError, LbdError
+from lbd.supervise import Action, Finish, Say, Signal, Start, Supervisor
+
+DAEMONS = ("lim", "lbm")  # in starting order
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+IDLE_S = 3600.0
+
+
+def run(config: Config, overrides: Sequence[str] = ()) -> int:
+    """Until TERM, INT or HUP. Raises LbdError if another `lbd up` has this runtime directory."""
+    lock = take_lock(Path(config.host.runtime_dir))
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+    try:
+        return Shell(config, overrides, libc).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(lock)
+
+
+def take_lock(runtime_dir: Path) -> int:
+    """Hold up.pid. Raises ConfigError if it cannot be written, LbdError if it is held already."""
+    path = runtime_dir / "up.pid"
+    try:
+        runtime_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as problem:
+        text = f"host.runtime_dir {runtime_dir}: cannot write there: {problem.strerror}"
+        raise ConfigError(text) from problem
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = path.read_text(encoding="ascii").strip()
+        os.close(descriptor)
+        raise LbdError(f"another `lbd up` (pid {holder}) runs in {runtime_dir}") from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
+
+
+class Shell:
+    """Carries out what the supervisor decides."""
+
+    def __init__(self, config: Config, overrides: Sequence[str], libc: ctypes.CDLL) -> None:
+        self._supervisor = Supervisor(config.up, DAEMONS)
+        self._options = [word for override in overrides for word in ("--set", override)]
+        if config.path:
+            self._options += ["--config", config.path]
+        self._libc = libc
+        self._pids: dict[int, str] = {}
+        self._code: int | None = None
+
+    def run(self) -> int:
+        while self._code is None:
+            self._reap()
+            orphans = self._orphans() if self._supervisor.stopping else []
+            self._carry_out(self._supervisor.tick(time.monotonic(), len(orphans)))
+            if self._code is None:
+                self._wait()
+        return self._code
+
+    def _wait(self) -> None:
+        due_s = self._supervisor.next_due_s()
+        pause_s = IDLE_S if due_s is None else max(0.0, due_s - time.monotonic())
+        info = signal.sigtimedwait(HELD, pause_s)
+        if info is not None and info.si_signo != signal.SIGCHLD:
+            self._carry_out(self._supervisor.stop(time.monotonic()))
+
+    def _reap(self) -> None:
+        """Every child that ended, our daemons' and whatever else we inherited."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            name = self._pids.pop(pid, None)
+            if name is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self._carry_out(self._supervisor.exited(name, code, time.monotonic()))
+
+    def _orphans(self) -> list[int]:
+        """Our children that are no daemon of ours, and their children."""
+        with suppress(psutil.Error):
+            children = psutil.Process().children(recursive=True)
+            return [child.pid for child in children if child.pid not in self._pids]
+        return []
+
+    def _carry_out(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Say(text):
+                    print(f"lbd up: {text}", file=sys.stderr, flush=True)
+                case Start(name):
+                    self._start(name)
+                case Signal(name, number):
+                    daemons = [pid for pid, owner in self._pids.items() if owner == name]
+                    for pid in daemons if name else self._orphans():
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, number)
+                case Finish(code):
+                    self._code = code
+
+    def _start(self, name: str) -> None:
+        me = os.getpid()
+
+        def prepare() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+            self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != me:
+                os._exit(128 + signal.SIGTERM)
+
+        # Nothing else runs in this process, so work between fork and exec is safe.
+        started = subprocess.Popen(
+            self_start.command(name, *self._options),
+            stdin=subprocess.DEVNULL,
+            env=self_start.environment(os.environ),
+            preexec_fn=prepare,
+        )
+        started.returncode = 0  # reaped by us; Popen must not wait for the pid again
+        self._pids[started.pid] = name
+        self._carry_out([Say(f"{name} started, pid {started.pid}")])

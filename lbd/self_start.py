@@ -1,0 +1,21 @@
+"""How a program of ours starts another one: the same interpreter, the same code, installed or not.
+
+`-P` keeps the caller's directory out of the import path, where anybody may have left an `lbd/`.
+"""
+
+import sys
+from collections.abc import Mapping
+
+PACKAGE_PARENT = __file__.rpartition("/lbd/")[0]
+
+
+def command(*words: str) -> list[str]:
+    """`lbd WORDS…` as an argument vector."""
+    return [sys.executable, "-P", "-m", "lbd.cli.main", *words]
+
+
+def environment(base: Mapping[str, str]) -> dict[str, str]:
+    """`base`, and the way to our code if we run from a source tree."""
+    if PACKAGE_PARENT.endswith(("site-packages", "dist-packages")):
+        return dict(base)
+    return {**base, "PYTHONPATH": PACKAGE_PARENT}

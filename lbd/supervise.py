@@ -1,0 +1,167 @@
+"""When a daemon is started, started again, stopped and killed. Pure; `cli/up.py` carries it out.
+
+    waiting ──start──▶ running ──died──▶ waiting, for twice as long each time
+                          └──died of its configuration (exit 2)──▶ everything stops
+
+- The pause before a restart doubles from `restart_backoff_s` up to `restart_backoff_max_s`. Who
+  ran for longer than that before it died begins at the shortest pause again.
+- Exit 2 means that the configuration is wrong: starting again would only say so again.
+- Stopping goes from the last daemon to the first, one after the other, because the LBM has jobs to
+  end and asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
+- When the daemons are gone, what they left behind (a keeper whose LBM was dead already) gets the
+  same: TERM, then KILL. So nothing is left.
+"""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lbd.config import UpConfig
+
+EXIT_CONFIG = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """To a daemon, or to all that is left when `name` is ""."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    code: int
+
+
+Action = Start | Signal | Say | Finish
+
+
+class Phase(Enum):
+    WAITING = "waiting"  # to be started, at `due_s`
+    RUNNING = "running"
+    STOPPING = "stopping"  # has had TERM; KILL at `due_s`
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class Daemon:
+    name: str
+    phase: Phase = Phase.WAITING
+    due_s: float = 0.0
+    started_s: float = 0.0
+    backoff_s: float = 0.0  # the next pause, 0 = the shortest
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """The daemons of one host. Feed it events and the time; do what it returns, in order."""
+
+    config: UpConfig
+    names: Sequence[str]  # in starting order
+    code: int = 0
+    stopping: bool = False
+    sweep_due_s: float | None = None  # when what is left behind gets KILL
+    finished: bool = False
+    daemons: dict[str, Daemon] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.daemons = {name: Daemon(name) for name in self.names}
+
+    def tick(self, now_s: float, orphans: int = 0) -> list[Action]:
+        """What is due now. `orphans` is how many children there are beside the daemons."""
+        actions: list[Action] = []
+        for daemon in self.daemons.values():
+            if daemon.phase is Phase.WAITING and daemon.due_s <= now_s:
+                daemon.phase = Phase.RUNNING
+                daemon.started_s = now_s
+                actions.append(Start(daemon.name))
+            elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s:
+                daemon.due_s = now_s + self.config.stop_timeout_s
+                limit = f"{self.config.stop_timeout_s:g} s"
+                actions.append(Say(f"{daemon.name} did not stop within {limit}; killing it"))
+                actions.append(Signal(daemon.name, signal.SIGKILL))
+        if self.stopping:
+            actions += self._stop_next(now_s, orphans)
+        return actions
+
+    def next_due_s(self) -> float | None:
+        """When `tick` will have something to do, None if only an event can tell."""
+        timed = (Phase.WAITING, Phase.STOPPING)
+        dues = [daemon.due_s for daemon in self.daemons.values() if daemon.phase in timed]
+        if self.sweep_due_s is not None:
+            dues.append(self.sweep_due_s)
+        return min(dues, default=None)
+
+    def exited(self, name: str, status: int, now_s: float) -> list[Action]:
+        """The daemon ended: `status` is its exit code, or less the signal that ended it."""
+        daemon = self.daemons[name]
+        expected = daemon.phase is Phase.STOPPING
+        daemon.phase = Phase.GONE
+        if self.stopping:
+            return [Say(f"{name} stopped" if expected and status == 0 else ended(name, status))]
+        if status == EXIT_CONFIG:
+            daemon.phase = Phase.GONE
+            self.code = EXIT_CONFIG
+            text = f"{name} refuses its configuration (see its line above); stopping"
+            return [Say(text), *self.stop(now_s)]
+        if now_s - daemon.started_s >= self.config.restart_backoff_max_s:
+            daemon.backoff_s = 0.0
+        pause_s = daemon.backoff_s or self.config.restart_backoff_s
+        pause_s = min(pause_s, self.config.restart_backoff_max_s)
+        daemon.backoff_s = pause_s * 2
+        daemon.phase = Phase.WAITING
+        daemon.due_s = now_s + pause_s
+        return [Say(f"{ended(name, status)}; starting it again in {pause_s:g} s")]
+
+    def stop(self, now_s: float) -> list[Action]:
+        """Asked to stop, once or more often."""
+        if self.stopping:
+            return []
+        self.stopping = True
+        for daemon in self.daemons.values():
+            if daemon.phase is Phase.WAITING:
+                daemon.phase = Phase.GONE
+        return []
+
+    def _stop_next(self, now_s: float, orphans: int) -> list[Action]:
+        """Stop the last daemon that is still there; then what they left; then finish."""
+        for daemon in reversed(self.daemons.values()):
+            if daemon.phase is Phase.STOPPING:
+                return []
+            if daemon.phase is Phase.RUNNING:
+                daemon.phase = Phase.STOPPING
+                daemon.due_s = now_s + self.config.stop_timeout_s
+                return [Say(f"stopping {daemon.name}"), Signal(daemon.name, signal.SIGTERM)]
+        if self.finished:
+            return []
+        if orphans == 0:
+            self.finished = True
+            return [Say("stopped"), Finish(self.code)]
+        if self.sweep_due_s is None:
+            self.sweep_due_s = now_s + self.config.stop_timeout_s
+            return [Say(f"ending {orphans} left behind"), Signal("", signal.SIGTERM)]
+        if self.sweep_due_s <= now_s:
+            self.sweep_due_s = now_s + 0.1
+            return [Signal("", signal.SIGKILL)]
+        return []
+
+
+def ended(name: str, status: int) -> str:
+    if status >= 0:
+        return f"{name} ended with exit status {status}"
+    try:
+        return f"{name} was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"{name} was killed by signal {-status}"
