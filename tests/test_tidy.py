@@ -65,6 +65,7 @@ IMPURE = {
 IMPURE_CALLS = {"open", "print", "input"}
 
 WORDS = {"lbd", "lbd.model", "lbd.errors", "lbd.config", "lbd.spelling", "lbd.units"}
+PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
 # What a module may import of ours, by the longest prefix of its name; its own package always. A
 # shell of a daemon may also import what `SHELL_EXTRA` says.
@@ -79,11 +80,14 @@ MAY_IMPORT = {
     "lbd.sim": PURE_LOWER | {"lbd.lim", "lbd.lbm", "lbd.dispatch"},
     "lbd.rpc": WORDS,
     "lbd.rpc.convert": WORDS | {"lbd.rpc", "lbd.lim.messages"},
-    "lbd.lab": WORDS | {"lbd.rpc", "lbd.config_file"},
+    "lbd.supervise": WORDS,
+    "lbd.lab": WORDS | {"lbd.rpc", "lbd.config_file", "lbd.self_start"},
     "lbd.testing": PURE_LOWER | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"},
     "lbd.cli": PURE_LOWER
+    | {"lbd.supervise"}
     | {"lbd.config_file", "lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc", "lbd.lab"}
-    | {"lbd.sim"},
+    | {"lbd.sim"}
+    | PROGRAM,
 }
 SHELL_EXTRA = {"lbd.rpc", "lbd.load"}
 
