@@ -17,6 +17,10 @@ import grpc.aio
 
 from lbd.errors import ConfigError, Unavailable
 
+Context = grpc.aio.ServicerContext[object, object]
+Handler = grpc.RpcMethodHandler[object, object] | None
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]
+
 KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
 MIB = 1 << 20
@@ -79,27 +83,27 @@ class KeyCheck(grpc.aio.ServerInterceptor):
         self._key = key.encode()
         self._cuts = cuts
 
-        async def refuse(_request: object, context: "grpc.aio.ServicerContext[object, object]") -> None:
+        async def refuse(_request: object, context: Context) -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing cluster key")
 
-        async def cut(_request: object, context: "grpc.aio.ServicerContext[object, object]") -> None:
+        async def cut(_request: object, context: Context) -> None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "cut off by the lab")
 
-        self._refusal = grpc.stream_stream_rpc_method_handler(refuse)
-        self._cut = grpc.stream_stream_rpc_method_handler(cut)
+        self._refusal: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+        self._cut: Handler = grpc.stream_stream_rpc_method_handler(cut)
 
-    async def intercept_service(
+    async def intercept_service(  # type: ignore[override]  # the stubs make it generic
         self,
-        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[object, object]]]",
-        details: grpc.HandlerCallDetails,
-    ) -> "grpc.RpcMethodHandler[object, object]":
-        headers = dict(details.invocation_metadata or ())
+        continuation: Continuation,
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        headers = dict(handler_call_details.invocation_metadata or ())
         given = headers.get(KEY_HEADER, "")
         if not hmac.compare_digest(str(given).encode(), self._key):
             return self._refusal
         if headers.get(HOST_HEADER) in self._cuts:
             return self._cut
-        return await continuation(details)
+        return await continuation(handler_call_details)
 
 
 class Peers:
@@ -143,8 +147,12 @@ class Peers:
 
 
 async def serve(
-    address: str, port: int, key: str, cuts: set[str],
-    handlers: list[grpc.GenericRpcHandler], server_options: list[tuple[str, int]],
+    address: str,
+    port: int,
+    key: str,
+    cuts: set[str],
+    handlers: list[grpc.GenericRpcHandler],
+    server_options: list[tuple[str, int]],
 ) -> grpc.aio.Server:
     """A started server. Raises ConfigError if the port cannot be had."""
     server = grpc.aio.server(options=server_options, interceptors=[KeyCheck(key, cuts)])
@@ -154,6 +162,8 @@ async def serve(
     except RuntimeError:
         bound = 0
     if bound == 0:
-        raise ConfigError(f"cannot listen on {address}:{port}: in use, or not an address of this host")
+        raise ConfigError(
+            f"cannot listen on {address}:{port}: in use, or not an address of this host"
+        )
     await server.start()
     return server

@@ -1,0 +1,95 @@
+"""The parts of `lbrun` that inform rather than run: --help, --version, --explain."""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbd import __version__
+
+if TYPE_CHECKING:
+    from lbd.cli.lbrun import Options
+
+HELP = """\
+usage: lbrun [OPTIONS] [--] COMMAND [ARG…]
+
+Run one command on the host where it ends soonest, by measured load, as if it ran here.
+
+  -H, --host NAME       run there, whatever the load
+  -x, --exclude NAME    never there (repeatable)
+  --local, --remote     never leave this host; never stay
+  --no-fallback         fail (125) rather than run here when the chosen host cannot
+  --timeout DUR         wall-clock limit (exit 124): 90, 20s, 2m, 1h30m
+  --mem SIZE            memory limit: 512K, 2G
+  --name TEXT           a label for `lbctl jobs`
+  --no-stdin            empty standard input; ours stays unread (for loops)
+  --no-restart          never run it a second time after a lost host (always so without a queue)
+  -C, --chdir DIR       working directory
+  -e, --env NAME=VALUE  extra environment (repeatable)
+  -T, --no-tty          no terminal on the far side
+  --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause
+  --explain [--json]    print the ranked hosts, the decision and its reason; run nothing
+  -v                    say on stderr where it ran and why
+  --config FILE         lbd.toml to use
+  -h, --help, --version
+
+Exit status: the command's own; 128+N when signal N ended it; 124 time limit; 125 lbrun failed;
+126 cannot execute; 127 not found.
+
+examples:
+  lbrun make -C build test
+  lbrun -H h2 nproc
+  make -j40 CC="lbrun gcc"
+  ls *.wav | xargs -P16 -I{} lbrun flac {}
+"""
+
+
+def show(options: "Options") -> int:
+    """What --help, --version or --explain asks for; the exit status."""
+    if "help" in options.plain:
+        sys.stdout.write(HELP)
+    elif "version" in options.plain:
+        print(f"lbrun {__version__}")
+    else:
+        return explain(options)
+    sys.stdout.flush()
+    return 0
+
+
+def explain(options: "Options") -> int:
+    from lbd.cli import explain as decision
+    from lbd.cli.lbrun import FAILED, find_runtime_dirs
+    from lbd.errors import LbdError
+    from lbd.rpc.local import ask
+
+    directories = find_runtime_dirs(options.values.get("config"))
+    found = [path for path in directories if os.path.exists(f"{path}/lim.sock")]
+    request = decision.place_request(
+        options.values.get("host"),
+        options.excluded,
+        "remote" in options.plain,
+        "local" in options.plain,
+    )
+    try:
+        reply = ask(Path((found or directories)[0]) / "lim.sock", request)
+    except LbdError as problem:
+        print(f"lbrun: {problem}", file=sys.stderr)
+        return FAILED
+    decision.show(reply, options.command, "json" in options.plain)
+    sys.stdout.flush()
+    return 0
+
+
+def runtime_dir_of(path: bytes) -> str:
+    """`host.runtime_dir` where it is written in an unusual way. Raises Trouble."""
+    from lbd.cli.lbrun import Trouble
+
+    try:
+        with open(path, "rb") as file:
+            found = tomllib.load(file).get("host", {}).get("runtime_dir")
+    except (OSError, tomllib.TOMLDecodeError) as problem:
+        raise Trouble(f"{os.fsdecode(path)}: {problem}") from None
+    if not isinstance(found, str):
+        raise Trouble(f"{os.fsdecode(path)}: host.runtime_dir is not a string")
+    return found

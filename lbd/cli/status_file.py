@@ -1,0 +1,31 @@
+"""`--status-file`: how the command ended, as JSON, so that 125 is never in doubt."""
+
+import json
+import os
+
+from lbd.rpc import client_tags as tags
+
+
+def write_status(path: str, ended: dict[bytes, str]) -> None:
+    """Written whole or not at all. `ended` holds the fields of DONE. Exits nothing on failure:
+    the command's own status matters more, so a file that cannot be written is said on stderr.
+    """
+    signal_number = int(ended.get(tags.SIGNAL_NUMBER, "0"))
+    status = {
+        "schema": 1,
+        "host": ended.get(tags.HOST) or None,
+        "exit_status": int(ended[tags.STATUS]),
+        "signal": signal_number or None,
+        "attempt": 1,
+        "cause": ended[tags.CAUSE],
+        "reason": ended.get(tags.REASON) or None,
+        "cpu_s": float(ended.get(tags.TIMEOUT, "0")),
+    }
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(status, file)
+            file.write("\n")
+        os.replace(temporary, path)
+    except OSError as problem:
+        os.write(2, f"lbrun: --status-file {path}: {problem.strerror}\n".encode())

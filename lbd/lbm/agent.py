@@ -1,0 +1,379 @@
+"""A foreign job on this host: admit it, give it a slot, start it, move its bytes, report its end.
+
+One `ForeignJob` serves one Run stream. If the stream breaks (the caller died, its host is cut off)
+the whole tree is ended; the slot is free again only when the keeper has reported that.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from lbd.config import Config
+from lbd.errors import LbdError, PeerError
+from lbd.lbm import keeper
+from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
+from lbd.lbm.keeper import Order
+from lbd.lbm.link import Exit, KeeperLink, NotStarted, Spawned
+from lbd.lbm.state import Job, Jobs, JobState, Slots
+from lbd.lbm.streams import Descriptor, Sink, Source, widen
+from lbd.model import HostId, JobId
+from lbd.rpc import job_stream as tags
+from lbd.rpc.gen import lbm_pb2
+
+FIRST_MESSAGE_S = 10.0
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
+Context = grpc.aio.ServicerContext[bytes, bytes]
+UserLookup = Callable[[str], Awaitable[LocalUser | None]]
+
+
+@dataclass(slots=True)
+class Host:
+    """What the foreign jobs of this host share."""
+
+    config: Config
+    link: KeeperLink
+    slots: Slots
+    jobs: Jobs
+    slot_events: dict[JobId, asyncio.Event]
+    look_up_user: UserLookup
+    changed: Callable[[], None]  # slots or jobs changed: tell the LIM
+    job_began: Callable[[JobId, int, str], None]
+    job_ended: Callable[[JobId], None]
+    drained: bool = False
+
+
+class ForeignJob:
+    """One Run stream from its first message to its last."""
+
+    def __init__(self, host: Host, context: Context) -> None:
+        self._host = host
+        self._context = context
+        self._sending = asyncio.Lock()
+        self._spawned: Spawned | None = None
+        self._began_s = 0.0
+        self._cause = ""
+        self._stdin: Sink | None = None
+        self._outputs: dict[int, Source] = {}
+
+    async def serve(self) -> None:
+        try:
+            self._request = await self._first_message()
+        except PeerError as problem:
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
+        self._id = JobId(self._request.job_id)
+        job = Job(
+            self._id,
+            tuple(self._request.argv),
+            self._request.user,
+            HostId(self._request.origin),
+            HostId(self._host.config.host.name),
+            submitted=time.time(),
+            name=self._request.name,
+            foreign=True,
+        )
+        admitted = await self._admit()
+        if isinstance(admitted, Refuse):
+            await self._refuse(admitted.reason, "admission", admitted.try_another)
+            return
+        self._host.jobs.add(job)
+        try:
+            await self._with_slot(admitted, job)
+        except LbdError as problem:
+            await self._context.abort(grpc.StatusCode.ABORTED, str(problem))
+        finally:
+            if self._spawned is None:
+                self._host.jobs.running.pop(self._id, None)
+                self._free_slot()
+            elif not self._spawned.exited.done():
+                self._end("lost")
+
+    async def _first_message(self) -> lbm_pb2.RunRequest:
+        """Raises PeerError if it is late or not what it should be."""
+        try:
+            message = await asyncio.wait_for(self._context.read(), FIRST_MESSAGE_S)
+        except TimeoutError:
+            raise PeerError("no request within the first seconds") from None
+        if not isinstance(message, bytes) or message[:1] != tags.RUN:
+            raise PeerError("a job stream must open with a request")
+        request = lbm_pb2.RunRequest()
+        try:
+            request.ParseFromString(message[1:])
+        except DecodeError:
+            raise PeerError("the request is not a RunRequest") from None
+        if not request.argv or not JOB_ID.fullmatch(request.job_id) or request.umask > 0o777:
+            raise PeerError("the request lacks a command or a proper job id")
+        if request.job_id in self._host.jobs.running:
+            raise PeerError(f"job {request.job_id} is here already")
+        return request
+
+    async def _admit(self) -> Admit | Refuse:
+        request = self._request
+        return admit(
+            request.user,
+            request.uid,
+            await self._host.look_up_user(request.user),
+            os.geteuid(),
+            self._host.config.users.allow_root,
+            self._host.drained,
+        )
+
+    async def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:
+        refused = lbm_pb2.Refused(reason=reason, stage=stage, try_another=try_another, errno=number)
+        await self._send(tags.REFUSED + refused.SerializeToString())
+
+    async def _with_slot(self, admitted: Admit, job: Job) -> None:
+        request, slots = self._request, self._host.slots
+        nested = request.hops > 0
+        if not slots.take(self._id, beyond=request.forced and nested):
+            if not request.forced:
+                await self._refuse("no free slot", "admission", try_another=True)
+                return
+            if not slots.enqueue(self._id):
+                await self._refuse("too many commands wait here", "admission", try_another=True)
+                return
+            granted = self._host.slot_events[self._id] = asyncio.Event()
+            await self._send(tags.QUEUED)
+            await granted.wait()
+        self._host.changed()
+        try:
+            await self._start(admitted)
+        except NotStarted as trouble:
+            await self._refuse(
+                self._explain(trouble), trouble.stage, try_another=True, number=trouble.number
+            )
+            return
+        job.state, job.started = JobState.RUNNING, time.time()
+        self._host.changed()
+        await self._follow(admitted)
+
+    def _explain(self, trouble: NotStarted) -> str:
+        what = os.strerror(trouble.number) if trouble.number else "failed"
+        if trouble.stage == "chdir":
+            return f"{os.fsdecode(self._request.directory)}: {what}"
+        if trouble.stage == "exec":
+            return f"{os.fsdecode(self._request.argv[0])}: {what}"
+        return f"{trouble.stage}: {what}"
+
+    async def _start(self, admitted: Admit) -> None:
+        """Pipes, the keeper's fork, and the bookkeeping that the end undoes. Raises NotStarted."""
+        request = self._request
+        child_ends = self._make_pipes()
+        try:
+            self._spawned = await self._host.link.spawn(
+                make_order(request, admitted.run_as, self._host.config),
+                child_ends,
+                self._stopped,
+            )
+        finally:
+            for descriptor in child_ends:
+                os.close(descriptor)
+        self._spawned.exited.add_done_callback(lambda _: self._over())
+        try:
+            begun = await self._spawned.begun
+        except NotStarted:
+            self._spawned = None
+            raise
+        self._began_s = time.monotonic()
+        self._host.job_began(self._id, begun.pid, begun.group)
+        started = lbm_pb2.Started(
+            host=self._host.config.host.name, pid=begun.pid, note=admitted.note
+        )
+        await self._send(tags.STARTED + started.SerializeToString())
+
+    def _make_pipes(self) -> list[int]:
+        """Our ends become `_stdin` and `_outputs`; returns the command's ends."""
+        closed, child_ends = self._request.closed_fds, []
+        if not closed & 1:
+            if self._request.wants_stdin:
+                child, ours = os.pipe2(os.O_CLOEXEC)
+                widen(ours)
+                self._stdin = Sink(
+                    Descriptor(ours, borrowed=False),
+                    lambda count: self._acknowledge(0, count),
+                    lambda: self._post(tags.STDIN_GONE),
+                )
+            else:
+                child = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            child_ends.append(child)
+        for number, tag in ((1, tags.STDOUT), (2, tags.STDERR)):
+            if not closed >> number & 1:
+                ours, child = os.pipe2(os.O_CLOEXEC)
+                widen(ours)
+                child_ends.append(child)
+                self._outputs[number] = Source(
+                    Descriptor(ours, borrowed=False),
+                    lambda data, tag=tag: self._send(tag + data),  # type: ignore[misc]
+                    tags.WINDOW_BYTES,
+                    self._host.config.lbm.chunk_bytes,
+                )
+        return child_ends
+
+    async def _follow(self, admitted: Admit) -> None:
+        assert self._spawned is not None
+        exited = self._spawned.exited
+        pumps = [asyncio.create_task(source.run()) for source in self._outputs.values()]
+        side = [asyncio.create_task(self._listen())]
+        if self._stdin is not None:
+            side.append(asyncio.create_task(self._stdin.run()))
+        timer = None
+        if self._request.timeout_s > 0:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self._request.timeout_s, self._end, "timeout")
+        try:
+            ended = await asyncio.shield(exited)
+            for source in self._outputs.values():
+                source.writers_gone()
+            await asyncio.gather(*pumps)
+            await self._send(tags.ENDED + self._ended(ended).SerializeToString())
+        finally:
+            if timer is not None:
+                timer.cancel()
+            for task in (*side, *pumps):
+                task.cancel()
+
+    def _ended(self, ended: Exit) -> lbm_pb2.Ended:
+        cause = self._cause or ("signalled" if ended.signal else "exited")
+        status = 124 if cause == "timeout" else ended.status
+        if ended.out_of_memory and ended.signal == signal.SIGKILL:
+            cause = "memory"
+        return lbm_pb2.Ended(
+            exit_status=status,
+            signal=ended.signal,
+            cause=cause,
+            user_cpu_s=ended.user_cpu_s,
+            system_cpu_s=ended.system_cpu_s,
+            max_rss_bytes=ended.max_rss_bytes,
+            wall_s=time.monotonic() - self._began_s,
+        )
+
+    async def _listen(self) -> None:
+        """What the origin says while the command runs."""
+        while True:
+            message: object = await self._context.read()
+            if not isinstance(message, bytes):
+                return  # it has nothing more to say; a broken stream cancels us instead
+            tag, body = message[:1], memoryview(message)[1:]
+            if tag == tags.STDIN and self._stdin is not None:
+                self._stdin.put(body)
+            elif tag == tags.DELIVERED:
+                number, count = tags.read_delivered(bytes(body))
+                if number in self._outputs:
+                    self._outputs[number].delivered(count)
+            elif tag == tags.SIGNAL and len(body) == 1:
+                await self._host.link.tell(keeper.SIGNAL, self._id, body[0])
+            elif tag == tags.FORCE:
+                self._cause = self._cause or "killed"
+                await self._host.link.tell(keeper.END_TREE, self._id)
+            elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
+                self._outputs[body[0]].reader_gone()
+
+    def _stopped(self, stopped: bool) -> None:
+        job = self._host.jobs.running.get(self._id)
+        if job is not None:
+            job.state = JobState.SUSPENDED if stopped else JobState.RUNNING
+
+    def _end(self, cause: str) -> None:
+        """TERM now, KILL after the grace; the keeper's report of the end frees the slot."""
+        self._cause = cause
+        link, grace_s = self._host.link, self._host.config.lbm.kill_grace_s
+
+        async def end() -> None:
+            assert self._spawned is not None
+            await link.tell(keeper.SIGNAL, self._id, signal.SIGTERM)
+            await link.tell(keeper.SIGNAL, self._id, signal.SIGCONT)
+            await asyncio.wait([self._spawned.exited], timeout=grace_s)
+            await link.tell(keeper.END_TREE, self._id)
+
+        task = asyncio.create_task(end(), name=f"end {self._id}")
+        ENDING.add(task)
+        task.add_done_callback(ENDING.discard)
+
+    def _over(self) -> None:
+        """The keeper has reported the end, or is gone itself."""
+        assert self._spawned is not None
+        exited = self._spawned.exited
+        if exited.cancelled() or exited.exception() is not None:
+            self._give_back(JobState.LOST)
+            return
+        ended = exited.result()
+        ok = ended.status == 0 and not self._cause
+        state = JobState.DONE if ok else JobState.FAILED
+        if self._cause in ("lost", "killed"):
+            state = JobState.CANCELLED
+        self._give_back(state, ended.status, ended.user_cpu_s + ended.system_cpu_s)
+
+    def _give_back(
+        self, state: JobState, status: int | None = None, cpu_s: float | None = None
+    ) -> None:
+        self._host.jobs.end(self._id, state, time.time(), status, cpu_s, self._cause)
+        self._host.job_ended(self._id)
+        self._free_slot()
+
+    def _free_slot(self) -> None:
+        self._host.slot_events.pop(self._id, None)
+        for job in self._host.slots.release(self._id):
+            self._host.slot_events[job].set()
+        self._host.changed()
+
+    def _acknowledge(self, stream: int, count: int) -> None:
+        self._post(tags.delivered(stream, count))
+
+    def _post(self, message: bytes) -> None:
+        """Send from a place that cannot wait; a broken stream is noticed elsewhere."""
+        task = asyncio.create_task(self._send(message))
+        ENDING.add(task)
+        task.add_done_callback(forget_quietly)
+
+    async def _send(self, message: bytes) -> None:
+        async with self._sending:
+            await self._context.write(message)
+
+
+# Tasks that outlive the stream they belong to; the loop itself keeps only weak references.
+ENDING: "set[asyncio.Task[None]]" = set()
+
+
+def forget_quietly(task: "asyncio.Task[None]") -> None:
+    ENDING.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+def make_order(request: lbm_pb2.RunRequest, run_as: str, config: Config) -> Order:
+    """The command as asked, in an environment that tells it where it is now."""
+    environment: dict[bytes, bytes] = {}
+    for item in request.environment:
+        name, _, text = item.partition(b"=")
+        environment[name] = text
+    environment.update(
+        {
+            b"LBD_JOB_ID": request.job_id.encode(),
+            b"LBD_HOST": config.host.name.encode(),
+            b"LBD_ORIGIN": request.origin.encode(),
+            b"LBD_DEPTH": b"%d" % (request.hops + 1),
+        }
+    )
+    # An lbrun in there must ask this host's LBM, not the one the caller's configuration names.
+    environment.pop(b"LBD_CONFIG", None)
+    if config.path:
+        environment[b"LBD_CONFIG"] = os.fsencode(os.path.abspath(config.path))
+    return Order(
+        job=request.job_id,
+        argv=list(request.argv),
+        environment=environment,
+        directory=request.directory or b"/",
+        umask=request.umask,
+        limits=[(item.resource, item.soft, item.hard) for item in request.limits],
+        user=run_as,
+        nice=request.nice,
+        memory_bytes=request.memory_bytes,
+        closed_fds=request.closed_fds & 7,
+    )

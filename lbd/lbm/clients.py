@@ -1,0 +1,325 @@
+"""lbm.sock: the local users' side. Raw sockets, because descriptors come along (SCM_RIGHTS)."""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from lbd.errors import LbdError, PeerError
+from lbd.lbm.origin import Command, Home
+from lbd.lbm.remote import Ends
+from lbd.lbm.request import ClientRequest, read_request
+from lbd.lbm.streams import settle
+from lbd.model import HostId, JobId
+from lbd.rpc import client_tags as tags
+from lbd.rpc import frames
+from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, encode
+
+FIRST_FRAME_S = 10.0
+READ_BYTES = 1 << 16
+SO_PEERPIDFD = 77
+JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
+
+
+class Connection:
+    """One client: a command (`lbrun`) or questions (`lbctl`)."""
+
+    def __init__(self, sock: socket.socket, home: Home, answer: JsonHandler) -> None:
+        self._socket = sock
+        self._home = home
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self._split = frames.Splitter(home.config.lbm.max_request_bytes)
+        self._descriptors: list[int] = []
+        self._command: Command | None = None
+        self._asked_to_tell = False
+        self.caller = caller_of(sock)
+
+    async def serve(self) -> None:
+        """Until the client is gone, or has become its command and that has ended."""
+        try:
+            async with asyncio.timeout(FIRST_FRAME_S):
+                first = await self._read()
+            if first and first[0][0] == tags.RUN:
+                await self._serve_command(read_request(first[0][1]), first[1:])
+            elif first and first[0][0] == tags.LOCAL:
+                await self._note_local(read_request(first[0][1]))
+            else:
+                await self._serve_json(first)
+        except (ValueError, PeerError) as problem:
+            self._send(tags.WARN, f"the request makes no sense: {problem}".encode())
+        except (TimeoutError, OSError):
+            pass
+        finally:
+            self._close_descriptors(self._descriptors)
+            self._socket.close()
+
+    async def _read(self) -> list[tuple[bytes, bytes]]:
+        """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(
+                    self._socket, READ_BYTES, 3, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                await self._readable()
+                continue
+            self._descriptors += descriptors
+            if not data:
+                return []
+            if found := self._split.feed(data):
+                return found
+
+    async def _readable(self) -> None:
+        ready: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(self._socket, lambda: settle(ready))
+        try:
+            await ready
+        finally:
+            self._loop.remove_reader(self._socket)
+
+    async def _serve_json(self, received: list[tuple[bytes, bytes]]) -> None:
+        while received:
+            for frame in received:
+                question = decode(*frame)
+                reply: Json
+                try:
+                    reply = {"ok": True, **await self._answer(question, self.caller)}
+                except Refusal as refusal:
+                    reply = {"ok": False, "error": str(refusal), "code": refusal.code}
+                except LbdError as problem:
+                    reply = {"ok": False, "error": str(problem), "code": "unavailable"}
+                except (KeyError, TypeError, ValueError) as problem:
+                    text = f"bad request {question.get('op')!r}: {problem!r}"
+                    reply = {"ok": False, "error": text, "code": "usage"}
+                if "id" in question:
+                    message = encode({"id": question["id"], **reply})
+                    await asyncio.wait_for(
+                        self._loop.sock_sendall(self._socket, message), FIRST_FRAME_S
+                    )
+            received = await self._read()
+
+    async def _serve_command(self, request: ClientRequest, more: list[tuple[bytes, bytes]]) -> None:
+        self._asked_to_tell = request.has(tags.FLAG_TELL)
+        ends = self._take_ends(request)
+        self._command = Command(
+            self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
+        )
+        process = open_process(self._socket, self.caller.pid)
+        running = asyncio.create_task(self._command.run(ends))
+        listening = asyncio.create_task(self._listen(more))
+        try:
+            await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            if running.done() and running.result():
+                self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
+                ends.stdin = ends.stdout = ends.stderr = None
+                await self._see_out(process)
+        finally:
+            for task in (running, listening):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
+                    await task
+            self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
+            if process is not None:
+                os.close(process)
+
+    async def _see_out(self, process: int | None) -> None:
+        """The client is the command now: wait for its end, without being its parent."""
+        assert self._command is not None
+        job = self._command.job
+        self._home.lim.notify(
+            {
+                "op": "job",
+                "event": "start",
+                "job": job.id,
+                "host": job.host,
+                "pid": self.caller.pid or None,
+                "foreign": False,
+                "cgroup": None,
+            }
+        )
+        try:
+            if process is not None:
+                await wait_for_process(process)
+        finally:
+            self._command.ended_here()
+
+    async def _note_local(self, request: ClientRequest) -> None:
+        process = open_process(self._socket, self.caller.pid)
+        self._command = Command(
+            self._home, self, request, user_name(self.caller.uid), self.caller.uid, 0
+        )
+        job = self._command.job
+        self._home.jobs.add(job)
+        job.start(HostId(self._home.config.host.name), "asked-to-stay", time.time())
+        try:
+            await self._see_out(process)
+        finally:
+            if process is not None:
+                os.close(process)
+
+    async def _listen(self, received: list[tuple[bytes, bytes]]) -> None:
+        """What the client sends while its command runs elsewhere; returns when it is gone."""
+        command = self._command
+        assert command is not None
+        while True:
+            for tag, body in received:
+                if tag == tags.SIGNAL and len(body) == 1:
+                    command.signal(body[0])
+                elif tag == tags.FORCE:
+                    command.force()
+                elif tag == tags.INPUT:
+                    command.typed(body)
+            received = await self._read()
+            if not received:
+                return
+
+    def _take_ends(self, request: ClientRequest) -> Ends:
+        """The descriptors that came along, by number. Raises ValueError if some are missing."""
+        numbers = [n for n in (0, 1, 2) if not request.closed_fds >> n & 1]
+        if len(numbers) != len(self._descriptors):
+            raise ValueError(f"{len(self._descriptors)} descriptors came, not {len(numbers)}")
+        by_number = dict(zip(numbers, self._descriptors, strict=True))
+        self._descriptors = []
+        stdin = by_number.get(0)
+        unread = request.has(tags.FLAG_NO_STDIN) or request.has(tags.FLAG_TERMINAL_INPUT)
+        if stdin is not None and unread:
+            os.close(stdin)
+            stdin = None
+        return Ends(stdin, by_number.get(1), by_number.get(2))
+
+    @staticmethod
+    def _close_descriptors(descriptors: list[int]) -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        descriptors.clear()
+
+    # origin.Client
+
+    def here(self, job: JobId, reason: str) -> None:
+        self._send(
+            tags.HERE,
+            frames.field(tags.JOB, job.encode())
+            + frames.field(tags.HOST, self._home.config.host.name.encode())
+            + frames.field(tags.REASON, reason.encode()),
+        )
+
+    def placed(self, job: JobId, host: str, reason: str) -> None:
+        if self._asked_to_tell:
+            self._send(
+                tags.PLACED,
+                frames.field(tags.JOB, job.encode())
+                + frames.field(tags.HOST, host.encode())
+                + frames.field(tags.REASON, reason.encode()),
+            )
+
+    def warn(self, text: str) -> None:
+        self._send(tags.WARN, text.encode())
+
+    def input_taken(self) -> None:
+        self._send(tags.INPUT_TAKEN)
+
+    def done(
+        self,
+        status: int,
+        cause: str,
+        host: str,
+        reason: str = "",
+        number: int = 0,
+        cpu_s: float = 0.0,
+    ) -> None:
+        pairs = (
+            (tags.STATUS, str(status)),
+            (tags.CAUSE, cause),
+            (tags.HOST, host),
+            (tags.REASON, reason),
+            (tags.SIGNAL_NUMBER, str(number)),
+            (tags.TIMEOUT, f"{cpu_s:.6f}"),
+        )
+        self._send(tags.DONE, b"".join(frames.field(key, text.encode()) for key, text in pairs))
+
+    def _send(self, tag: bytes, body: bytes = b"") -> None:
+        """These frames are few and small: a client whose buffer they fill is not reading."""
+        with contextlib.suppress(OSError):
+            self._socket.send(frames.pack(tag, body))
+
+
+def vars_of(ends: Ends) -> tuple[int | None, int | None, int | None]:
+    return ends.stdin, ends.stdout, ends.stderr
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def open_process(sock: socket.socket, pid: int) -> int | None:
+    """A pidfd of the client: it stays the same process when it execs. None if there is no way."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError:
+        pass
+    try:
+        return os.pidfd_open(pid) if pid > 0 else None
+    except OSError:
+        return None
+
+
+async def wait_for_process(pidfd: int) -> None:
+    """Until the process of `pidfd` has ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(pidfd, lambda: settle(ended))
+    try:
+        await ended
+    finally:
+        loop.remove_reader(pidfd)
+
+
+class ClientServer:
+    """Accepts on lbm.sock, bounded in number."""
+
+    def __init__(self, path: Path, home: Home, answer: JsonHandler) -> None:
+        self._path = path
+        self._home = home
+        self._answer = answer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._listener = bind_unix(self._path, 0o666)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            sock.setblocking(False)
+            if len(self._tasks) >= self._home.config.lbm.max_clients:
+                with contextlib.suppress(OSError):
+                    sock.send(frames.pack(tags.WARN, b"too many clients at once"))
+                sock.close()
+                continue
+            task = asyncio.create_task(Connection(sock, self._home, self._answer).serve())
+            self._tasks.add(task)
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            raise problem
+
+    async def stop(self) -> None:
+        """No new clients; commands that run elsewhere are ended."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

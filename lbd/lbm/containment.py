@@ -1,0 +1,224 @@
+"""Holding a job's process tree together, so that all of it can be ended.
+
+Best first: a cgroup v2 of its own (`cgroup.kill` ends it in one write), a cgroup v1 (`cgroup.procs`
+killed until empty), else its session plus what the keeper, as subreaper, inherits from it and
+recognises by the job's mark in the environment. Delegation differs from host to host, so each is
+tried, not assumed.
+"""
+
+import contextlib
+import os
+import signal
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+CLEAR_TRIES = 100
+CLEAR_PAUSE_S = 0.02
+V1_CONTROLLERS = ("pids", "freezer", "systemd", "cpuacct")
+MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A cgroup directory of this process that we may make children in."""
+
+    kind: str  # cgroup2 | cgroup1
+    directory: Path
+
+
+def find_hierarchies() -> dict[str, Path]:
+    """Our own cgroup directory by controller name; "" is the unified one (cgroup v2)."""
+    mounts: dict[str, tuple[Path, str]] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        root, point = left.split()[3:5]
+        kind, _, options = right.split()[:3]
+        if kind == "cgroup2":
+            mounts.setdefault("", (Path(point), root))
+        elif kind == "cgroup":
+            for option in options.split(","):
+                mounts.setdefault(option.removeprefix("name="), (Path(point), root))
+    found = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            mount = mounts.get(name.removeprefix("name="))
+            if mount is not None:
+                inside = os.path.relpath(path, mount[1])
+                if not inside.startswith(".."):
+                    found[name.removeprefix("name=")] = mount[0] / inside
+    return found
+
+
+def writable_child(parent: Path, name: str) -> Path | None:
+    """`parent/name`, made now, if processes can be moved into it; else None."""
+    child = parent / name
+    try:
+        child.mkdir(exist_ok=True)
+        if os.access(child / "cgroup.procs", os.W_OK):
+            return child
+        child.rmdir()
+    except OSError:
+        pass
+    return None
+
+
+class Containment:
+    """One keeper's way of holding jobs. `kind` is cgroup2, cgroup1 or session."""
+
+    def __init__(self, runtime_dir: str, use_cgroups: bool) -> None:
+        name = f"lbd-{zlib.crc32(runtime_dir.encode()):08x}"
+        self.mark = MARK + b"=" + runtime_dir.encode() + b":"
+        self.kind = "session"
+        self.base: Path | None = None
+        self.memory: Path | None = None
+        found = find_hierarchies() if use_cgroups else {}
+        for controller, kind in (("", "cgroup2"), *((c, "cgroup1") for c in V1_CONTROLLERS)):
+            if self.base is None and controller in found:
+                self.base = writable_child(found[controller], name)
+                self.kind = kind if self.base else "session"
+        if "memory" in found and self.base is not None:
+            self.memory = writable_child(found["memory"], name)
+
+    def clear_leftovers(self) -> None:
+        """End what a keeper of the same runtime directory left when it was killed."""
+        for _ in range(CLEAR_TRIES):
+            left = [pid for pid in _pids() if _belongs(pid, self.mark, 0, prefix=True)]
+            for parent in (self.base, self.memory):
+                for group in [path for path in parent.iterdir() if path.is_dir()] if parent else ():
+                    left += _members(group)
+                    with contextlib.suppress(OSError):
+                        group.rmdir()
+            _kill(left)
+            if not left:
+                return
+            time.sleep(CLEAR_PAUSE_S)
+
+    def enter(self, job: str, memory_bytes: int) -> None:
+        """In the child, before exec: join the job's cgroup, under its memory limit.
+
+        Raises OSError if that fails; without a memory controller the limit is RLIMIT_DATA.
+        """
+        limited = memory_bytes == 0
+        if self.base is not None:
+            group = self.base / job
+            if memory_bytes and (group / "memory.max").exists():
+                (group / "memory.max").write_text(str(memory_bytes))
+                limited = True
+            _join(group)
+        if not limited and self.memory is not None:
+            group = self.memory / job
+            group.mkdir(exist_ok=True)
+            (group / "memory.limit_in_bytes").write_text(str(memory_bytes))
+            _join(group)
+            limited = True
+        if not limited:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+    def prepare(self, job: str) -> str:
+        """Before the fork: the job's cgroup directory, "" without cgroups. Raises OSError."""
+        if self.base is None:
+            return ""
+        group = self.base / job
+        group.mkdir(exist_ok=True)
+        return str(group)
+
+    def ran_out_of_memory(self, job: str) -> bool:
+        """Whether the kernel killed something in the job for its memory limit."""
+        for path in (
+            self.base and self.base / job / "memory.events",
+            self.memory and self.memory / job / "memory.oom_control",
+        ):
+            with contextlib.suppress(OSError):
+                for line in path.read_text().splitlines() if path else ():
+                    if line.startswith("oom_kill ") and int(line.split()[1]) > 0:
+                        return True
+        return False
+
+    def end_tree(self, job: str, leader: int) -> bool:
+        """Kill whatever is left of the job. True once nothing is; else call again shortly."""
+        if self.base is None:
+            return not _kill_marked(self.mark + job.encode(), leader)
+        group = self.base / job
+        members = _members(group)
+        if not members:
+            self.forget(job)
+            return True
+        if self.kind == "cgroup2" and (group / "cgroup.kill").exists():
+            (group / "cgroup.kill").write_text("1")
+        else:
+            _kill(members)
+        return False
+
+    def forget(self, job: str) -> None:
+        """Remove the job's empty cgroups."""
+        for parent in (self.base, self.memory):
+            if parent is not None:
+                with contextlib.suppress(OSError):
+                    (parent / job).rmdir()
+
+    def close(self) -> None:
+        for parent in (self.base, self.memory):
+            if parent is not None:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+
+def _join(group: Path) -> None:
+    descriptor = os.open(group / "cgroup.procs", os.O_WRONLY)
+    try:
+        os.write(descriptor, b"0")
+    finally:
+        os.close(descriptor)
+
+
+def _members(group: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _kill_marked(mark: bytes, leader: int) -> bool:
+    """Without cgroups: kill the leader's session and whatever carries the job's mark.
+
+    True if there was something. Every orphan of ours becomes a child of the keeper, the subreaper;
+    so without any child there is nothing to look for.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    found = [pid for pid in _pids() if _belongs(pid, mark, leader)]
+    _kill(found)
+    return bool(found)
+
+
+def _pids() -> list[int]:
+    me = os.getpid()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != me]
+
+
+def _belongs(pid: int, mark: bytes, leader: int, prefix: bool = False) -> bool:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+        if fields[0] == b"Z":
+            return False
+        if int(fields[3]) == leader:
+            return True
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if prefix:
+            return any(item.startswith(mark) for item in environment)
+        return mark in environment
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,48 @@
+"""Become a command, the way a shell would: PATH look-up and all.
+
+Used by `lbrun` itself when the answer is "here" and by the keeper's children, so it imports
+nothing but `posix`.
+"""
+
+import posix
+
+ENOENT, ENOEXEC, EACCES, ENOTDIR = 2, 8, 13, 20
+DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
+SHELL = b"/bin/sh"
+
+
+def become(argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
+    """exec `argv`; returns only if it cannot, with the error execvp would give.
+
+    A file without `#!` is handed to the shell, as execvp(3) does.
+    """
+    name = argv[0]
+    if b"/" in name or not name:
+        return _try(name, argv, environment)
+    failure = OSError(ENOENT, "not found")
+    for directory in environment.get(b"PATH", DEFAULT_PATH).split(b":"):
+        error = _try((directory or b".") + b"/" + name, argv, environment)
+        if error.errno not in (ENOENT, ENOTDIR):
+            failure = error
+            if error.errno != EACCES:
+                break
+    return failure
+
+
+def _try(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
+    try:
+        posix.execve(path, argv, environment)
+    except OSError as error:
+        if error.errno != ENOEXEC:
+            return error
+    except ValueError as error:  # an embedded NUL
+        return OSError(ENOENT, str(error))
+    try:
+        posix.execve(SHELL, [b"sh", path, *argv[1:]], environment)
+    except OSError as error:
+        return error
+
+
+def exit_status_of(error: OSError) -> int:
+    """127 not found, 126 cannot be executed."""
+    return 127 if error.errno in (ENOENT, ENOTDIR) else 126

@@ -1,0 +1,274 @@
+"""The LBM's end of the keeper: orders out, ends of jobs in; starts a keeper where none runs."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import lbd
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.lbm import keeper
+from lbd.lbm.keeper import Order
+from lbd.model import JobId
+from lbd.rpc import frames
+from lbd.rpc.local import bind_unix
+
+Value = TypeVar("Value")
+HELLO_TIMEOUT_S = 10.0
+STARTER = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from lbd.lbm.keeper import main; main(sys.argv[1:])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    pid: int
+    group: str  # cgroup directory, "" without
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a job ended: wait status and usage of wait4."""
+
+    wait_status: int
+    user_cpu_s: float
+    system_cpu_s: float
+    max_rss_bytes: int
+    out_of_memory: bool
+
+    @property
+    def signal(self) -> int:
+        return os.WTERMSIG(self.wait_status) if os.WIFSIGNALED(self.wait_status) else 0
+
+    @property
+    def status(self) -> int:
+        """The command's own, or 128+N."""
+        return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.wait_status)
+
+
+class NotStarted(LbdError):
+    """The keeper could not start it, and nothing ran. `stage` and `errno` say where it failed."""
+
+    def __init__(self, stage: str, number: int) -> None:
+        super().__init__(f"{stage}: {os.strerror(number)}")
+        self.stage = stage
+        self.number = number
+
+
+@dataclass(slots=True)
+class Spawned:
+    begun: asyncio.Future[Begun]
+    exited: asyncio.Future[Exit]
+    stopped: Callable[[bool], None]
+
+
+class KeeperLink:
+    """One connection to one keeper. `on_lost` is called once when it breaks."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        self._jobs: dict[JobId, Spawned] = {}
+        self._split = frames.Splitter(1 << 20)
+        self._sending = asyncio.Lock()
+        self._socket: socket.socket | None = None
+        self.containment = "none"
+        self.pid = 0
+
+    @property
+    def alive(self) -> bool:
+        return self._socket is not None
+
+    async def connect(self, path: Path, cgroup: str, orphan_s: float, grace_s: float) -> None:
+        """To the keeper that listens at `path`; one is started if none does. Raises ConfigError."""
+        loop = asyncio.get_running_loop()
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, str(path))
+        except OSError:
+            start_keeper(path, cgroup, orphan_s, grace_s)
+            await loop.sock_connect(sock, str(path))
+        self._socket = sock
+        hello: asyncio.Future[None] = loop.create_future()
+        self._hello = hello
+        loop.add_reader(sock.fileno(), self._receive)
+        try:
+            await asyncio.wait_for(hello, HELLO_TIMEOUT_S)
+        except TimeoutError:
+            raise ConfigError(
+                f"the keeper at {path} does not answer; end it and start again"
+            ) from None
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(1 << 16)
+            received = self._split.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            data, received = b"", []
+        for tag, body in received:
+            self._heard(tag, dict(frames.fields(body)))
+        if not data:
+            self._lost()
+
+    def _lost(self) -> None:
+        self.close()
+        jobs, self._jobs = self._jobs, {}
+        for spawned in jobs.values():
+            for future in (spawned.begun, spawned.exited):
+                if not future.done():
+                    future.set_exception(Unavailable("the keeper went away"))
+                    future.exception()  # seen: nobody need be waiting for it
+        self._on_lost()
+
+    def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
+        if tag == keeper.HELLO:
+            self.containment = given[keeper.KIND].decode()
+            self.pid = int(given[keeper.PID])
+            if not self._hello.done():
+                self._hello.set_result(None)
+            return
+        job = JobId(given[keeper.JOB].decode())
+        spawned = self._jobs.get(job)
+        if spawned is None:
+            return
+        if tag == keeper.BEGUN:
+            _settle(spawned.begun, Begun(int(given[keeper.PID]), given[keeper.GROUP].decode()))
+        elif tag == keeper.STOPPED:
+            spawned.stopped(given[keeper.NUMBER] == b"1")
+        elif tag == keeper.FAILED:
+            del self._jobs[job]
+            stage, number = given[keeper.STAGE].decode(), int(given[keeper.NUMBER])
+            if not spawned.begun.done():
+                spawned.begun.set_exception(NotStarted(stage, number))
+        elif tag == keeper.EXITED:
+            del self._jobs[job]
+            ended = Exit(
+                int(given[keeper.NUMBER]),
+                int(given[keeper.USER_US]) / 1e6,
+                int(given[keeper.SYSTEM_US]) / 1e6,
+                int(given[keeper.RSS_KIB]) * 1024,
+                given[keeper.OUT_OF_MEMORY] == b"1",
+            )
+            _settle(spawned.exited, ended)
+
+    async def spawn(
+        self, order: Order, descriptors: list[int], stopped: Callable[[bool], None]
+    ) -> Spawned:
+        """Send the order; the two futures of the answer tell the rest. Raises Unavailable."""
+        if self._socket is None:
+            raise Unavailable("the keeper is away")
+        loop = asyncio.get_running_loop()
+        spawned = Spawned(loop.create_future(), loop.create_future(), stopped)
+        self._jobs[JobId(order.job)] = spawned
+        data = frames.pack(keeper.SPAWN, pack_order(order))
+        async with self._sending:
+            try:
+                sent = socket.send_fds(self._socket, [data], descriptors)
+                if sent < len(data):
+                    await loop.sock_sendall(self._socket, memoryview(data)[sent:])
+            except BlockingIOError:
+                await self._send_when_writable(data, descriptors)
+            except OSError as problem:
+                raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+        return spawned
+
+    async def _send_when_writable(self, data: bytes, descriptors: list[int]) -> None:
+        assert self._socket is not None
+        loop = asyncio.get_running_loop()
+        writable: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(self._socket, lambda: _settle(writable, None))
+        try:
+            await writable
+        finally:
+            loop.remove_writer(self._socket)
+        sent = socket.send_fds(self._socket, [data], descriptors)
+        if sent < len(data):
+            await loop.sock_sendall(self._socket, memoryview(data)[sent:])
+
+    async def tell(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
+        """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
+        body = b""
+        if job is not None:
+            body = frames.field(keeper.JOB, job.encode())
+            body += frames.field(keeper.NUMBER, str(number).encode())
+        async with self._sending:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    loop = asyncio.get_running_loop()
+                    await loop.sock_sendall(self._socket, frames.pack(tag, body))
+
+    def close(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+
+def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def pack_order(order: Order) -> bytes:
+    """The body of a SPAWN frame."""
+    pairs: list[tuple[bytes, bytes]] = [
+        (keeper.JOB, order.job.encode()),
+        (keeper.DIRECTORY, order.directory),
+        (keeper.UMASK, b"%d" % order.umask),
+        (keeper.NICE, b"%d" % order.nice),
+        (keeper.MEMORY, b"%d" % order.memory_bytes),
+        (keeper.CLOSED_FDS, b"%d" % order.closed_fds),
+        *((keeper.ARGUMENT, argument) for argument in order.argv),
+        *((keeper.ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
+        *((keeper.LIMIT, b"%d %d %d" % limit) for limit in order.limits),
+    ]
+    if order.user:
+        pairs.append((keeper.USER_NAME, order.user.encode()))
+    return b"".join(frames.field(key, value) for key, value in pairs)
+
+
+def start_keeper(path: Path, cgroup: str, orphan_s: float, grace_s: float) -> None:
+    """Start a keeper that listens at `path`, in a session of its own so that it outlives us."""
+    listener = bind_unix(path, 0o600)
+    listener.setblocking(True)
+    package_root = str(Path(lbd.__file__).parent.parent)
+    try:
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                STARTER,
+                package_root,
+                str(listener.fileno()),
+                str(path.parent),
+                cgroup,
+                str(orphan_s),
+                str(grace_s),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(listener.fileno(),),
+            start_new_session=True,
+            preexec_fn=raise_descriptor_limit,
+        )
+    finally:
+        listener.close()
+
+
+def raise_descriptor_limit() -> None:
+    """As many descriptors as the hard limit allows: three a job add up."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,315 @@
+"""A local user's command: ask the LIM where, send it there or let the caller run it.
+
+The answer "here" costs one question: the client execs the command itself. A host that declines or
+cannot be used is left out and the LIM asked again; nothing has run there, so trying elsewhere is
+safe. Once a command may have begun it is never begun again.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lbd.config import Config
+from lbd.errors import LbdError, LostContact, Unavailable
+from lbd.lbm.launch import exit_status_of
+from lbd.lbm.remote import Ends, NotRun, RemoteRun
+from lbd.lbm.request import ClientRequest
+from lbd.lbm.state import Job, Jobs, JobState, LocalCap
+from lbd.model import HostId, JobId
+from lbd.rpc import client_tags as tags
+from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.local import Json, JsonClient, Refusal
+from lbd.rpc.transport import Peers
+
+ASK_TIMEOUT_S = 2.0
+WAIT_POLL_S = 0.5
+MAX_TRIES = 8
+LBRUN_FAILED = 125
+
+
+class Client(Protocol):
+    """The connection to one `lbrun`."""
+
+    def here(self, job: JobId, reason: str) -> None: ...
+    def placed(self, job: JobId, host: str, reason: str) -> None: ...
+    def warn(self, text: str) -> None: ...
+    def input_taken(self) -> None: ...
+    def done(
+        self,
+        status: int,
+        cause: str,
+        host: str,
+        reason: str = "",
+        number: int = 0,
+        cpu_s: float = 0.0,
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class Room:
+    """Commands waiting for room somewhere, longest first; woken one by one as jobs end."""
+
+    waiting: "deque[asyncio.Future[None]]" = field(default_factory=deque)
+
+    def made(self) -> None:
+        while self.waiting:
+            waiter = self.waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def wait(self, limit_s: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(waiter)
+        try:
+            await asyncio.wait_for(waiter, limit_s)
+        except TimeoutError:
+            pass
+        finally:
+            if waiter in self.waiting:
+                self.waiting.remove(waiter)
+
+
+@dataclass(slots=True)
+class Home:
+    """What all commands of this host's users share."""
+
+    config: Config
+    lim: JsonClient
+    peers: Peers | None
+    jobs: Jobs
+    cap: LocalCap
+    room: Room
+    new_id: Callable[[], JobId]
+    is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The LIM's answer, or ours in its place."""
+
+    verdict: str  # here | there | wait
+    host: HostId
+    address: str
+    reason: str
+
+
+class Command:
+    """One `lbrun`, from its request to its end."""
+
+    def __init__(
+        self, home: Home, client: Client, request: ClientRequest, user: str, uid: int, pid: int
+    ) -> None:
+        self._home = home
+        self._client = client
+        self._request = request
+        self._user = user
+        self._uid = uid
+        self._excluded: set[HostId] = set(request.excluded)
+        self._refusals: list[NotRun] = []
+        self._remote: RemoteRun | None = None
+        self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
+        self.job = Job(
+            home.new_id(),
+            tuple(request.argv),
+            user,
+            HostId(home.config.host.name),
+            HostId(""),
+            submitted=time.time(),
+            name=request.name,
+        )
+
+    async def run(self, ends: Ends) -> bool:
+        """True if the client now runs it itself; else DONE has been sent.
+
+        The descriptors of `ends` are closed, or handed on, by the time this returns.
+        """
+        self._home.jobs.add(self.job)
+        try:
+            for _ in range(MAX_TRIES):
+                where = await self._find_place()
+                if where.verdict != "there":
+                    return await self._here(where)
+                if await self._there(where, ends):
+                    return False
+            return await self._here(Where("here", self.own_name, "", "nobody-took-it"))
+        except LostContact as problem:
+            self._fail(f"{problem}; it may have run in part, so it is not run again", "lost")
+        except LbdError as problem:
+            self._fail(str(problem), "failed")
+        except asyncio.CancelledError:
+            self._end_job(JobState.CANCELLED, reason="its lbrun went away")
+            raise
+        finally:
+            if self._remote is not None:
+                self._remote.close()
+        return False
+
+    @property
+    def own_name(self) -> HostId:
+        return HostId(self._home.config.host.name)
+
+    async def _find_place(self) -> Where:
+        limit_s = self._home.config.lim.hold_limit_s
+        give_up_s = time.monotonic() + limit_s
+        while True:
+            patience = time.monotonic() < give_up_s
+            where = await self._ask_lim(may_wait=patience)
+            if where.verdict != "wait":
+                return where
+            if not patience:
+                raise Unavailable(f"no host had room within {limit_s:g} s")
+            await self._home.room.wait(WAIT_POLL_S)
+
+    async def _ask_lim(self, may_wait: bool) -> Where:
+        """Raises LbdError where running here would be against the user's word."""
+        request = self._request
+        question: Json = {
+            "op": "place",
+            "job": self.job.id,
+            "wanted": request.host,
+            "excluded": sorted(self._excluded),
+            "must_leave": request.mode == "remote",
+            "must_stay": self._stay and request.mode == "auto",
+            "may_wait": may_wait,
+            "dry": False,
+        }
+        try:
+            answer = await self._home.lim.call(question, ASK_TIMEOUT_S)
+        except Refusal:
+            if self._refusals and request.mode != "auto":
+                raise Unavailable(self._refusals[-1].reason) from None
+            raise
+        except Unavailable as problem:
+            if request.mode != "auto":
+                raise
+            self._refusals.append(NotRun(str(problem), fault=True))
+            return Where("here", self.own_name, "", "no-lim")
+        return Where(
+            str(answer["verdict"]),
+            HostId(str(answer["host"])),
+            str(answer.get("address") or ""),
+            str(answer["reason"]),
+        )
+
+    async def _here(self, where: Where) -> bool:
+        request, refused = self._request, self._refusals
+        fault = next((item for item in refused if item.fault or item.stage != "admission"), None)
+        if refused and (request.has(tags.FLAG_NO_FALLBACK) or request.mode != "auto"):
+            self._fail(refused[-1].reason, "refused")
+            return False
+        if fault is not None:
+            while not self._home.cap.take(self.job.id, request.depth):
+                await self._home.room.wait(WAIT_POLL_S)
+            self._client.warn(f"{fault.reason}; running here")
+        self.job.start(self.own_name, where.reason, time.time())
+        self._client.here(self.job.id, where.reason)
+        return True
+
+    async def _there(self, where: Where, ends: Ends) -> bool:
+        """True if DONE was sent; False if nothing ran and another place is to be found."""
+        if self._home.peers is None:
+            raise Unavailable("this host has no cluster key (security.key_file), so no peers")
+        self._remote = RemoteRun(self._home.config.lbm, self._home.peers, where.host, where.address)
+        answer = await self._remote.start(self._make_request())
+        if isinstance(answer, NotRun):
+            self._remote.close()
+            self._note_refusal(answer, where.host)
+            if self._request.mode == "host":
+                status = LBRUN_FAILED
+                if answer.stage == "exec":
+                    status = exit_status_of(OSError(answer.errno, ""))
+                self._fail(answer.reason, "refused", status)
+                return True
+            return False
+        self.job.start(where.host, where.reason, time.time())
+        note = f"; {answer.note}" if answer.note else ""
+        self._client.placed(self.job.id, where.host, where.reason + note)
+        taken = Ends(ends.stdin, ends.stdout, ends.stderr)
+        ends.stdin = ends.stdout = ends.stderr = None
+        ended = await self._remote.follow(taken, self._client.input_taken)
+        self._report(ended, where.host)
+        return True
+
+    def _report(self, ended: lbm_pb2.Ended, host: HostId) -> None:
+        reason = ""
+        if ended.cause == "timeout":
+            reason = f"ended after its time limit of {self._request.timeout_s:g} s"
+        elif ended.cause == "memory":
+            reason = f"over its memory limit of {self._request.memory_bytes} bytes"
+        cpu_s = ended.user_cpu_s + ended.system_cpu_s
+        self._client.done(
+            ended.exit_status, ended.cause, host, reason, number=ended.signal, cpu_s=cpu_s
+        )
+        state = JobState.DONE if ended.exit_status == 0 else JobState.FAILED
+        self._end_job(state, ended.exit_status, cpu_s, reason)
+
+    def _note_refusal(self, answer: NotRun, host: HostId) -> None:
+        self._refusals.append(answer)
+        self._excluded.add(host)
+        self._home.lim.notify({"op": "job", "event": "end", "job": self.job.id, "host": host})
+        if answer.fault:
+            self._home.lim.notify({"op": "trouble", "host": host, "reason": answer.reason})
+
+    def _fail(self, reason: str, cause: str, status: int = LBRUN_FAILED) -> None:
+        self._client.done(status, cause, self.job.host, reason)
+        state = JobState.LOST if cause == "lost" else JobState.FAILED
+        self._end_job(state, status, reason=reason)
+
+    def _end_job(
+        self,
+        state: JobState,
+        status: int | None = None,
+        cpu_s: float | None = None,
+        reason: str = "",
+    ) -> None:
+        self._home.jobs.end(self.job.id, state, time.time(), status, cpu_s, reason)
+        self._home.lim.notify(
+            {"op": "job", "event": "end", "job": self.job.id, "host": self.job.host}
+        )
+        self._home.room.made()
+
+    def ended_here(self) -> None:
+        """The client's process, which had become the command, has ended."""
+        self._home.cap.release(self.job.id)
+        self._end_job(JobState.DONE)
+
+    def signal(self, number: int) -> None:
+        if self._remote is not None:
+            self._remote.signal(number)
+
+    def force(self) -> None:
+        if self._remote is not None:
+            self._remote.force()
+
+    def typed(self, data: bytes) -> None:
+        if self._remote is not None:
+            self._remote.typed(data)
+
+    def _make_request(self) -> lbm_pb2.RunRequest:
+        request = self._request
+        return lbm_pb2.RunRequest(
+            job_id=self.job.id,
+            origin=self.own_name,
+            user=self._user,
+            uid=self._uid,
+            argv=request.argv,
+            environment=request.environment,
+            directory=request.directory,
+            umask=request.umask,
+            limits=[
+                lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
+                for number, soft, hard in request.limits
+            ],
+            wants_stdin=not request.has(tags.FLAG_NO_STDIN),
+            closed_fds=request.closed_fds,
+            timeout_s=request.timeout_s,
+            memory_bytes=request.memory_bytes,
+            hops=request.depth,
+            name=request.name,
+            forced=request.mode == "host",
+            nice=request.nice,
+        )

@@ -1,0 +1,141 @@
+"""What an LBM knows: its slots, who waits for one, and the jobs of now and of lately. Pure.
+
+Slots bound *foreign* jobs. A free slot goes to whoever has waited longest; a command nested in a
+placed job never waits, since its parent may hold the very slot it would wait for.
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lbd.model import HostId, JobId
+
+
+class JobState(Enum):
+    """The states of the contract."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+ENDED_STATES = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST)
+
+
+@dataclass(slots=True)
+class Job:
+    """One command as this host sees it. Times are UNIX seconds, for people; None = not yet."""
+
+    id: JobId
+    command: tuple[bytes, ...]
+    user: str
+    origin: HostId
+    host: HostId
+    submitted: float
+    name: str = ""
+    state: JobState = JobState.PENDING
+    started: float | None = None
+    finished: float | None = None
+    cpu_s: float | None = None
+    exit_status: int | None = None
+    reason: str = ""
+    foreign: bool = False
+
+    def start(self, host: HostId, reason: str, unix_s: float) -> None:
+        self.host, self.reason, self.started = host, reason, unix_s
+        self.state = JobState.RUNNING
+
+
+@dataclass(slots=True)
+class Slots:
+    """`total` foreign jobs at once, a bounded first-come-first-served queue behind them."""
+
+    total: int
+    max_waiting: int
+    holders: set[JobId] = field(default_factory=set)
+    waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
+
+    def take(self, job: JobId, *, beyond: bool = False) -> bool:
+        """A slot now, or False. `beyond`: nested and named by its user, so it may exceed."""
+        if beyond or (len(self.holders) < self.total and not self.waiting):
+            self.holders.add(job)
+            return True
+        return False
+
+    def enqueue(self, job: JobId) -> bool:
+        """Wait for a slot; False if too many do."""
+        if len(self.waiting) >= self.max_waiting:
+            return False
+        self.waiting[job] = None
+        return True
+
+    def release(self, job: JobId) -> list[JobId]:
+        """The job has ended or given up waiting. Returns who has got a slot by that."""
+        self.holders.discard(job)
+        self.waiting.pop(job, None)
+        promoted = []
+        while self.waiting and len(self.holders) < self.total:
+            following, _ = self.waiting.popitem(last=False)
+            self.holders.add(following)
+            promoted.append(following)
+        return promoted
+
+
+class Jobs:
+    """Jobs that run, and the last `history` that have ended."""
+
+    def __init__(self, history: int) -> None:
+        self.running: dict[JobId, Job] = {}
+        self.ended: deque[Job] = deque(maxlen=history)
+
+    def add(self, job: Job) -> None:
+        self.running[job.id] = job
+
+    def end(
+        self,
+        job_id: JobId,
+        state: JobState,
+        unix_s: float,
+        exit_status: int | None = None,
+        cpu_s: float | None = None,
+        reason: str = "",
+    ) -> None:
+        """Move a job to the ended ones; a job already ended stays as it is."""
+        job = self.running.pop(job_id, None)
+        if job is None:
+            return
+        job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
+        job.reason = reason or job.reason
+        self.ended.append(job)
+
+    def count(self, *, foreign: bool) -> int:
+        return sum(
+            job.foreign == foreign and job.started is not None for job in self.running.values()
+        )
+
+
+@dataclass(slots=True)
+class LocalCap:
+    """How many commands may run here because another host failed, at each depth of nesting.
+
+    A command of depth d waits only for commands of depth d, whose ends depend at most on deeper
+    ones; so the deepest can always go on and nobody waits for ever.
+    """
+
+    total: int
+    running: dict[int, set[JobId]] = field(default_factory=dict)
+
+    def take(self, job: JobId, depth: int) -> bool:
+        level = self.running.setdefault(depth, set())
+        if len(level) >= self.total:
+            return False
+        level.add(job)
+        return True
+
+    def release(self, job: JobId) -> None:
+        for level in self.running.values():
+            level.discard(job)

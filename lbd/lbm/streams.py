@@ -1,0 +1,248 @@
+"""Moving bytes between descriptors and a job's stream, without ever blocking the event loop.
+
+A caller's descriptor shares its open file description with the caller's shell, so O_NONBLOCK must
+not be set on it. A pipe or terminal is therefore opened again through /proc/self/fd, which gives a
+description of our own; where that is not permitted a thread does the blocking call. Regular files
+never block; sockets take MSG_DONTWAIT.
+
+`Source` and `Sink` are the two ends of one direction of one job (see rpc/job_stream.py for the
+window and its acknowledgements).
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+PIPE_BYTES = 1 << 20
+SMALL_BYTES = 1 << 16
+
+
+def widen(descriptor: int) -> None:
+    """Let a pipe hold a megabyte, so that large chunks move in one piece. A no-op elsewhere."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
+def settle(future: "asyncio.Future[None]") -> None:
+    """Resolve a future that may have been resolved or given up already."""
+    if not future.done():
+        future.set_result(None)
+
+
+class Descriptor:
+    """An owned descriptor with awaitable `read` and `write`."""
+
+    def __init__(self, descriptor: int, *, borrowed: bool, writing: bool = False) -> None:
+        """`borrowed`: it shares its description with the caller's processes."""
+        self._fd = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._threads: ThreadPoolExecutor | None = None
+        self._socket: socket.socket | None = None
+        self._widened = False
+        kind = os.fstat(descriptor).st_mode
+        if not borrowed:
+            os.set_blocking(descriptor, False)
+        elif stat.S_ISSOCK(kind):
+            self._socket = socket.socket(fileno=os.dup(descriptor))
+        elif stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
+            self._reopen(writing)
+
+    def _reopen(self, writing: bool) -> None:
+        mode = os.O_WRONLY if writing else os.O_RDONLY
+        try:
+            own = os.open(
+                f"/proc/self/fd/{self._fd}", mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            )
+        except OSError as problem:
+            if problem.errno == errno.ENXIO:  # the reader is gone: a write will say so
+                return
+            self._threads = ThreadPoolExecutor(1, "lbm-blocking-io")
+            return
+        os.close(self._fd)
+        self._fd = own
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """Some bytes, b"" at the end of file. Raises OSError."""
+        if self._threads is not None:
+            return await self._loop.run_in_executor(self._threads, os.read, self._fd, limit_bytes)
+        while (data := self.read_now(limit_bytes)) is None:
+            await self._ready(self._loop.add_reader, self._loop.remove_reader)
+        return data
+
+    def read_now(self, limit_bytes: int) -> bytes | None:
+        """What is there already; None if nothing is, or nobody can tell. Raises OSError."""
+        if self._threads is not None:
+            return None
+        try:
+            if self._socket is not None:
+                return self._socket.recv(limit_bytes, socket.MSG_DONTWAIT)
+            data = os.read(self._fd, limit_bytes)
+        except BlockingIOError:
+            return None
+        if len(data) == SMALL_BYTES and not self._widened:
+            self._widened = True
+            widen(self._fd)
+        return data
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """All of it. Raises BrokenPipeError when nobody reads any more, OSError otherwise."""
+        view = memoryview(data)
+        while view:
+            try:
+                if self._threads is not None:
+                    done = await self._loop.run_in_executor(self._threads, os.write, self._fd, view)
+                elif self._socket is not None:
+                    done = self._socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                else:
+                    done = os.write(self._fd, view)
+                view = view[done:]
+            except BlockingIOError:
+                if not self._widened and len(view) > SMALL_BYTES:
+                    self._widened = True
+                    widen(self._fd)
+                    continue
+                await self._ready(self._loop.add_writer, self._loop.remove_writer)
+
+    async def _ready(
+        self,
+        add: Callable[[int, Callable[[], None]], object],
+        remove: Callable[[int], object],
+    ) -> None:
+        ready: asyncio.Future[None] = self._loop.create_future()
+        add(self._fd, lambda: settle(ready))
+        try:
+            await ready
+        finally:
+            remove(self._fd)
+
+    def close(self) -> None:
+        """Closed at once; a thread still blocked in a call keeps its duplicate until that ends."""
+        if self._fd < 0:
+            return
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._socket is not None:
+            self._socket.close()
+        os.close(self._fd)
+        self._fd = -1
+
+
+class Source:
+    """Reads a descriptor and sends what it reads, never more than the window ahead."""
+
+    def __init__(
+        self,
+        descriptor: Descriptor,
+        send: Callable[[bytes], Awaitable[None]],
+        window_bytes: int,
+        chunk_bytes: int,
+    ) -> None:
+        self._descriptor = descriptor
+        self._send = send
+        self._window_bytes = window_bytes
+        self._chunk_bytes = chunk_bytes
+        self._under_way = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._last_chance = False
+        self._reading: asyncio.Task[bytes] | None = None
+
+    def delivered(self, count: int) -> None:
+        """The other side has handed over `count` bytes more."""
+        self._under_way = max(0, self._under_way - count)
+        if self._under_way < self._window_bytes:
+            self._room.set()
+
+    def writers_gone(self) -> None:
+        """Every process that could write is dead: what is in the pipe now is all there will be."""
+        self._last_chance = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def reader_gone(self) -> None:
+        """Nobody reads the other end: close ours, so that the writer gets SIGPIPE."""
+        self.writers_gone()
+        self._descriptor.close()
+
+    async def run(self) -> None:
+        """Until end of file, which is sent as an empty message."""
+        try:
+            while data := await self._next():
+                self._under_way += len(data)
+                if self._under_way >= self._window_bytes:
+                    self._room.clear()
+                await self._send(data)
+                await self._room.wait()
+        finally:
+            self._descriptor.close()
+        await self._send(b"")
+
+    async def _next(self) -> bytes:
+        while True:
+            try:
+                if self._last_chance:
+                    return self._descriptor.read_now(self._chunk_bytes) or b""
+                found = self._descriptor.read_now(self._chunk_bytes)
+                if found is not None:
+                    return found
+                self._reading = asyncio.ensure_future(self._descriptor.read(self._chunk_bytes))
+                return await self._reading
+            except asyncio.CancelledError:
+                if not (self._last_chance and self._reading and self._reading.cancelled()):
+                    raise
+            except OSError:  # EIO of a vanished terminal: an end like any other
+                return b""
+            finally:
+                self._reading = None
+
+
+class Sink:
+    """Writes what arrives to a descriptor and reports what was delivered."""
+
+    def __init__(
+        self, descriptor: Descriptor, delivered: Callable[[int], None], gone: Callable[[], None]
+    ) -> None:
+        """`gone` is called once if nobody reads the descriptor any more."""
+        self._descriptor = descriptor
+        self._delivered = delivered
+        self._gone = gone
+        self._queue: deque[bytes | memoryview] = deque()
+        self._more = asyncio.Event()
+        self._ended = False
+
+    def put(self, data: bytes | memoryview) -> None:
+        """An empty piece is the end of file."""
+        if data:
+            self._queue.append(data)
+        else:
+            self._ended = True
+        self._more.set()
+
+    async def run(self) -> None:
+        """Until the end of file has been passed on (the descriptor is closed then)."""
+        reading = True
+        try:
+            while True:
+                while self._queue:
+                    piece = self._queue.popleft()
+                    if reading:
+                        try:
+                            await self._descriptor.write(piece)
+                        except OSError:
+                            reading = False
+                            self._descriptor.close()
+                            self._gone()
+                    self._delivered(len(piece))
+                if self._ended:
+                    return
+                self._more.clear()
+                await self._more.wait()
+        finally:
+            self._descriptor.close()

@@ -1,0 +1,49 @@
+"""What `lbrun` and the LBM say to each other on lbm.sock: tags of frames, keys of their fields.
+
+`lbrun` sends RUN with the caller's open descriptors among 0, 1, 2 attached (SCM_RIGHTS) and gets
+either HERE (run it yourself: exec) or, when the command ran elsewhere, DONE at its end. Closing the
+connection before DONE ends the command. Numbers are decimal text.
+"""
+
+# client -> LBM
+RUN = b"R"
+LOCAL = b"L"  # notice: this process is about to become the command, placement not wanted
+SIGNAL = b"S"  # body: one byte
+FORCE = b"K"
+INPUT = b"I"  # terminal input read by the client; empty = end of file
+# LBM -> client
+HERE = b"H"
+PLACED = b"P"  # the command has begun on another host
+WARN = b"W"  # body: a line for stderr
+INPUT_TAKEN = b"A"  # the last INPUT is consumed: read on
+DONE = b"D"
+
+# keys of RUN and LOCAL
+ARGUMENT = b"a"
+ENVIRONMENT = b"e"
+DIRECTORY = b"d"
+UMASK = b"u"
+LIMIT = b"l"  # "resource soft hard"
+MODE = b"m"  # auto | remote | host
+HOST = b"h"
+EXCLUDED = b"x"
+FLAGS = b"f"
+TIMEOUT = b"t"
+MEMORY = b"M"
+NAME = b"n"
+NICE = b"N"
+CLOSED_FDS = b"c"  # bit 0..2 set: the caller has that descriptor closed
+DEPTH = b"H"  # how many lbruns this one is inside of
+
+FLAG_NO_FALLBACK = b"n"
+FLAG_NO_STDIN = b"i"
+FLAG_TERMINAL_INPUT = b"p"  # the client reads standard input and sends INPUT
+FLAG_TELL = b"v"  # send PLACED
+
+# keys of HERE, PLACED and DONE
+JOB = b"j"
+REASON = b"r"
+STATUS = b"s"
+SIGNAL_NUMBER = b"g"
+CAUSE = b"c"
+ORIGIN = b"o"
