@@ -8,15 +8,14 @@ from lbd.cli.output import BOLD, DIM, GREEN, Cell, Row, figure, lay_out, paint_f
 from lbd.cli.reply import Json, number, tables, text
 
 REASONS = {
-    "below-threshold": "the load here is at or below T_l (lim.local_threshold)",
+    "below-threshold": "the load here is at or below T_l, lim.local_threshold",
     "lowest": "the lowest load of all willing hosts",
-    "min-gain": "no other host is better by Δ (lim.min_gain)",
-    "no-better-host": "no other host is better by Δ (lim.min_gain)",
+    "no-gain": "no willing host is better by more than Δ, lim.min_gain",
+    "no-free-slot": "willing hosts are out of slots, and this one is above lim.hold_above",
     "no-peer": "no other host is up",
     "no-willing-host": "no other host takes commands now",
     "wanted": "asked for by name",
     "must-stay": "asked to stay",
-    "no-room": "every better host is out of slots",
 }
 
 
