@@ -12,7 +12,6 @@
   same: TERM, then KILL. So nothing is left.
 """
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,11 +27,17 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
-    """To a daemon, or to all that is left when `name` is ""."""
+class Terminate:
+    """TERM to a daemon, or to all that is left when `name` is ""."""
 
     name: str
-    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The same with KILL."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Finish:
     code: int
 
 
-Action = Start | Signal | Say | Finish
+Action = Start | Terminate | Kill | Say | Finish
 
 
 class Phase(Enum):
@@ -91,7 +96,7 @@ class Supervisor:
                 daemon.due_s = now_s + self.config.stop_timeout_s
                 limit = f"{self.config.stop_timeout_s:g} s"
                 actions.append(Say(f"{daemon.name} did not stop within {limit}; killing it"))
-                actions.append(Signal(daemon.name, signal.SIGKILL))
+                actions.append(Kill(daemon.name))
         if self.stopping:
             actions += self._stop_next(now_s, orphans)
         return actions
@@ -143,7 +148,7 @@ class Supervisor:
             if daemon.phase is Phase.RUNNING:
                 daemon.phase = Phase.STOPPING
                 daemon.due_s = now_s + self.config.stop_timeout_s
-                return [Say(f"stopping {daemon.name}"), Signal(daemon.name, signal.SIGTERM)]
+                return [Say(f"stopping {daemon.name}"), Terminate(daemon.name)]
         if self.finished:
             return []
         if orphans == 0:
@@ -151,17 +156,14 @@ class Supervisor:
             return [Say("stopped"), Finish(self.code)]
         if self.sweep_due_s is None:
             self.sweep_due_s = now_s + self.config.stop_timeout_s
-            return [Say(f"ending {orphans} left behind"), Signal("", signal.SIGTERM)]
+            return [Say(f"ending {orphans} left behind"), Terminate("")]
         if self.sweep_due_s <= now_s:
             self.sweep_due_s = now_s + 0.1
-            return [Signal("", signal.SIGKILL)]
+            return [Kill("")]
         return []
 
 
 def ended(name: str, status: int) -> str:
-    if status >= 0:
-        return f"{name} ended with exit status {status}"
-    try:
-        return f"{name} was killed by {signal.Signals(-status).name}"
-    except ValueError:
+    if status < 0:
         return f"{name} was killed by signal {-status}"
+    return f"{name} ended with exit status {status}"

@@ -21,7 +21,7 @@ import psutil
 from lbd import self_start
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError
-from lbd.supervise import Action, Finish, Say, Signal, Start, Supervisor
+from lbd.supervise import Action, Finish, Kill, Say, Start, Supervisor, Terminate
 
 DAEMONS = ("lim", "lbm")  # in starting order
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -118,13 +118,18 @@ class Shell:
                     print(f"lbd up: {text}", file=sys.stderr, flush=True)
                 case Start(name):
                     self._start(name)
-                case Signal(name, number):
-                    daemons = [pid for pid, owner in self._pids.items() if owner == name]
-                    for pid in daemons if name else self._orphans():
-                        with suppress(ProcessLookupError):
-                            os.kill(pid, number)
+                case Terminate(name):
+                    self._send(name, signal.SIGTERM)
+                case Kill(name):
+                    self._send(name, signal.SIGKILL)
                 case Finish(code):
                     self._code = code
+
+    def _send(self, name: str, number: int) -> None:
+        daemons = [pid for pid, owner in self._pids.items() if owner == name]
+        for pid in daemons if name else self._orphans():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _start(self, name: str) -> None:
         me = os.getpid()
