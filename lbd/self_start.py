@@ -14,8 +14,11 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "lbd.cli.main", *words]
 
 
+def from_source() -> bool:
+    """Whether we run from a source tree (or an editable installation of one)."""
+    return not PACKAGE_PARENT.endswith(("site-packages", "dist-packages"))
+
+
 def environment(base: Mapping[str, str]) -> dict[str, str]:
     """`base`, and the way to our code if we run from a source tree."""
-    if PACKAGE_PARENT.endswith(("site-packages", "dist-packages")):
-        return dict(base)
-    return {**base, "PYTHONPATH": PACKAGE_PARENT}
+    return {**base, "PYTHONPATH": PACKAGE_PARENT} if from_source() else dict(base)

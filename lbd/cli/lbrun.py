@@ -5,7 +5,6 @@ Start-up time is the product, so the common path imports built-in modules only (
 described in rpc/client_tags.py.
 """
 
-import contextlib
 import posix
 import sys
 
@@ -172,10 +171,10 @@ def run(options: Options) -> int:
     sock = connect(runtime_dirs)
     if sock is None:
         return without_daemon(options, command, environment, directory, runtime_dirs)
-    body = make_request(options, command, environment, directory, closed)
     if "local" in options.plain:
-        sock.send(pack(tags.LOCAL, body))
+        sock.send(pack(tags.LOCAL, make_notice(options, command)))
         return run_here(options, command, environment, directory, "", "asked-to-stay")
+    body = make_request(options, command, environment, directory, closed)
     try:
         send_request(sock, body, closed)
     except OSError as problem:
@@ -190,8 +189,10 @@ def encode(text: str) -> bytes:
 def say(text: str) -> None:
     """One line on standard error, if the caller has one."""
     if not CLOSED & 4:
-        with contextlib.suppress(OSError):
+        try:
             posix.write(2, encode(f"lbrun: {' '.join(text.split())}\n"))
+        except OSError:
+            pass
 
 
 CLOSED = 0
@@ -284,6 +285,12 @@ def connect(runtime_dirs: list[str]) -> "socket | None":
     return None
 
 
+def make_notice(options: Options, command: list[bytes]) -> bytes:
+    """For `--local`: nobody need decide, but the job should be seen."""
+    body = b"".join([field(tags.ARGUMENT, word) for word in command])
+    return body + field(tags.NAME, encode(options.values.get("name", "")))
+
+
 def make_request(
     options: Options,
     command: list[bytes],
@@ -291,8 +298,6 @@ def make_request(
     directory: bytes,
     closed: int,
 ) -> bytes:
-    import resource
-
     plain, values = options.plain, options.values
     umask = posix.umask(0)
     posix.umask(umask)
@@ -312,7 +317,6 @@ def make_request(
         (tags.MODE, mode.encode()),
         (tags.FLAGS, flags),
         (tags.CLOSED_FDS, b"%d" % closed),
-        (tags.NICE, b"%d" % posix.getpriority(posix.PRIO_PROCESS, 0)),
         (tags.DEPTH, depth(environment)),
     ]
     if "host" in values:
@@ -325,10 +329,6 @@ def make_request(
         pairs.append((tags.MEMORY, b"%d" % options.memory_bytes))
     pairs += [(tags.EXCLUDED, encode(name)) for name in options.excluded]
     pairs += [(tags.ARGUMENT, word) for word in command]
-    for number in range(16):
-        soft, hard = resource.getrlimit(number)
-        limit = b"%d %d %d" % (number, soft & (1 << 64) - 1, hard & (1 << 64) - 1)
-        pairs.append((tags.LIMIT, limit))
     pairs += [(tags.ENVIRONMENT, name + b"=" + text) for name, text in environment.items()]
     return b"".join([field(key, value) for key, value in pairs])
 

@@ -75,7 +75,7 @@ def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: boo
     write_script(paths.root / "spawn", f'#!/bin/sh\n{spawn} "$@"\n')
     if isolated:
         for program in PROGRAMS:
-            installed = shutil.which(program, path=f"{programs_directory()}:{os.environ['PATH']}")
+            installed = shutil.which(program, path=search_path())
             if installed:
                 write_script(paths.bin / program, program_script(host, steps, installed))
 
@@ -88,9 +88,18 @@ def write_script(path: Path, text: str) -> None:
     fresh.rename(path)
 
 
-def programs_directory() -> str:
-    """Where `lbrun` and `lbctl` were installed with us."""
-    return sysconfig.get_path("scripts")
+def programs() -> list[str]:
+    """The directory where `lbrun` and `lbctl` were installed with us, to come first in PATH.
+
+    None when we run from a source tree and the caller has them in PATH already.
+    """
+    if self_start.from_source() and shutil.which("lbctl"):
+        return []
+    return [sysconfig.get_path("scripts")]
+
+
+def search_path() -> str:
+    return ":".join([*programs(), os.environ.get("PATH", os.defpath)])
 
 
 def is_on(record: Record, host: str) -> bool:
@@ -205,7 +214,7 @@ def set_cuts(record: Record, host: str, was: list[str]) -> list[str]:
 def client_path(record: Record, host: str) -> list[str]:
     """Directories for a client's PATH."""
     own = [str(record.plan.paths(host).bin)] if record.plan.isolate == "namespaces" else []
-    return [*own, programs_directory()]
+    return [*own, *programs()]
 
 
 def env_text(record: Record, host: str) -> str:
@@ -217,9 +226,8 @@ def env_text(record: Record, host: str) -> str:
 def inside_environment(record: Record, host: str) -> dict[str, str]:
     """For a command run inside the host: the caller's, acting from there, and marked."""
     marks = {processes.MARK: str(record.plan.root), processes.MARK_HOST: host}
-    path = f"{programs_directory()}:{os.environ.get('PATH', os.defpath)}"
     config = str(record.plan.paths(host).config)
-    return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": path}
+    return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": search_path()}
 
 
 def start_hint(host: str, root: Path) -> str:

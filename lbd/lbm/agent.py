@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -29,8 +30,9 @@ from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 FIRST_MESSAGE_S = 10.0
+if TYPE_CHECKING:  # generic in the stubs only
+    Context = grpc.aio.ServicerContext[bytes, bytes]
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
-Context = grpc.aio.ServicerContext[bytes, bytes]
 UserLookup = Callable[[str], Awaitable[LocalUser | None]]
 
 
@@ -53,7 +55,7 @@ class Host:
 class ForeignJob:
     """One Run stream from its first message to its last."""
 
-    def __init__(self, host: Host, context: Context) -> None:
+    def __init__(self, host: Host, context: "Context") -> None:
         self._host = host
         self._context = context
         self._sending = asyncio.Lock()

@@ -85,7 +85,7 @@ class Containment:
     def clear_leftovers(self) -> None:
         """End what a keeper of the same runtime directory left when it was killed."""
         for _ in range(CLEAR_TRIES):
-            left = [pid for pid in _pids() if _belongs(pid, self.mark, 0, prefix=True)]
+            left = [pid for pid in _pids() if _belongs(pid, self.mark, None)]
             for parent in (self.base, self.memory):
                 for group in [path for path in parent.iterdir() if path.is_dir()] if parent else ():
                     left += _members(group)
@@ -209,15 +209,16 @@ def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != me]
 
 
-def _belongs(pid: int, mark: bytes, leader: int, prefix: bool = False) -> bool:
+def _belongs(pid: int, mark: bytes, leader: int | None) -> bool:
+    """In the leader's session, or marked; without a leader any job of the mark's keeper."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
         if fields[0] == b"Z":
             return False
-        if int(fields[3]) == leader:
+        if leader is not None and int(fields[3]) == leader:
             return True
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        if prefix:
+        if leader is None:
             return any(item.startswith(mark) for item in environment)
         return mark in environment
     except (OSError, IndexError):

@@ -11,6 +11,7 @@ import pwd
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -20,7 +21,7 @@ from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.admission import LocalUser
-from lbd.lbm.agent import Context, ForeignJob, Host
+from lbd.lbm.agent import ForeignJob, Host
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.origin import Home, Room
@@ -29,6 +30,9 @@ from lbd.model import JobId
 from lbd.rpc import transport
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Caller, Json, JsonClient, Refusal
+
+if TYPE_CHECKING:
+    from lbd.lbm.agent import Context
 
 log = logging.getLogger("lbd.lbm")
 
@@ -155,7 +159,7 @@ class Lbm:
             config.host.address, config.lbm.port, key, self._peers.cuts, [handlers], options
         )
 
-    async def _run(self, _requests: object, context: Context) -> None:
+    async def _run(self, _requests: object, context: "Context") -> None:
         await ForeignJob(self._host, context).serve()
 
     async def _close_down(self) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from lbd.config import Config
 from lbd.errors import LbdError, LostContact, Unavailable
+from lbd.lbm.caller import limits_of, nice_of
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
@@ -108,6 +109,7 @@ class Command:
         self._request = request
         self._user = user
         self._uid = uid
+        self._pid = pid
         self._excluded: set[HostId] = set(request.excluded)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
@@ -302,7 +304,7 @@ class Command:
             umask=request.umask,
             limits=[
                 lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
-                for number, soft, hard in request.limits
+                for number, soft, hard in limits_of(self._pid)
             ],
             wants_stdin=not request.has(tags.FLAG_NO_STDIN),
             closed_fds=request.closed_fds,
@@ -311,5 +313,5 @@ class Command:
             hops=request.depth,
             name=request.name,
             forced=request.mode == "host",
-            nice=request.nice,
+            nice=nice_of(self._pid),
         )

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -24,8 +25,9 @@ NOTHING_RAN = (
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.PERMISSION_DENIED,
 )
-OpenStream = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
-Call = grpc.aio.StreamStreamCall[bytes, bytes]
+if TYPE_CHECKING:  # generic in the stubs only
+    OpenStream = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
+    Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ class ClientRequest:
     environment: list[bytes] = field(default_factory=list)
     directory: bytes = b"/"
     umask: int = 0o022
-    limits: list[tuple[int, int, int]] = field(default_factory=list)
     mode: str = "auto"  # auto | remote | host
     host: HostId | None = None
     excluded: set[HostId] = field(default_factory=set)
@@ -23,7 +22,6 @@ class ClientRequest:
     timeout_s: float = 0.0
     memory_bytes: int = 0
     name: str = ""
-    nice: int = 0
     closed_fds: int = 0
     depth: int = 0
 
@@ -39,9 +37,6 @@ def read_request(body: bytes) -> ClientRequest:
             request.argv.append(value)
         elif key == tags.ENVIRONMENT:
             request.environment.append(value)
-        elif key == tags.LIMIT:
-            number, soft, hard = (int(part) for part in value.split())
-            request.limits.append((number, soft, hard))
         elif key == tags.EXCLUDED:
             request.excluded.add(HostId(value.decode()))
         else:
@@ -70,8 +65,6 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.memory_bytes = int(value)
     elif key == tags.NAME:
         request.name = value.decode(errors="replace")
-    elif key == tags.NICE:
-        request.nice = int(value)
     elif key == tags.CLOSED_FDS:
         request.closed_fds = int(value) & 7
     elif key == tags.DEPTH:

@@ -23,7 +23,6 @@ ARGUMENT = b"a"
 ENVIRONMENT = b"e"
 DIRECTORY = b"d"
 UMASK = b"u"
-LIMIT = b"l"  # "resource soft hard"
 MODE = b"m"  # auto | remote | host
 HOST = b"h"
 EXCLUDED = b"x"
@@ -31,7 +30,6 @@ FLAGS = b"f"
 TIMEOUT = b"t"
 MEMORY = b"M"
 NAME = b"n"
-NICE = b"N"
 CLOSED_FDS = b"c"  # bit 0..2 set: the caller has that descriptor closed
 DEPTH = b"H"  # how many lbruns this one is inside of
 

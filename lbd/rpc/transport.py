@@ -9,17 +9,20 @@ Chosen options and why:
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
 from lbd.errors import ConfigError, Unavailable
 
-Context = grpc.aio.ServicerContext[object, object]
-Handler = grpc.RpcMethodHandler[object, object] | None
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]
+if TYPE_CHECKING:  # generic in the stubs only
+    from collections.abc import Awaitable, Callable
+
+    Context = grpc.aio.ServicerContext[object, object]
+    Handler = grpc.RpcMethodHandler[object, object] | None
+    Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]
 
 KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
@@ -83,20 +86,20 @@ class KeyCheck(grpc.aio.ServerInterceptor):
         self._key = key.encode()
         self._cuts = cuts
 
-        async def refuse(_request: object, context: Context) -> None:
+        async def refuse(_request: object, context: "Context") -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing cluster key")
 
-        async def cut(_request: object, context: Context) -> None:
+        async def cut(_request: object, context: "Context") -> None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "cut off by the lab")
 
-        self._refusal: Handler = grpc.stream_stream_rpc_method_handler(refuse)
-        self._cut: Handler = grpc.stream_stream_rpc_method_handler(cut)
+        self._refusal: "Handler" = grpc.stream_stream_rpc_method_handler(refuse)
+        self._cut: "Handler" = grpc.stream_stream_rpc_method_handler(cut)
 
     async def intercept_service(  # type: ignore[override]  # the stubs make it generic
         self,
-        continuation: Continuation,
+        continuation: "Continuation",
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
+    ) -> "Handler":
         headers = dict(handler_call_details.invocation_metadata or ())
         given = headers.get(KEY_HEADER, "")
         if not hmac.compare_digest(str(given).encode(), self._key):

@@ -60,10 +60,12 @@ class Member(_message.Message):
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., lim_port: _Optional[int] = ..., lbm_port: _Optional[int] = ..., rank: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("self",)
+    __slots__ = ("self", "wants_members")
     SELF_FIELD_NUMBER: _ClassVar[int]
+    WANTS_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     self: Member
-    def __init__(self_, self: _Optional[_Union[Member, _Mapping]] = ...) -> None: ...
+    wants_members: bool
+    def __init__(self_, self: _Optional[_Union[Member, _Mapping]] = ..., wants_members: _Optional[bool] = ...) -> None: ...
 
 class Members(_message.Message):
     __slots__ = ("members", "settings")
@@ -209,15 +211,17 @@ class Ping(_message.Message):
     def __init__(self) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version")
+    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SENDER_FIELD_NUMBER: _ClassVar[int]
     KNOWN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     UNIX_TIME_S_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAME_TAKEN_FIELD_NUMBER: _ClassVar[int]
     error: str
     unknown_sender: bool
     known_incarnation: int
     unix_time_s: float
     version: str
-    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ...) -> None: ...
+    name_taken: bool
+    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,55 @@
+"""What the kernel says of the process that asks: its resource limits and its nice value.
+
+Read here rather than sent by `lbrun`, which would pay for it at every start, also when the answer
+is "here" and nobody needs it.
+"""
+
+import os
+import resource
+from pathlib import Path
+
+UNLIMITED = (1 << 64) - 1
+# The names in /proc/PID/limits, in the order the kernel prints them.
+NAMES = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+    "Max pending signals": resource.RLIMIT_SIGPENDING,
+    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
+    "Max nice priority": resource.RLIMIT_NICE,
+    "Max realtime priority": resource.RLIMIT_RTPRIO,
+    "Max realtime timeout": resource.RLIMIT_RTTIME,
+}
+NAME_WIDTH = 26
+
+
+def limits_of(pid: int) -> list[tuple[int, int, int]]:
+    """(resource, soft, hard) of a process; none if it is out of sight (another PID namespace)."""
+    try:
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        number = NAMES.get(line[:NAME_WIDTH].strip())
+        if number is not None:
+            soft, hard = line[NAME_WIDTH:].split()[:2]
+            found.append((number, _value(soft), _value(hard)))
+    return found
+
+
+def _value(text: str) -> int:
+    return UNLIMITED if text == "unlimited" else int(text)
+
+
+def nice_of(pid: int) -> int:
+    try:
+        return os.getpriority(os.PRIO_PROCESS, pid) if pid > 0 else 0
+    except OSError:
+        return 0

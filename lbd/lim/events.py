@@ -1,0 +1,141 @@
+"""What happens to a LIM, and what it wants done: the two sides of `state.LimState.handle`."""
+
+from dataclasses import dataclass
+
+from lbd.lim.messages import Body, Message
+from lbd.lim.settings import InForce
+from lbd.model import HostId, JobId, Queues
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The moment `next_due_s` came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The sampler's result of one second."""
+
+    queues: Queues
+    index: float
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class LbmStatus:
+    """This host's LBM said what it has; or its connection ended (not accepting)."""
+
+    accepting: bool
+    slots_total: int = 0
+    slots_used: int = 0
+    jobs_local: int = 0
+    jobs_foreign: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    job: JobId
+    host: HostId
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The LBM could not use a host."""
+
+    host: HostId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDrained:
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    algorithm: str | None
+    params: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Another LIM said something; exactly one of the actions is a Reply."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """`sent` reached its host, and this came back."""
+
+    to: HostId
+    sent: Body
+    reply: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    to: HostId
+    sent: Body
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """We were told to end."""
+
+
+Event = (
+    Tick | Sampled | LbmStatus | JobStarted | JobEnded | Trouble | SetDrained | ChangeSettings
+    | Received | Replied | Undelivered | Stopping
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To another LIM. `to` is "" when only an address is known yet."""
+
+    to: HostId
+    target: str  # address:port
+    body: Body
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class SaveDrained:
+    """Keep it over a restart."""
+
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Other settings are in force."""
+
+    in_force: InForce
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """This LIM cannot go on."""
+
+    reason: str
+
+
+Action = Send | Reply | SaveDrained | Configure | Log | Stop

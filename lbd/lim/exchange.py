@@ -1,0 +1,101 @@
+"""When load is told to others: the information policy (Zhou 1987, sections 3.3 and 4.2.2).
+
+A host reports to the centre when its load has changed by more than a threshold since its last
+report, not while it stays above the ceiling T_u, and always once in a while so that silence means
+trouble. The centre sends everybody what has changed each period P, and all it knows as a
+keep-alive. Whether a host may be picked at all (drained, no LBM, no free slot) is told at the next
+period under every algorithm. Under LOWEST and NOLB nothing else is told but the keep-alive.
+"""
+
+from collections.abc import Iterable
+
+from lbd.config import LimConfig
+from lbd.lim.messages import Sample
+from lbd.model import HostId
+
+BEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_silence_s`
+
+
+def eligibility(sample: Sample) -> tuple[bool, bool, bool]:
+    vector = sample.vector
+    return (sample.drained, vector.accepting, vector.slots_used < vector.slots_total)
+
+
+def worth_telling(
+    sample: Sample, told: Sample | None, params: LimConfig, exchanges_load: bool
+) -> bool:
+    """Whether `sample` differs enough from what was told last."""
+    if told is None or told.incarnation != sample.incarnation:
+        return True
+    if eligibility(sample) != eligibility(told):
+        return True
+    if not exchanges_load:
+        return False
+    new, old = sample.vector, told.vector
+    if new.index > params.report_ceiling and old.index > params.report_ceiling:
+        return False
+    if abs(new.index - old.index) > params.change_threshold:
+        return True
+    jobs = (new.slots_used, new.slots_total, new.jobs_local, new.jobs_foreign)
+    return jobs != (old.slots_used, old.slots_total, old.jobs_local, old.jobs_foreign)
+
+
+class Reporter:
+    """Our own reports: one at most each period, to whoever is a centre."""
+
+    def __init__(self) -> None:
+        self._told: Sample | None = None
+        self._told_at_s = 0.0
+
+    def again(self) -> None:
+        """The last report was lost, or there is a new centre: tell at the next period."""
+        self._told = None
+
+    def due(self, sample: Sample, now_s: float, params: LimConfig, exchanges_load: bool) -> bool:
+        """Whether to report now; a True is taken as done."""
+        due = (
+            now_s - self._told_at_s >= params.keepalive_s
+            or worth_telling(sample, self._told, params, exchanges_load)
+        )  # fmt: skip
+        if due:
+            self._told, self._told_at_s = sample, now_s
+        return due
+
+
+class Broadcaster:
+    """What the centre sends each period."""
+
+    def __init__(self) -> None:
+        self._told: dict[HostId, Sample] = {}
+        self._full_at_s: float | None = None
+        self._sent_at_s = 0.0
+
+    def restart(self) -> None:
+        """We have just become the centre: begin with everything, at once."""
+        self._told.clear()
+        self._full_at_s = None
+
+    def forget(self, name: HostId) -> None:
+        self._told.pop(name, None)
+
+    def due(
+        self, samples: Iterable[Sample], now_s: float, params: LimConfig, exchanges_load: bool
+    ) -> tuple[list[Sample], bool] | None:
+        """The samples to send and whether that is all of them; None: nothing now.
+
+        An empty list is a sign of life.
+        """
+        beat_s = min(params.keepalive_s, params.centre_silence_s / BEATS_PER_SILENCE)
+        full = self._full_at_s is None or now_s - self._full_at_s >= params.keepalive_s
+        news = [
+            sample
+            for sample in samples
+            if full or worth_telling(sample, self._told.get(sample.host), params, exchanges_load)
+        ]
+        if not (full or news or now_s - self._sent_at_s >= beat_s):
+            return None
+        self._told.update((sample.host, sample) for sample in news)
+        self._sent_at_s = now_s
+        if full:
+            self._full_at_s = now_s
+        return news, full

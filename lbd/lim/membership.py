@@ -1,0 +1,187 @@
+"""Who belongs to the cluster, and how hosts come and go.
+
+A host says Hello to every host it knows; one of them tells it of the others and of the settings, and
+it says Hello to those too. Whoever gets a message of a sender unknown to it, or of another
+incarnation, answers so, and the sender says Hello again: that mends whatever was lost. A host that
+is alive keeps its name: a later one at another address is refused. One that was started anew has a
+higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
+
+Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave, or
+after `forget_after_s`; a tombstone keeps old gossip from bringing them back.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+
+from lbd.lim import messages as m
+from lbd.lim.events import Action, Log, Send, Stop
+from lbd.lim.table import NEVER, Table
+from lbd.model import HostId, HostState
+
+UNLISTED_RANK = 1 << 20  # behind every configured host in the election
+FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
+
+
+class Membership:
+    def __init__(self, me: m.Member, table: Table, join_target: str, now_s: float) -> None:
+        self.me = me
+        self.accepted = False  # some host has taken us in
+        self._table = table
+        self._join_target = join_target
+        self._started_at_s = now_s
+        self._tombstones: dict[HostId, int] = {}
+        self._members_asked_at_s = NEVER
+
+    def next_incarnation(self, known: int) -> None:
+        """Somebody knows a higher incarnation of ours: go above it."""
+        self.me = replace(self.me, incarnation=known + 1)
+        self._table.entries[self.me.name].member = self.me
+
+    # -- what we say -----------------------------------------------------------------------------
+
+    def first_hellos(self) -> list[Action]:
+        others = sorted(self._others(), key=lambda m: (m.rank, m.name))
+        actions: list[Action] = [
+            self.hello(member, wants_members=place < FIRST_ASKED)
+            for place, member in enumerate(others)
+        ]
+        return actions + self.join_again()
+
+    def join_again(self) -> list[Action]:
+        """Knock at the configured address while nobody has taken us in."""
+        if self.accepted or not self._join_target:
+            return []
+        return [self._send(HostId(""), self._join_target, m.Hello(self.me, wants_members=True))]
+
+    def hello_to_one_lost(self, now_s: float, dice: Random) -> list[Action]:
+        """Try one host that we do not hear, so that a healed network or a late start is noticed."""
+        lost = [
+            member
+            for member in self._others()
+            if self._table.state(member.name, now_s)[0] is HostState.DOWN
+            and not self._table.entries[member.name].left
+        ]
+        return [self.hello(dice.choice(lost), wants_members=not self.accepted)] if lost else []
+
+    def hello(self, member: m.Member, wants_members: bool) -> Send:
+        return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))
+
+    def ask_members(self, name: HostId, now_s: float) -> list[Action]:
+        """`name` spoke of a host unknown here; not more often than once a keep-alive."""
+        if now_s - self._members_asked_at_s < self._table.params.keepalive_s:
+            return []
+        self._members_asked_at_s = now_s
+        return [self.hello(self._table.entries[name].member, wants_members=True)]
+
+    def _send(self, name: HostId, target: str, body: m.Body) -> Send:
+        return Send(name, target, body, self._table.params.centre_silence_s / 3)
+
+    def _others(self) -> list[m.Member]:
+        return [e.member for e in self._table.entries.values() if e.member.name != self.me.name]
+
+    # -- what we hear ----------------------------------------------------------------------------
+
+    def knows(self, message: m.Message) -> bool:
+        """Whether the sender said Hello as what it is now."""
+        entry = self._table.entries.get(message.sender)
+        return (
+            entry is not None and not entry.left and entry.member.incarnation == message.incarnation
+        )
+
+    def unknown(self, name: HostId) -> m.Ack:
+        entry = self._table.entries.get(name)
+        known = entry.member.incarnation if entry else self._tombstones.get(name, 0)
+        return m.Ack(unknown_sender=True, known_incarnation=known)
+
+    def hello_from(self, hello: m.Hello, now_s: float) -> tuple[m.Ack | None, list[Action]]:
+        """A refusal, or None when the host is taken in."""
+        member = hello.self
+        entry = self._table.entries.get(member.name)
+        if member.name == self.me.name or (entry and self._is_other(entry.member, member, now_s)):
+            holder = entry.member if entry else self.me
+            text = f"the name {member.name} is taken by {holder.lim_target}, which is alive"
+            return m.Ack(error=text, name_taken=True), []
+        known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
+        if member.incarnation < known or (entry is None and member.incarnation == known):
+            return m.Ack(unknown_sender=True, known_incarnation=known), []
+        if entry is None and len(self._table.entries) >= self._table.params.max_hosts:
+            text = (
+                f"the table of {self.me.name} is full (lim.max_hosts = {len(self._table.entries)})"
+            )
+            return m.Ack(error=text), []
+        return None, self._take_in(member, now_s)
+
+    def _is_other(self, known: m.Member, member: m.Member, now_s: float) -> bool:
+        """Whether `member` is another machine using the name of a live host."""
+        if known.lim_target == member.lim_target:
+            return False
+        heard_at_s = self._table.entries[member.name].heard_at_s
+        return now_s - heard_at_s < self._table.params.stale_after_s
+
+    def _take_in(self, member: m.Member, now_s: float) -> list[Action]:
+        entry = self._table.entries.get(member.name)
+        self._tombstones.pop(member.name, None)
+        news = entry is None or entry.left or entry.member.incarnation != member.incarnation
+        if entry is None:
+            self._table.add(member, listed=False, now_s=now_s)
+        else:
+            rank = min(member.rank, entry.member.rank)
+            self._table.update(replace(member, rank=rank), now_s)
+        self._table.entries[member.name].heard_at_s = now_s
+        return [Log(f"host {member.name} is here address={member.lim_target}")] if news else []
+
+    def members_from(self, members: Iterable[m.Member], now_s: float) -> list[Action]:
+        """Somebody told us of these hosts: say Hello to those that are new to us."""
+        actions: list[Action] = []
+        for member in members:
+            entry = self._table.entries.get(member.name)
+            if member.name == self.me.name:
+                continue
+            if entry is not None:
+                rank = min(member.rank, entry.member.rank)
+                if rank != entry.member.rank:  # the ranking must be the same everywhere
+                    entry.member = replace(entry.member, rank=rank)
+                continue
+            if len(self._table.entries) >= self._table.params.max_hosts:
+                return [*actions, Log("the table is full: lim.max_hosts", warning=True)]
+            if member.incarnation > self._tombstones.get(member.name, -1):
+                # Unknown until it speaks itself, so that its Hello or its sample counts as news.
+                self._table.add(replace(member, incarnation=0), listed=False, now_s=now_s)
+                actions.append(self.hello(member, wants_members=False))
+        return actions
+
+    def left(self, name: HostId, now_s: float) -> list[Action]:
+        """A host said Leave."""
+        if self._table.entries[name].listed:
+            self._table.leave(name, now_s)
+        else:
+            self._bury(name)
+        return [Log(f"host {name} has left")]
+
+    def forget_the_lost(self, now_s: float) -> list[Action]:
+        """Drop joined hosts that nobody has heard of for too long."""
+        limit_s = self._table.params.forget_after_s
+        lost = [
+            name
+            for name, entry in self._table.entries.items()
+            if not entry.listed
+            and now_s - max(entry.known_since_s, entry.sampled_at_s, entry.heard_at_s) > limit_s
+        ]
+        for name in lost:
+            self._bury(name)
+        return [Log(f"host {name} is forgotten") for name in lost]
+
+    def _bury(self, name: HostId) -> None:
+        self._tombstones[name] = self._table.entries[name].member.incarnation
+        self._table.remove(name)
+        while len(self._tombstones) > self._table.params.max_hosts:
+            del self._tombstones[next(iter(self._tombstones))]
+
+    def refused(self, name: HostId, ack: m.Ack, now_s: float) -> list[Action]:
+        """Somebody refused our Hello. While we are new, a taken name is final."""
+        if ack.name_taken:
+            fresh = now_s - self._started_at_s < self._table.params.down_after_s
+            if fresh:
+                return [Stop(f"{ack.error}; give this host another host.name")]
+        return [Log(f"refused by {name or self._join_target}: {ack.error}", warning=True)]

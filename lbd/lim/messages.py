@@ -1,0 +1,151 @@
+"""What LIMs say to each other (proto/lbd/v1/lim.proto), as values of ours.
+
+`rpc.convert` makes these of bytes and checks every value on the way, so nothing behind it need
+doubt a message.
+"""
+
+from dataclasses import dataclass, field
+
+from lbd.model import HostId, JobId, LoadVector, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One host and where its daemons listen. The lowest (rank, name) that is up is the centre."""
+
+    name: HostId
+    address: str
+    lim_port: int
+    lbm_port: int
+    rank: int
+    incarnation: int
+
+    @property
+    def lim_target(self) -> str:
+        return target(self.address, self.lim_port)
+
+    @property
+    def lbm_target(self) -> str:
+        return target(self.address, self.lbm_port)
+
+
+def target(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One host's load, and how old it was when it was sent."""
+
+    host: HostId
+    incarnation: int
+    number: int
+    age_s: float
+    vector: LoadVector
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    self: Member
+    wants_members: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is the same everywhere. The higher (counter, author) wins; 0 is the configuration."""
+
+    counter: int = 0
+    author: str = ""
+    algorithm: str = ""
+    params: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def version(self) -> tuple[int, str]:
+        return (self.counter, self.author)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    members: tuple[Member, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    samples: tuple[Sample, ...]
+    settings_version: tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class AskCentre:
+    job: JobId
+    excluded: frozenset[HostId]
+    must_leave: bool
+    may_wait: bool
+    dry: bool
+    sample: Sample
+    charges: float
+
+
+@dataclass(frozen=True, slots=True)
+class CentreReply:
+    """`verdict` None: nowhere."""
+
+    verdict: Verdict | None
+    host: HostId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    error: str = ""
+    unknown_sender: bool = False
+    known_incarnation: int = 0
+    unix_time_s: float = 0.0
+    version: str = ""
+    name_taken: bool = False
+
+
+Body = (
+    Hello | Members | Report | Vector | Probe | ProbeReply | AskCentre | CentreReply | Settings
+    | Drain | Leave | Ping | Ack
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    cluster: str
+    sender: HostId
+    incarnation: int
+    body: Body

@@ -1,0 +1,106 @@
+"""One command's way to a host, between the policy and the table. The driver is in `daemon.py`:
+
+while isinstance(step := placer.next_step(request, replies, now_s), Probe | Ask):
+    replies += await carry_out(step)
+return placer.settle(request, step, now_s, dry)
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from lbd.lim import messages as m
+from lbd.lim.table import Table
+from lbd.model import HostId, Placement, PlacementRequest, Verdict
+from lbd.policy.ranking import choose, ranked, settled_early
+from lbd.policy.registry import POLICIES
+from lbd.policy.view import Decision, Nowhere, Reply, Step
+
+ASK_AGAIN_S = 2.0  # a centre that did not answer is left alone for this long
+
+
+class Placer:
+    def __init__(self, table: Table, dice: Random) -> None:
+        self.table = table
+        self.centre: HostId | None = None  # kept current by the state
+        self.decisions: Counter[str] = Counter()  # by reason
+        self._dice = dice
+        self._ask_after_s = 0.0
+
+    def next_step(self, request: PlacementRequest, replies: Sequence[Reply], now_s: float) -> Step:
+        centre = self.centre if now_s >= self._ask_after_s else None
+        policy = POLICIES[self.table.params.algorithm]
+        return policy.next_step(request, self.table.view(centre, now_s), replies, self._dice)
+
+    def settle(
+        self, request: PlacementRequest, decision: Decision, now_s: float, dry: bool
+    ) -> Decision:
+        """Count and charge what was decided. `dry`: only show it, with every candidate."""
+        if dry:
+            view = self.table.view(self.centre, now_s)
+            return replace(decision, candidates=ranked(request, view, limit=len(view.hosts)))
+        if isinstance(decision, Nowhere):
+            self.decisions["nowhere"] += 1
+            return decision
+        self.decisions[decision.reason] += 1
+        if decision.verdict is Verdict.WAIT:
+            self.table.discharge(request.job, now_s)
+        else:
+            self.table.charge(decision.host, request.job, now_s)
+        return decision
+
+    # -- LOWEST ----------------------------------------------------------------------------------
+
+    def probed(self, host: HostId, reply: m.Body | None, now_s: float) -> Reply:
+        """What a probe brought; None: no answer in time."""
+        if not isinstance(reply, m.ProbeReply) or reply.sample.host != host:
+            return Reply(host, answered=False)
+        self.table.record(reply.sample, now_s)
+        return Reply(host, answered=host in self.table.entries)
+
+    # -- CENTRAL ---------------------------------------------------------------------------------
+
+    def question(self, request: PlacementRequest, sample: m.Sample, dry: bool) -> m.AskCentre:
+        """To the centre; `sample` is our own, its age as of now."""
+        return m.AskCentre(
+            job=request.job,
+            excluded=request.excluded,
+            must_leave=request.must_leave,
+            may_wait=request.may_wait,
+            dry=dry,
+            sample=sample,
+            charges=self.table.charges(self.table.me),
+        )
+
+    def answered(
+        self, request: PlacementRequest, centre: HostId, reply: m.Body | None, now_s: float
+    ) -> Reply:
+        """What the centre said; None: nothing in time."""
+        if not isinstance(reply, m.CentreReply):
+            self._ask_after_s = now_s + ASK_AGAIN_S
+            return Reply(centre, answered=False)
+        candidates = ranked(request, self.table.view(centre, now_s))
+        if reply.verdict is None:
+            return Reply(centre, True, Nowhere(reply.reason, candidates))
+        if reply.host not in self.table.entries:  # it knows one that we have not heard of yet
+            return Reply(centre, answered=False)
+        decision = Placement(reply.verdict, reply.host, reply.reason, candidates)
+        return Reply(centre, True, decision)
+
+    def decide_for(self, origin: HostId, ask: m.AskCentre, now_s: float) -> m.CentreReply:
+        """As the centre: place another host's command and charge our copy of the chosen host."""
+        self.table.record(ask.sample, now_s)
+        request = PlacementRequest(
+            job=ask.job,
+            excluded=ask.excluded,
+            must_leave=ask.must_leave,
+            may_wait=ask.may_wait,
+        )
+        view = self.table.view_from(origin, ask.charges, self.centre, now_s)
+        decision = settled_early(request, view) or choose(request, view, self._dice)
+        if isinstance(decision, Nowhere):
+            return m.CentreReply(None, origin, decision.reason)
+        if not ask.dry and decision.verdict is not Verdict.WAIT:
+            self.table.charge(decision.host, ask.job, now_s)
+        return m.CentreReply(decision.verdict, decision.host, f"centre-{decision.reason}")

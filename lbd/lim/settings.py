@@ -1,0 +1,95 @@
+"""The algorithm and its parameters, the same on every host and changeable while running.
+
+A change is made on some host, gets a version (counter, author) above any it knows, and is told to
+everybody; the higher version wins wherever two meet. The centre's vectors carry the version, so who
+missed a change notices. What was never changed holds as in each host's own configuration.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+from lbd.config import ALGORITHMS, LimConfig, LoadConfig, fault_of
+from lbd.errors import ConfigError
+from lbd.lim.messages import Settings
+from lbd.spelling import hint
+
+LOAD_PARAMS = ("smoothing_s", "io_weight", "memory_weight")
+FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes")  # of [lim], not parameters
+SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
+PARAMS = (*(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS))
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The configuration with the settings laid over it."""
+
+    lim: LimConfig
+    load: LoadConfig
+
+
+def full_name(name: str) -> str:
+    """`min_gain` or `lim.min_gain` -> `lim.min_gain`. Raises ConfigError for an unknown one."""
+    for candidate in (name, f"lim.{name}", f"load.{name}"):
+        if candidate in PARAMS:
+            return candidate
+    raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
+
+
+def shorts() -> list[str]:
+    return [name.partition(".")[2] for name in PARAMS]
+
+
+def check_algorithm(name: str) -> str:
+    """The name in its own spelling. Raises ConfigError if it is not one of ours."""
+    if name.upper() in ALGORITHMS:
+        return name.upper()
+    raise ConfigError(f'no algorithm "{name}"; {hint(name, ALGORITHMS)}')
+
+
+def value_of(base: InForce, name: str) -> float:
+    section, _, key = full_name(name).partition(".")
+    value = getattr(base.load if section == "load" else base.lim, key)
+    return float(value)
+
+
+def parsed(name: str, value: object) -> float:
+    """The value for a parameter. Raises ConfigError if it cannot be one."""
+    section, _, key = full_name(name).partition(".")
+    kind = LoadConfig if section == "load" else LimConfig
+    item = next(item for item in fields(kind) if item.name == key)
+    try:
+        number = float(str(value))
+        typed: object = int(number) if item.type is int and number == int(number) else number
+    except (ValueError, OverflowError):
+        typed = value
+    if fault := fault_of(item, typed):
+        raise ConfigError(f"{section}.{key}: {fault}")
+    return float(str(typed))
+
+
+def in_force(base: InForce, settings: Settings) -> InForce:
+    """Raises ConfigError if a setting is unknown here or out of range (a newer host's, perhaps)."""
+    lim, load = base.lim, base.load
+    if settings.algorithm:
+        lim = replace(lim, algorithm=check_algorithm(settings.algorithm))
+    for name, value in settings.params.items():
+        section, _, key = full_name(name).partition(".")
+        if section == "load":
+            load = replace(load, **{key: parsed(name, value)})  # type: ignore[arg-type]  # checked
+        else:
+            number = parsed(name, value)
+            whole = isinstance(getattr(lim, key), int)
+            fitting = {key: int(number) if whole else number}
+            lim = replace(lim, **fitting)  # type: ignore[arg-type]  # by `parsed`
+    return InForce(lim, load)
+
+
+def changed(
+    settings: Settings, author: str, algorithm: str | None, params: dict[str, float]
+) -> Settings:
+    """The next version of the settings."""
+    return Settings(
+        counter=settings.counter + 1,
+        author=author,
+        algorithm=algorithm or settings.algorithm,
+        params={**settings.params, **params},
+    )

@@ -1,0 +1,206 @@
+"""What this host knows of every host: where it is, its newest sample, its state.
+
+Samples of one host are ordered by (incarnation, number), whatever way they came. Times are ours: a
+sample's moment is our clock at its arrival less its age. The state follows from that age alone:
+up, then late after `stale_after_s`, then down after `down_after_s`; late is not zero and not
+trusted.
+
+Placements are asked for thousands of times a second and samples change a few times a second, so
+each host's HostView is made when something about it changes, and the moment at which time alone
+changes one (`_changes_at_s`) is known beforehand.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from lbd.config import LimConfig
+from lbd.lim.charges import ChargeBook
+from lbd.lim.messages import Member, Sample
+from lbd.model import HostId, HostState, JobId
+from lbd.policy.view import NO_SLOT, HostView, View
+
+NEVER = -math.inf
+
+
+@dataclass(slots=True)
+class Entry:
+    """One host. `member.incarnation` is the newest heard of."""
+
+    member: Member
+    listed: bool  # in the configuration: never forgotten
+    known_since_s: float
+    sample: Sample | None = None
+    sampled_at_s: float = NEVER
+    heard_at_s: float = NEVER  # any message of its own
+    left: bool = False
+    avoid_until_s: float = NEVER
+    avoid_reason: str = ""
+
+
+class Table:
+    def __init__(self, me: Member, params: LimConfig, smoothing_s: float, now_s: float) -> None:
+        self.me = me.name
+        self.params = params
+        self.smoothing_s = smoothing_s
+        self.entries: dict[HostId, Entry] = {}
+        self._charges = ChargeBook()
+        self._views: dict[HostId, HostView] = {}
+        self._changes_at_s = math.inf
+        self.add(me, listed=True, now_s=now_s)
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def add(self, member: Member, listed: bool, now_s: float) -> None:
+        """A host heard of for the first time."""
+        self.entries[member.name] = Entry(member, listed, now_s)
+        self._judge(member.name, now_s)
+
+    def update(self, member: Member, now_s: float) -> None:
+        """News of a known host: another address, a new incarnation. It has not left, then."""
+        entry = self.entries[member.name]
+        entry.member = member
+        entry.left = False
+        self._judge(member.name, now_s)
+
+    def remove(self, name: HostId) -> None:
+        self.entries.pop(name, None)
+        self._views.pop(name, None)
+        self._charges.forget_host(name)
+
+    def leave(self, name: HostId, now_s: float) -> None:
+        self.entries[name].left = True
+        self._judge(name, now_s)
+
+    def set_params(self, params: LimConfig, smoothing_s: float, now_s: float) -> None:
+        self.params = params
+        self.smoothing_s = smoothing_s
+        self._judge_all(now_s)
+
+    # -- load ------------------------------------------------------------------------------------
+
+    def record(self, sample: Sample, now_s: float) -> bool:
+        """Keep a sample if it is the newest of its host. Returns whether it was."""
+        entry = self.entries.get(sample.host)
+        if entry is None or sample.incarnation < entry.member.incarnation:
+            return False
+        old = entry.sample
+        if old is not None and (sample.incarnation, sample.number) <= (old.incarnation, old.number):
+            return False
+        if sample.incarnation > entry.member.incarnation:  # it was started anew
+            entry.member = replace(entry.member, incarnation=sample.incarnation)
+            entry.left = False
+        entry.sample = sample
+        entry.sampled_at_s = now_s - sample.age_s
+        self._charges.sampled(sample.host, entry.sampled_at_s, self.smoothing_s)
+        self._judge(sample.host, now_s)
+        return True
+
+    def avoid(self, name: HostId, reason: str, now_s: float) -> None:
+        """A command failed there: no picks for `avoid_s`."""
+        entry = self.entries[name]
+        entry.avoid_until_s = now_s + self.params.avoid_s
+        entry.avoid_reason = reason
+        self._judge(name, now_s)
+
+    def charge(self, name: HostId, job: JobId, now_s: float) -> None:
+        before = self._charges.add(name, job, now_s)
+        self._judge(name, now_s)
+        if before is not None and before != name:
+            self._judge(before, now_s)
+
+    def discharge(self, job: JobId, now_s: float) -> None:
+        host = self._charges.drop(job)
+        if host is not None:
+            self._judge(host, now_s)
+
+    def charged_host(self, job: JobId) -> HostId | None:
+        return self._charges.host_of(job)
+
+    def charges(self, name: HostId) -> float:
+        """Tasks."""
+        return self._charges.of(name).total
+
+    def charged_jobs(self) -> int:
+        return self._charges.jobs()
+
+    def expire_charges(self, now_s: float) -> None:
+        for host in self._charges.expire(now_s, self.params.down_after_s):
+            self._judge(host, now_s)
+
+    # -- what follows from it --------------------------------------------------------------------
+
+    def state(self, name: HostId, now_s: float) -> tuple[HostState, str]:
+        """The state shown to people, and why the host is down if it is."""
+        entry = self.entries[name]
+        if entry.left:
+            return HostState.DOWN, "has left"
+        if entry.sample is None:
+            return HostState.DOWN, "not heard of yet"
+        if name != self.me:
+            # the same sums as in `_judge`, or rounding could make it look a moment too early
+            if now_s >= entry.sampled_at_s + self.params.down_after_s:
+                return HostState.DOWN, f"no sample for {self.params.down_after_s:g} s"
+            if now_s >= entry.sampled_at_s + self.params.stale_after_s:
+                return HostState.LATE, ""
+        return (HostState.DRAINED if entry.sample.drained else HostState.UP), ""
+
+    def view(self, centre: HostId | None, now_s: float) -> View:
+        if now_s >= self._changes_at_s:
+            self._judge_all(now_s)
+        return View(self._views[self.me], self._views, self.params, now_s, centre)
+
+    def view_from(
+        self, origin: HostId, charges: float, centre: HostId | None, now_s: float
+    ) -> View:
+        """The cluster as `origin` sees it, which knows its own picks better than we do."""
+        view = self.view(centre, now_s)
+        me = self._make_view(self.entries[origin], charges, now_s, own=True)
+        ours = self._make_view(self.entries[self.me], self.charges(self.me), now_s, own=False)
+        hosts = {**view.hosts, self.me: ours, origin: me}
+        return View(me, hosts, self.params, now_s, centre)
+
+    def _judge_all(self, now_s: float) -> None:
+        self._changes_at_s = math.inf
+        for name in self.entries:
+            self._judge(name, now_s)
+
+    def _judge(self, name: HostId, now_s: float) -> None:
+        entry = self.entries[name]
+        charges = self._charges.of(name).total
+        self._views[name] = self._make_view(entry, charges, now_s, own=name == self.me)
+        at_s = entry.sampled_at_s
+        params = self.params
+        for moment_s in (
+            at_s + params.stale_after_s,
+            at_s + params.down_after_s,
+            entry.avoid_until_s,
+        ):
+            if now_s < moment_s < self._changes_at_s:
+                self._changes_at_s = moment_s
+
+    def _make_view(self, entry: Entry, charges: float, now_s: float, own: bool) -> HostView:
+        """`own`: as seen by a command of that host itself."""
+        name = entry.member.name
+        if entry.sample is None:
+            return HostView(name, math.inf, math.inf, now_s, own, "not heard of yet")
+        vector = entry.sample.vector
+        power = vector.cores * vector.speed
+        load_now = vector.index + charges / power
+        state, _ = self.state(name, now_s)
+        alive = state is not HostState.DOWN
+        why = self._why_not(entry, state, now_s, own)
+        return HostView(name, load_now, load_now + 1.0 / power, entry.sampled_at_s, alive, why)
+
+    def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
+        """Why a job may not run there, or "". Slots bound foreign jobs only."""
+        if state is not HostState.UP:
+            return str(state.value)
+        if own or entry.sample is None:
+            return ""
+        vector = entry.sample.vector
+        if now_s < entry.avoid_until_s:
+            return f"avoided: {entry.avoid_reason}"
+        if not vector.accepting:
+            return "not accepting jobs"
+        unseen = self._charges.of(entry.member.name).fresh
+        return "" if vector.slots_used + unseen < vector.slots_total else NO_SLOT

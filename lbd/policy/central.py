@@ -1,0 +1,32 @@
+"""CENTRAL (Zhou 1987, section 3.3): hosts report as under GLOBAL, but the centre places each
+command that is eligible, and charges its own copy of the chosen host by one.
+
+A silent centre must never hinder a command: it then stays here. Only one that may not stay is
+placed by what we know ourselves.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from lbd.model import PlacementRequest
+from lbd.policy.ranking import choose, here, leaves, settled_early
+from lbd.policy.view import Ask, Reply, Step, View
+
+
+class Central:
+    exchanges_load = True
+
+    def next_step(
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+    ) -> Step:
+        if (early := settled_early(request, view)) is not None:
+            return early
+        if view.centre == view.me.name:
+            return choose(request, view, dice)
+        if view.centre is not None and not replies:
+            return Ask(view.centre)
+        if replies and replies[0].decision is not None:
+            return replies[0].decision
+        if leaves(request, view):
+            return choose(request, view, dice)
+        return here(view, "centre-silent", request)

@@ -1,0 +1,91 @@
+"""What a policy sees and what it may answer: plain values.
+
+A policy is a function of the replies so far, `next_step(request, view, replies, dice)`. The driver
+is the same few lines in the daemon, in the tests and in the simulator:
+
+    while isinstance(step := next_step(...), Probe | Ask):
+        replies += carry_out(step)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from lbd.config import LimConfig
+from lbd.model import Candidate, HostId, Placement, PlacementRequest
+
+NO_SLOT = "no free slot"
+
+
+@dataclass(slots=True)
+class HostView:
+    """One host as of the last news of it. Replaced, never altered, when something changes.
+
+    Not frozen only because each pick makes a new one, and frozen ones take three times as long.
+    """
+
+    name: HostId
+    load_now: float  # its index, picks not yet seen in a sample included
+    load: float  # the same with one job more
+    sampled_at_s: float
+    alive: bool  # up, late or drained: not down
+    why: str  # "" if it may be picked, else the reason it may not: NO_SLOT or any text
+
+
+@dataclass(slots=True)
+class View:
+    """The cluster from one host's side. `hosts` holds that host, `me`, too."""
+
+    me: HostView
+    hosts: Mapping[HostId, HostView]
+    params: LimConfig
+    now_s: float
+    centre: HostId | None  # who is the load information centre; None: nobody that we know of
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask these hosts for their load as of now, within this share of the time that is left."""
+
+    hosts: tuple[HostId, ...]
+    time_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Let the centre decide."""
+
+    centre: HostId
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """The command cannot run as the user demands."""
+
+    reason: str  # one line
+    candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of probing or asking `host`. A probed host's load is in the view by then."""
+
+    host: HostId
+    answered: bool
+    decision: "Placement | Nowhere | None" = None  # of the centre
+
+
+Decision = Placement | Nowhere
+Step = Probe | Ask | Placement | Nowhere
+
+
+class Policy(Protocol):
+    """One algorithm."""
+
+    # Whether hosts report changes each period; if not, a slow keep-alive is all they exchange.
+    exchanges_load: bool
+
+    def next_step(
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+    ) -> Step: ...

@@ -1,0 +1,295 @@
+"""Protobuf <-> our own values, once, at the edge.
+
+Nothing of another host is believed: names, numbers and counts are checked here, and a PeerError
+says in one line what was wrong. Behind this file every message is well formed.
+"""
+
+import ipaddress
+import math
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from lbd.errors import PeerError
+from lbd.lim import messages as m
+from lbd.model import HostId, JobId, LoadVector, Queues, Verdict
+from lbd.rpc.gen import lim_pb2 as pb
+
+NAME_CHARS_MAX = 255
+TEXT_CHARS_MAX = 4096
+PARAMS_MAX = 100
+
+Wire = (
+    pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Probe | pb.ProbeReply | pb.AskCentre
+    | pb.CentreReply | pb.Settings | pb.Drain | pb.Leave | pb.Ping | pb.Ack
+)  # fmt: skip
+
+VERDICTS = {
+    Verdict.HERE: pb.CentreReply.HERE,
+    Verdict.THERE: pb.CentreReply.THERE,
+    Verdict.WAIT: pb.CentreReply.WAIT,
+}
+FROM_VERDICTS = {number: verdict for verdict, number in VERDICTS.items()}
+
+
+def encode(message: m.Message) -> bytes:
+    envelope = pb.LimMessage(
+        cluster=message.cluster, sender=message.sender, incarnation=message.incarnation
+    )
+    fill(envelope, message.body)
+    return envelope.SerializeToString()
+
+
+def decode(data: bytes) -> m.Message:
+    """Raises PeerError on anything that is not a message of ours in every part."""
+    try:
+        envelope = pb.LimMessage.FromString(data)
+    except DecodeError as problem:
+        raise PeerError(f"not a LIM message: {problem}") from problem
+    kind = envelope.WhichOneof("body")
+    if kind is None:
+        raise PeerError("a LIM message of a kind unknown here (a newer version?)")
+    return m.Message(
+        cluster=text(envelope.cluster, "cluster"),
+        sender=name(envelope.sender),
+        incarnation=envelope.incarnation,
+        body=READERS[kind](envelope),
+    )
+
+
+def fill(envelope: pb.LimMessage, body: m.Body) -> None:
+    match body:
+        case m.Hello():
+            envelope.hello.self.CopyFrom(member_out(body.self))
+            envelope.hello.wants_members = body.wants_members
+        case m.Members():
+            envelope.members.members.extend(map(member_out, body.members))
+            envelope.members.settings.CopyFrom(settings_out(body.settings))
+        case m.Report():
+            envelope.report.sample.CopyFrom(sample_out(body.sample))
+        case m.Vector():
+            envelope.vector.samples.extend(map(sample_out, body.samples))
+            envelope.vector.settings_counter, envelope.vector.settings_author = (
+                body.settings_version
+            )
+            envelope.vector.SetInParent()
+        case m.Probe():
+            envelope.probe.SetInParent()
+        case m.ProbeReply():
+            envelope.probe_reply.sample.CopyFrom(sample_out(body.sample))
+        case m.AskCentre():
+            envelope.ask_centre.CopyFrom(ask_out(body))
+        case m.CentreReply():
+            verdict = VERDICTS[body.verdict] if body.verdict else pb.CentreReply.NOWHERE
+            envelope.centre_reply.CopyFrom(
+                pb.CentreReply(verdict=verdict, host=body.host, reason=body.reason)
+            )
+        case m.Settings():
+            envelope.settings.CopyFrom(settings_out(body))
+        case m.Drain():
+            envelope.drain.CopyFrom(pb.Drain(drained=body.drained))
+        case m.Leave():
+            envelope.leave.SetInParent()
+        case m.Ping():
+            envelope.ping.SetInParent()
+        case m.Ack():
+            envelope.ack.CopyFrom(ack_out(body))
+
+
+def member_out(member: m.Member) -> pb.Member:
+    return pb.Member(
+        name=member.name,
+        address=member.address,
+        lim_port=member.lim_port,
+        lbm_port=member.lbm_port,
+        rank=member.rank,
+        incarnation=member.incarnation,
+    )
+
+
+def sample_out(sample: m.Sample) -> pb.Sample:
+    vector = sample.vector
+    return pb.Sample(
+        host=sample.host,
+        incarnation=sample.incarnation,
+        number=sample.number,
+        age_s=sample.age_s,
+        index=vector.index,
+        cpu_queue=vector.queues.cpu,
+        io_queue=vector.queues.io,
+        memory_queue=vector.queues.memory,
+        utilisation=vector.utilisation,
+        cores=vector.cores,
+        speed=vector.speed,
+        slots_total=vector.slots_total,
+        slots_used=vector.slots_used,
+        jobs_local=vector.jobs_local,
+        jobs_foreign=vector.jobs_foreign,
+        accepting=vector.accepting,
+        drained=sample.drained,
+    )
+
+
+def ask_out(ask: m.AskCentre) -> pb.AskCentre:
+    return pb.AskCentre(
+        job_id=ask.job,
+        excluded=sorted(ask.excluded),
+        must_leave=ask.must_leave,
+        may_wait=ask.may_wait,
+        dry=ask.dry,
+        sample=sample_out(ask.sample),
+        charges=ask.charges,
+    )
+
+
+def settings_out(settings: m.Settings) -> pb.Settings:
+    return pb.Settings(
+        counter=settings.counter,
+        author=settings.author,
+        algorithm=settings.algorithm,
+        params=settings.params,
+    )
+
+
+def ack_out(ack: m.Ack) -> pb.Ack:
+    return pb.Ack(
+        error=ack.error,
+        unknown_sender=ack.unknown_sender,
+        known_incarnation=ack.known_incarnation,
+        unix_time_s=ack.unix_time_s,
+        version=ack.version,
+        name_taken=ack.name_taken,
+    )
+
+
+def text(value: str, what: str, limit: int = NAME_CHARS_MAX) -> str:
+    if len(value) > limit or not value.isprintable():
+        raise PeerError(f"{what} is too long or not printable")
+    return value
+
+
+def name(value: str) -> HostId:
+    if not value or not value.replace("-", "").replace(".", "").replace("_", "").isalnum():
+        raise PeerError(f"{value[:40]!r} is not a host name")
+    return HostId(text(value, "host name"))
+
+
+def address(value: str) -> str:
+    """An IP address or a host name: nothing that gRPC could take for another kind of target."""
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        return name(value)
+
+
+def number(value: float, what: str, low: float = 0.0, high: float = 1e9) -> float:
+    if not (math.isfinite(value) and low <= value <= high):
+        raise PeerError(f"{what} is {value}, which cannot be")
+    return value
+
+
+def member(wire: pb.Member) -> m.Member:
+    if not (0 < wire.lim_port < 65536 and 0 < wire.lbm_port < 65536):
+        raise PeerError(f"{wire.name[:40]!r} has a port out of range")
+    return m.Member(
+        name=name(wire.name),
+        address=address(wire.address),
+        lim_port=wire.lim_port,
+        lbm_port=wire.lbm_port,
+        rank=wire.rank,
+        incarnation=wire.incarnation,
+    )
+
+
+def sample(wire: pb.Sample) -> m.Sample:
+    queues = Queues(
+        cpu=number(wire.cpu_queue, "cpu_queue"),
+        io=number(wire.io_queue, "io_queue"),
+        memory=number(wire.memory_queue, "memory_queue"),
+    )
+    vector = LoadVector(
+        index=number(wire.index, "index"),
+        queues=queues,
+        utilisation=number(wire.utilisation, "utilisation", high=1.001),
+        cores=number(wire.cores, "cores", low=1e-3, high=1e6),
+        speed=number(wire.speed, "speed", low=1e-3, high=1e6),
+        slots_total=wire.slots_total,
+        slots_used=wire.slots_used,
+        jobs_local=wire.jobs_local,
+        jobs_foreign=wire.jobs_foreign,
+        accepting=wire.accepting,
+    )
+    return m.Sample(
+        host=name(wire.host),
+        incarnation=wire.incarnation,
+        number=wire.number,
+        age_s=number(wire.age_s, "age_s"),
+        vector=vector,
+        drained=wire.drained,
+    )
+
+
+def settings(wire: pb.Settings) -> m.Settings:
+    if len(wire.params) > PARAMS_MAX:
+        raise PeerError("too many parameters")
+    return m.Settings(
+        counter=wire.counter,
+        author=text(wire.author, "author"),
+        algorithm=text(wire.algorithm, "algorithm"),
+        params={
+            text(k, "parameter"): number(v, k, low=-1e12, high=1e12) for k, v in wire.params.items()
+        },
+    )
+
+
+def ask_centre(wire: pb.AskCentre) -> m.AskCentre:
+    return m.AskCentre(
+        job=JobId(text(wire.job_id, "job_id")),
+        excluded=frozenset(map(name, wire.excluded)),
+        must_leave=wire.must_leave,
+        may_wait=wire.may_wait,
+        dry=wire.dry,
+        sample=sample(wire.sample),
+        charges=number(wire.charges, "charges"),
+    )
+
+
+def centre_reply(wire: pb.CentreReply) -> m.CentreReply:
+    return m.CentreReply(
+        verdict=FROM_VERDICTS.get(wire.verdict),
+        host=name(wire.host),
+        reason=text(wire.reason, "reason", TEXT_CHARS_MAX),
+    )
+
+
+def ack(wire: pb.Ack) -> m.Ack:
+    return m.Ack(
+        error=text(wire.error, "error", TEXT_CHARS_MAX),
+        unknown_sender=wire.unknown_sender,
+        known_incarnation=wire.known_incarnation,
+        unix_time_s=number(wire.unix_time_s, "unix_time_s", high=1e12),
+        version=text(wire.version, "version"),
+        name_taken=wire.name_taken,
+    )
+
+
+READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
+    "hello": lambda e: m.Hello(member(e.hello.self), e.hello.wants_members),
+    "members": lambda e: m.Members(
+        tuple(map(member, e.members.members)), settings(e.members.settings)
+    ),
+    "report": lambda e: m.Report(sample(e.report.sample)),
+    "vector": lambda e: m.Vector(
+        tuple(map(sample, e.vector.samples)),
+        (e.vector.settings_counter, text(e.vector.settings_author, "settings_author")),
+    ),
+    "probe": lambda _: m.Probe(),
+    "probe_reply": lambda e: m.ProbeReply(sample(e.probe_reply.sample)),
+    "ask_centre": lambda e: ask_centre(e.ask_centre),
+    "centre_reply": lambda e: centre_reply(e.centre_reply),
+    "settings": lambda e: settings(e.settings),
+    "drain": lambda e: m.Drain(e.drain.drained),
+    "leave": lambda _: m.Leave(),
+    "ping": lambda _: m.Ping(),
+    "ack": lambda e: ack(e.ack),
+}
