@@ -32,7 +32,9 @@ class Bounds:
     def __str__(self) -> str:
         if self.choices:
             return " | ".join(self.choices)
-        return f"{self.low:g} to {self.high:g}" if self.low is not None else ""
+        if self.low is None or self.high is None:
+            return ""
+        return " to ".join(f"{x:.0f}" if x == int(x) else f"{x:g}" for x in (self.low, self.high))
 
 
 def within(default: T, low: float, high: float) -> T:
@@ -106,7 +108,7 @@ class HostEntry(Section):
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig(Section):
-    name: str = "lbd"
+    name: str = "lbd"  # shown by lbctl; nothing depends on it
     # every host known beforehand, best-ranked centre first: {name, address, lim_port, lbm_port}
     hosts: tuple[HostEntry, ...] = ()
     join: str = ""  # "address:port" of any one LIM to join by; "" = the list above is all there is
@@ -141,7 +143,7 @@ class LoadConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class LimConfig(Section):
-    port: int = within(7901, 1, 65535)
+    port: int = within(7901, 1, 65535)  # TCP, for the LIMs of other hosts
     algorithm: str = one_of(ALGORITHMS)  # who tells whom its load, and who picks
     # P: longer costs fewer messages, shorter misplaces fewer jobs
     exchange_period_s: float = within(1.0, 0.05, 3600.0)
@@ -176,12 +178,12 @@ class LimConfig(Section):
     hold_above: float = within(1.5, 0.0, 10000.0)  # commands wait for room while we are above this
     hold_limit_s: float = within(30.0, 0.0, 86400.0)  # and no longer than this
     max_hosts: int = within(1024, 1, 65536)  # in this LIM's table
-    max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)
+    max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)  # a larger one is refused
 
 
 @dataclass(frozen=True, slots=True)
 class LbmConfig(Section):
-    port: int = within(7902, 1, 65535)
+    port: int = within(7902, 1, 65535)  # TCP, for the LBMs of other hosts
     slots: int = within(0, 0, 65536)  # foreign jobs at once; 0 = usable cores, rounded up
     max_waiting: int = within(
         4096, 0, 1 << 20
