@@ -42,6 +42,7 @@ SHELLS = (
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees
     "lbm/streams.py",  # pipes and passed descriptors
+    "lbm/caller.py",  # what the kernel says of a client
     "lbm/clients.py",  # the Unix socket's server side
     "lbm/link.py",  # to the keeper
     "lbm/origin.py",  # a command on its way out

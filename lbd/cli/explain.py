@@ -31,7 +31,8 @@ def place_request(
 def show(reply: Json, command: Sequence[str], as_json: bool) -> None:
     """Print the decision as the LIM gave it."""
     if as_json:
-        print_json({"command": list(command), **reply})
+        answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
+        print_json({"command": list(command), **answer})
         return
     reason = text(reply, "reason")
     verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}

@@ -72,10 +72,6 @@ def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
     )  # fmt: skip
     options = parser.parse_args(argv)
     config = load(options.config or config_path, options.overrides)
-    if command == "up":
-        # It starts the others, so it hands the overrides on to them.
-        up: Callable[[Config, list[str]], int] = importlib.import_module("lbd.cli.up").run
-        return up(config, options.overrides)
     if command == "up":  # what it starts is to get the same options
         supervise: Callable[[Config, list[str]], int] = importlib.import_module("lbd.cli.up").run
         return supervise(config, options.overrides)
