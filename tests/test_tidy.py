@@ -47,6 +47,7 @@ SHELLS = (
     "lbm/link.py",  # to the keeper
     "lbm/origin.py",  # a command on its way out
     "lbm/remote.py",  # a command that came in
+    "lbm/outbox.py",  # messages to the other host
     "lbm/agent.py",
     "lbm/terminal.py",
     "dispatch/daemon.py",
@@ -81,6 +82,7 @@ MAY_IMPORT = {
     "lbd.sim": PURE_LOWER | {"lbd.lim", "lbd.lbm", "lbd.dispatch"},
     "lbd.rpc": WORDS,
     "lbd.rpc.convert": WORDS | {"lbd.rpc", "lbd.lim.messages"},
+    "lbd.rpc.lim_network": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.supervise": WORDS,
     "lbd.lab": WORDS | {"lbd.rpc", "lbd.config_file", "lbd.self_start"},
     "lbd.testing": PURE_LOWER | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"},
