@@ -1,0 +1,248 @@
+"""A lab for tests, driven by the real programs, and waiting that says what it last saw."""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from lbd.lab import cgroups, processes
+from lbd.lab.plan import DAEMONS, HostPaths, cgroup_name
+from lbd.lab.record import load
+from lbd.rpc.local import ask
+from lbd.self_start import PACKAGE_PARENT, command, environment
+
+PREFIX = "lbd-t-"  # short: Unix socket paths below it must fit in 107 bytes
+POLL_S = 0.05
+
+# Seconds instead of minutes, where a test waits for time to pass.
+FAST = (
+    "lim.exchange_period_s=0.2", "lim.keepalive_s=0.8", "lim.stale_after_s=2.0",
+    "lim.down_after_s=4.0", "lim.centre_silence_s=1.5", "lim.avoid_s=1.0", "load.smoothing_s=1.0",
+    "lbm.orphan_after_s=3.0", "lbm.kill_grace_s=0.5", "lbm.connect_timeout_s=0.5",
+)  # fmt: skip
+
+CLIENTS = {"lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun"}
+
+
+def clients_path():
+    """Where the clients are: as installed, else made here to run from the source tree."""
+    scripts = Path(sysconfig.get_path("scripts"))
+    if all((scripts / name).exists() for name in CLIENTS):
+        return str(scripts)
+    made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
+    made.mkdir(exist_ok=True)
+    for name, module in CLIENTS.items():
+        code = (
+            f"import sys; sys.path.append({PACKAGE_PARENT!r}); sys.argv[0] = {name!r}; "
+            f"from lbd.cli.{module} import main; sys.exit(main(sys.argv[1:]))"
+        )
+        bare = "-I -S" if name == "lbrun" else "-P"
+        script = made / name
+        if not script.exists():
+            text = f'#!/bin/sh\nexec {sys.executable} {bare} -c {shlex.quote(code)} "$@"\n'
+            script.write_text(text)
+            script.chmod(0o755)
+    return str(made)
+
+
+def client_environment(**more):
+    """Ours, with the clients and the source tree where they are to be found."""
+    path = f"{clients_path()}:{os.environ.get('PATH', os.defpath)}"
+    return environment({**os.environ, "PATH": path, **more})
+
+
+def lab_command(*words):
+    """`lbd lab …` as an argument vector, to be run with `client_environment()`."""
+    return command("lab", *map(str, words))
+
+
+def run_lab(*words, timeout=90, check=True, user=None):
+    """`lbd lab …` itself, from start to end."""
+    result = subprocess.run(
+        lab_command(*words), capture_output=True, text=True, timeout=timeout, user=user,
+        env=client_environment(), stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if check and result.returncode != 0:
+        raise AssertionError(f"lbd lab {words}: {result.returncode}\n{result.stderr}")
+    return result
+
+
+class Lab:
+    """A lab that is up. What acts on a host is run through that host's environment."""
+
+    started: ClassVar["list[Lab]"] = []  # all of this session, for the check at its end
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.record = load(root)
+        assert self.record is not None
+        self.hosts = self.record.plan.hosts
+        self.isolate = self.record.plan.isolate
+        self._path = clients_path()
+
+    @classmethod
+    def up(cls, hosts=2, isolate="none", *options, settings=FAST):
+        """Start one in a short directory of its own."""
+        root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        sets = [word for setting in settings for word in ("--set", setting)]
+        words = ["--hosts", hosts, "--isolate", isolate, "--dir", root, *options, *sets]
+        try:
+            run_lab("up", *words)
+            lab = cls(root)
+        except BaseException:
+            shutil.rmtree(root, ignore_errors=True)
+            raise
+        cls.started.append(lab)
+        return lab
+
+    def down(self):
+        run_lab("down", "--dir", self.root)
+        self.assert_nothing_left()
+        with contextlib.suppress(FileNotFoundError):
+            self.root.rmdir()
+
+    # Acting from a host
+
+    def paths(self, host) -> HostPaths:
+        return self.record.plan.paths(host)
+
+    def environment(self, host, **more):
+        """What `lbd lab exec` would give, without starting a Python to learn it."""
+        marks = {
+            "LBD_CONFIG": str(self.paths(host).config),
+            processes.MARK: str(self.root),
+            processes.MARK_HOST: host,
+            "PATH": f"{self._path}:{os.environ['PATH']}",
+        }
+        return {**os.environ, **marks, **more}
+
+    def command(self, host, *argv):
+        inside = [str(self.paths(host).enter)] if self.isolate == "namespaces" else []
+        return [*inside, *map(str, argv)]
+
+    def run(self, host, *argv, env=None, timeout=30, text=True, check=False, **options):
+        """A command from `host`, run to its end, its output captured."""
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        if "stdout" not in options and "stderr" not in options:
+            options["capture_output"] = True
+        result = subprocess.run(
+            self.command(host, *argv), env=self.environment(host, **(env or {})), text=text,
+            timeout=timeout, **options,
+        )  # fmt: skip
+        if check and result.returncode != 0:
+            raise AssertionError(f"{argv}: {result.returncode}\n{result.stderr}\n{self.logs()}")
+        return result
+
+    def popen(self, host, *argv, env=None, **options):
+        """The same in the background; the caller waits for it."""
+        return subprocess.Popen(
+            self.command(host, *argv), env=self.environment(host, **(env or {})), **options
+        )
+
+    def lbctl_json(self, host, *argv):
+        result = self.run(host, "lbctl", *argv, "--json", check=True)
+        return json.loads(result.stdout)
+
+    def ask(self, host, daemon, op, timeout_s=5.0, **fields):
+        """One question to a daemon's socket."""
+        return ask(self.paths(host).socket(daemon), {"op": op, **fields}, timeout_s)
+
+    def states(self, host):
+        """What the LIM of `host` thinks of each host: {"h1": "up", …}."""
+        return {row["name"]: row["state"] for row in self.ask(host, "lim", "status")["hosts"]}
+
+    # Acting on the lab
+
+    def lab(self, *words, check=True):
+        return run_lab(*words, "--dir", self.root, check=check)
+
+    def kill(self, host, part, signal="KILL"):
+        self.lab("kill", host, part, "-s", signal)
+
+    def start(self, host, *daemon):
+        self.lab("start", host, *daemon)
+
+    def cut(self, a, b):
+        self.lab("cut", a, b)
+
+    def heal(self):
+        self.lab("heal")
+
+    def status(self):
+        return json.loads(self.lab("status", "--json").stdout)
+
+    def pids(self):
+        """{"h1": {"lim": pid, "lbm": pid, "keeper": pid}, …}, None for what is dead."""
+        return {
+            row["name"]: {
+                part: entry["pid"] if entry["state"] != "dead" else None
+                for part, entry in row["daemons"].items()
+            }
+            for row in self.status()["hosts"]
+        }
+
+    # Waiting and checking
+
+    def wait_until(self, predicate, what, timeout_s=10.0, see=None):
+        """Wait for `predicate()` to be true and return what it returned.
+
+        An exception counts as not yet. On failure: the last value, `see()` if given, the logs.
+        """
+        try:
+            return wait_until(predicate, what, timeout_s, see)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}\n{self.logs()}") from None
+
+    def logs(self, lines=8):
+        """The ends of the daemons' logs."""
+        parts = []
+        for host in self.hosts:
+            for daemon in DAEMONS:
+                tail = processes.tail(self.paths(host).log(daemon), lines)
+                parts += [f"--- {host} {daemon}", *tail]
+        return "\n".join(parts)
+
+    def processes(self):
+        return processes.find(self.root)
+
+    def jobs_alive(self):
+        """The processes of jobs, however they were started."""
+        return [found for found in self.processes() if found.part == "job"]
+
+    def assert_nothing_left(self):
+        """No process, no cgroup, no file of the lab."""
+        assert_nothing_left(self.root)
+
+
+def assert_nothing_left(root):
+    left = processes.find(root)
+    assert not left, f"processes left: {[(p.process.pid, p.host, p.part) for p in left]}"
+    groups = cgroups.find(cgroup_name(root))
+    assert not groups, f"cgroups left: {groups}"
+    files = list(root.iterdir()) if root.exists() else []
+    assert not files, f"files left: {files}"
+
+
+def wait_until(predicate, what, timeout_s=10.0, see=None):
+    """As `Lab.wait_until`, without a lab."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            last = predicate()
+            if last:
+                return last
+        except Exception as problem:  # whatever it is, it is what we last saw
+            last = problem
+        if time.monotonic() > deadline_s:
+            seen = f"; it shows {see()!r}" if see else ""
+            raise AssertionError(f"{what}: not within {timeout_s:g} s; last seen: {last!r}{seen}")
+        time.sleep(POLL_S)

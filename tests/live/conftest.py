@@ -1,0 +1,78 @@
+"""Labs for the live tests, and the check that none of them left anything."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lbd.lab import namespaces, processes
+from tests.live.cluster import PREFIX, Lab, assert_nothing_left
+
+
+def need_namespaces():
+    """Skip, saying why; under CI nothing may be missing, so fail."""
+    obstacle = namespaces.why_not()
+    if obstacle and os.environ.get("CI"):
+        pytest.fail(f"cannot test namespaces: {obstacle}")
+    if obstacle:
+        pytest.skip(obstacle)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    """Three hosts on loopback with quick timings, shared by a module."""
+    lab = Lab.up(3)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def lab_ns():
+    """Three hosts in namespaces with quick timings, shared by a module. Needs root."""
+    need_namespaces()
+    lab = Lab.up(3, "namespaces")
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def make_lab():
+    """make_lab(hosts, isolate, *options, settings=…): a lab for this test alone."""
+    made = []
+
+    def make(hosts=2, isolate="none", *options, **more):
+        if isolate == "namespaces":
+            need_namespaces()
+        made.append(Lab.up(hosts, isolate, *options, **more))
+        return made[-1]
+
+    yield make
+    for lab in made:
+        lab.down()
+
+
+@pytest.fixture
+def short_dir():
+    """A directory whose name leaves room for Unix sockets."""
+    root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_at_the_end():
+    """No process of any lab of these tests outlives them."""
+    yield
+    for lab in Lab.started:
+        assert_nothing_left(lab.root)
+    prefix = os.path.join(tempfile.gettempdir(), PREFIX)
+    ours = {str(lab.root) for lab in Lab.started}
+    marked = {
+        pid: mark
+        for pid in processes.all_pids()
+        if (mark := processes.environment_of(pid).get(processes.MARK, "")) in ours
+    }
+    assert not marked, f"processes left by tests: {marked}"
+    shutil.rmtree(f"{prefix}bin-{os.getpid()}", ignore_errors=True)
