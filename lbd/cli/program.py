@@ -54,7 +54,7 @@ def complain(program: str, text: object) -> None:
 def guard(program: str, body: Callable[[], int]) -> int:
     """Run `body`; whatever stops it becomes one line and an exit code, never a traceback."""
     try:
-        code = body()
+        code = exit_code(body)
         sys.stdout.flush()
     except LbdError as problem:
         complain(program, problem)
@@ -62,10 +62,25 @@ def guard(program: str, body: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Python flushes stdout once more at exit; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return EXIT_BROKEN_PIPE
+    except OSError as problem:
+        drop_output()
+        complain(program, problem)
+        return EXIT_FAILED
     return code
+
+
+def exit_code(body: Callable[[], int]) -> int:
+    try:
+        return body()
+    except SystemExit as left:  # argparse, or a signal on the way out
+        return left.code if isinstance(left.code, int) else 0
+
+
+def drop_output() -> None:
+    """Python flushes stdout once more at exit; let that go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_usage(problem: LbdError) -> bool:

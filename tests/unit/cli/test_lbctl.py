@@ -134,8 +134,7 @@ def test_commands_of_later_parts_are_refused(capsys, command):
 
 @pytest.mark.parametrize("name", ["", *lbctl.COMMANDS])
 def test_every_command_explains_itself(capsys, name):
-    with pytest.raises(SystemExit, match="0"):
-        lbctl.main([*filter(None, [name]), "--help"])
+    assert lbctl.main([*filter(None, [name]), "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: lbctl {name}".strip())
 
 

@@ -25,17 +25,9 @@ USAGE = [
 ]  # fmt: skip
 
 
-def called(argv):
-    """The exit code, whether returned or raised by argparse."""
-    try:
-        return main.main(argv)
-    except SystemExit as left:
-        return left.code
-
-
 @pytest.mark.parametrize(("argv", "line"), USAGE)
 def test_usage_faults(capsys, argv, line):
-    assert called(argv) == 2
+    assert main.main(argv) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(line)
@@ -44,12 +36,12 @@ def test_usage_faults(capsys, argv, line):
 
 @pytest.mark.parametrize("argv", [["--help"], ["lim", "--help"], ["up", "-h"], ["lab", "--help"]])
 def test_help(capsys, argv):
-    assert called(argv) == 0
+    assert main.main(argv) == 0
     assert capsys.readouterr().out.startswith("usage: lbd")
 
 
 def test_version(capsys):
-    assert called(["--version"]) == 0
+    assert main.main(["--version"]) == 0
     assert capsys.readouterr().out == "lbd 0.1.0\n"
 
 
@@ -95,3 +87,12 @@ def test_help_costs_no_daemon(module):
     command = [sys.executable, "-c", program, module]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout == f"{module == 'asyncio'}\n"
+
+
+@pytest.mark.parametrize("argv", ["--help", "--version"])
+def test_a_full_disk_is_one_line(argv, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    command = [sys.executable, "-m", "lbd.cli.main", argv]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (1, "lbd: [Errno 28] No space left on device\n")
