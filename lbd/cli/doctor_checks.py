@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from lbd import __version__
 from lbd.cli.reply import Json, number, text
@@ -109,6 +110,20 @@ def containment(reply: Json) -> Iterator[Check]:
         yield Check("containment", WARN, says, mend)
     elif how:
         yield Check("containment", OK, f"{how}: a job's whole process tree ends with it")
+
+
+def descriptors_of(pid_file: Path) -> Json:
+    """Open files of the process that wrote this file, and their limit; {} if we may not look."""
+    try:
+        process = Path("/proc") / pid_file.read_text().strip()
+        limit = next(
+            line.split()[3]
+            for line in (process / "limits").read_text().splitlines()
+            if line.startswith("Max open files")
+        )
+        return {"fds_open": len(os.listdir(process / "fd")), "fds_limit": int(limit)}
+    except (OSError, ValueError, StopIteration):
+        return {}
 
 
 def descriptors(daemon: str, reply: Json) -> Iterator[Check]:

@@ -19,7 +19,7 @@ Command = Callable[[Daemons, argparse.Namespace], int]
 COMMANDS = {
     "status": ("lbctl_status", "cluster, algorithm, load information centre, a line per host"),
     "top": ("lbctl_top", "the same, live, with the jobs; q ends it"),
-    "jobs": ("lbctl_jobs", "what runs now, and what ended recently"),
+    "jobs": ("lbctl_jobs", "what runs now; --all: and what ended recently"),
     "explain": ("lbctl", "where a command would run and why; runs nothing"),
     "drain": ("lbctl_steer", "no new jobs on that host"),
     "undrain": ("lbctl_steer", "jobs again"),

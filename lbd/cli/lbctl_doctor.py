@@ -14,6 +14,7 @@ from lbd.cli.doctor_checks import (
     Check,
     containment,
     descriptors,
+    descriptors_of,
     local_checks,
     peer,
 )
@@ -86,15 +87,14 @@ def sampler(reply: Json) -> Iterator[Check]:
 
 def check_lbm(daemons: Daemons) -> Iterator[Check]:
     try:
-        reply = {**daemons.lbm({"op": "status"}), **daemons.lbm({"op": "doctor"})}
+        reply = daemons.lbm({"op": "status"})
     except LbdError as problem:
         yield absent("LBM", daemons, "lbm", problem)
         return
     yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
-    if text(reply, "version"):
-        yield version("LBM", text(reply, "version"))
+    yield version("LBM", text(reply, "version"))
     yield from containment(reply)
-    yield from descriptors("LBM", reply)
+    yield from descriptors("LBM", descriptors_of(daemons.socket("lbm").with_suffix(".pid")))
 
 
 def version(daemon: str, found: str) -> Check:

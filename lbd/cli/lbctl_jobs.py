@@ -20,6 +20,7 @@ from lbd.cli.output import (
     lay_out,
     paint_for,
 )
+from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.errors import ConfigError
 from lbd.spelling import nearest
@@ -34,7 +35,10 @@ COMMAND_WIDTH = 60
 
 
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
-    found = fetch(daemons, options.all or bool(options.ids))
+    reply = fetch(daemons, options.all or bool(options.ids))
+    found = tables(reply, "jobs")
+    if missing := texts(reply, "missing"):
+        complain("lbctl", f"these hosts did not answer: {', '.join(missing)}")
     if options.ids:
         found = chosen(found, options.ids)
     if options.json:
@@ -46,8 +50,9 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     return 0
 
 
-def fetch(daemons: Daemons, ended_too: bool) -> list[Json]:
-    return tables(daemons.lbm({"op": "jobs", "all": ended_too, "cluster": True}), "jobs")
+def fetch(daemons: Daemons, ended_too: bool) -> Json:
+    """{"jobs": those of every host, "missing": the hosts that did not answer}."""
+    return daemons.lbm({"op": "jobs", "all": ended_too, "cluster": True})
 
 
 def chosen(found: list[Json], ids: list[str]) -> list[Json]:

@@ -9,7 +9,7 @@ from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import fetch, job_lines
 from lbd.cli.lbctl_status import status_lines
 from lbd.cli.output import DIM, RED, SCHEMA, Paint, paint_for
-from lbd.cli.reply import Json
+from lbd.cli.reply import Json, tables
 from lbd.cli.screen import Screen
 from lbd.errors import ConfigError, LbdError
 
@@ -53,7 +53,7 @@ def picture(daemons: Daemons, paint: Paint, interval_s: float) -> list[str]:
         lines.append(paint(str(problem), RED))
     lines.append("")
     try:
-        found = fetch(daemons, ended_too=False)
+        found = tables(fetch(daemons, ended_too=False), "jobs")
     except LbdError as problem:
         return [*lines, paint(str(problem), RED)]
     return lines + (job_lines(found, paint, time.time()) if found else [paint("no jobs", DIM)])

@@ -86,7 +86,11 @@ def test_jobs(daemon, capsys):
     assert "cc -c 'a b.c'" in capsys.readouterr().out
     assert lbctl.main(["jobs", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"schema": 1, **JOB}]
-    assert [request["all"] for request in lbm.asked] == [False, True]
+    lbm.answers["jobs"] = {"jobs": [], "missing": ["h3"]}
+    assert lbctl.main(["jobs", "--json"]) == 0
+    assert capsys.readouterr() == ("[]\n", "lbctl: these hosts did not answer: h3\n")
+    lbm.answers["jobs"] = {"jobs": [JOB]}
+    assert [request["all"] for request in lbm.asked] == [False, True, False]
     assert lbctl.main(["jobs", "h1-8"]) == 2
     assert capsys.readouterr().err == "lbctl: no job 'h1-8'; did you mean \"h1-7\"?\n"
 
@@ -169,7 +173,7 @@ DOCTOR_FINDS = [
 @pytest.mark.parametrize(("lim", "lbm", "code", "says"), DOCTOR_FINDS)
 def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
     daemon("lim", doctor={**LIM_DOCTOR, **lim})
-    daemon("lbm", doctor={}, status={**LBM_DOCTOR, **lbm})
+    daemon("lbm", status={**LBM_DOCTOR, **lbm})
     assert lbctl.main(["doctor"]) == code
     out = capsys.readouterr().out
     assert says in out
