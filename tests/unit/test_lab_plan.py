@@ -1,0 +1,155 @@
+"""What a lab is to consist of, before anything is made."""
+
+import random
+import re
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lbd import config_file
+from lbd.errors import ConfigError
+from lbd.lab import plan as planning
+from lbd.lab.plan import Entrance, Plan
+from lbd.lab.record import Process, Record, load, save
+
+PLAN = Plan(
+    root=Path("/tmp/a lab"),
+    hosts=("h1", "h2", "h3"),
+    isolate="none",
+    subnet="127.4.5",
+    cores=1.5,
+    algorithm="LOWEST",
+    settings=(),
+    allow_root=False,
+)
+
+
+def config_of(plan, host, tmp_path):
+    file = tmp_path / "lbd.toml"
+    file.write_text(planning.toml(planning.host_sections(plan, host)))
+    return config_file.load(str(file))
+
+
+def test_the_generated_file_is_a_valid_configuration(tmp_path):
+    config = config_of(PLAN, "h2", tmp_path)
+    assert (config.host.name, config.host.address) == ("h2", "127.4.5.2")
+    assert config.host.runtime_dir == "/tmp/a lab/h2/run"
+    assert config.host.cores == 1.5
+    assert config.lim.algorithm == "LOWEST"
+    assert config.load.scope == "jobs"
+    assert [entry.address for entry in config.cluster.hosts] == [
+        "127.4.5.1",
+        "127.4.5.2",
+        "127.4.5.3",
+    ]
+    assert not config.security.plain_lab
+    assert not config.users.allow_root
+
+
+def test_namespaces_hosts_measure_themselves_on_their_own_network(tmp_path):
+    config = config_of(replace(PLAN, isolate="namespaces", subnet="10.1.2"), "h1", tmp_path)
+    assert config.load.scope == "auto"
+    assert config.security.plain_lab
+    assert config.host.address == "10.1.2.1"
+
+
+def test_lbrun_finds_the_runtime_directory_by_its_line():
+    text = planning.toml(planning.host_sections(PLAN, "h1"))
+    assert re.search(r'^runtime_dir = "/tmp/a lab/h1/run"$', text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("setting", "section", "key", "value"),
+    [
+        ("lim.algorithm=CENTRAL", "lim", "algorithm", "CENTRAL"),
+        ('lim.algorithm="CENTRAL"', "lim", "algorithm", "CENTRAL"),
+        ("lim.min_gain = 0.5", "lim", "min_gain", 0.5),
+        ("lbm.slots=3", "lbm", "slots", 3),
+        ("users.allow_root=true", "users", "allow_root", True),
+    ],
+)
+def test_a_setting_reaches_every_host(setting, section, key, value, tmp_path):
+    config = config_of(replace(PLAN, settings=(setting,)), "h3", tmp_path)
+    assert getattr(getattr(config, section), key) == value
+
+
+def test_a_port_set_is_the_port_others_are_told(tmp_path):
+    config = config_of(replace(PLAN, settings=("lim.port=7001",)), "h1", tmp_path)
+    assert {entry.lim_port for entry in config.cluster.hosts} == {7001}
+    assert config.lim.port == 7001
+
+
+@pytest.mark.parametrize("setting", ["", "lim", "lim=3", ".a=3", "lim.=3", "host.name=x"])
+def test_a_bad_setting_is_refused_in_one_line(setting):
+    with pytest.raises(ConfigError) as refusal:
+        planning.parse_setting(setting)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("count", [0, -1, 255])
+def test_a_number_of_hosts_without_addresses_is_refused(count):
+    with pytest.raises(ConfigError, match="from 1 to 254"):
+        planning.host_names(count)
+
+
+def test_a_directory_too_long_for_sockets_is_refused():
+    names = planning.host_names(100)
+    planning.check_root(Path("/tmp/" + "d" * 81), names)
+    with pytest.raises(ConfigError, match="86 characters at most"):
+        planning.check_root(Path("/tmp/" + "d" * 82), names)
+
+
+def test_an_unknown_algorithm_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match='did you mean "LOWEST"'):
+        planning.check_algorithm("lowst")
+
+
+@pytest.mark.parametrize(("isolate", "first"), [("none", "127"), ("namespaces", "10")])
+def test_a_subnet_is_loopback_or_private(isolate, first):
+    rng = random.Random(4)
+    for _ in range(200):
+        head, second, third = planning.choose_subnet(isolate, rng).split(".")
+        assert head == first
+        assert 1 <= int(second) <= 254
+        assert 0 <= int(third) <= 254
+
+
+@pytest.mark.parametrize(("cores", "hosts", "share"), [(2, 4, 0.5), (16, 4, 4.0), (2, 10, 0.5)])
+def test_a_host_has_its_share_of_the_machine_but_half_a_core(cores, hosts, share):
+    assert planning.share_of_machine(cores, hosts) == share
+
+
+def test_the_cgroup_is_told_by_the_directory_alone():
+    assert planning.cgroup_name(Path("/a")) == planning.cgroup_name(Path("/a"))
+    assert planning.cgroup_name(Path("/a")) != planning.cgroup_name(Path("/b"))
+
+
+def test_exports_are_quoted_for_a_shell():
+    text = planning.exports({"LBD_CONFIG": "/tmp/it's/x"}, ["/a dir/bin"])
+    script = f'PATH=/usr/bin:/bin\n{text}\nprintf "%s|%s" "$LBD_CONFIG" "$PATH"'
+    result = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout == "/tmp/it's/x|/a dir/bin:/usr/bin:/bin"
+
+
+def test_entering_joins_the_cgroups_before_the_namespaces():
+    steps = Entrance(("/sys/fs/cgroup/a b",), 77).steps("/py", Path("/enter.py"))
+    join, enter = steps.splitlines()
+    assert join == "echo 0 > '/sys/fs/cgroup/a b/cgroup.procs'"
+    assert enter.startswith("exec nsenter -F -t 77 ")
+
+
+def test_a_record_is_read_back_as_it_was_written(tmp_path):
+    plan = replace(PLAN, root=tmp_path, settings=("lbm.slots=3",))
+    record = Record(plan, True, True, ("/c",), (("h1", "h2"),), {"h1/lim": Process(5, 77)})
+    save(record)
+    assert load(tmp_path) == record
+    assert record.peers_cut_from("h2") == ["h1"]
+    assert load(tmp_path / "elsewhere") is None
+
+
+def test_toml_survives_any_text():
+    text = 'quote " backslash \\ tab \t delete \x7f umlaut ü newline \n'
+    assert tomllib.loads(planning.toml({"host": {"name": text}}))["host"]["name"] == text

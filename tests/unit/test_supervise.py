@@ -1,0 +1,129 @@
+"""Restart, back-off and stopping, decided without a process or a clock."""
+
+import pytest
+
+from lbd.config import UpConfig
+from lbd.supervise import Finish, Kill, Say, Start, Supervisor, Terminate
+
+CONFIG = UpConfig(restart_backoff_s=0.5, restart_backoff_max_s=30.0, stop_timeout_s=10.0)
+
+
+@pytest.fixture
+def running():
+    """Both daemons started at time 0."""
+    supervisor = Supervisor(CONFIG, ("lim", "lbm"))
+    assert supervisor.tick(0.0) == [Start("lim"), Start("lbm")]
+    return supervisor
+
+
+def deeds(actions):
+    return [action for action in actions if not isinstance(action, Say)]
+
+
+def words(actions):
+    return [action.text for action in actions if isinstance(action, Say)]
+
+
+def test_nothing_to_do_while_both_run(running):
+    assert running.tick(5.0) == []
+    assert running.next_due_s() is None
+
+
+def test_the_pause_doubles_up_to_its_limit(running):
+    now_s = 0.0
+    pauses = []
+    for _ in range(9):
+        assert words(running.exited("lim", 1, now_s))
+        due_s = running.next_due_s()
+        pauses.append(due_s - now_s)
+        assert running.tick(due_s - 0.01) == []
+        assert running.tick(due_s) == [Start("lim")]
+        now_s = due_s
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+def test_a_long_life_makes_the_pause_short_again(running):
+    running.exited("lim", 1, 1.0)
+    running.tick(1.5)
+    running.exited("lim", 1, 2.0)
+    assert running.next_due_s() == 3.0
+    running.tick(3.0)
+    running.exited("lim", -9, 33.0)
+    assert running.next_due_s() == 33.5
+
+
+def test_the_other_daemon_runs_on(running):
+    running.exited("lbm", -9, 1.0)
+    assert running.tick(1.5) == [Start("lbm")]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (-9, "lim was killed by signal 9; starting it again in 0.5 s"),
+        (1, "lim ended with exit status 1; starting it again in 0.5 s"),
+        (0, "lim ended with exit status 0; starting it again in 0.5 s"),
+    ],
+)
+def test_one_line_says_how_it_ended(running, status, text):
+    assert running.exited("lim", status, 1.0) == [Say(text)]
+
+
+def test_a_wrong_configuration_is_not_tried_again(running):
+    assert "refuses its configuration" in words(running.exited("lim", 2, 1.0))[0]
+    assert deeds(running.tick(1.0)) == [Terminate("lbm")]
+    running.exited("lbm", 0, 1.2)
+    assert deeds(running.tick(1.2)) == [Finish(2)]
+
+
+def test_both_refusing_their_configuration_finish_once(running):
+    running.exited("lim", 2, 1.0)
+    running.exited("lbm", 2, 1.0)
+    assert deeds(running.tick(1.0)) == [Finish(2)]
+    assert running.tick(1.1) == []
+
+
+def test_the_lbm_stops_before_the_lim(running):
+    running.stop(1.0)
+    assert deeds(running.tick(1.0)) == [Terminate("lbm")]
+    assert running.tick(2.0) == []
+    assert running.exited("lbm", 0, 3.0) == [Say("lbm stopped")]
+    assert deeds(running.tick(3.0)) == [Terminate("lim")]
+    running.exited("lim", 0, 4.0)
+    assert deeds(running.tick(4.0)) == [Finish(0)]
+
+
+def test_who_does_not_stop_is_killed(running):
+    running.stop(1.0)
+    running.tick(1.0)
+    assert running.next_due_s() == 11.0
+    assert running.tick(10.9) == []
+    assert deeds(running.tick(11.0)) == [Kill("lbm")]
+    assert words(running.exited("lbm", -9, 11.1)) == ["lbm was killed by signal 9"]
+    assert deeds(running.tick(11.1)) == [Terminate("lim")]
+
+
+def test_a_daemon_waiting_for_its_restart_is_not_started_again(running):
+    running.exited("lbm", -9, 1.0)
+    running.stop(1.1)
+    assert deeds(running.tick(1.1)) == [Terminate("lim")]
+    running.exited("lim", 0, 1.2)
+    assert deeds(running.tick(9.0)) == [Finish(0)]
+
+
+def test_what_is_left_behind_is_ended_then_killed(running):
+    running.exited("lbm", -9, 1.0)
+    running.stop(1.1)
+    running.tick(1.1, orphans=1)
+    running.exited("lim", 0, 1.2)
+    assert deeds(running.tick(1.2, orphans=1)) == [Terminate("")]
+    assert running.tick(5.0, orphans=1) == []
+    assert deeds(running.tick(11.2, orphans=1)) == [Kill("")]
+    assert deeds(running.tick(11.3, orphans=0)) == [Finish(0)]
+
+
+def test_asking_twice_to_stop_is_asking_once(running):
+    running.stop(1.0)
+    running.tick(1.0)
+    running.stop(2.0)
+    assert running.tick(2.0) == []
