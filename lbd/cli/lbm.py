@@ -1,6 +1,5 @@
 """`lbd lbm`: the load balance manager in the foreground."""
 
-
 import uvloop
 
 from lbd.config import Config

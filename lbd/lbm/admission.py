@@ -11,11 +11,13 @@ class LocalUser:
 
     name: str
     uid: int
+    gid: int = 0
+    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    run_as: str  # user to become; "" = the daemon's own
+    run_as: LocalUser | None  # None = the daemon's own user
     note: str = ""  # for the caller, with -v
 
 
@@ -36,8 +38,8 @@ def admit(
         return Refuse("commands of root are not allowed here (users.allow_root)")
     if own_uid != ROOT_UID:
         if local is not None and local.uid == own_uid:
-            return Admit("")
-        return Admit("", f"runs as uid {own_uid}, the daemon's own user: it is not root")
+            return Admit(None)
+        return Admit(None, f"runs as uid {own_uid}, the daemon's own user: it is not root")
     if local is None:
         return Refuse(f"no user {user!r} here")
-    return Admit(local.name)
+    return Admit(local)

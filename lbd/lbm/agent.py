@@ -21,8 +21,9 @@ from lbd.config import Config
 from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper
 from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
-from lbd.lbm.keeper import Order
+from lbd.lbm.child import Order
 from lbd.lbm.link import Exit, KeeperLink, NotStarted, Spawned
+from lbd.lbm.outbox import Outbox
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.lbm.streams import Descriptor, Sink, Source, widen
 from lbd.model import HostId, JobId
@@ -58,7 +59,7 @@ class ForeignJob:
     def __init__(self, host: Host, context: "Context") -> None:
         self._host = host
         self._context = context
-        self._sending = asyncio.Lock()
+        self._outbox = Outbox(context.write)
         self._spawned: Spawned | None = None
         self._began_s = 0.0
         self._cause = ""
@@ -129,7 +130,8 @@ class ForeignJob:
 
     async def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:
         refused = lbm_pb2.Refused(reason=reason, stage=stage, try_another=try_another, errno=number)
-        await self._send(tags.REFUSED + refused.SerializeToString())
+        self._outbox.put(tags.REFUSED + refused.SerializeToString())
+        await self._outbox.flush()
 
     async def _with_slot(self, admitted: Admit, job: Job) -> None:
         request, slots = self._request, self._host.slots
@@ -142,7 +144,7 @@ class ForeignJob:
                 await self._refuse("too many commands wait here", "admission", try_another=True)
                 return
             granted = self._host.slot_events[self._id] = asyncio.Event()
-            await self._send(tags.QUEUED)
+            self._outbox.put(tags.QUEUED)
             await granted.wait()
         self._host.changed()
         try:
@@ -188,7 +190,7 @@ class ForeignJob:
         started = lbm_pb2.Started(
             host=self._host.config.host.name, pid=begun.pid, note=admitted.note
         )
-        await self._send(tags.STARTED + started.SerializeToString())
+        self._outbox.put(tags.STARTED + started.SerializeToString())
 
     def _make_pipes(self) -> list[int]:
         """Our ends become `_stdin` and `_outputs`; returns the command's ends."""
@@ -199,8 +201,8 @@ class ForeignJob:
                 widen(ours)
                 self._stdin = Sink(
                     Descriptor(ours, borrowed=False),
-                    lambda count: self._acknowledge(0, count),
-                    lambda: self._post(tags.STDIN_GONE),
+                    lambda count: self._outbox.put(tags.delivered(0, count)),
+                    lambda: self._outbox.put(tags.STDIN_GONE),
                 )
             else:
                 child = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -212,7 +214,7 @@ class ForeignJob:
                 child_ends.append(child)
                 self._outputs[number] = Source(
                     Descriptor(ours, borrowed=False),
-                    lambda data, tag=tag: self._send(tag + data),  # type: ignore[misc]
+                    lambda data, tag=tag: self._outbox.put(tag + data),  # type: ignore[misc]
                     tags.WINDOW_BYTES,
                     self._host.config.lbm.chunk_bytes,
                 )
@@ -234,7 +236,8 @@ class ForeignJob:
             for source in self._outputs.values():
                 source.writers_gone()
             await asyncio.gather(*pumps)
-            await self._send(tags.ENDED + self._ended(ended).SerializeToString())
+            self._outbox.put(tags.ENDED + self._ended(ended).SerializeToString())
+            await self._outbox.flush()
         finally:
             if timer is not None:
                 timer.cancel()
@@ -262,20 +265,23 @@ class ForeignJob:
             message: object = await self._context.read()
             if not isinstance(message, bytes):
                 return  # it has nothing more to say; a broken stream cancels us instead
-            tag, body = message[:1], memoryview(message)[1:]
-            if tag == tags.STDIN and self._stdin is not None:
-                self._stdin.put(body)
-            elif tag == tags.DELIVERED:
-                number, count = tags.read_delivered(bytes(body))
-                if number in self._outputs:
-                    self._outputs[number].delivered(count)
-            elif tag == tags.SIGNAL and len(body) == 1:
-                await self._host.link.tell(keeper.SIGNAL, self._id, body[0])
-            elif tag == tags.FORCE:
-                self._cause = self._cause or "killed"
-                await self._host.link.tell(keeper.END_TREE, self._id)
-            elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
-                self._outputs[body[0]].reader_gone()
+            for tag, body in tags.unpack(message):
+                await self._hear(tag, body)
+
+    async def _hear(self, tag: bytes, body: memoryview) -> None:
+        if tag == tags.STDIN and self._stdin is not None:
+            self._stdin.put(body)
+        elif tag == tags.DELIVERED:
+            number, count = tags.read_delivered(bytes(body))
+            if number in self._outputs:
+                self._outputs[number].delivered(count)
+        elif tag == tags.SIGNAL and len(body) == 1:
+            await self._host.link.tell(keeper.SIGNAL, self._id, body[0])
+        elif tag == tags.FORCE:
+            self._cause = self._cause or "killed"
+            await self._host.link.tell(keeper.END_TREE, self._id)
+        elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
+            self._outputs[body[0]].reader_gone()
 
     def _stopped(self, stopped: bool) -> None:
         job = self._host.jobs.running.get(self._id)
@@ -325,31 +331,12 @@ class ForeignJob:
             self._host.slot_events[job].set()
         self._host.changed()
 
-    def _acknowledge(self, stream: int, count: int) -> None:
-        self._post(tags.delivered(stream, count))
-
-    def _post(self, message: bytes) -> None:
-        """Send from a place that cannot wait; a broken stream is noticed elsewhere."""
-        task = asyncio.create_task(self._send(message))
-        ENDING.add(task)
-        task.add_done_callback(forget_quietly)
-
-    async def _send(self, message: bytes) -> None:
-        async with self._sending:
-            await self._context.write(message)
-
 
 # Tasks that outlive the stream they belong to; the loop itself keeps only weak references.
 ENDING: "set[asyncio.Task[None]]" = set()
 
 
-def forget_quietly(task: "asyncio.Task[None]") -> None:
-    ENDING.discard(task)
-    if not task.cancelled():
-        task.exception()
-
-
-def make_order(request: lbm_pb2.RunRequest, run_as: str, config: Config) -> Order:
+def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Config) -> Order:
     """The command as asked, in an environment that tells it where it is now."""
     environment: dict[bytes, bytes] = {}
     for item in request.environment:
@@ -374,7 +361,7 @@ def make_order(request: lbm_pb2.RunRequest, run_as: str, config: Config) -> Orde
         directory=request.directory or b"/",
         umask=request.umask,
         limits=[(item.resource, item.soft, item.hard) for item in request.limits],
-        user=run_as,
+        user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
         nice=request.nice,
         memory_bytes=request.memory_bytes,
         closed_fds=request.closed_fds & 7,

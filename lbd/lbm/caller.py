@@ -32,6 +32,11 @@ NAME_WIDTH = 26
 def limits_of(pid: int) -> list[tuple[int, int, int]]:
     """(resource, soft, hard) of a process; none if it is out of sight (another PID namespace)."""
     try:
+        found = [(number, *resource.prlimit(pid, number)) for number in NAMES.values()]
+        return [(number, soft & UNLIMITED, hard & UNLIMITED) for number, soft, hard in found]
+    except OSError:  # somebody else's process; but everybody may read this:
+        pass
+    try:
         lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
     except OSError:
         return []

@@ -37,6 +37,7 @@ class Connection:
         self._descriptors: list[int] = []
         self._command: Command | None = None
         self._asked_to_tell = False
+        self._types = False
         self.caller = caller_of(sock)
 
     async def serve(self) -> None:
@@ -105,6 +106,7 @@ class Connection:
 
     async def _serve_command(self, request: ClientRequest, more: list[tuple[bytes, bytes]]) -> None:
         self._asked_to_tell = request.has(tags.FLAG_TELL)
+        self._types = request.has(tags.FLAG_TERMINAL_INPUT)
         ends = self._take_ends(request)
         self._command = Command(
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
@@ -221,7 +223,8 @@ class Connection:
         self._send(tags.WARN, text.encode())
 
     def input_taken(self) -> None:
-        self._send(tags.INPUT_TAKEN)
+        if self._types:
+            self._send(tags.INPUT_TAKEN)
 
     def done(
         self,

@@ -38,6 +38,7 @@ log = logging.getLogger("lbd.lbm")
 
 LIM_RECONNECT_S = 0.5
 LIM_REPORT_S = 2.0
+LIM_REPORT_PAUSE_S = 0.05
 USER_CACHE_S = 60.0
 PEER_JOBS_TIMEOUT_S = 2.0
 IDS_RESERVED = 10_000
@@ -185,6 +186,7 @@ class Lbm:
                 await self._lim.connect()
             if self._lim.connected:
                 await self._tell_lim()
+            await asyncio.sleep(LIM_REPORT_PAUSE_S)  # changes come in bursts
             pause_s = LIM_REPORT_S if self._lim.connected else LIM_RECONNECT_S
             try:
                 await asyncio.wait_for(self._report.wait(), pause_s)
@@ -323,7 +325,8 @@ def find_user(name: str) -> LocalUser | None:
         entry = pwd.getpwnam(name)
     except (KeyError, ValueError):
         return None
-    return LocalUser(entry.pw_name, entry.pw_uid)
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return LocalUser(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
 
 
 def as_list(value: object) -> list[object]:

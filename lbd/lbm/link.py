@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import lbd
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import keeper
-from lbd.lbm.keeper import Order
+from lbd.lbm import child, keeper
+from lbd.lbm.child import Order
 from lbd.model import JobId
 from lbd.rpc import frames
 from lbd.rpc.local import bind_unix
@@ -138,7 +138,7 @@ class KeeperLink:
             if not self._hello.done():
                 self._hello.set_result(None)
             return
-        job = JobId(given[keeper.JOB].decode())
+        job = JobId(given[child.JOB].decode())
         spawned = self._jobs.get(job)
         if spawned is None:
             return
@@ -200,7 +200,7 @@ class KeeperLink:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
         body = b""
         if job is not None:
-            body = frames.field(keeper.JOB, job.encode())
+            body = frames.field(child.JOB, job.encode())
             body += frames.field(keeper.NUMBER, str(number).encode())
         async with self._sending:
             if self._socket is not None:
@@ -223,18 +223,18 @@ def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
 def pack_order(order: Order) -> bytes:
     """The body of a SPAWN frame."""
     pairs: list[tuple[bytes, bytes]] = [
-        (keeper.JOB, order.job.encode()),
-        (keeper.DIRECTORY, order.directory),
-        (keeper.UMASK, b"%d" % order.umask),
-        (keeper.NICE, b"%d" % order.nice),
-        (keeper.MEMORY, b"%d" % order.memory_bytes),
-        (keeper.CLOSED_FDS, b"%d" % order.closed_fds),
-        *((keeper.ARGUMENT, argument) for argument in order.argv),
-        *((keeper.ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
-        *((keeper.LIMIT, b"%d %d %d" % limit) for limit in order.limits),
+        (child.JOB, order.job.encode()),
+        (child.DIRECTORY, order.directory),
+        (child.UMASK, b"%d" % order.umask),
+        (child.NICE, b"%d" % order.nice),
+        (child.MEMORY, b"%d" % order.memory_bytes),
+        (child.CLOSED_FDS, b"%d" % order.closed_fds),
+        *((child.ARGUMENT, argument) for argument in order.argv),
+        *((child.ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
+        *((child.LIMIT, b"%d %d %d" % limit) for limit in order.limits),
     ]
     if order.user:
-        pairs.append((keeper.USER_NAME, order.user.encode()))
+        pairs.append((child.USER, b" ".join(b"%d" % number for number in order.user)))
     return b"".join(frames.field(key, value) for key, value in pairs)
 
 

@@ -1,7 +1,6 @@
 """A command of ours on another host: this side of its Run stream."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import grpc.aio
 
 from lbd.config import LbmConfig
 from lbd.errors import LostContact, Unavailable
+from lbd.lbm.outbox import Outbox
 from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -57,13 +57,13 @@ class RemoteRun:
         self._peers = peers
         self._host = host
         self._address = address
-        self._sending = asyncio.Lock()
         self._call: Call | None = None
         self._sinks: dict[int, Sink] = {}
         self._stdin: Source | None = None
-        self._typed: asyncio.Future[None] | None = None
-        self._posts: set[asyncio.Task[None]] = set()
-        self.queued = False
+        self._stdin_task: asyncio.Task[None] | None = None
+        self._typed_bytes = 0
+        self._input_taken: Callable[[], None] = lambda: None
+        self._early: list[tuple[bytes, memoryview]] = []
 
     async def start(self, request: lbm_pb2.RunRequest) -> lbm_pb2.Started | NotRun:
         """Ask the host to run it. Raises LostContact if it may have begun, but nobody knows."""
@@ -74,16 +74,10 @@ class RemoteRun:
             return NotRun(str(problem), fault=True)
         open_stream: OpenStream = channel.stream_stream(RUN_METHOD)  # bytes, as they are
         self._call = open_stream(metadata=self._peers.metadata)
+        self._outbox = Outbox(self._call.write)
+        self._outbox.put(tags.RUN + request.SerializeToString())
         try:
-            await self._call.write(tags.RUN + request.SerializeToString())
-            while True:
-                limit_s = None if self.queued else self._config.start_timeout_s
-                message = await asyncio.wait_for(self._call.read(), limit_s)
-                if not isinstance(message, bytes):
-                    return await self._turned_away()
-                if message[:1] != tags.QUEUED:
-                    return self._first_answer(message)
-                self.queued = True
+            return await self._first_answer(self._call)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return await self._turned_away()
         except TimeoutError:
@@ -91,6 +85,24 @@ class RemoteRun:
                 f"{self._host} has not said within {self._config.start_timeout_s:g} s "
                 "whether it started the command"
             ) from None
+
+    async def _first_answer(self, call: "Call") -> lbm_pb2.Started | NotRun:
+        limit_s: float | None = self._config.start_timeout_s
+        while True:
+            async with asyncio.timeout(limit_s):
+                message = await call.read()
+            if not isinstance(message, bytes):
+                return await self._turned_away()
+            (tag, body), *self._early = tags.unpack(message)
+            if tag == tags.STARTED:
+                return lbm_pb2.Started.FromString(bytes(body))
+            if tag == tags.REFUSED:
+                refused = lbm_pb2.Refused.FromString(bytes(body))
+                declined = refused.stage in ("admission", "exec", "chdir", "user")
+                return NotRun(
+                    f"{self._host}: {refused.reason}", refused.stage, refused.errno, not declined
+                )
+            limit_s = None  # QUEUED: it waits for a slot, as long as that takes
 
     async def _until_ready(self, channel: grpc.aio.Channel) -> None:
         """Raises Unavailable: nothing has been sent then."""
@@ -108,17 +120,6 @@ class RemoteRun:
             return NotRun(f"{self._host} turned it away: {details}", fault=True)
         raise LostContact(f"lost contact with {self._host} before it answered ({details})")
 
-    def _first_answer(self, message: bytes) -> lbm_pb2.Started | NotRun:
-        if message[:1] == tags.REFUSED:
-            refused = lbm_pb2.Refused.FromString(message[1:])
-            declined = refused.stage in ("admission", "exec", "chdir", "user")
-            return NotRun(
-                f"{self._host}: {refused.reason}", refused.stage, refused.errno, not declined
-            )
-        if message[:1] == tags.STARTED:
-            return lbm_pb2.Started.FromString(message[1:])
-        raise LostContact(f"{self._host} answered with an unknown message")
-
     async def follow(self, ends: Ends, terminal_input: Callable[[], None]) -> lbm_pb2.Ended:
         """Move the bytes until the command has ended and its output is handed over.
 
@@ -126,6 +127,7 @@ class RemoteRun:
         """
         tasks = self._attach(ends)
         self._input_taken = terminal_input
+        terminal_input()
         try:
             ended = await self._hear_out()
             await asyncio.gather(*tasks)
@@ -133,7 +135,7 @@ class RemoteRun:
         except grpc.aio.AioRpcError as problem:
             raise LostContact(f"lost contact with {self._host}: {problem.details()}") from None
         finally:
-            for task in (*tasks, *self._posts):
+            for task in tasks:
                 task.cancel()
             if self._stdin_task is not None:
                 self._stdin_task.cancel()
@@ -144,79 +146,69 @@ class RemoteRun:
             if descriptor is not None:
                 sink = self._sinks[number] = Sink(
                     Descriptor(descriptor, borrowed=True, writing=True),
-                    lambda count, number=number: self._post(  # type: ignore[misc]
+                    lambda count, number=number: self._outbox.put(  # type: ignore[misc]
                         tags.delivered(number, count)
                     ),
-                    lambda number=number: self._post(  # type: ignore[misc]
+                    lambda number=number: self._outbox.put(  # type: ignore[misc]
                         tags.OUTPUT_GONE + bytes((number,))
                     ),
                 )
                 tasks.append(asyncio.create_task(sink.run()))
-        self._stdin_task: asyncio.Task[None] | None = None
         if ends.stdin is not None:
             self._stdin = Source(
                 Descriptor(ends.stdin, borrowed=True),
-                lambda data: self._send(tags.STDIN + data),
+                lambda data: self._outbox.put(tags.STDIN + data),
                 tags.WINDOW_BYTES,
                 self._config.chunk_bytes,
             )
-            self._stdin_task = asyncio.create_task(self._read_input(self._stdin))
+            self._stdin_task = asyncio.create_task(self._stdin.run())
         return tasks
-
-    async def _read_input(self, source: Source) -> None:
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await source.run()
 
     async def _hear_out(self) -> lbm_pb2.Ended:
         assert self._call is not None
+        received = self._early
         while True:
-            message = await self._call.read()
+            for tag, body in received:
+                if tag == tags.ENDED:
+                    for sink in self._sinks.values():
+                        sink.put(b"")
+                    return lbm_pb2.Ended.FromString(bytes(body))
+                self._hear(tag, body)
+            message: object = await self._call.read()
             if not isinstance(message, bytes):
                 raise LostContact(f"lost contact with {self._host}: {await self._call.details()}")
-            tag, body = message[:1], memoryview(message)[1:]
-            if tag in (tags.STDOUT, tags.STDERR):
-                sink = self._sinks.get(tag[0] - ord("0"))
-                if sink is not None:
-                    sink.put(body)
-            elif tag == tags.DELIVERED:
-                number, count = tags.read_delivered(bytes(body))
-                if number == 0 and self._stdin is not None:
-                    self._stdin.delivered(count)
-                elif number == 0:
-                    self._input_taken()
-            elif tag == tags.STDIN_GONE:
-                if self._stdin_task is not None:
-                    self._stdin_task.cancel()
-            elif tag == tags.ENDED:
-                for sink in self._sinks.values():
-                    sink.put(b"")
-                return lbm_pb2.Ended.FromString(bytes(body))
+            received = tags.unpack(message)
+
+    def _hear(self, tag: bytes, body: memoryview) -> None:
+        if tag in (tags.STDOUT, tags.STDERR):
+            sink = self._sinks.get(tag[0] - ord("0"))
+            if sink is not None:
+                sink.put(body)
+        elif tag == tags.DELIVERED:
+            number, count = tags.read_delivered(bytes(body))
+            if number == 0 and self._stdin is not None:
+                self._stdin.delivered(count)
+            elif number == 0:
+                self._typed_bytes -= count
+                self._input_taken()
+        elif tag == tags.STDIN_GONE and self._stdin_task is not None:
+            self._stdin_task.cancel()
 
     def typed(self, data: bytes) -> None:
         """Terminal input that the client has read; b"" is the end of file."""
-        self._post(tags.STDIN + data)
+        self._typed_bytes += len(data)
+        self._outbox.put(tags.STDIN + data)
+        if self._typed_bytes < tags.WINDOW_BYTES // 2:
+            self._input_taken()
 
     def signal(self, number: int) -> None:
-        self._post(tags.SIGNAL + bytes((number,)))
+        self._outbox.put(tags.SIGNAL + bytes((number,)))
 
     def force(self) -> None:
-        self._post(tags.FORCE)
-
-    def _post(self, message: bytes) -> None:
-        task = asyncio.create_task(self._send_quietly(message))
-        self._posts.add(task)
-        task.add_done_callback(self._posts.discard)
-
-    async def _send_quietly(self, message: bytes) -> None:
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._send(message)
-
-    async def _send(self, message: bytes) -> None:
-        assert self._call is not None
-        async with self._sending:
-            await self._call.write(message)
+        self._outbox.put(tags.FORCE)
 
     def close(self) -> None:
         """Give the stream up; unless the command has ended, the far host ends it."""
         if self._call is not None:
+            self._outbox.close()
             self._call.cancel()

@@ -17,8 +17,10 @@ import os
 import socket
 import stat
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES
 
 PIPE_BYTES = 1 << 20
 SMALL_BYTES = 1 << 16
@@ -51,7 +53,7 @@ class Descriptor:
             os.set_blocking(descriptor, False)
         elif stat.S_ISSOCK(kind):
             self._socket = socket.socket(fileno=os.dup(descriptor))
-        elif stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
+        elif stat.S_ISFIFO(kind) or (stat.S_ISCHR(kind) and os.isatty(descriptor)):
             self._reopen(writing)
 
     def _reopen(self, writing: bool) -> None:
@@ -140,7 +142,7 @@ class Source:
     def __init__(
         self,
         descriptor: Descriptor,
-        send: Callable[[bytes], Awaitable[None]],
+        send: Callable[[bytes], None],
         window_bytes: int,
         chunk_bytes: int,
     ) -> None:
@@ -172,17 +174,18 @@ class Source:
         self._descriptor.close()
 
     async def run(self) -> None:
-        """Until end of file, which is sent as an empty message."""
+        """Until end of file, which is sent as an empty message unless the end itself is near."""
         try:
             while data := await self._next():
                 self._under_way += len(data)
                 if self._under_way >= self._window_bytes:
                     self._room.clear()
-                await self._send(data)
+                self._send(data)
                 await self._room.wait()
         finally:
             self._descriptor.close()
-        await self._send(b"")
+        if not self._last_chance:
+            self._send(b"")
 
     async def _next(self) -> bytes:
         while True:
@@ -213,6 +216,7 @@ class Sink:
         self._descriptor = descriptor
         self._delivered = delivered
         self._gone = gone
+        self._unreported = 0
         self._queue: deque[bytes | memoryview] = deque()
         self._more = asyncio.Event()
         self._ended = False
@@ -239,7 +243,10 @@ class Sink:
                             reading = False
                             self._descriptor.close()
                             self._gone()
-                    self._delivered(len(piece))
+                    self._unreported += len(piece)
+                    if self._unreported >= ACKNOWLEDGE_BYTES:
+                        self._delivered(self._unreported)
+                        self._unreported = 0
                 if self._ended:
                     return
                 self._more.clear()

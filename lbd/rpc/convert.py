@@ -104,6 +104,7 @@ def member_out(member: m.Member) -> pb.Member:
         lbm_port=member.lbm_port,
         rank=member.rank,
         incarnation=member.incarnation,
+        version=member.version,
     )
 
 
@@ -198,6 +199,7 @@ def member(wire: pb.Member) -> m.Member:
         lbm_port=wire.lbm_port,
         rank=wire.rank,
         incarnation=wire.incarnation,
+        version=text(wire.version, "version"),
     )
 
 

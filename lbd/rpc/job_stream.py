@@ -26,7 +26,30 @@ ENDED = b"X"  # Ended, last
 # both ways: one byte (which stream: 0, 1, 2) and the count of bytes delivered
 DELIVERED = b"D"
 
+# several messages in one: for each its length (4 bytes, little endian) and itself
+BATCH = b"*"
+
 WINDOW_BYTES = 4 << 20
+ACKNOWLEDGE_BYTES = WINDOW_BYTES // 4  # no more often than this
+
+
+def pack_batch(messages: list[bytes]) -> bytes:
+    return BATCH + b"".join([len(item).to_bytes(4, "little") + item for item in messages])
+
+
+def unpack(message: bytes) -> list[tuple[bytes, memoryview]]:
+    """The (tag, body) pairs of a message as it came. Raises ValueError if a batch is cut short."""
+    if message[:1] != BATCH:
+        return [(message[:1], memoryview(message)[1:])]
+    view, at, found = memoryview(message), 1, []
+    while at < len(view):
+        size = int.from_bytes(view[at : at + 4], "little")
+        at += 4
+        if size == 0 or at + size > len(view):
+            raise ValueError("a batch runs past its end")
+        found.append((bytes(view[at : at + 1]), view[at + 1 : at + size]))
+        at += size
+    return found
 
 
 def delivered(stream: int, count: int) -> bytes:

@@ -92,8 +92,8 @@ class KeyCheck(grpc.aio.ServerInterceptor):
         async def cut(_request: object, context: "Context") -> None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "cut off by the lab")
 
-        self._refusal: "Handler" = grpc.stream_stream_rpc_method_handler(refuse)
-        self._cut: "Handler" = grpc.stream_stream_rpc_method_handler(cut)
+        self._refusal: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+        self._cut: Handler = grpc.stream_stream_rpc_method_handler(cut)
 
     async def intercept_service(  # type: ignore[override]  # the stubs make it generic
         self,

@@ -44,20 +44,22 @@ class LimMessage(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., vector: _Optional[_Union[Vector, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., ask_centre: _Optional[_Union[AskCentre, _Mapping]] = ..., centre_reply: _Optional[_Union[CentreReply, _Mapping]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("name", "address", "lim_port", "lbm_port", "rank", "incarnation")
+    __slots__ = ("name", "address", "lim_port", "lbm_port", "rank", "incarnation", "version")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LIM_PORT_FIELD_NUMBER: _ClassVar[int]
     LBM_PORT_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     lim_port: int
     lbm_port: int
     rank: int
     incarnation: int
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., lim_port: _Optional[int] = ..., lbm_port: _Optional[int] = ..., rank: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    version: str
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., lim_port: _Optional[int] = ..., lbm_port: _Optional[int] = ..., rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("self", "wants_members")

@@ -1,0 +1,252 @@
+"""From a fork of the keeper to the command: join its cgroup, become its user, exec.
+
+A `Spare` is forked ahead of need and waits for its order, because the fork and the first touch of
+every page cost more than all the rest of starting a command. It is its own session already and
+dies with the keeper. That it has become the command shows as the end of file on its socket.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import resource
+import signal
+import socket
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from lbd.lbm.containment import MARK, Containment
+from lbd.lbm.launch import become
+from lbd.rpc import frames
+
+ORDER = b"S"
+# its fields
+JOB = b"j"
+ARGUMENT = b"a"
+ENVIRONMENT = b"e"
+DIRECTORY = b"d"
+UMASK = b"u"
+LIMIT = b"l"
+USER = b"w"  # "uid gid group group …"; absent: stay who we are
+NICE = b"N"
+MEMORY = b"M"
+CLOSED_FDS = b"c"
+
+ORDER_LIMIT_BYTES = 16 << 20
+RLIMITS = 16
+MAX_DESCRIPTORS = 1 << 20
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(slots=True)
+class Order:
+    """A SPAWN frame, read."""
+
+    job: str = ""
+    argv: list[bytes] = field(default_factory=list)
+    environment: dict[bytes, bytes] = field(default_factory=dict)
+    directory: bytes = b"/"
+    umask: int = 0o022
+    limits: list[tuple[int, int, int]] = field(default_factory=list)
+    user: tuple[int, ...] = ()  # uid, gid, then every group; () = stay who we are
+    nice: int = 0
+    memory_bytes: int = 0
+    closed_fds: int = 0
+
+
+class CannotStart(Exception):
+    """Raised in the child before exec: which stage failed, and the OSError behind it."""
+
+    def __init__(self, stage: str, error: OSError) -> None:
+        super().__init__(stage, error)
+        self.stage = stage
+        self.number = error.errno or 0
+
+
+def read_order(body: bytes) -> Order:
+    """Raises ValueError if a field is malformed."""
+    order = Order()
+    for key, value in frames.fields(body):
+        if key == ARGUMENT:
+            order.argv.append(value)
+        elif key == ENVIRONMENT:
+            name, _, text = value.partition(b"=")
+            order.environment[name] = text
+        elif key == JOB:
+            order.job = value.decode()
+        elif key == DIRECTORY:
+            order.directory = value
+        elif key == UMASK:
+            order.umask = int(value)
+        elif key == LIMIT:
+            number, soft, hard = (int(n) for n in value.split())
+            order.limits.append((number, soft, hard))
+        elif key == USER:
+            order.user = tuple(int(number) for number in value.split())
+        elif key == NICE:
+            order.nice = int(value)
+        elif key == MEMORY:
+            order.memory_bytes = int(value)
+        elif key == CLOSED_FDS:
+            order.closed_fds = int(value)
+    if not order.job or not order.argv:
+        raise ValueError("a job without id or command")
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a child must know of the keeper it was forked from."""
+
+    containment: Containment
+    limits: dict[int, tuple[int, int]]
+    identity: tuple[int, ...]
+    ignored: tuple[int, ...]
+    libc: ctypes.CDLL
+
+    @classmethod
+    def of_this_process(cls, containment: Containment) -> "Parent":
+        return cls(
+            containment=containment,
+            limits={number: resource.getrlimit(number) for number in range(RLIMITS)},
+            identity=(os.geteuid(), os.getegid(), *sorted(os.getgroups())),
+            ignored=tuple(
+                number
+                for number in signal.valid_signals()
+                if signal.getsignal(number) == signal.SIG_IGN
+            ),
+            libc=ctypes.CDLL(None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A forked child that waits for its order."""
+
+    pid: int
+    socket: socket.socket
+
+    def start(self, order: bytes, descriptors: list[int]) -> None:
+        """Hand the order over. Raises OSError if the child is gone."""
+        frame = frames.pack(ORDER, order)
+        sent = socket.send_fds(self.socket, [frame], descriptors)
+        self.socket.sendall(memoryview(frame)[sent:])
+
+
+def fork_spare(parent: Parent) -> Spare:
+    """Raises OSError if there are too many processes."""
+    ours, theirs = socket.socketpair()
+    try:
+        pid = os.fork()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
+    if pid == 0:
+        _live(parent, theirs)
+    theirs.close()
+    return Spare(pid, ours)
+
+
+def _live(parent: Parent, sock: socket.socket) -> NoReturn:
+    """The child's whole life."""
+    try:
+        _leave_keeper(parent, sock.fileno())
+        order, descriptors = _receive(sock)
+        _set_up(parent, order, descriptors)
+        mark = parent.containment.mark.partition(b"=")[2] + order.job.encode()
+        order.environment[MARK] = mark
+        raise CannotStart("exec", become(order.argv, order.environment))
+    except CannotStart as trouble:
+        sock.sendall(f"{trouble.stage} {trouble.number}".encode())
+    except BaseException as trouble:  # whatever it is, the keeper must hear of it
+        with contextlib.suppress(OSError):
+            sock.sendall(f"spawn {getattr(trouble, 'errno', 0) or 0}".encode())
+    finally:
+        os._exit(127)
+
+
+def _leave_keeper(parent: Parent, own: int) -> None:
+    """Everything that can be done before the order is known."""
+    parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.setsid()
+    os.closerange(3, own)
+    os.closerange(own + 1, MAX_DESCRIPTORS)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *parent.ignored):
+        signal.signal(number, signal.SIG_DFL)  # exec would not reset those that are ignored
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Touch now what the order will touch, so that the copying of pages is over by then.
+    read_order(
+        frames.field(JOB, b"j") + frames.field(ARGUMENT, b"/") + frames.field(LIMIT, b"0 0 0")
+    )
+    become([b"/nonexistent/lbd"], {})
+
+
+def _receive(sock: socket.socket) -> tuple[Order, list[int]]:
+    split = frames.Splitter(ORDER_LIMIT_BYTES)
+    descriptors: list[int] = []
+    while True:
+        data, more, _, _ = socket.recv_fds(sock, 1 << 16, 3, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            os._exit(0)  # the keeper has no use for us any more
+        descriptors += more
+        for _, body in split.feed(data):
+            return read_order(body), descriptors
+
+
+def _set_up(parent: Parent, order: Order, descriptors: list[int]) -> None:
+    """Raises CannotStart."""
+    try:
+        parent.containment.enter(order.job, order.memory_bytes)
+    except OSError as error:
+        raise CannotStart("containment", error) from error
+    _take_descriptors(descriptors, order.closed_fds)
+    _set_limits(order.limits, parent.limits)
+    if order.nice:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, order.nice)
+    if order.user and order.user != parent.identity:
+        _become_user(order.user)
+        parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # setuid cleared it
+    os.umask(order.umask)
+    try:
+        os.chdir(order.directory)
+    except OSError as error:
+        raise CannotStart("chdir", error) from error
+
+
+def _take_descriptors(descriptors: list[int], closed_fds: int) -> None:
+    """Put them at 0, 1, 2, leaving out those the caller had closed; nothing else survives exec."""
+    wanted = [number for number in (0, 1, 2) if not closed_fds >> number & 1]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in descriptors]
+    for number in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            os.close(number)
+    for number, descriptor in zip(wanted, high, strict=True):
+        os.dup2(descriptor, number)
+
+
+def _set_limits(limits: list[tuple[int, int, int]], own: dict[int, tuple[int, int]]) -> None:
+    """The caller's limits, as far as ours allow: a hard limit is only ever lowered, unless root."""
+    for number, soft, hard in limits:
+        wanted_soft, wanted_hard = (value if value < 1 << 63 else -1 for value in (soft, hard))
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            if own[number] == (wanted_soft, wanted_hard):
+                continue
+            own_hard = own[number][1]
+            if os.geteuid() != 0 and own_hard != -1 and not 0 <= wanted_hard <= own_hard:
+                wanted_hard = own_hard
+            if wanted_hard != -1 and not 0 <= wanted_soft <= wanted_hard:
+                wanted_soft = wanted_hard
+            resource.setrlimit(number, (wanted_soft, wanted_hard))
+
+
+def _become_user(user: tuple[int, ...]) -> None:
+    uid, gid, *groups = user
+    try:
+        os.setgroups(groups)
+        os.setgid(gid)
+        os.setuid(uid)
+    except OSError as error:
+        raise CannotStart("user", error) from error
