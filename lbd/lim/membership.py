@@ -1,7 +1,7 @@
 """Who belongs to the cluster, and how hosts come and go.
 
-A host says Hello to every host it knows; one of them tells it of the others and of the settings, and
-it says Hello to those too. Whoever gets a message of a sender unknown to it, or of another
+A host says Hello to every host it knows; one of them tells it of the others and of the settings,
+and it says Hello to those too. Whoever gets a message of a sender unknown to it, or of another
 incarnation, answers so, and the sender says Hello again: that mends whatever was lost. A host that
 is alive keeps its name: a later one at another address is refused. One that was started anew has a
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
@@ -21,6 +21,7 @@ from lbd.model import HostId, HostState
 
 UNLISTED_RANK = 1 << 20  # behind every configured host in the election
 FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
+GREETED_AT_ONCE = 8  # Hellos said again each keep-alive, to hosts that did not answer one yet
 
 
 class Membership:
@@ -32,6 +33,7 @@ class Membership:
         self._started_at_s = now_s
         self._tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
+        self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
 
     def next_incarnation(self, known: int) -> None:
         """Somebody knows a higher incarnation of ours: go above it."""
@@ -54,15 +56,26 @@ class Membership:
             return []
         return [self._send(HostId(""), self._join_target, m.Hello(self.me, wants_members=True))]
 
-    def hello_to_one_lost(self, now_s: float, dice: Random) -> list[Action]:
-        """Try one host that we do not hear, so that a healed network or a late start is noticed."""
+    def greet_again(self, now_s: float, dice: Random) -> list[Action]:
+        """Say Hello to some that have not answered one, or that we do not hear any more.
+
+        So a late start or a healed network is noticed whoever was away.
+        """
         lost = [
             member
             for member in self._others()
-            if self._table.state(member.name, now_s)[0] is HostState.DOWN
-            and not self._table.entries[member.name].left
+            if not self._table.entries[member.name].left
+            and (
+                member.name not in self._greeted
+                or self._table.state(member.name, now_s)[0] is HostState.DOWN
+            )
         ]
-        return [self.hello(dice.choice(lost), wants_members=not self.accepted)] if lost else []
+        some = dice.sample(lost, min(len(lost), GREETED_AT_ONCE))
+        return [self.hello(member, wants_members=not self.accepted) for member in some]
+
+    def hello_answered(self, name: HostId) -> None:
+        self.accepted = True
+        self._greeted.add(name)
 
     def hello(self, member: m.Member, wants_members: bool) -> Send:
         return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))
@@ -102,6 +115,7 @@ class Membership:
             holder = entry.member if entry else self.me
             text = f"the name {member.name} is taken by {holder.lim_target}, which is alive"
             return m.Ack(error=text, name_taken=True), []
+        self._greeted.discard(member.name)
         known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
         if member.incarnation < known or (entry is None and member.incarnation == known):
             return m.Ack(unknown_sender=True, known_incarnation=known), []
@@ -116,8 +130,9 @@ class Membership:
         """Whether `member` is another machine using the name of a live host."""
         if known.lim_target == member.lim_target:
             return False
-        heard_at_s = self._table.entries[member.name].heard_at_s
-        return now_s - heard_at_s < self._table.params.stale_after_s
+        entry = self._table.entries[member.name]
+        news_at_s = max(entry.heard_at_s, entry.sampled_at_s)
+        return now_s - news_at_s < self._table.params.stale_after_s
 
     def _take_in(self, member: m.Member, now_s: float) -> list[Action]:
         entry = self._table.entries.get(member.name)
@@ -175,6 +190,7 @@ class Membership:
     def _bury(self, name: HostId) -> None:
         self._tombstones[name] = self._table.entries[name].member.incarnation
         self._table.remove(name)
+        self._greeted.discard(name)
         while len(self._tombstones) > self._table.params.max_hosts:
             del self._tombstones[next(iter(self._tombstones))]
 

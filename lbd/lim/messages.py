@@ -19,6 +19,7 @@ class Member:
     lbm_port: int
     rank: int
     incarnation: int
+    version: str = ""
 
     @property
     def lim_target(self) -> str:

@@ -6,6 +6,7 @@ always or never. A scan that costs more than its share of a core is made less of
 
 import os
 import random
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,13 +51,13 @@ class Sampler:
         self._dice = random.Random()
         psutil.cpu_percent(percpu=True)  # the first call only sets the mark
 
-    def interval_s(self) -> float:
+    def interval_s(self, jitter: bool = True) -> float:
         """Until the next reading. In host scope always 1 / sample_hz, jitter aside."""
         even_s = 1.0 / self.config.sample_hz
         if self.scope.scans:
             share = self.config.scan_core_share
             even_s = index.scan_interval_s(self.cost_s, share, self.config.sample_hz)
-        return even_s * self._dice.uniform(1 - JITTER, 1 + JITTER)
+        return even_s * self._dice.uniform(1 - JITTER, 1 + JITTER) if jitter else even_s
 
     def read(self, now_s: float) -> Reading | None:
         """Take a reading. Once a second has passed: the smoothed result of it."""
@@ -145,6 +146,10 @@ class Machine:
 def machine() -> Machine:
     memory = psutil.virtual_memory()
     return Machine(memory.available, memory.total, os.getloadavg()[0])
+
+
+def descriptor_limit() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def usable_cores(configured: float) -> float:

@@ -1,8 +1,9 @@
 """How fast one core of this host is, relative to the reference machine.
 
 Measured once by a loop of compiled code (deflate: integers, branches, memory), in CPU time, so that
-other load hardly disturbs it; the best of several runs, rounded to a tenth, because less than that
-is noise. Kept in a file beside the processor's name: another processor is measured again.
+other load hardly disturbs it; the best of several runs, rounded to a quarter, because less than
+that is noise (a busy sibling of the same core alone costs a tenth). Kept in a file beside the
+processor's name: another processor is measured again.
 """
 
 import random
@@ -11,7 +12,8 @@ import zlib
 from pathlib import Path
 
 REFERENCE_S = 0.0047  # one run of the loop on the machine the figures of the README come from
-RUNS = 7
+RUNS = 9
+STEP = 0.25
 BLOCK_BYTES = 1 << 18
 
 
@@ -19,7 +21,7 @@ def measure() -> float:
     """Takes about 0.05 s."""
     block = bytes(value & 0x3F for value in random.Random(1).randbytes(BLOCK_BYTES))
     best_s = min(one_run_s(block) for _ in range(RUNS))
-    return max(0.1, round(REFERENCE_S / best_s, 1))
+    return max(STEP, round(REFERENCE_S / best_s / STEP) * STEP)
 
 
 def one_run_s(block: bytes) -> float:

@@ -1,0 +1,328 @@
+"""The LIM's shell: samples, ticks, messages and local clients in; what `state` wants done, out.
+
+It decides nothing. Three loops run for as long as the daemon does (sampling, ticking, and the two
+servers of the event loop); one that dies stops the daemon, which says which.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from lbd import __version__
+from lbd.config import Config
+from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
+from lbd.lim import events as e
+from lbd.lim import messages as m
+from lbd.lim.membership import UNLISTED_RANK
+from lbd.lim.settings import InForce
+from lbd.lim.state import Identity, LimState
+from lbd.load import sampler as kernel
+from lbd.load.index import load_index
+from lbd.load.scopes import JobsScope, Root
+from lbd.model import HostId, JobId, Placement, PlacementRequest
+from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_MAX = 4  # messages to one host; what comes on top is dropped, newer news follows
+LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to everybody
+
+
+class Network(Protocol):
+    """What carries messages to other LIMs: `rpc.lim_network`, or nothing for a host alone."""
+
+    async def ask(self, name: str, target: str, message: m.Message, timeout_s: float) -> m.Message:
+        """The reply. Raises Unavailable or PeerError."""
+        ...
+
+    async def cut(self, names: set[str]) -> None: ...
+
+
+class Lim:
+    def __init__(self, config: Config, network: Network | None) -> None:
+        self.config = config
+        self.network = network
+        self.failure: str = ""
+        self.undelivered: Counter[str] = Counter()
+        self.lbm_pid = 0
+        self.own_pids = {os.getpid()}
+        state_dir = Path(config.host.state_dir)
+        self._drained_file = make_dir(state_dir, "host.state_dir") / "drained"
+        cores = kernel.usable_cores(config.host.cores)
+        now_s = time.monotonic()
+        self.sampler = kernel.make_sampler(config.load, cores, lambda: self.own_pids, now_s)
+        self.state = LimState(
+            Identity(
+                cluster=config.cluster.name,
+                me=own_member(config),
+                others=other_members(config) if network is not None else (),
+                join_target=config.cluster.join if network is not None else "",
+                cores=cores,
+                speed=kernel.core_speed(config.host.speed, state_dir),
+                drained=self._drained_file.exists(),
+            ),
+            InForce(config.lim, config.load),
+            Random(),
+            now_s,
+        )
+        self._sends: set[asyncio.Task[None]] = set()
+        self._in_flight: Counter[str] = Counter()
+        self._wake = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    # -- running ---------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set. Raises LbdError if a loop died or the cluster will not have us."""
+        self._stop = stop
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(named("sampling", self._sample()), name="sampling"),
+                group.create_task(named("ticking", self._tick()), name="ticking"),
+            ]
+            self.perform(self.state.start())
+            await stop.wait()
+            for loop in loops:
+                loop.cancel()
+        if self.failure:
+            raise LbdError(self.failure)
+        await self._say_goodbye()
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(self.sampler.interval_s())
+            now_s = time.monotonic()
+            reading = self.sampler.read(now_s)
+            if reading is not None:
+                self.handle(self._sampled(reading), now_s)
+
+    def _sampled(self, reading: kernel.Reading) -> e.Sampled:
+        load, identity = self.state.in_force.load, self.state.identity
+        queues = reading.queues
+        index = load_index(
+            queues, identity.cores, identity.speed, load.io_weight, load.memory_weight
+        )
+        return e.Sampled(queues, index, reading.utilisation)
+
+    async def _tick(self) -> None:
+        while True:
+            self._wake.clear()
+            pause_s = self.state.next_due_s - time.monotonic()
+            if pause_s > 0:
+                try:
+                    await asyncio.wait_for(self._wake.wait(), pause_s)
+                    continue
+                except TimeoutError:
+                    pass
+            self.handle(e.Tick(), time.monotonic())
+            await asyncio.sleep(0)
+
+    async def _say_goodbye(self) -> None:
+        self.perform(self.state.handle(e.Stopping(), time.monotonic()))
+        if self._sends:
+            await asyncio.wait(self._sends, timeout=LEAVE_TIMEOUT_S)
+        for task in self._sends:
+            task.cancel()
+
+    # -- carrying out ----------------------------------------------------------------------------
+
+    def handle(self, event: e.Event, now_s: float) -> None:
+        due_s = self.state.next_due_s
+        self.perform(self.state.handle(event, now_s))
+        if self.state.next_due_s < due_s:
+            self._wake.set()
+
+    def perform(self, actions: Sequence[e.Action]) -> None:
+        for action in actions:
+            match action:
+                case e.Send():
+                    self._start_send(action)
+                case e.SaveDrained():
+                    self._save_drained(action.drained)
+                case e.Configure():
+                    self.sampler.config = action.in_force.load
+                case e.Log():
+                    log.log(logging.WARNING if action.warning else logging.INFO, action.text)
+                case e.Stop():
+                    self.failure = action.reason
+                    self._stop.set()
+                case e.Reply():
+                    raise AssertionError("a reply to nothing")
+
+    def _start_send(self, send: e.Send) -> None:
+        if self._in_flight[send.target] >= IN_FLIGHT_MAX:
+            self.undelivered["too many in flight"] += 1
+            return
+        self._in_flight[send.target] += 1
+        task = asyncio.get_running_loop().create_task(self._send(send), name=f"to {send.to}")
+        self._sends.add(task)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sends.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self.failure = f"{task.get_name()}: {problem!r}"
+            self._stop.set()
+
+    async def _send(self, send: e.Send) -> None:
+        try:
+            reply = await self.ask(send.to, send.target, send.body, send.timeout_s)
+            self.handle(e.Replied(send.to, send.body, reply), time.monotonic())
+        except (Unavailable, PeerError) as problem:
+            self.undelivered[type(send.body).__name__] += 1
+            log.debug("not delivered: %s", problem)
+            self.handle(e.Undelivered(send.to, send.body, str(problem)), time.monotonic())
+        finally:
+            self._in_flight[send.target] -= 1
+            if not self._in_flight[send.target]:
+                del self._in_flight[send.target]
+
+    async def ask(self, name: str, target: str, body: m.Body, timeout_s: float) -> m.Message:
+        """Raises Unavailable or PeerError."""
+        if self.network is None:
+            raise Unavailable("no security.key_file: this host is alone")
+        return await self.network.ask(name, target, self.state.envelope(body), timeout_s)
+
+    def _save_drained(self, drained: bool) -> None:
+        try:
+            if drained:
+                self._drained_file.touch()
+            else:
+                self._drained_file.unlink(missing_ok=True)
+        except OSError as problem:
+            log.warning("cannot keep the drain over a restart: %s", problem)
+
+    # -- messages of other LIMs ------------------------------------------------------------------
+
+    def answer(self, message: m.Message) -> m.Message:
+        """The reply to another LIM's message; all else that follows is done too."""
+        now_s, due_s = time.monotonic(), self.state.next_due_s
+        reply: m.Body = m.Ack()
+        rest: list[e.Action] = []
+        for action in self.state.handle(e.Received(message), now_s):
+            if isinstance(action, e.Reply):
+                reply = action.body
+            else:
+                rest.append(action)
+        self.perform(rest)
+        if self.state.next_due_s < due_s:
+            self._wake.set()
+        if isinstance(message.body, m.Ping):
+            reply = replace(m.Ack(), unix_time_s=time.time(), version=__version__)
+        return self.state.envelope(reply)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    async def place(self, request: PlacementRequest, dry: bool) -> Decision:
+        """Where the command should run; within `probe_timeout_s`, whatever other hosts do."""
+        placer = self.state.placer
+        now_s = time.monotonic()
+        deadline_s = now_s + self.state.in_force.lim.probe_timeout_s
+        replies: tuple[Reply, ...] = ()
+        while True:
+            step = placer.next_step(request, replies, now_s)
+            if isinstance(step, Placement | Nowhere):
+                return placer.settle(request, step, now_s, dry)
+            left_s = deadline_s - time.monotonic()
+            replies += await self._carry_out(step, request, left_s, dry)
+            now_s = time.monotonic()
+
+    async def _carry_out(
+        self, step: Probe | Ask, request: PlacementRequest, left_s: float, dry: bool
+    ) -> tuple[Reply, ...]:
+        placer = self.state.placer
+        if isinstance(step, Ask):
+            sample = self.state.own_sample(time.monotonic())
+            question = placer.question(request, sample, dry)
+            body = await self._ask_host(step.centre, question, left_s)
+            return (placer.answered(request, step.centre, body, time.monotonic()),)
+        wait_s = left_s * step.time_share
+        bodies = await asyncio.gather(
+            *(self._ask_host(host, m.Probe(), wait_s) for host in step.hosts)
+        )
+        now_s = time.monotonic()
+        return tuple(
+            placer.probed(host, body, now_s) for host, body in zip(step.hosts, bodies, strict=True)
+        )
+
+    async def _ask_host(self, host: HostId, body: m.Body, timeout_s: float) -> m.Body | None:
+        """None: no answer in time, or none that makes sense."""
+        entry = self.state.table.entries.get(host)
+        if entry is None or timeout_s <= 0:
+            return None
+        try:
+            reply = await self.ask(host, entry.member.lim_target, body, timeout_s)
+        except (Unavailable, PeerError) as problem:
+            log.debug("no answer: %s", problem)
+            self.undelivered[type(body).__name__] += 1
+            return None
+        if isinstance(reply.body, m.Ack) and reply.body.unknown_sender:
+            self.handle(e.Replied(host, body, reply), time.monotonic())
+        return reply.body
+
+    # -- what the LBM of this host tells ---------------------------------------------------------
+
+    def job_started(self, job: JobId, host: HostId, root: Root) -> None:
+        self.handle(e.JobStarted(job, host), time.monotonic())
+        if host == self.state.me and isinstance(self.sampler.scope, JobsScope):
+            self.sampler.scope.add(job, root)
+
+    def job_ended(self, job: JobId) -> None:
+        self.handle(e.JobEnded(job), time.monotonic())
+        if isinstance(self.sampler.scope, JobsScope):
+            self.sampler.scope.remove(job)
+
+    def lbm_is(self, status: e.LbmStatus, pids: set[int]) -> None:
+        """`pids`: the LBM and its keeper, which are no load of this host."""
+        self.own_pids = {os.getpid(), *pids}
+        self.handle(status, time.monotonic())
+
+
+async def named(name: str, body: Awaitable[None]) -> None:
+    """A loop whose death has a name."""
+    try:
+        await body
+    except LbdError:
+        raise
+    except Exception as problem:
+        raise LbdError(f"the {name} loop died: {problem!r}") from problem
+
+
+def make_dir(path: Path, key: str) -> Path:
+    """Raises ConfigError if it cannot be made or written."""
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ConfigError(f"{key} {path}: {problem.strerror}") from problem
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(f"{key} {path}: cannot be written by this user")
+    return path
+
+
+def own_member(config: Config) -> m.Member:
+    host = config.host
+    ranks = {entry.name: rank for rank, entry in enumerate(config.cluster.hosts)}
+    return m.Member(
+        name=HostId(host.name),
+        address=host.address,
+        lim_port=config.lim.port,
+        lbm_port=config.lbm.port,
+        rank=ranks.get(host.name, UNLISTED_RANK),
+        incarnation=time.time_ns() // 1_000_000,
+        version=__version__,
+    )
+
+
+def other_members(config: Config) -> list[m.Member]:
+    return [
+        m.Member(HostId(entry.name), entry.address, entry.lim_port, entry.lbm_port, rank, 0)
+        for rank, entry in enumerate(config.cluster.hosts)
+        if entry.name != config.host.name
+    ]

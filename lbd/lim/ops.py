@@ -1,0 +1,222 @@
+"""The operations of lim.sock: one method each, from a request to a reply."""
+
+import asyncio
+import os
+import time
+from dataclasses import asdict
+from typing import NoReturn
+
+from lbd import __version__
+from lbd.errors import ConfigError, PeerError, Unavailable
+from lbd.lim import events as e
+from lbd.lim import messages as m
+from lbd.lim import requests as r
+from lbd.lim import settings
+from lbd.lim.daemon import Lim
+from lbd.load import sampler as kernel
+from lbd.load.scopes import Root
+from lbd.model import HostId, JobId, PlacementRequest
+from lbd.policy.view import Nowhere
+from lbd.rpc.lim_network import Traffic
+from lbd.rpc.local import Caller, Connection, Json, Refusal
+from lbd.spelling import hint
+
+PEER_TIMEOUT_S = 2.0  # for another LIM to confirm a drain or to answer the doctor
+
+
+class Operations:
+    def __init__(self, lim: Lim, traffic: Traffic) -> None:
+        self._lim = lim
+        self._state = lim.state
+        self._traffic = traffic
+        self._lbm_pid = 0
+        self._operations = {
+            "place": self._place,
+            "lbm": self._lbm,
+            "job": self._job,
+            "trouble": self._trouble,
+            "status": self._status,
+            "algorithm": self._algorithm,
+            "param": self._param,
+            "drain": self._drain,
+            "peers": self._peers,
+            "doctor": self._doctor,
+            "cut": self._cut,
+            "counters": self._counters,
+        }
+
+    async def handle(self, request: Json, caller: Caller) -> Json:
+        """Raises Refusal with the reason."""
+        operation = self._operations.get(str(request.get("op")))
+        if operation is None:
+            name = str(request.get("op"))[:40]
+            raise Refusal(f'no operation "{name}"; {hint(name, self._operations)}')
+        try:
+            return await operation(request, caller)
+        except ConfigError as problem:
+            raise Refusal(str(problem)) from None
+
+    def closed(self, connection: Connection) -> None:
+        """A client went away; if it was the LBM, no jobs are taken here until it is back."""
+        if connection.caller.pid == self._lbm_pid:
+            self._lbm_pid = 0
+            self._lim.lbm_is(e.LbmStatus(accepting=False), set())
+
+    # -- the LBM's -------------------------------------------------------------------------------
+
+    async def _place(self, request: Json, _caller: Caller) -> Json:
+        dry = r.flag(request, "dry")
+        wish = r.placement_request(request, self._state.table)
+        decision = await self._lim.place(wish, dry)
+        if isinstance(decision, Nowhere):
+            if dry:
+                return self._nowhere(wish, decision)
+            raise Refusal(decision.reason, "unavailable")
+        return r.placement_reply(decision, self._state.table)
+
+    def _nowhere(self, wish: PlacementRequest, decision: Nowhere) -> NoReturn:
+        """--explain of a command that could not run says why of each host."""
+        whys = ", ".join(f"{c.name}: {c.why}" for c in decision.candidates if c.why)
+        raise Refusal(f"{decision.reason} ({whys})" if whys else decision.reason, "unavailable")
+
+    async def _lbm(self, request: Json, caller: Caller) -> Json:
+        self._only_admin(caller)
+        self._lbm_pid = caller.pid
+        pids = {caller.pid, r.count(request, "keeper")} - {0}
+        self._lim.lbm_is(r.lbm_status(request), pids)
+        return {"drained": self._state.drained}
+
+    async def _job(self, request: Json, caller: Caller) -> Json:
+        self._only_admin(caller)
+        job = JobId(r.text(request, "job"))
+        event = r.text(request, "event")
+        if event == "end":
+            self._lim.job_ended(job)
+        elif event == "start":
+            host = r.known_host(request.get("host"), self._state.table.entries)
+            pid, cgroup = request.get("pid"), request.get("cgroup")
+            root = Root(
+                pid if isinstance(pid, int) and pid > 0 else None,
+                cgroup if isinstance(cgroup, str) and cgroup.startswith("/") else None,
+            )
+            self._lim.job_started(job, host, root)
+        else:
+            raise Refusal(f'no event "{event}"; Allowed: start, end')
+        return {}
+
+    async def _trouble(self, request: Json, caller: Caller) -> Json:
+        self._only_admin(caller)
+        host = r.known_host(request.get("host"), self._state.table.entries)
+        self._lim.handle(e.Trouble(host, r.text(request, "reason")[:200]), time.monotonic())
+        return {}
+
+    # -- people's --------------------------------------------------------------------------------
+
+    async def _status(self, _request: Json, _caller: Caller) -> Json:
+        return r.status(self._state, time.monotonic())
+
+    async def _algorithm(self, request: Json, caller: Caller) -> Json:
+        if request.get("name") is not None:
+            name = settings.check_algorithm(r.text(request, "name"))
+            self._only_admin(caller)
+            self._lim.handle(e.ChangeSettings(name, {}), time.monotonic())
+        return {"algorithm": self._state.in_force.lim.algorithm}
+
+    async def _param(self, request: Json, caller: Caller) -> Json:
+        name = settings.full_name(r.text(request, "name"))
+        if request.get("value") is not None:
+            value = settings.parsed(name, request["value"])
+            self._only_admin(caller)
+            self._lim.handle(e.ChangeSettings(None, {name: value}), time.monotonic())
+        return {"name": name, "value": settings.value_of(self._state.in_force, name)}
+
+    async def _drain(self, request: Json, caller: Caller) -> Json:
+        host = r.known_host(request.get("host"), self._state.table.entries)
+        drained = r.flag(request, "drained", default=True)
+        self._only_admin(caller)
+        if host == self._state.me:
+            self._lim.handle(e.SetDrained(drained), time.monotonic())
+            return {"host": host, "drained": drained}
+        try:
+            reply = await self._ask(host, m.Drain(drained))
+        except (Unavailable, PeerError) as problem:
+            raise Refusal(f"{host} did not confirm: {problem}", "unavailable") from None
+        if not isinstance(reply.body, m.Ack) or reply.body.error or reply.body.unknown_sender:
+            raise Refusal(f"{host} did not confirm; try again", "unavailable")
+        self._state.drained_there(host, drained, time.monotonic())
+        return {"host": host, "drained": drained}
+
+    async def _peers(self, _request: Json, _caller: Caller) -> Json:
+        return {"peers": r.peers(self._state, time.monotonic())}
+
+    async def _counters(self, _request: Json, _caller: Caller) -> Json:
+        traffic = self._traffic
+        return {
+            "messages_in": dict(traffic.messages_in),
+            "messages_out": dict(traffic.messages_out),
+            "bytes_in": dict(traffic.bytes_in),
+            "bytes_out": dict(traffic.bytes_out),
+            "undelivered": dict(self._lim.undelivered),
+            "decisions": dict(self._state.placer.decisions),
+            "charged_jobs": self._state.table.charged_jobs(),
+            "readings": self._lim.sampler.readings,
+        }
+
+    async def _cut(self, request: Json, caller: Caller) -> Json:
+        self._only_admin(caller)
+        hosts = request.get("hosts")
+        if not isinstance(hosts, list):
+            raise Refusal('"hosts" must be a list of names')
+        if self._lim.network is not None:
+            await self._lim.network.cut({str(name) for name in hosts})
+        return {}
+
+    # -- the doctor's ----------------------------------------------------------------------------
+
+    async def _doctor(self, _request: Json, _caller: Caller) -> Json:
+        sampler, identity = self._lim.sampler, self._state.identity
+        peers = [name for name in self._state.table.entries if name != self._state.me]
+        checks = await asyncio.gather(*(self._check_peer(name) for name in peers))
+        rate_hz = 1.0 / sampler.interval_s(jitter=False)
+        return {
+            "scope": sampler.scope.name,
+            "scope_reason": sampler.scope.reason,
+            "sampling_hz": round(rate_hz, 2),
+            "sampling_cost_core": round(sampler.cost_s * rate_hz, 5),
+            "cores": identity.cores,
+            "speed": identity.speed,
+            "peers": list(checks),
+            "version": __version__,
+            "fds_open": len(os.listdir("/proc/self/fd")),
+            "fds_limit": kernel.descriptor_limit(),
+            **asdict(kernel.machine()),
+        }
+
+    async def _check_peer(self, name: HostId) -> Json:
+        found: Json = {
+            "name": name, "reachable": False, "rtt_s": None, "version": "", "clock_skew_s": None,
+            "error": "",
+        }  # fmt: skip
+        began_s, began_unix_s = time.monotonic(), time.time()
+        try:
+            reply = await self._ask(name, m.Ping())
+        except (Unavailable, PeerError) as problem:
+            return found | {"error": str(problem)}
+        rtt_s = time.monotonic() - began_s
+        if not isinstance(reply.body, m.Ack) or reply.body.error:
+            error = reply.body.error if isinstance(reply.body, m.Ack) else "a senseless answer"
+            return found | {"error": error}
+        return found | {
+            "reachable": True,
+            "rtt_s": round(rtt_s, 6),
+            "version": reply.body.version,
+            "clock_skew_s": round(reply.body.unix_time_s - began_unix_s - rtt_s / 2, 3),
+        }
+
+    async def _ask(self, host: HostId, body: m.Body) -> m.Message:
+        target = self._state.table.entries[host].member.lim_target
+        return await self._lim.ask(host, target, body, PEER_TIMEOUT_S)
+
+    def _only_admin(self, caller: Caller) -> None:
+        if not caller.is_admin:
+            raise Refusal("only root or the daemon's own user may do that", "denied")

@@ -1,0 +1,399 @@
+"""Everything a LIM decides: events in, actions out. No clock, no IO, no dice of its own.
+
+Rule 1: nothing here fails because a message was lost, late, twice or out of order. Samples carry
+(incarnation, number), settings carry (counter, author), and everything said once is said again.
+Rule 2: nothing here waits. A placement needs at most one round of questions, with a deadline
+(`placement.py`); whatever happens to other hosts, the answer "here" is always at hand.
+
+The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `exchange`
+when load is told, `settings` the algorithm and its parameters, `placement` the commands.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from lbd.errors import ConfigError
+from lbd.lim import events as e
+from lbd.lim import messages as m
+from lbd.lim.election import Election, ranking
+from lbd.lim.events import Action, Log, Send
+from lbd.lim.exchange import Broadcaster, Reporter
+from lbd.lim.membership import Membership
+from lbd.lim.placement import Placer
+from lbd.lim.settings import InForce, changed, in_force
+from lbd.lim.table import Table
+from lbd.model import HostId, HostState, LoadVector, Queues
+from lbd.policy.registry import POLICIES
+
+HOUSEKEEPING_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a LIM knows of itself and its cluster before it starts."""
+
+    cluster: str
+    me: m.Member
+    others: Sequence[m.Member]  # of the configuration
+    join_target: str  # "address:port" of a LIM to join by, or ""
+    cores: float  # usable
+    speed: float
+    drained: bool  # before the restart
+
+
+class LimState:
+    def __init__(self, identity: Identity, base: InForce, dice: Random, now_s: float) -> None:
+        self.identity = identity
+        self.base = base
+        self.in_force = base
+        self.settings = m.Settings()
+        self.table = Table(identity.me, base.lim, base.load.smoothing_s, now_s)
+        for member in identity.others:
+            self.table.add(member, listed=True, now_s=now_s)
+        self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
+        self.placer = Placer(self.table, dice)
+        self.lbm = e.LbmStatus(accepting=False)
+        self.drained = identity.drained
+        self.next_due_s = now_s
+        self._dice = dice
+        self._election = Election(identity.me.name)
+        self._reporter = Reporter()
+        self._broadcaster = Broadcaster()
+        self._sampled = e.Sampled(Queues(), 0.0, 0.0)
+        self._sampled_at_s = now_s
+        self._number = 0
+        self._next_exchange_s = now_s
+        self._next_housekeeping_s = now_s
+        self._next_knock_s = now_s + base.lim.keepalive_s
+        self._publish(now_s)
+        self.placer.centre = self._elect(now_s)
+
+    @property
+    def me(self) -> HostId:
+        return self.table.me
+
+    @property
+    def centre(self) -> HostId | None:
+        return self.placer.centre
+
+    def start(self) -> list[Action]:
+        """The first thing to do once messages can be sent."""
+        return self.membership.first_hellos()
+
+    def envelope(self, body: m.Body) -> m.Message:
+        return m.Message(self.identity.cluster, self.me, self.membership.me.incarnation, body)
+
+    def handle(self, event: e.Event, now_s: float) -> list[Action]:
+        """What is to be done about an event."""
+        match event:
+            case e.Tick():
+                return self._tick(now_s)
+            case e.Sampled():
+                self._sampled, self._sampled_at_s = event, now_s
+                self._publish(now_s)
+            case e.LbmStatus():
+                self._lbm_status(event, now_s)
+            case e.JobStarted():
+                self.table.charge(event.host, event.job, now_s)
+            case e.JobEnded():
+                self.table.discharge(event.job, now_s)
+            case e.Trouble():
+                self.table.avoid(event.host, event.reason, now_s)
+                return [Log(f"host {event.host} gave trouble: {event.reason}", warning=True)]
+            case e.SetDrained():
+                return self._set_drained(event.drained, now_s)
+            case e.ChangeSettings():
+                settings = changed(self.settings, self.me, event.algorithm, event.params)
+                return self._adopt(settings, now_s) + self._tell_all(settings, now_s)
+            case e.Received():
+                return self._received(event.message, now_s)
+            case e.Replied():
+                return self._replied(event, now_s)
+            case e.Undelivered():
+                if isinstance(event.sent, m.Report) and event.to == self.centre:
+                    self._reporter.again()
+            case e.Stopping():
+                return [self._send(name, m.Leave()) for name in self._others(now_s, alive=True)]
+        return []
+
+    # -- our own load ----------------------------------------------------------------------------
+
+    def _publish(self, now_s: float) -> None:
+        """Our newest sample, into the table like any other host's."""
+        self._number += 1
+        sampled, lbm = self._sampled, self.lbm
+        vector = LoadVector(
+            index=sampled.index,
+            queues=sampled.queues,
+            utilisation=sampled.utilisation,
+            cores=self.identity.cores,
+            speed=self.identity.speed,
+            slots_total=lbm.slots_total,
+            slots_used=lbm.slots_used,
+            jobs_local=lbm.jobs_local,
+            jobs_foreign=lbm.jobs_foreign,
+            accepting=lbm.accepting,
+        )
+        incarnation = self.membership.me.incarnation
+        age_s = now_s - self._sampled_at_s
+        sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)
+        self.table.record(sample, now_s)
+
+    def own_sample(self, now_s: float) -> m.Sample:
+        found = self.sample_of(self.me, now_s)
+        assert found is not None  # published in the constructor
+        return found
+
+    def sample_of(self, name: HostId, now_s: float) -> m.Sample | None:
+        """A host's newest sample, its age as of now."""
+        entry = self.table.entries[name]
+        if entry.sample is None:
+            return None
+        return replace(entry.sample, age_s=max(0.0, now_s - entry.sampled_at_s))
+
+    def _lbm_status(self, status: e.LbmStatus, now_s: float) -> None:
+        if status == self.lbm:
+            return
+        if status.accepting != self.lbm.accepting:
+            self._exchange_soon(now_s)
+        self.lbm = status
+        self._publish(now_s)
+
+    def _set_drained(self, drained: bool, now_s: float) -> list[Action]:
+        if drained == self.drained:
+            return []
+        self.drained = drained
+        self._publish(now_s)
+        self._exchange_soon(now_s)
+        return [e.SaveDrained(drained), Log("drained" if drained else "no longer drained")]
+
+    def drained_there(self, name: HostId, drained: bool, now_s: float) -> None:
+        """That host confirmed it; do not wait for its next sample."""
+        entry = self.table.entries.get(name)
+        if entry is not None and entry.sample is not None:
+            entry.sample = replace(entry.sample, drained=drained)
+            self.table.update(entry.member, now_s)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _tick(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        if now_s >= self._next_housekeeping_s:
+            self._next_housekeeping_s = now_s + HOUSEKEEPING_S
+            self.table.expire_charges(now_s)
+            actions += self.membership.forget_the_lost(now_s)
+            actions += self._elect_anew(now_s)
+        if now_s >= self._next_knock_s:
+            self._next_knock_s = now_s + self.in_force.lim.keepalive_s
+            actions += self.membership.join_again()
+            actions += self.membership.greet_again(now_s, self._dice)
+        if now_s >= self._next_exchange_s:
+            self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
+            actions += self._exchange(now_s)
+        self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
+        return actions
+
+    def _exchange_soon(self, now_s: float) -> None:
+        self._next_exchange_s = self.next_due_s = now_s
+
+    def _elect(self, now_s: float) -> HostId:
+        silence_s = self.in_force.lim.centre_silence_s
+        gone = set()
+        for name, entry in self.table.entries.items():
+            waited_s = now_s - entry.known_since_s
+            down = self.table.state(name, now_s)[0] is HostState.DOWN
+            if entry.left or (down and (entry.sample is not None or waited_s > silence_s)):
+                gone.add(name)
+        order = ranking(entry.member for entry in self.table.entries.values())
+        return self._election.centre(order, gone, now_s, silence_s)
+
+    def _elect_anew(self, now_s: float) -> list[Action]:
+        centre = self._elect(now_s)
+        if centre == self.centre:
+            return []
+        self.placer.centre = centre
+        self._reporter.again()
+        self._exchange_soon(now_s)
+        if centre == self.me:
+            self._broadcaster.restart()
+        return [Log(f"the load information centre is {centre}")]
+
+    def _exchange(self, now_s: float) -> list[Action]:
+        """This period's report, and the vector if we are the centre."""
+        lim = self.in_force.lim
+        exchanges_load = POLICIES[lim.algorithm].exchanges_load
+        actions: list[Action] = []
+        own = self.own_sample(now_s)
+        centres = set(self._election.heard_lately(now_s, lim.centre_silence_s))
+        centres |= {self.centre} if self.centre is not None else set()
+        centres = {name for name in centres if name in self.table.entries} - {self.me}
+        if centres and self._reporter.due(own, now_s, lim, exchanges_load):
+            actions += [self._send(name, m.Report(own)) for name in sorted(centres)]
+        if self.centre == self.me:
+            actions += self._broadcast(now_s, exchanges_load)
+        return actions
+
+    def _broadcast(self, now_s: float, exchanges_load: bool) -> list[Action]:
+        samples = self._samples_alive(now_s)
+        due = self._broadcaster.due(samples, now_s, self.in_force.lim, exchanges_load)
+        if due is None:
+            return []
+        news, full = due
+        vector = m.Vector(tuple(news), self.settings.version)
+        # Hosts that are down hear of the full vectors only, in case they are back.
+        return [self._send(name, vector) for name in self._others(now_s, alive=not full)]
+
+    def _samples_alive(self, now_s: float) -> list[m.Sample]:
+        return [
+            sample
+            for name, entry in self.table.entries.items()
+            if not entry.left
+            and now_s < entry.sampled_at_s + self.in_force.lim.down_after_s
+            and (sample := self.sample_of(name, now_s)) is not None
+        ]
+
+    def _others(self, now_s: float, alive: bool) -> list[HostId]:
+        return [
+            name
+            for name, entry in self.table.entries.items()
+            if name != self.me
+            and not entry.left
+            and not (alive and self.table.state(name, now_s)[0] is HostState.DOWN)
+        ]
+
+    def _send(self, name: HostId, body: m.Body) -> Send:
+        target = self.table.entries[name].member.lim_target
+        return Send(name, target, body, self.in_force.lim.centre_silence_s / 3)
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def _adopt(self, settings: m.Settings, now_s: float) -> list[Action]:
+        """Take newer settings. Raises ConfigError if they make no sense here."""
+        if settings.version <= self.settings.version:
+            return []
+        self.in_force = in_force(self.base, settings)
+        self.settings = settings
+        self.table.set_params(self.in_force.lim, self.in_force.load.smoothing_s, now_s)
+        self._exchange_soon(now_s)
+        text = f"settings {settings.counter} of {settings.author}"
+        return [
+            e.Configure(self.in_force),
+            Log(f"{text} algorithm={self.in_force.lim.algorithm} params={settings.params}"),
+        ]
+
+    def _tell_all(self, settings: m.Settings, now_s: float) -> list[Action]:
+        return [self._send(name, settings) for name in self._others(now_s, alive=False)]
+
+    def _compare_settings(
+        self, sender: HostId, version: tuple[int, str], now_s: float
+    ) -> list[Action]:
+        if version < self.settings.version:
+            return [self._send(sender, self.settings)]
+        if version > self.settings.version:
+            return self.membership.ask_members(sender, now_s)
+        return []
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _received(self, message: m.Message, now_s: float) -> list[Action]:
+        sender, body = message.sender, message.body
+        if message.cluster != self.identity.cluster:
+            text = f"this is cluster {self.identity.cluster!r}, not {message.cluster!r}"
+            return [e.Reply(m.Ack(error=text))]
+        if isinstance(body, m.Ping):
+            return [e.Reply(m.Ack())]
+        if isinstance(body, m.Hello):
+            return self._hello(body, now_s)
+        if not self.membership.knows(message):
+            return [e.Reply(self.membership.unknown(sender))]
+        self.table.entries[sender].heard_at_s = now_s
+        actions: list[Action] = []
+        match body:
+            case m.Probe():
+                return [e.Reply(m.ProbeReply(self.own_sample(now_s)))]
+            case m.AskCentre() if body.sample.host == sender:
+                return [e.Reply(self.placer.decide_for(sender, body, now_s))]
+            case m.Report() if body.sample.host == sender:
+                self.table.record(body.sample, now_s)
+            case m.Vector():
+                actions = self._vector(sender, body, now_s)
+            case m.Settings():
+                actions = self._trying(lambda: self._adopt(body, now_s))
+            case m.Drain():
+                actions = self._set_drained(body.drained, now_s)
+            case m.Leave():
+                actions = self._left(sender, now_s)
+            case _:
+                kind = type(body).__name__
+                return [e.Reply(m.Ack(error=f"{kind} from {sender} makes no sense here"))]
+        return [e.Reply(m.Ack()), *actions]
+
+    def _trying(self, body: Callable[[], list[Action]]) -> list[Action]:
+        try:
+            return body()
+        except ConfigError as problem:
+            return [Log(f"settings of another host are refused: {problem}", warning=True)]
+
+    def _hello(self, hello: m.Hello, now_s: float) -> list[Action]:
+        refusal, actions = self.membership.hello_from(hello, now_s)
+        if refusal is not None:
+            return [e.Reply(refusal)]
+        # It knows nothing of our load, and it may be a better centre.
+        self._reporter.again()
+        self._next_housekeeping_s = self.next_due_s = now_s
+        if self.centre == self.me:  # do not let it wait for the next keep-alive
+            vector = m.Vector(tuple(self._samples_alive(now_s)), self.settings.version)
+            actions = [*actions, self._send(hello.self.name, vector)]
+        if not hello.wants_members:
+            return [e.Reply(m.Ack()), *actions]
+        known = tuple(entry.member for entry in self.table.entries.values() if not entry.left)
+        return [e.Reply(m.Members(known, self.settings)), *actions]
+
+    def _vector(self, sender: HostId, vector: m.Vector, now_s: float) -> list[Action]:
+        self._election.heard(sender, now_s)
+        actions = self._compare_settings(sender, vector.settings_version, now_s)
+        strangers = False
+        for sample in vector.samples:
+            if sample.host in self.table.entries:
+                if sample.host != self.me:
+                    self.table.record(sample, now_s)
+            else:
+                strangers = True
+        if strangers and not actions:
+            actions = self.membership.ask_members(sender, now_s)
+        return actions + self._elect_anew(now_s)
+
+    def _left(self, name: HostId, now_s: float) -> list[Action]:
+        actions = self.membership.left(name, now_s)
+        self._election.forget(name)
+        self._broadcaster.forget(name)
+        return actions + self._elect_anew(now_s)
+
+    def _replied(self, event: e.Replied, now_s: float) -> list[Action]:
+        """The answer to something we sent."""
+        body, name = event.reply.body, event.reply.sender
+        if isinstance(body, m.Ack) and body.error:
+            return self.membership.refused(event.to, body, now_s)
+        if isinstance(body, m.Ack) and body.unknown_sender:
+            return self._unknown_there(event, body, now_s)
+        if name in self.table.entries:
+            self.table.entries[name].heard_at_s = now_s
+        if isinstance(event.sent, m.Hello):
+            self.membership.hello_answered(name)
+        if not isinstance(body, m.Members):
+            return []
+        actions = self.membership.members_from(body.members, now_s)
+        return actions + self._trying(lambda: self._adopt(body.settings, now_s))
+
+    def _unknown_there(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
+        """Say Hello (again), above the incarnation known there."""
+        ours, known = self.membership.me.incarnation, ack.known_incarnation
+        if known > ours or (known == ours and isinstance(event.sent, m.Hello)):
+            self.membership.next_incarnation(known)
+            self._publish(now_s)
+        self._reporter.again()
+        if event.to not in self.table.entries:
+            return self.membership.join_again()
+        member = self.table.entries[event.to].member
+        return [self.membership.hello(member, wants_members=not self.membership.accepted)]
