@@ -2,14 +2,16 @@
 
 import argparse
 import math
-import sys
 import time
+from dataclasses import fields
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_status import host_named
 from lbd.cli.output import print_json, print_table
 from lbd.cli.reply import Json, number, table, text
+from lbd.config import LimConfig, LoadConfig
 from lbd.config_file import toml_value
+from lbd.rpc.local import Refusal
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed
 POLL_S = 0.5
@@ -83,11 +85,17 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
-    params = table(daemons.lim({"op": "status"}), "params")
+    """Every parameter that can be changed at run time; the LIM refuses the names of the others."""
+    params: Json = {}
+    for section in (LimConfig, LoadConfig):
+        for item in fields(section):
+            try:
+                reply = daemons.lim({"op": "param", "name": item.name})
+            except Refusal:
+                continue
+            params[text(reply, "name")] = reply.get("value")
     if options.json:
         print_json({"params": params})
-    elif params:
-        print_table(("PARAMETER", ">VALUE"), [(name, text(params, name)) for name in params])
     else:
-        print("no parameters are known", file=sys.stderr)
+        print_table(("PARAMETER", ">VALUE"), [(name, text(params, name)) for name in params])
     return 0

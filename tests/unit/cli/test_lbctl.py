@@ -123,11 +123,22 @@ def test_algorithm_and_param(daemon, capsys):
     assert lbctl.main(["algorithm", "LOWEST"]) == 0
     assert lbctl.main(["param", "min_gain", "0.2"]) == 0
     assert lbctl.main(["param", "min_gain", "--json"]) == 0
-    assert lbctl.main(["param"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("LOWEST\nlim.min_gain = 0.2\n{")
     assert lim.asked[1]["value"] == 0.2
     assert "value" not in lim.asked[2]
+
+
+def test_all_params_are_those_the_lim_knows(daemon, capsys):
+    def param(request):
+        if request["name"] not in ("min_gain", "smoothing_s"):
+            return {"ok": False, "error": "no such parameter", "code": "usage"}
+        return {"ok": True, "name": f"x.{request['name']}", "value": 0.5}
+
+    daemon("lim", param=param)
+    assert lbctl.main(["param", "--json"]) == 0
+    params = {"x.min_gain": 0.5, "x.smoothing_s": 0.5}
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "params": params}
 
 
 @pytest.mark.parametrize("command", lbctl.LATER)
