@@ -43,17 +43,20 @@ def show(reply: Json, command: Sequence[str], as_json: bool) -> None:
         f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
         f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
     )
-    rows = [candidate_row(rank, item) for rank, item in enumerate(tables(reply, "candidates"), 1)]
+    chosen = text(reply, "host")
+    candidates = enumerate(tables(reply, "candidates"), 1)
+    rows = [candidate_row(rank, item, chosen) for rank, item in candidates]
     if rows:
         header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
         print("\n" + "\n".join(lay_out(header, rows, paint)))
 
 
-def candidate_row(rank: int, item: Json) -> Row:
+def candidate_row(rank: int, item: Json, chosen: str) -> Row:
+    """One host; an arrow marks the chosen one, which among equals chance decides."""
     willing = item.get("willing") is True
     age_s = number(item, "age_s")
     return (
-        str(rank),
+        f"→ {rank}" if text(item, "name") == chosen else str(rank),
         text(item, "name"),
         figure(number(item, "load")),
         "–" if math.isnan(age_s) else f"{age_s:.1f}s",
