@@ -1,0 +1,294 @@
+"""A lab's life: up, steered, down; after a crash; and what bad input gets."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+
+import pytest
+
+from lbd.lab import cgroups, processes
+from lbd.lab.plan import cgroup_name
+from lbd.lab.record import load
+from tests.live.cluster import (
+    Lab,
+    assert_nothing_left,
+    client_environment,
+    lab_command,
+    run_lab,
+    wait_until,
+)
+
+both = pytest.mark.parametrize(
+    "isolate", ["none", pytest.param("namespaces", marks=pytest.mark.root)]
+)
+
+
+@both
+def test_up_returns_when_every_host_sees_every_other(request, isolate):
+    lab = request.getfixturevalue("lab" if isolate == "none" else "lab_ns")
+    for host in lab.hosts:
+        assert lab.states(host) == {"h1": "up", "h2": "up", "h3": "up"}
+    assert all(None not in daemons.values() for daemons in lab.pids().values())
+
+
+def test_the_key_is_for_its_owner_only_and_of_this_lab_only(lab, make_lab):
+    key = lab.record.plan.key_file
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.read_text() != make_lab(1).record.plan.key_file.read_text()
+
+
+def test_two_labs_do_not_meet(lab, make_lab):
+    other = make_lab(2)
+    assert other.record.plan.subnet != lab.record.plan.subnet
+    assert set(other.states("h1")) == {"h1", "h2"}
+    assert set(lab.states("h1")) == {"h1", "h2", "h3"}
+
+
+@both
+@pytest.mark.parametrize("daemon", ["lim", "lbm", "keeper"])
+def test_a_killed_daemon_stays_dead_until_started(request, isolate, daemon):
+    lab = request.getfixturevalue("lab" if isolate == "none" else "lab_ns")
+    before = lab.pids()["h2"]
+    lab.kill("h2", daemon)
+    if daemon == "keeper":  # the LBM starts another by itself
+        lab.wait_until(lambda: lab.pids()["h2"]["keeper"], "a new keeper")
+    else:
+        assert lab.pids()["h2"][daemon] is None
+        lab.start("h2", daemon)
+    after = lab.pids()["h2"]
+    assert after[daemon] not in (None, before[daemon])
+    lab.wait_until(lambda: lab.states("h1")["h2"] == "up", "h1 sees h2 again")
+
+
+@both
+def test_power_off_ends_all_of_a_host_and_start_brings_it_back(request, isolate):
+    lab = request.getfixturevalue("lab" if isolate == "none" else "lab_ns")
+    lab.kill("h3", "host")
+    assert not [found for found in lab.processes() if found.host == "h3"]
+    assert lab.status()["hosts"][2]["power"] == "off"
+    refused = run_lab("exec", "h3", "--dir", lab.root, "--", "true", check=False)
+    assert (refused.returncode, refused.stderr.count("\n")) == (125, 1)
+    assert "powered off" in refused.stderr
+    lab.wait_until(lambda: lab.states("h1")["h3"] == "down", "h1 sees it is gone", 15)
+    lab.start("h3")
+    lab.wait_until(lambda: lab.states("h1")["h3"] == "up", "h1 sees it is back", 15)
+
+
+@both
+def test_a_cut_outlives_a_restart_of_the_daemons(request, isolate):
+    lab = request.getfixturevalue("lab" if isolate == "none" else "lab_ns")
+    lab.cut("h2", "h1")
+    try:
+        lab.wait_until(lambda: lab.states("h1")["h2"] == "down", "h1 loses h2", 15)
+        assert lab.states("h3") == {"h1": "up", "h2": "up", "h3": "up"}
+        lab.kill("h2", "host")
+        lab.start("h2")
+        time.sleep(1.0)
+        assert lab.states("h2")["h1"] != "up"
+        assert lab.status()["cuts"] == [["h1", "h2"]]
+    finally:
+        lab.heal()
+    lab.wait_until(lambda: lab.states("h1")["h2"] == "up", "they meet again", 15)
+    assert lab.status()["cuts"] == []
+
+
+def test_a_stopped_daemon_is_shown_as_stopped(lab):
+    lab.kill("h3", "lim", "STOP")
+    try:
+        assert lab.status()["hosts"][2]["daemons"]["lim"]["state"] == "stopped"
+        assert "stopped" in lab.lab("start", "h3", "lim", check=False).stderr
+    finally:
+        lab.kill("h3", "lim", "CONT")
+    lab.wait_until(lambda: lab.states("h3")["h1"] == "up", "it goes on", 15)
+
+
+@both
+def test_down_ends_stopped_daemons_and_everything_else(make_lab, isolate):
+    lab = make_lab(2, isolate)
+    lab.kill("h1", "host", "STOP")
+    sleeper = lab.popen("h2", "sleep", "1001")
+    started_s = time.monotonic()
+    assert "is gone" in lab.lab("down").stdout
+    assert time.monotonic() - started_s < 10
+    sleeper.wait(timeout=5)
+    lab.assert_nothing_left()
+    assert "no lab" in lab.lab("down").stdout  # and again, as often as one likes
+
+
+@both
+@pytest.mark.parametrize("after_s", [0.12, 0.25, 0.4])
+def test_down_cleans_up_after_a_lab_killed_half_way(request, short_dir, isolate, after_s):
+    if isolate == "namespaces":
+        request.getfixturevalue("lab_ns")
+    root = short_dir / "lab"
+    words = ("up", "--hosts", 4, "--isolate", isolate, "--dir", root)
+    process = subprocess.Popen(
+        lab_command(*words), env=client_environment(), stdout=subprocess.DEVNULL
+    )
+    time.sleep(after_s)
+    process.kill()
+    process.wait()
+    run_lab("down", "--dir", root)
+    assert_nothing_left(root)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_up_cleans_up_after_itself(short_dir, number):
+    root = short_dir / "lab"
+    process = subprocess.Popen(
+        lab_command("up", "--hosts", 6, "--isolate", "none", "--dir", root),
+        env=client_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_until(lambda: load(root), "it has begun")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode in (128 + number, 130)
+    assert "Traceback" not in said
+    assert_nothing_left(root)
+    assert not root.exists()
+
+
+def test_down_without_its_record_still_finds_everything(make_lab):
+    lab = make_lab(2)
+    (lab.root / "lab.json").write_text("{ half a rec")
+    lab.lab("down")
+    lab.assert_nothing_left()
+
+
+def test_down_spares_a_directory_it_did_not_make_and_what_is_in_it(short_dir):
+    (short_dir / "mine").write_text("keep me")
+    run_lab("up", "--hosts", 1, "--isolate", "none", "--dir", short_dir)
+    run_lab("down", "--dir", short_dir)
+    assert [path.name for path in short_dir.iterdir()] == ["mine"]
+
+
+def test_a_daemon_that_cannot_start_is_said_with_its_own_words(short_dir):
+    root = short_dir / "lab"
+    words = ("up", "--hosts", 2, "--isolate", "none", "--set", "lbm.port=1")
+    result = run_lab(*words, "--dir", root, check=False, user=unprivileged())
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1
+    assert "lbm" in result.stderr
+    assert_nothing_left(root)
+
+
+def unprivileged():
+    """A user without rights who can run this Python, for when we are root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        subprocess.run(lab_command("--help"), user=65534, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this Python lies where no other user can run it")
+    return 65534
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["up", "--hosts", "0"], 2, "from 1 to 254"),
+        (["up", "--hosts", "many"], 2, "invalid int"),
+        (["up", "--cpus", "-1"], 2, "0.01 to 4096"),
+        (["up", "--isolate", "jail"], 2, "namespaces"),
+        (["up", "--algorithm", "GLOBUL"], 2, 'did you mean "GLOBAL"'),
+        (["up", "--set", "lim.prot=1"], 2, 'did you mean "port"'),
+        (["up", "--set", "lim"], 2, "section.key=value"),
+        (["up", "--set", "host.name=x"], 2, "its own"),
+        (["up", "--mode", "fcfs"], 2, "dispatcher"),
+        (["up", "--store", "sqlite:///x"], 2, "dispatcher"),
+        (["upp"], 2, "invalid choice"),
+        ([], 2, "COMMAND"),
+        (["status"], 1, "no lab"),
+        (["env", "h1"], 1, "no lab"),
+        (["exec", "h1", "--", "true"], 1, "no lab"),
+        (["kill", "h1", "lim"], 1, "no lab"),
+        (["start", "h1"], 1, "no lab"),
+        (["cut", "h1", "h2"], 1, "no lab"),
+        (["heal"], 1, "no lab"),
+    ],
+)
+def test_bad_input_without_a_lab_is_one_line(short_dir, words, code, says):
+    root = short_dir / "lab"
+    result = run_lab(*words, *(["--dir", root] if words[:1] != ["upp"] and words else []),
+                     check=False) if words[:1] != ["exec"] else run_lab(
+                         "exec", "h1", "--dir", root, "--", "true", check=False)  # fmt: skip
+    assert_refused(result, code, says)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["up", "--hosts", "2"], 1, "already"),
+        (["env", "h9"], 2, "h9"),
+        (["kill", "h1", "lin"], 2, 'did you mean "lim"'),
+        (["kill", "h9", "lim"], 2, "h9"),
+        (["kill", "h1", "lim", "-s", "NOISE"], 2, "no signal"),
+        (["kill", "h1", "dispatcher"], 2, "not part"),
+        (["start", "h1", "keeper"], 2, "keeper"),
+        (["start", "h9"], 2, "h9"),
+        (["cut", "h1", "h1"], 2, "two different"),
+        (["cut", "h1", "h9"], 2, "h9"),
+        (["exec", "h1"], 2, "which command"),
+    ],
+)
+def test_bad_input_with_a_lab_is_one_line(lab, words, code, says):
+    assert_refused(lab.lab(*words, check=False), code, says)
+
+
+def assert_refused(result, code, says):
+    assert result.returncode == code, result.stderr
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("lbd lab")
+    assert result.stdout == ""
+
+
+@pytest.mark.root
+def test_a_directory_that_cannot_be_made_is_said(short_dir):
+    (short_dir / "file").write_text("")
+    result = run_lab("up", "--dir", short_dir / "file" / "lab", check=False)
+    assert_refused(result, 2, "cannot make it")
+
+
+@pytest.mark.root
+def test_namespaces_without_root_are_refused(short_dir):
+    result = run_lab(
+        "up", "--isolate", "namespaces", "--dir", short_dir / "lab", check=False,
+        user=unprivileged(),
+    )  # fmt: skip
+    assert_refused(result, 1, "need root")
+
+
+@pytest.mark.root
+def test_a_lab_needs_no_root(short_dir):
+    user = unprivileged()
+    os.chown(short_dir, user, user)
+    root = short_dir / "lab"
+    words = ("--dir", root)
+    try:
+        run_lab("up", "--hosts", 2, *words, user=user)
+        owners = {os.stat(f"/proc/{p.process.pid}").st_uid for p in processes.find(root)}
+        assert owners == {user}
+        status = json.loads(run_lab("status", "--json", *words, user=user).stdout)
+        assert status["isolate"] == "none"
+        assert not cgroups.find(cgroup_name(root))
+        run_lab("kill", "h1", "host", *words, user=user)
+        run_lab("start", "h1", *words, user=user)
+    finally:
+        run_lab("down", *words, user=user)
+    assert_nothing_left(root)
+
+
+def test_help_names_every_command():
+    text = run_lab("--help").stdout
+    for word in ("up", "env", "exec", "kill", "start", "cut", "heal", "status", "down"):
+        assert f"\n    {word} " in text
+
+
+def test_the_lab_of_this_module_is_reported_as_started(lab):
+    assert lab in Lab.started

@@ -1,0 +1,167 @@
+"""`lbd up` with the real daemons: restarts, an orderly end, nothing left."""
+
+import json
+import os
+import signal
+import subprocess
+
+import psutil
+import pytest
+
+from lbd.lab import processes
+from lbd.rpc.local import ask
+from lbd.self_start import command
+from tests.live.cluster import client_environment, wait_until
+from tests.live.conftest import need_namespaces
+
+QUICK = ("--set", "up.restart_backoff_s=0.1", "--set", "up.stop_timeout_s=4")
+
+
+class Up:
+    """One `lbd up` in a directory of its own."""
+
+    def __init__(self, root, *options, wrapper=()):
+        self.root = root
+        self.config = root / "lbd.toml"
+        if not self.config.exists():
+            self.config.write_text(
+                f'[host]\nname = "solo"\nspeed = 1.0\nruntime_dir = "{root}/run"\n'
+                f'state_dir = "{root}/state"\n'
+            )
+        self.log = root / "up.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*wrapper, *command("up", "--config", str(self.config), *QUICK, *options)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=client_environment(**{processes.MARK: str(root)}),
+            )  # fmt: skip
+
+    def said(self):
+        return self.log.read_text()
+
+    def pid(self, daemon):
+        """The daemon's pid if its socket answers."""
+        ask(self.root / "run" / f"{daemon}.sock", {"op": "status"}, 2.0)
+        lines = [line for line in self.said().splitlines() if f"{daemon} started, pid" in line]
+        return int(lines[-1].split()[-1])
+
+    def ready(self):
+        wait_until(
+            lambda: self.pid("lim") and self.pid("lbm"), "both daemons answer", 15, self.said
+        )
+        return self
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(timeout=20)
+
+    def left(self):
+        return [found.process.pid for found in processes.find(self.root)]
+
+
+@pytest.fixture
+def up(short_dir):
+    started = Up(short_dir).ready()
+    yield started
+    started.process.kill()
+    started.process.wait()
+    for pid in started.left():
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_orderly_end_stops_lbm_then_lim_and_leaves_nothing(up, number):
+    assert up.stop(number) == 0
+    words = [line.removeprefix("lbd up: ") for line in up.said().splitlines() if "lbd up" in line]
+    assert words[-5:] == ["stopping lbm", "lbm stopped", "stopping lim", "lim stopped", "stopped"]
+    assert up.left() == []
+
+
+@pytest.mark.parametrize("daemon", ["lim", "lbm"])
+def test_a_killed_daemon_is_started_again(up, daemon):
+    first = up.pid(daemon)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: up.pid(daemon) != first, f"a new {daemon}", 15, up.said)
+    assert f"{daemon} was killed by signal 9; starting it again in 0.1 s" in up.said()
+    assert up.stop() == 0
+    assert up.left() == []
+
+
+def test_a_stopped_daemon_is_killed_in_the_end(up):
+    os.kill(up.pid("lim"), signal.SIGSTOP)
+    assert up.stop() == 0
+    assert "lim did not stop within 4 s; killing it" in up.said()
+    assert up.left() == []
+
+
+def test_a_keeper_whose_lbm_is_dead_goes_too(up):
+    keeper = ask(up.root / "run/lbm.sock", {"op": "status"}, 2.0)["keeper"]
+    os.kill(up.process.pid, signal.SIGSTOP)  # so that the LBM is not started again meanwhile
+    os.kill(up.pid("lbm"), signal.SIGKILL)
+    os.kill(up.process.pid, signal.SIGTERM)
+    os.kill(up.process.pid, signal.SIGCONT)
+    assert up.process.wait(timeout=20) == 0
+    assert not psutil.pid_exists(keeper)
+    assert up.left() == []
+
+
+def test_killing_the_supervisor_ends_its_daemons(up):
+    up.process.kill()
+    up.process.wait()
+    wait_until(lambda: not up.left(), "the daemons end with it", 15, up.left)
+
+
+def test_a_second_one_is_refused(up):
+    second = subprocess.run(
+        command("up", "--config", str(up.config)), capture_output=True, text=True, timeout=10,
+        env=client_environment(),
+    )  # fmt: skip
+    assert second.returncode == 1
+    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) runs in")
+    assert second.stderr.count("\n") == 1
+
+
+def test_options_reach_the_daemons(short_dir):
+    started = Up(short_dir, "--set", "lim.algorithm=NOLB").ready()
+    status = ask(short_dir / "run/lim.sock", {"op": "status"}, 2.0)
+    assert json.dumps(status["cluster"]).count("NOLB") == 1
+    assert started.stop() == 0
+
+
+def test_a_wrong_configuration_ends_it_at_once(short_dir):
+    (short_dir / "lbd.toml").write_text("[host]\nnaem = 1\n")
+    started = Up(short_dir)
+    assert started.process.wait(timeout=10) == 2
+    assert 'did you mean "name"' in started.said()
+    assert "started" not in started.said()
+
+
+def test_a_daemon_that_refuses_its_configuration_is_not_started_for_ever(short_dir):
+    """What only a daemon can find out: here, a key file that is not there."""
+    started = Up(short_dir, "--set", f"security.key_file={short_dir}/no-such-key")
+    assert started.process.wait(timeout=15) == 2
+    assert "refuses its configuration" in started.said()
+    assert "starting it again" not in started.said()
+    assert started.left() == []
+
+
+@pytest.mark.root
+def test_as_pid_1_it_reaps_what_is_orphaned(short_dir):
+    need_namespaces()
+    unshare = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    started = Up(short_dir, wrapper=unshare)
+    try:
+        wait_until(lambda: started.pid("lim") and started.pid("lbm"), "both answer", 15)
+        top = psutil.Process(started.process.pid).children()[0]
+        inside = ["nsenter", "-t", str(top.pid), "-p", "-m", "sh", "-c", "(sleep 0.2 &)"]
+        subprocess.run(inside, check=True)
+        wait_until(
+            lambda: not any(c.status() == psutil.STATUS_ZOMBIE for c in top.children()),
+            "no zombie stays", 5, top.children,
+        )  # fmt: skip
+        top.terminate()
+        assert started.process.wait(timeout=20) == 0
+        assert started.left() == []
+    finally:
+        started.process.kill()
+        started.process.wait()
