@@ -25,12 +25,13 @@ from lbd.lbm.child import Order
 from lbd.lbm.link import Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.outbox import Outbox
 from lbd.lbm.state import Job, Jobs, JobState, Slots
-from lbd.lbm.streams import Descriptor, Sink, Source, widen
+from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 FIRST_MESSAGE_S = 10.0
+STARTED_LINGER_S = 0.002  # a command as short as this is reported in one message
 if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[bytes, bytes]
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
@@ -190,7 +191,7 @@ class ForeignJob:
         started = lbm_pb2.Started(
             host=self._host.config.host.name, pid=begun.pid, note=admitted.note
         )
-        self._outbox.put(tags.STARTED + started.SerializeToString())
+        self._outbox.put(tags.STARTED + started.SerializeToString(), STARTED_LINGER_S)
 
     def _make_pipes(self) -> list[int]:
         """Our ends become `_stdin` and `_outputs`; returns the command's ends."""
@@ -198,7 +199,6 @@ class ForeignJob:
         if not closed & 1:
             if self._request.wants_stdin:
                 child, ours = os.pipe2(os.O_CLOEXEC)
-                widen(ours)
                 self._stdin = Sink(
                     Descriptor(ours, borrowed=False),
                     lambda count: self._outbox.put(tags.delivered(0, count)),
@@ -210,7 +210,6 @@ class ForeignJob:
         for number, tag in ((1, tags.STDOUT), (2, tags.STDERR)):
             if not closed >> number & 1:
                 ours, child = os.pipe2(os.O_CLOEXEC)
-                widen(ours)
                 child_ends.append(child)
                 self._outputs[number] = Source(
                     Descriptor(ours, borrowed=False),

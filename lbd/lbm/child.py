@@ -125,35 +125,39 @@ class Spare:
 
     pid: int
     socket: socket.socket
+    group: str  # its cgroup directory, "" without
 
     def start(self, order: bytes, descriptors: list[int]) -> None:
         """Hand the order over. Raises OSError if the child is gone."""
         frame = frames.pack(ORDER, order)
         sent = socket.send_fds(self.socket, [frame], descriptors)
-        self.socket.sendall(memoryview(frame)[sent:])
+        if sent < len(frame):  # an empty send would fail if the child is the command already
+            self.socket.sendall(memoryview(frame)[sent:])
 
 
 def fork_spare(parent: Parent) -> Spare:
     """Raises OSError if there are too many processes."""
+    group = parent.containment.new_group()
     ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
     except OSError:
         ours.close()
         theirs.close()
+        parent.containment.forget(group)
         raise
     if pid == 0:
-        _live(parent, theirs)
+        _live(parent, theirs, group)
     theirs.close()
-    return Spare(pid, ours)
+    return Spare(pid, ours, group)
 
 
-def _live(parent: Parent, sock: socket.socket) -> NoReturn:
+def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
     """The child's whole life."""
     try:
-        _leave_keeper(parent, sock.fileno())
+        _leave_keeper(parent, sock.fileno(), group)
         order, descriptors = _receive(sock)
-        _set_up(parent, order, descriptors)
+        _set_up(parent, order, descriptors, group)
         mark = parent.containment.mark.partition(b"=")[2] + order.job.encode()
         order.environment[MARK] = mark
         raise CannotStart("exec", become(order.argv, order.environment))
@@ -166,10 +170,11 @@ def _live(parent: Parent, sock: socket.socket) -> NoReturn:
         os._exit(127)
 
 
-def _leave_keeper(parent: Parent, own: int) -> None:
+def _leave_keeper(parent: Parent, own: int, group: str) -> None:
     """Everything that can be done before the order is known."""
     parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setsid()
+    parent.containment.enter(group)
     os.closerange(3, own)
     os.closerange(own + 1, MAX_DESCRIPTORS)
     signal.set_wakeup_fd(-1)
@@ -195,12 +200,13 @@ def _receive(sock: socket.socket) -> tuple[Order, list[int]]:
             return read_order(body), descriptors
 
 
-def _set_up(parent: Parent, order: Order, descriptors: list[int]) -> None:
+def _set_up(parent: Parent, order: Order, descriptors: list[int], group: str) -> None:
     """Raises CannotStart."""
-    try:
-        parent.containment.enter(order.job, order.memory_bytes)
-    except OSError as error:
-        raise CannotStart("containment", error) from error
+    if order.memory_bytes:
+        try:
+            parent.containment.limit_memory(group, order.memory_bytes)
+        except OSError as error:
+            raise CannotStart("memory limit", error) from error
     _take_descriptors(descriptors, order.closed_fds)
     _set_limits(order.limits, parent.limits)
     if order.nice:

@@ -133,16 +133,9 @@ class Connection:
         """The client is the command now: wait for its end, without being its parent."""
         assert self._command is not None
         job = self._command.job
-        self._home.lim.notify(
-            {
-                "op": "job",
-                "event": "start",
-                "job": job.id,
-                "host": job.host,
-                "pid": self.caller.pid or None,
-                "foreign": False,
-                "cgroup": None,
-            }
+        pid = self.caller.pid or None
+        self._home.notes.started(
+            job.id, {"host": job.host, "pid": pid, "foreign": False, "cgroup": None}
         )
         try:
             if process is not None:

@@ -24,6 +24,7 @@ from lbd.lbm.admission import LocalUser
 from lbd.lbm.agent import ForeignJob, Host
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.link import KeeperLink
+from lbd.lbm.notes import LimNotes
 from lbd.lbm.origin import Home, Room
 from lbd.lbm.state import Job, Jobs, LocalCap, Slots
 from lbd.model import JobId
@@ -78,6 +79,7 @@ class Lbm:
         self._home = Home(
             config=config,
             lim=self._lim,
+            notes=LimNotes(self._lim),
             peers=None,
             jobs=self._jobs,
             cap=LocalCap(config.lbm.fallback_slots or max(2, 2 * math.ceil(cores))),
@@ -213,22 +215,15 @@ class Lbm:
 
     def _job_began(self, job: JobId, pid: int, group: str) -> None:
         self._leaders[pid] = job
-        self._lim.notify(
-            {
-                "op": "job",
-                "event": "start",
-                "job": job,
-                "host": self._config.host.name,
-                "pid": pid,
-                "foreign": True,
-                "cgroup": group or None,
-            }
+        host = self._config.host.name
+        self._home.notes.started(
+            job, {"host": host, "pid": pid, "foreign": True, "cgroup": group or None}
         )
 
     def _job_ended(self, job: JobId) -> None:
         for pid in [pid for pid, held in self._leaders.items() if held == job]:
             del self._leaders[pid]
-        self._lim.notify({"op": "job", "event": "end", "job": job, "host": self._config.host.name})
+        self._home.notes.ended(job, self._config.host.name, charged=False)
 
     # questions on lbm.sock
 

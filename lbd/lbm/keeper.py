@@ -48,7 +48,7 @@ RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
 
 SPARES = 2
-QUIET_MS = 3
+QUIET_MS = 3  # without an order for this long: time to fork ahead
 POLL_ENDING_MS = 5
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -104,8 +104,6 @@ class Keeper:
             if idle and time.monotonic() - self._alone_since_s > self._orphan_s:
                 break
             ready = self._poll.poll(self._poll_ms())
-            if not ready and len(self._spares) < SPARES and not self._quitting:
-                self._fork_ahead()
             for descriptor, _ in ready:
                 if descriptor in self._starting:
                     self._hear_start(descriptor)
@@ -117,14 +115,18 @@ class Keeper:
                 elif self._lbm is not None and descriptor == self._lbm.fileno():
                     self._receive()
             self._reap()
-            self._finish()
+            if self._finish() or not ready:
+                self._fork_ahead()
         for spare in self._spares:
             spare.socket.close()
+            os.waitpid(spare.pid, 0)
+            self._containment.forget(spare.group)
 
     def _fork_ahead(self) -> None:
         """In a quiet moment, so that nobody waits for it."""
-        with contextlib.suppress(OSError):
-            self._spares.append(fork_spare(self._parent))
+        if len(self._spares) < SPARES and not self._quitting:
+            with contextlib.suppress(OSError):
+                self._spares.append(fork_spare(self._parent))
 
     def _poll_ms(self) -> int:
         if any(job.ended for job in self._jobs.values()):
@@ -213,17 +215,15 @@ class Keeper:
         count = 3 - closed_fds.bit_count()
         own, self._descriptors = self._descriptors[:count], self._descriptors[count:]
         try:
-            group = self._containment.prepare(job)
             spare = self._spares.pop() if self._spares else fork_spare(self._parent)
             spare.start(body, own)
         except OSError as error:
-            self._containment.forget(job)
             self._tell(FAILED, (JOB, job), (STAGE, "spawn"), (NUMBER, error.errno or 0))
             return
         finally:
             for descriptor in own:
                 os.close(descriptor)
-        self._jobs[job] = Running(spare.pid, group)
+        self._jobs[job] = Running(spare.pid, spare.group)
         self._starting[spare.socket.fileno()] = (job, spare.socket)
         self._poll.register(spare.socket, select.POLLIN)
 
@@ -239,7 +239,7 @@ class Keeper:
             stage, _, number = trouble.decode().partition(" ")
             if not running.ended:
                 os.waitpid(running.pid, 0)
-            self._containment.forget(job)
+            self._containment.forget(running.group)
             self._tell(FAILED, (JOB, job), (STAGE, stage), (NUMBER, number))
             return
         running.begun = True
@@ -259,6 +259,7 @@ class Keeper:
             if pid in spares:
                 self._spares.remove(spares[pid])
                 spares[pid].socket.close()
+                self._containment.forget(spares[pid].group)
             if pid not in by_pid:
                 continue
             name, job = by_pid[pid]
@@ -267,20 +268,22 @@ class Keeper:
             else:
                 job.ended = (status, usage)
 
-    def _finish(self) -> None:
-        """Push on what is ending; report the jobs of which nothing is left."""
+    def _finish(self) -> bool:
+        """Push on what is ending; report the jobs of which nothing is left. True if any."""
+        any_ended = False
         now_s = time.monotonic()
         for name, job in list(self._jobs.items()):
             if not job.ended or not job.begun:
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:
-                    self._containment.end_tree(name, job.pid)
+                    self._containment.end_tree(name, job.pid, job.group)
                     _signal_group(job.pid, signal.SIGKILL)
                     job.kill_at_s = now_s + 0.1
                 continue
-            out_of_memory = self._containment.ran_out_of_memory(name)
-            if not self._containment.end_tree(name, job.pid):
+            out_of_memory = self._containment.ran_out_of_memory(job.group)
+            if not self._containment.end_tree(name, job.pid, job.group):
                 continue
             del self._jobs[name]
+            any_ended = True
             status, usage = job.ended
             self._tell(
                 EXITED,
@@ -291,6 +294,7 @@ class Keeper:
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
             )
+        return any_ended
 
     def _tell(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
         if self._lbm is not None:

@@ -16,6 +16,7 @@ from lbd.config import Config
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.caller import limits_of, nice_of
 from lbd.lbm.launch import exit_status_of
+from lbd.lbm.notes import LimNotes
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.state import Job, Jobs, JobState, LocalCap
@@ -80,6 +81,7 @@ class Home:
 
     config: Config
     lim: JsonClient
+    notes: LimNotes
     peers: Peers | None
     jobs: Jobs
     cap: LocalCap
@@ -113,6 +115,7 @@ class Command:
         self._excluded: set[HostId] = set(request.excluded)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
+        self._charged = False
         self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
         self.job = Job(
             home.new_id(),
@@ -179,8 +182,10 @@ class Command:
             "may_wait": may_wait,
             "dry": False,
         }
+        self._home.notes.flush()
         try:
             answer = await self._home.lim.call(question, ASK_TIMEOUT_S)
+            self._charged = True
         except Refusal:
             if self._refusals and request.mode != "auto":
                 raise Unavailable(self._refusals[-1].reason) from None
@@ -252,9 +257,9 @@ class Command:
     def _note_refusal(self, answer: NotRun, host: HostId) -> None:
         self._refusals.append(answer)
         self._excluded.add(host)
-        self._home.lim.notify({"op": "job", "event": "end", "job": self.job.id, "host": host})
+        self._home.notes.ended(self.job.id, host, charged=True)
         if answer.fault:
-            self._home.lim.notify({"op": "trouble", "host": host, "reason": answer.reason})
+            self._home.notes.trouble(host, answer.reason)
 
     def _fail(self, reason: str, cause: str, status: int = LBRUN_FAILED) -> None:
         self._client.done(status, cause, self.job.host, reason)
@@ -269,9 +274,7 @@ class Command:
         reason: str = "",
     ) -> None:
         self._home.jobs.end(self.job.id, state, time.time(), status, cpu_s, reason)
-        self._home.lim.notify(
-            {"op": "job", "event": "end", "job": self.job.id, "host": self.job.host}
-        )
+        self._home.notes.ended(self.job.id, self.job.host, charged=self._charged)
         self._home.room.made()
 
     def ended_here(self) -> None:

@@ -25,11 +25,18 @@ class Outbox:
         self._sender: asyncio.Task[None] | None = None
         self.broken = False
 
-    def put(self, message: bytes) -> None:
+    def put(self, message: bytes, linger_s: float = 0.0) -> None:
+        """`linger_s`: it may wait that long for another one to travel with."""
         if self.broken:
             return
         self._queue.append(message)
-        if self._sender is None:
+        if linger_s:
+            asyncio.get_running_loop().call_later(linger_s, self._start)
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        if self._sender is None and self._queue:
             self._sender = asyncio.get_running_loop().create_task(self._send())
 
     async def _send(self) -> None:

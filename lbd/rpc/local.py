@@ -194,10 +194,10 @@ class JsonClient(asyncio.Protocol):
                 future.set_exception(Unavailable(f"{self.path.stem} went away"))
         self._waiting.clear()
 
-    def notify(self, message: Json) -> None:
+    def notify(self, *messages: Json) -> None:
         """Send without waiting for an answer; dropped while the other side is away."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(encode(message))
+            self._transport.write(b"".join(map(encode, messages)))
 
     async def call(self, message: Json, timeout_s: float) -> Json:
         """The reply. Raises Refusal if it says so, Unavailable on silence or no connection."""
