@@ -70,14 +70,15 @@ def power_on(record: Record, host: str, say: Say) -> Record:
 
 def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: bool) -> None:
     steps = entrance.steps(sys.executable, ENTER)
-    write_script(paths.enter, enter_script(host, steps))
+    root = paths.root.parent
+    write_script(paths.enter, enter_script(host, root, steps))
     spawn = entrance.steps(sys.executable, ENTER, ("--spawn",))
     write_script(paths.root / "spawn", f'#!/bin/sh\n{spawn} "$@"\n')
     if isolated:
         for program in PROGRAMS:
-            installed = shutil.which(program, path=search_path())
+            installed = shutil.which(program, path=search_path(root))
             if installed:
-                write_script(paths.bin / program, program_script(host, steps, installed))
+                write_script(paths.bin / program, program_script(host, root, steps, installed))
 
 
 def write_script(path: Path, text: str) -> None:
@@ -98,8 +99,10 @@ def programs() -> list[str]:
     return [sysconfig.get_path("scripts")]
 
 
-def search_path() -> str:
-    return ":".join([*programs(), os.environ.get("PATH", os.defpath)])
+def search_path(root: Path) -> str:
+    """Our PATH with the programs in it, and without any host's wrappers for them."""
+    entries = [*programs(), *os.environ.get("PATH", os.defpath).split(":")]
+    return ":".join(entry for entry in entries if Path(entry).parent.parent != root)
 
 
 def is_on(record: Record, host: str) -> bool:
@@ -227,7 +230,7 @@ def inside_environment(record: Record, host: str) -> dict[str, str]:
     """For a command run inside the host: the caller's, acting from there, and marked."""
     marks = {processes.MARK: str(record.plan.root), processes.MARK_HOST: host}
     config = str(record.plan.paths(host).config)
-    return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": search_path()}
+    return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": search_path(record.plan.root)}
 
 
 def start_hint(host: str, root: Path) -> str:

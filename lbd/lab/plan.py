@@ -23,6 +23,7 @@ from lbd.spelling import hint
 HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
 SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
 DAEMONS = ("lim", "lbm")
+INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
 ISOLATIONS = ("auto", "none", "namespaces")
 
 Scalar = str | int | float | bool
@@ -236,15 +237,26 @@ class Entrance:
         return "\n".join([*lines, f"exec {shlex.join(words)}"])
 
 
-def enter_script(host: str, steps: str) -> str:
+def enter_script(host: str, root: Path, steps: str) -> str:
     """DIR/hK/enter: `enter COMMAND…` runs it inside hK, in the caller's directory."""
-    return f'#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n{steps} "$PWD" "$@"\n'
+    return (
+        f"#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n"
+        f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" "$@"\n'
+    )
 
 
-def program_script(host: str, steps: str, program: str) -> str:
-    """DIR/hK/bin/PROGRAM: the installed program, run inside hK."""
-    text = "#!/bin/sh\n# made by `lbd lab`: runs this program inside "
-    return f'{text}{host}\n{steps} "$PWD" {shlex.quote(program)} "$@"\n'
+def program_script(host: str, root: Path, steps: str, program: str) -> str:
+    """DIR/hK/bin/PROGRAM: the installed program, run inside hK.
+
+    A job that came from hK has this directory in its PATH wherever it runs; it is inside a host
+    already, and acts from there.
+    """
+    real = shlex.quote(program)
+    return (
+        f"#!/bin/sh\n# made by `lbd lab`: runs this program inside {host}\n"
+        f'[ "${INSIDE}" = {shlex.quote(str(root))} ] && exec {real} "$@"\n'
+        f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" {real} "$@"\n'
+    )
 
 
 def powered_off_script(host: str, root: Path) -> str:

@@ -232,3 +232,17 @@ def test_env_makes_a_shell_act_from_that_host(request, fixture):
     assert '"h2"' in "".join(status), result.stderr
     if fixture == "lab_ns":
         assert lbrun == str(lab.paths("h2").bin / "lbrun")
+
+
+@both
+def test_a_host_is_entered_from_a_shell_that_acts_from_another(request, fixture):
+    """The wrappers of h1 are in PATH wherever its user and its jobs go; they must not matter."""
+    lab = request.getfixturevalue(fixture)
+    exports = run_lab("env", "h1", "--dir", lab.root).stdout
+    words = " ".join(map(str, lab_command("exec", "h2", "--dir", lab.root)))
+    script = f"{exports}\n{words} -- lbrun --local sh -c 'echo $LBD_CONFIG'\n"
+    script += "lbrun -H h2 lbrun --local sh -c 'echo $LBD_CONFIG'\n"
+    result = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, env=client_environment()
+    )
+    assert result.stdout.split() == [str(lab.paths("h2").config)] * 2, result.stderr
