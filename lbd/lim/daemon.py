@@ -1,7 +1,7 @@
 """The LIM's shell: samples, ticks, messages and local clients in; what `state` wants done, out.
 
-It decides nothing. Three loops run for as long as the daemon does (sampling, ticking, and the two
-servers of the event loop); one that dies stops the daemon, which says which.
+It decides nothing. Two loops run for as long as the daemon does, sampling and ticking; if one dies,
+or a message cannot be handled, the daemon stops and says which.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -74,34 +74,33 @@ class Lim:
         )
         self._sends: set[asyncio.Task[None]] = set()
         self._in_flight: Counter[str] = Counter()
-        self._wake = asyncio.Event()
         self._stop = asyncio.Event()
+        self._sampling = Loop("sampling", self._sample, self._died)
+        self._ticking = Loop("ticking", self._tick, self._died)
 
     # -- running ---------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. Raises LbdError if a loop died or the cluster will not have us."""
         self._stop = stop
-        async with asyncio.TaskGroup() as group:
-            loops = [
-                group.create_task(named("sampling", self._sample()), name="sampling"),
-                group.create_task(named("ticking", self._tick()), name="ticking"),
-            ]
-            self.perform(self.state.start())
+        self.perform(self.state.start())
+        self._sampling.start()
+        self._ticking.start()
+        try:
             await stop.wait()
-            for loop in loops:
-                loop.cancel()
+        finally:
+            self._sampling.cancel()
+            self._ticking.cancel()
         if self.failure:
             raise LbdError(self.failure)
         await self._say_goodbye()
 
-    async def _sample(self) -> None:
-        while True:
-            await asyncio.sleep(self.sampler.interval_s())
-            now_s = time.monotonic()
-            reading = self.sampler.read(now_s)
-            if reading is not None:
-                self.handle(self._sampled(reading), now_s)
+    def _sample(self) -> float:
+        now_s = time.monotonic()
+        reading = self.sampler.read(now_s)
+        if reading is not None:
+            self.handle(self._sampled(reading), now_s)
+        return self.sampler.interval_s()
 
     def _sampled(self, reading: kernel.Reading) -> e.Sampled:
         load, identity = self.state.in_force.load, self.state.identity
@@ -111,18 +110,13 @@ class Lim:
         )
         return e.Sampled(queues, index, reading.utilisation)
 
-    async def _tick(self) -> None:
-        while True:
-            self._wake.clear()
-            pause_s = self.state.next_due_s - time.monotonic()
-            if pause_s > 0:
-                try:
-                    await asyncio.wait_for(self._wake.wait(), pause_s)
-                    continue
-                except TimeoutError:
-                    pass
-            self.handle(e.Tick(), time.monotonic())
-            await asyncio.sleep(0)
+    def _tick(self) -> float:
+        self.perform(self.state.handle(e.Tick(), time.monotonic()))
+        return self.state.next_due_s - time.monotonic()
+
+    def _died(self, text: str) -> None:
+        self.failure = text
+        self._stop.set()
 
     async def _say_goodbye(self) -> None:
         self.perform(self.state.handle(e.Stopping(), time.monotonic()))
@@ -137,7 +131,7 @@ class Lim:
         due_s = self.state.next_due_s
         self.perform(self.state.handle(event, now_s))
         if self.state.next_due_s < due_s:
-            self._wake.set()
+            self._ticking.start()
 
     def perform(self, actions: Sequence[e.Action]) -> None:
         for action in actions:
@@ -151,8 +145,7 @@ class Lim:
                 case e.Log():
                     log.log(logging.WARNING if action.warning else logging.INFO, action.text)
                 case e.Stop():
-                    self.failure = action.reason
-                    self._stop.set()
+                    self._died(action.reason)
                 case e.Reply():
                     raise AssertionError("a reply to nothing")
 
@@ -168,8 +161,7 @@ class Lim:
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._sends.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            self.failure = f"{task.get_name()}: {problem!r}"
-            self._stop.set()
+            self._died(f"a message {task.get_name()}: {problem!r}")
 
     async def _send(self, send: e.Send) -> None:
         try:
@@ -213,7 +205,7 @@ class Lim:
                 rest.append(action)
         self.perform(rest)
         if self.state.next_due_s < due_s:
-            self._wake.set()
+            self._ticking.start()
         if isinstance(message.body, m.Ping):
             reply = replace(m.Ack(), unix_time_s=time.time(), version=__version__)
         return self.state.envelope(reply)
@@ -285,14 +277,36 @@ class Lim:
         self.handle(status, time.monotonic())
 
 
-async def named(name: str, body: Awaitable[None]) -> None:
-    """A loop whose death has a name."""
-    try:
-        await body
-    except LbdError:
-        raise
-    except Exception as problem:
-        raise LbdError(f"the {name} loop died: {problem!r}") from problem
+class Loop:
+    """Calls `body` again and again; it returns the seconds until the next time.
+
+    A timer of the event loop rather than a task that sleeps: at ten times a second that saves a
+    tenth of a per cent of a core. If `body` fails, `died` is told which loop it was.
+    """
+
+    def __init__(self, name: str, body: Callable[[], float], died: Callable[[str], None]) -> None:
+        self._name = name
+        self._body = body
+        self._died = died
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Next turn as soon as possible."""
+        self.cancel()
+        self._timer = asyncio.get_running_loop().call_later(0, self._turn)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _turn(self) -> None:
+        try:
+            pause_s = self._body()
+        except Exception as problem:
+            self._died(f"the {self._name} loop died: {problem!r}")
+            return
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.0, pause_s), self._turn)
 
 
 def make_dir(path: Path, key: str) -> Path:

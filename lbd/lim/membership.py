@@ -1,7 +1,7 @@
 """Who belongs to the cluster, and how hosts come and go.
 
 A host says Hello to every host it knows; one of them tells it of the others and of the settings,
-and it says Hello to those too. Whoever gets a message of a sender unknown to it, or of another
+and it says Hello to those too. Whoever gets a message of a sender unknown to it, or of an older
 incarnation, answers so, and the sender says Hello again: that mends whatever was lost. A host that
 is alive keeps its name: a later one at another address is refused. One that was started anew has a
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
@@ -95,12 +95,18 @@ class Membership:
 
     # -- what we hear ----------------------------------------------------------------------------
 
-    def knows(self, message: m.Message) -> bool:
-        """Whether the sender said Hello as what it is now."""
+    def knows(self, message: m.Message, now_s: float) -> bool:
+        """Whether the sender is a host of ours; one that was started anew is, Hello or not."""
         entry = self._table.entries.get(message.sender)
-        return (
-            entry is not None and not entry.left and entry.member.incarnation == message.incarnation
-        )
+        if entry is None or message.incarnation < entry.member.incarnation:
+            return False
+        if message.incarnation > entry.member.incarnation:
+            renewed = replace(entry.member, incarnation=message.incarnation)
+            self._table.update(renewed, now_s)
+        if entry.left:
+            return False
+        entry.heard_at_s = now_s
+        return True
 
     def unknown(self, name: HostId) -> m.Ack:
         entry = self._table.entries.get(name)
@@ -115,7 +121,6 @@ class Membership:
             holder = entry.member if entry else self.me
             text = f"the name {member.name} is taken by {holder.lim_target}, which is alive"
             return m.Ack(error=text, name_taken=True), []
-        self._greeted.discard(member.name)
         known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
         if member.incarnation < known or (entry is None and member.incarnation == known):
             return m.Ack(unknown_sender=True, known_incarnation=known), []
@@ -138,6 +143,8 @@ class Membership:
         entry = self._table.entries.get(member.name)
         self._tombstones.pop(member.name, None)
         news = entry is None or entry.left or entry.member.incarnation != member.incarnation
+        if news:
+            self._greeted.discard(member.name)
         if entry is None:
             self._table.add(member, listed=False, now_s=now_s)
         else:

@@ -305,9 +305,8 @@ class LimState:
             return [e.Reply(m.Ack())]
         if isinstance(body, m.Hello):
             return self._hello(body, now_s)
-        if not self.membership.knows(message):
+        if not self.membership.knows(message, now_s):
             return [e.Reply(self.membership.unknown(sender))]
-        self.table.entries[sender].heard_at_s = now_s
         actions: list[Action] = []
         match body:
             case m.Probe():
@@ -377,8 +376,7 @@ class LimState:
             return self.membership.refused(event.to, body, now_s)
         if isinstance(body, m.Ack) and body.unknown_sender:
             return self._unknown_there(event, body, now_s)
-        if name in self.table.entries:
-            self.table.entries[name].heard_at_s = now_s
+        self.membership.knows(event.reply, now_s)
         if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name)
         if not isinstance(body, m.Members):
