@@ -1,0 +1,77 @@
+"""The checks of `lbctl doctor` that need no daemon."""
+
+import os
+
+import pytest
+
+from lbd.cli.doctor_checks import FAULT, OK, WARN, descriptors_of, directory, key_file, names
+from lbd.config import ClusterConfig, Config, HostConfig, HostEntry, SecurityConfig
+
+LISTED = ClusterConfig(hosts=(HostEntry("h1", "127.0.0.1"), HostEntry("h2", "127.0.0.2")))
+
+
+def test_a_directory_that_is_missing_or_a_file_is_a_fault(tmp_path):
+    assert directory("x", str(tmp_path)).state == OK
+    (tmp_path / "file").write_text("")
+    for path, says in ((tmp_path / "no", "does not exist"), (tmp_path / "file", "is a file")):
+        found = directory("x", str(path))
+        assert found.state == FAULT
+        assert says in found.says
+        assert found.mend
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_a_fault(tmp_path):
+    tmp_path.chmod(0o500)
+    found = directory("x", str(tmp_path))
+    tmp_path.chmod(0o700)
+    assert (found.state, found.mend) == (FAULT, f"chown or chmod {tmp_path}")
+
+
+def test_no_key_is_right_for_one_host_and_wrong_for_two():
+    assert key_file(Config()).state == OK
+    found = key_file(Config(cluster=LISTED))
+    assert found.state == FAULT
+    assert "no network port is open" in found.says
+    assert "umask 077" in found.mend
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "says"),
+    [
+        ("k" * 64, 0o600, ""),
+        ("k" * 64, 0o640, "chmod 600"),
+        ("short", 0o600, "fewer than 32"),
+        (None, 0, "No such file"),
+    ],
+)
+def test_key_file(tmp_path, content, mode, says):
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_text(content)
+        path.chmod(mode)
+    found = key_file(Config(security=SecurityConfig(key_file=str(path)), cluster=LISTED))
+    assert (found.state == FAULT) == bool(says)
+    assert says in found.says
+    assert bool(found.mend) == bool(says)
+
+
+def test_a_host_nobody_listed_and_an_address_that_does_not_resolve():
+    assert [*names(Config(cluster=LISTED, host=HostConfig(name="h1")))] == []
+    (stranger,) = names(Config(cluster=LISTED, host=HostConfig(name="h9")))
+    assert stranger.state == WARN
+    assert "h9, is not in cluster.hosts (h1, h2)" in stranger.says
+    odd = ClusterConfig(hosts=(HostEntry("h1", "no-such-host.invalid"),))
+    (unresolved,) = names(Config(cluster=odd, host=HostConfig(name="h1")))
+    assert unresolved.state == FAULT
+    assert "'no-such-host.invalid' does not resolve" in unresolved.says
+
+
+def test_descriptors_of_a_process_and_of_none(tmp_path):
+    path = tmp_path / "lbm.pid"
+    assert descriptors_of(path) == {}
+    path.write_text("not a pid\n")
+    assert descriptors_of(path) == {}
+    path.write_text(f"{os.getpid()}\n")
+    found = descriptors_of(path)
+    assert 3 <= found["fds_open"] <= found["fds_limit"]
