@@ -32,6 +32,7 @@ from lbd.lab.record import Process, Record, save
 from lbd.rpc.local import Refusal, ask
 
 PROGRAMS = ("lbrun", "lbsh", "lbctl")
+KEEPER = b"lbd.lbm.keeper"
 ENTER = Path(__file__).with_name("enter.py")
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
@@ -159,21 +160,10 @@ def daemon_state(record: Record, host: str, daemon: str) -> str:
     return processes.state_of(record.processes.get(f"{host}/{daemon}"))
 
 
-def keeper_of(record: Record, host: str) -> Process | None:
-    """The keeper: asked of the LBM, or, when that is dead, the marked process it left behind."""
-    path = record.plan.paths(host).socket("lbm")
-    alive = [f for f in processes.find(record.plan.root) if f.host == host and f.part == "lbm"]
-    try:
-        number = ask(path, {"op": "status"}, ASK_TIMEOUT_S).get("keeper")
-    except (Unavailable, Refusal):
-        number = None
-    for found in alive:
-        if found.inner_pid == number:
-            return found.process
-    daemon = record.processes.get(f"{host}/lbm")
-    left = {found.process.pid: found for found in alive if found.process != daemon}
-    tops = [found.process for found in left.values() if found.parent not in left]
-    return tops[0] if tops else None
+def keepers(record: Record) -> dict[str, Process]:
+    """Each host's keeper, whether its LBM lives or not: by its mark, and by what it runs."""
+    found = [f for f in processes.find(record.plan.root) if f.part == "lbm"]
+    return {f.host: f.process for f in found if KEEPER in processes.command_line(f.process.pid)}
 
 
 def wait_ready(record: Record, host: str, daemon: str, timeout_s: float) -> None:

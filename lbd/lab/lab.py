@@ -264,7 +264,7 @@ def kill(root: Path, host: str, what: str, number: int) -> str:
                 processes.send(member, number)
             return f"{host}: {signal.Signals(number).name} sent to all its processes"
         known = record.processes.get(f"{host}/{what}")
-        process = hosts.keeper_of(record, host) if what == "keeper" else known
+        process = hosts.keepers(record).get(host) if what == "keeper" else known
         if process is None or not processes.send(process, number):
             raise LbdError(f"{what} is not running on {host}")
         if number == signal.SIGKILL and not processes.wait_until_dead(process, DEAD_TIMEOUT_S):
@@ -329,8 +329,9 @@ def status(root: Path) -> Json:
     record = existing(root)
     plan = record.plan
     rows = []
+    keepers = hosts.keepers(record)
     for host in plan.hosts:
-        keeper = hosts.keeper_of(record, host)
+        keeper = keepers.get(host)
         daemons = {
             daemon: {
                 "pid": process.pid

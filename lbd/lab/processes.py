@@ -5,7 +5,6 @@ so do keepers; a job is told by its LBD_JOB_ID and an LBD_CONFIG below DIR. So e
 without a record, whoever its parent is now and even if it was started after the last look.
 """
 
-import contextlib
 import os
 import signal
 import time
@@ -35,7 +34,6 @@ class Found:
     state: str  # a letter of proc(5): R S D T Z …
     host: str  # "" if it belongs to none
     part: str  # lim | lbm | host | switch | job | ""
-    inner_pid: int  # in its own PID namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +75,12 @@ def environment_of(pid: int) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def inner_pid(pid: int) -> int:
-    """The pid in the process's own PID namespace; the same without one."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-    return pid
+def command_line(pid: int) -> bytes:
+    """Its words, a NUL after each; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def belongs(environment: dict[str, str], root: Path) -> tuple[str, str] | None:
@@ -115,7 +112,7 @@ def find(root: Path) -> list[Found]:
             if above is not None and above not in spared:
                 known[pid] = known[above]
     return [
-        Found(stats[pid].process, stats[pid].parent, stats[pid].state, *known[pid], inner_pid(pid))
+        Found(stats[pid].process, stats[pid].parent, stats[pid].state, *known[pid])
         for pid in sorted(known)
         if pid not in spared
     ]
