@@ -26,6 +26,7 @@ class Daemons:
         try:
             reply = ask(self.socket(daemon), request, timeout_s)
         except Unavailable as problem:
-            raise Unavailable(f"{problem}; `lbd up` starts it, `lbctl doctor` looks") from None
+            mend = "`lbd up` starts it" if "not running" in str(problem) else "see `lbctl doctor`"
+            raise Unavailable(f"{problem}; {mend}") from None
         # What only the socket protocol needs is nobody's data.
         return {key: value for key, value in reply.items() if key not in ("ok", "id")}
