@@ -31,6 +31,7 @@ from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 FIRST_MESSAGE_S = 10.0
+LAST_WORD_S = 30.0
 STARTED_LINGER_S = 0.002  # a command as short as this is reported in one message
 if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -237,6 +238,9 @@ class ForeignJob:
             await asyncio.gather(*pumps)
             self._outbox.put(tags.ENDED + self._ended(ended).SerializeToString())
             await self._outbox.flush()
+            # Finishing the call now could fail a write that is on its way here, and with it the
+            # whole call at the other end, before it has read this message. So it hangs up first.
+            await asyncio.wait(side[:1], timeout=LAST_WORD_S)
         finally:
             if timer is not None:
                 timer.cancel()
