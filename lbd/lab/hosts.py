@@ -162,8 +162,13 @@ def daemon_state(record: Record, host: str, daemon: str) -> str:
 
 def keepers(record: Record) -> dict[str, Process]:
     """Each host's keeper, whether its LBM lives or not: by its mark, and by what it runs."""
-    found = [f for f in processes.find(record.plan.root) if f.part == "lbm"]
-    return {f.host: f.process for f in found if KEEPER in processes.command_line(f.process.pid)}
+    found = {
+        f.process.pid: f
+        for f in processes.find(record.plan.root)
+        if f.part == "lbm" and KEEPER in processes.command_line(f.process.pid)
+    }
+    # Its own children are still copies of it until they exec.
+    return {f.host: f.process for f in found.values() if f.parent not in found}
 
 
 def wait_ready(record: Record, host: str, daemon: str, timeout_s: float) -> None:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -21,6 +21,7 @@ from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab import cgroups, hosts, loopback, namespaces, processes
 from lbd.lab.plan import (
     DAEMONS,
+    MADE_BY,
     Plan,
     cgroup_name,
     check_algorithm,
@@ -37,6 +38,7 @@ from lbd.spelling import hint
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 READY_S = 30.0  # for all hosts to see each other, and a little more for each host
 READY_PER_HOST_S = 1.0
+SEEN_S = 10.0  # for the other hosts to notice that one was started again
 DEAD_TIMEOUT_S = 5.0
 CGROUP_TIMEOUT_S = 5.0
 POLL_S = 0.1
@@ -141,7 +143,7 @@ def wait_for_all(record: Record, progress: Progress) -> None:
     deadline_s = time.monotonic() + READY_S + READY_PER_HOST_S * len(names)
     waiting = list(names)
     while waiting:
-        missing = whats_missing(record, waiting[0])
+        missing = whats_missing(record, waiting[0], names)
         if not missing:
             waiting.pop(0)
             progress()
@@ -157,21 +159,21 @@ def wait_for_all(record: Record, progress: Progress) -> None:
         time.sleep(POLL_S)
 
 
-def whats_missing(record: Record, host: str) -> str:
-    """What this host still lacks of a whole lab, "" if nothing."""
+def whats_missing(record: Record, host: str, wanted: Sequence[str], lbm: bool = True) -> str:
+    """What this host still does not know of the hosts `wanted`, "" if nothing."""
     path = record.plan.paths(host).socket("lim")
     try:
         seen = seen_hosts(ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S))
     except (Unavailable, Refusal) as problem:
         return str(problem)
-    for name in record.plan.hosts:
+    for name in wanted:
         entry = seen.get(name)
         if entry is None:
             return f"does not know {name} yet"
         if entry.get("state") != "up":
             return f"sees {name} {entry.get('state')} {entry.get('why_down') or ''}".rstrip()
         slots = entry.get("slots")
-        if not isinstance(slots, dict) or not slots.get("total"):
+        if lbm and not (isinstance(slots, dict) and slots.get("total")):
             return f"has not heard of the LBM of {name} yet"
     return ""
 
@@ -217,7 +219,9 @@ def take_down(root: Path, record: Record | None) -> bool:
 
 def remove_files(root: Path, record: Record | None) -> None:
     """What the lab made below its directory, and the directory itself if it made that too."""
-    names = record.plan.hosts if record else [path.parent.name for path in root.glob("h*/lbd.toml")]
+    names = record.plan.hosts if record else [path.parent.name for path in left_over(root)]
+    if not names and not record_file(root).exists():
+        return  # no lab of ours: touch nothing
     for name in names:
         shutil.rmtree(root / name, ignore_errors=True)
     for name in ("key", "lock", "lab.new", "lab.json"):
@@ -226,6 +230,16 @@ def remove_files(root: Path, record: Record | None) -> None:
     if record is not None and record.made_root:
         with contextlib.suppress(OSError):
             root.rmdir()
+
+
+def left_over(root: Path) -> list[Path]:
+    """The hosts' configurations of a lab that has lost its record."""
+    found = []
+    for path in root.glob("h*/lbd.toml"):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if path.read_text(encoding="utf-8").startswith(MADE_BY):
+                found.append(path)
+    return found
 
 
 @contextlib.contextmanager
@@ -291,9 +305,28 @@ def start(root: Path, host: str, daemon: str | None, say: hosts.Say) -> str:
             hosts.wait_ready(record, host, name, READY_S)
         for complaint in hosts.set_cuts(record, host, []):
             say(complaint)
+        wait_seen(record, host, say)
     if not started:
         return f"{host}: {daemon or 'all'} running already"
     return f"{host}: {' and '.join(started)} started"
+
+
+def wait_seen(record: Record, host: str, say: hosts.Say) -> None:
+    """Until the hosts that can reach this one know that it is back; no longer than is useful."""
+    deadline_s = time.monotonic() + SEEN_S
+    has_lbm = hosts.daemon_state(record, host, "lbm") == "running"
+    cut_off = record.peers_cut_from(host)
+    peers = [
+        peer
+        for peer in record.plan.hosts
+        if peer not in cut_off and hosts.daemon_state(record, peer, "lim") == "running"
+    ]
+    for peer in peers:
+        while missing := whats_missing(record, peer, [host], has_lbm):
+            if time.monotonic() > deadline_s:
+                say(f"{peer} {missing}")
+                break
+            time.sleep(POLL_S)
 
 
 def cut(root: Path, a: str, b: str, say: hosts.Say) -> None:

@@ -23,6 +23,7 @@ from lbd.spelling import hint
 HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
 SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
 DAEMONS = ("lim", "lbm")
+MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
 INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
 ISOLATIONS = ("auto", "none", "namespaces")
 
@@ -191,7 +192,7 @@ def _ports(lim_port: Scalar | Tables, lbm_port: Scalar | Tables) -> dict[str, Sc
 
 def toml(sections: Mapping[str, Mapping[str, Scalar | Tables]]) -> str:
     """The sections as text; each plain key on a line of its own, beginning at its start."""
-    lines = ["# made by `lbd lab`"]
+    lines = [MADE_BY]
     for section, values in sections.items():
         if not values:
             continue

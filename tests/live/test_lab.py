@@ -166,6 +166,15 @@ def test_down_spares_a_directory_it_did_not_make_and_what_is_in_it(short_dir):
     assert [path.name for path in short_dir.iterdir()] == ["mine"]
 
 
+def test_down_where_no_lab_is_touches_nothing(short_dir):
+    (short_dir / "h1").mkdir()
+    for name in ("key", "lock", "h1/lbd.toml"):
+        (short_dir / name).write_text("mine")
+    assert "no lab" in run_lab("down", "--dir", short_dir).stdout
+    assert sorted(path.name for path in short_dir.iterdir()) == ["h1", "key", "lock"]
+    assert (short_dir / "h1/lbd.toml").read_text() == "mine"
+
+
 def test_a_daemon_that_cannot_start_is_said_with_its_own_words(short_dir):
     root = short_dir / "lab"
     words = ("up", "--hosts", 2, "--isolate", "none", "--set", "lbm.port=1")
