@@ -1,0 +1,72 @@
+"""deploy/quickstart, the first thing a stranger runs: a true table, and nothing left behind."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from cluster import wait_until
+
+from lbd.lab import processes
+
+ROOT = Path(__file__).resolve().parents[2]
+CHUNKS = 8
+
+
+@pytest.fixture
+def quickstart(tmp_path, monkeypatch):
+    """quickstart() starts it, its temporary directory where the test can see it."""
+    if not (ROOT / ".venv").exists():
+        pytest.skip("no .venv: run deploy/setup")
+    # Unix sockets lie below it, so it must be short.
+    scratch = Path(f"/tmp/lbd-q{os.getpid()}")
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setenv("CHUNKS", str(CHUNKS))
+    started = []
+
+    def start():
+        process = subprocess.Popen(
+            [ROOT / "deploy/quickstart"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert list(scratch.iterdir()) == []
+    scratch.rmdir()
+
+
+def lab_processes():
+    marks = (processes.environment_of(pid).get(processes.MARK, "") for pid in processes.all_pids())
+    return [mark for mark in marks if mark.startswith(f"/tmp/lbd-q{os.getpid()}/")]
+
+
+def test_the_quick_start_tells_the_truth_and_cleans_up(quickstart):
+    output, _ = quickstart().communicate(timeout=150)
+    assert f"All {CHUNKS} results are identical" in output, output
+    rows = dict(re.findall(r"^(h\d) +(\d+ +\d+ +\d+)$", output, re.MULTILINE))
+    counts = [[int(cell) for cell in row.split()] for row in rows.values()]
+    assert list(rows) == ["h1", "h2", "h3", "h4"]
+    assert [sum(column) for column in zip(*counts, strict=True)] == [CHUNKS] * 3
+    assert counts[0][:2] == [CHUNKS, CHUNKS]
+    assert sum(row[2] > 0 for row in counts) > 1, output
+    assert re.search(r"^elapsed( +[\d.]+ s){3}$", output, re.MULTILINE)
+    assert lab_processes() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_cleans_up_too(quickstart, number):
+    process = quickstart()
+    wait_until(lab_processes, "its lab is up", timeout_s=60)
+    # As a terminal would: to the whole group.
+    os.killpg(process.pid, number)
+    assert process.wait(timeout=60) != 0
+    assert lab_processes() == []
