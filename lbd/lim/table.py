@@ -182,7 +182,7 @@ class Table:
         """`own`: as seen by a command of that host itself."""
         name = entry.member.name
         if entry.sample is None:
-            return HostView(name, math.inf, math.inf, now_s, own, "not heard of yet")
+            return HostView(name, math.inf, math.inf, NEVER, own, "not heard of yet")
         vector = entry.sample.vector
         power = vector.cores * vector.speed
         load_now = vector.index + charges / power

@@ -1,0 +1,117 @@
+"""Values for tests, with everything that a test does not care about filled in."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from lbd.config import LimConfig, LoadConfig
+from lbd.lim.messages import Member, Sample
+from lbd.lim.settings import InForce
+from lbd.lim.state import Identity, LimState
+from lbd.model import HostId, JobId, LoadVector, PlacementRequest, Queues
+from lbd.policy.view import HostView, View
+
+
+def host(number: int) -> HostId:
+    return HostId(f"h{number}")
+
+
+def member(name: str, rank: int = 0, incarnation: int = 1, address: str = "") -> Member:
+    number = int(name[1:]) if name[1:].isdigit() else 0
+    where = address or f"10.0.{number // 250}.{number % 250 + 1}"
+    return Member(HostId(name), where, 7901, 7902, rank, incarnation, "test")
+
+
+def vector(
+    index: float = 0.0,
+    cores: float = 2.0,
+    speed: float = 1.0,
+    slots: tuple[int, int] = (2, 0),
+    accepting: bool = True,
+) -> LoadVector:
+    """`slots` are (total, used)."""
+    return LoadVector(
+        index=index,
+        queues=Queues(cpu=index * cores * speed),
+        utilisation=min(1.0, index),
+        cores=cores,
+        speed=speed,
+        slots_total=slots[0],
+        slots_used=slots[1],
+        jobs_local=0,
+        jobs_foreign=slots[1],
+        accepting=accepting,
+    )
+
+
+def sample(
+    name: str,
+    number: int,
+    load: LoadVector | None = None,
+    age_s: float = 0.0,
+    incarnation: int = 1,
+    drained: bool = False,
+) -> Sample:
+    return Sample(HostId(name), incarnation, number, age_s, load or vector(), drained)
+
+
+def request(
+    job: str = "j1",
+    wanted: str | None = None,
+    excluded: Sequence[str] = (),
+    must_leave: bool = False,
+    must_stay: bool = False,
+    may_wait: bool = False,
+) -> PlacementRequest:
+    return PlacementRequest(
+        job=JobId(job),
+        wanted=None if wanted is None else HostId(wanted),
+        excluded=frozenset(map(HostId, excluded)),
+        must_leave=must_leave,
+        must_stay=must_stay,
+        may_wait=may_wait,
+    )
+
+
+def view(
+    loads: Mapping[str, float],
+    me: str = "h1",
+    whys: Mapping[str, str] | None = None,
+    dead: Sequence[str] = (),
+    params: LimConfig | None = None,
+    centre: str | None = None,
+) -> View:
+    """Hosts of one core each at these loads; `whys` says why some may not be picked."""
+    hosts = {
+        HostId(name): HostView(
+            HostId(name), load, load + 1.0, 0.0, name not in dead, (whys or {}).get(name, "")
+        )
+        for name, load in loads.items()
+    }
+    known_centre = None if centre is None else HostId(centre)
+    return View(hosts[HostId(me)], hosts, params or LimConfig(), 0.0, known_centre)
+
+
+def lim_state(
+    name: str = "h1",
+    others: Sequence[str] = (),
+    params: LimConfig | None = None,
+    join: str = "",
+    incarnation: int = 1,
+    seed: int = 1,
+    now_s: float = 0.0,
+    drained: bool = False,
+    address: str = "",
+) -> LimState:
+    """A LIM that has just started; ranks follow the order of the names."""
+    listed = sorted({name, *others}, key=lambda n: (len(n), n))
+    rank = {n: place for place, n in enumerate(listed)}
+    identity = Identity(
+        cluster="test",
+        me=member(name, rank[name] if others else 1 << 20, incarnation, address),
+        others=[member(n, rank[n], 0) for n in listed if n != name],
+        join_target=join,
+        cores=2.0,
+        speed=1.0,
+        drained=drained,
+    )
+    return LimState(identity, InForce(params or LimConfig(), LoadConfig()), Random(seed), now_s)

@@ -1,0 +1,397 @@
+"""Clusters of LIMs in virtual time: they meet, survive faults, and come together again."""
+
+from random import Random
+
+import pytest
+
+from lbd.config import ALGORITHMS, LimConfig
+from lbd.lim import events as e
+from lbd.model import HostId, HostState, Verdict
+from lbd.policy.view import Nowhere
+from lbd.testing.builders import request
+from lbd.testing.virtual_cluster import VirtualCluster
+
+SEEDS = range(1, 6)
+PARAMS = LimConfig()
+
+
+def settled(hosts: int = 4, seed: int = 1, params: LimConfig | None = None) -> VirtualCluster:
+    cluster = VirtualCluster(hosts, seed, params)
+    cluster.run_until(cluster.settled, 30, "every host sees every host")
+    return cluster
+
+
+def state_seen(cluster: VirtualCluster, by: str, of: str) -> HostState:
+    return cluster[by].state.table.state(HostId(of), cluster.now_s)[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_converges(algorithm, seed):
+    cluster = settled(5, seed, LimConfig(algorithm=algorithm))
+    assert cluster.agreed_centre() == "h1"
+    cluster.load(h2=4.0)
+    cluster.run(PARAMS.keepalive_s * 2 + 2)
+    for host in cluster.alive():
+        entry = host.state.table.entries[HostId("h2")]
+        assert entry.sample.vector.index == pytest.approx(2.0, abs=0.15)
+    cluster.check_all()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_next_rank_takes_over_when_the_centre_dies(seed):
+    cluster = settled(5, seed)
+    cluster.crash("h1")
+    took_s = cluster.run_until(lambda: cluster.agreed_centre() == "h2", 30, "h2 is the centre")
+    assert PARAMS.centre_silence_s / 2 <= took_s <= PARAMS.centre_silence_s + 3
+    cluster.run(PARAMS.down_after_s)
+    assert cluster.settled()
+    assert state_seen(cluster, "h5", "h1") is HostState.DOWN
+    cluster.start(HostId("h1"))
+    cluster.run_until(
+        lambda: cluster.settled() and cluster.agreed_centre() == "h1", 20, "h1 leads again"
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_dead_leaders_do_not_take_twice_as_long(seed):
+    cluster = settled(5, seed)
+    cluster.crash("h2")
+    cluster.run(PARAMS.down_after_s + 5)
+    cluster.crash("h1")
+    took_s = cluster.run_until(lambda: cluster.agreed_centre() == "h3", 30, "h3 is the centre")
+    assert took_s <= PARAMS.centre_silence_s + 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_partition_has_two_centres_and_heals(seed):
+    cluster = settled(6, seed)
+    cluster.cut("h1", "h2")
+    cluster.run(PARAMS.down_after_s + 10)
+    assert {cluster[n].state.centre for n in ("h1", "h2")} == {"h1"}
+    assert {cluster[n].state.centre for n in ("h3", "h4", "h5", "h6")} == {"h3"}
+    assert state_seen(cluster, "h1", "h5") is HostState.DOWN
+    assert state_seen(cluster, "h3", "h6") is HostState.UP
+    cluster.heal()
+    cluster.run_until(cluster.settled, 20, "one cluster again")
+    assert cluster.agreed_centre() == "h1"
+
+
+def test_a_cut_between_two_hosts_only_blinds_those_two():
+    cluster = settled(4, 3)
+    cluster.cuts.add(frozenset((HostId("h1"), HostId("h2"))))
+    cluster.run(PARAMS.down_after_s + 10)
+    for by in ("h3", "h4"):
+        assert all(state_seen(cluster, by, of) is HostState.UP for of in ("h1", "h2", "h3", "h4"))
+    for of in ("h3", "h4"):
+        assert state_seen(cluster, "h2", of) is HostState.UP  # it is a centre of its own
+    cluster.heal()
+    cluster.run_until(cluster.settled, 20, "one cluster again")
+
+
+def test_a_stopped_lim_is_late_then_down_then_up():
+    cluster = settled(4, 2)
+    cluster.stop("h3")
+    cluster.run_until(lambda: state_seen(cluster, "h1", "h3") is HostState.LATE, 15, "h3 is late")
+    cluster.run_until(lambda: state_seen(cluster, "h1", "h3") is HostState.DOWN, 25, "h3 is down")
+    cluster.resume("h3")
+    cluster.run_until(cluster.settled, 20, "h3 is back")
+
+
+def test_a_host_joins_by_one_address_and_leaves_for_good():
+    cluster = settled(3, 4)
+    newcomer = HostId("h9")
+    target = cluster["h2"].state.membership.me.lim_target
+    cluster.start(newcomer, join=target)
+    cluster.run_until(cluster.settled, 10, "h9 is seen by all")
+    assert set(cluster["h9"].state.table.entries) == {"h1", "h2", "h3", "h9"}
+    assert cluster.agreed_centre() == "h1"
+    cluster.leave("h9")
+    cluster.run(1.0)
+    for name in ("h1", "h2", "h3"):
+        assert newcomer not in cluster[name].state.table.entries
+    cluster.run(20)  # gossip does not bring it back
+    assert all(newcomer not in host.state.table.entries for host in cluster.alive())
+    cluster.start(newcomer, join=target)
+    cluster.run_until(cluster.settled, 10, "h9 is seen by all again")
+
+
+def test_a_listed_host_that_leaves_is_down_at_once_and_may_return():
+    cluster = settled(3, 5)
+    cluster.leave("h3")
+    cluster.run(1.0)
+    assert cluster["h1"].state.table.state(HostId("h3"), cluster.now_s) == (
+        HostState.DOWN,
+        "has left",
+    )
+    cluster.start(HostId("h3"))
+    cluster.run_until(cluster.settled, 10, "h3 is back")
+
+
+def test_the_centre_may_leave_without_a_silence():
+    cluster = settled(4, 6)
+    cluster.leave("h1")
+    took_s = cluster.run_until(lambda: cluster.agreed_centre() == "h2", 5, "h2 is the centre")
+    assert took_s <= 1.0
+
+
+def test_the_join_address_may_come_up_later():
+    cluster = VirtualCluster(1, 7)
+    cluster.names = [HostId("h1"), HostId("h2")]
+    cluster.start(HostId("h2"), join="10.0.0.2:7901")
+    cluster.run_until(cluster.settled, 15, "the two have met")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_second_host_of_a_name_is_refused_with_one_line(seed):
+    cluster = settled(3, seed)
+    first = cluster["h2"]
+    cluster.start(HostId("h2"), address="10.9.9.9")
+    second = cluster["h2"]
+    cluster.run(3.0)
+    assert not second.running
+    assert second.failure == (
+        "the name h2 is taken by 10.0.0.3:7901, which is alive; give this host another host.name"
+    )
+    assert first.running
+    assert not first.failure
+
+
+def test_a_host_whose_clock_went_back_is_taken_in_again():
+    cluster = settled(3, 8)
+    cluster.crash("h2")
+    cluster.run(5)
+    cluster._incarnations = iter([0, 1, 2])  # below all that are known
+    cluster.start(HostId("h2"))
+    cluster.run_until(cluster.settled, 15, "h2 is back above its old incarnation")
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def algorithms(cluster: VirtualCluster) -> set[str]:
+    return {host.state.in_force.lim.algorithm for host in cluster.alive()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_change_of_algorithm_reaches_all_joiners_and_returning_hosts(seed):
+    cluster = settled(5, seed)
+    cluster.crash("h4")
+    cluster.handle(cluster["h3"], e.ChangeSettings("CENTRAL", {"lim.min_gain": 0.5}))
+    cluster.run(1.0)
+    assert algorithms(cluster) == {"CENTRAL"}
+    cluster.start(HostId("h4"))
+    cluster.start(HostId("h9"), join=cluster["h5"].state.membership.me.lim_target)
+    cluster.run(3.0)
+    assert algorithms(cluster) == {"CENTRAL"}
+    assert {host.state.in_force.lim.min_gain for host in cluster.alive()} == {0.5}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_change_made_in_a_partition_wins_everywhere_once_healed(seed):
+    cluster = settled(5, seed)
+    cluster.cut("h4", "h5")
+    cluster.run(1.0)
+    cluster.handle(cluster["h5"], e.ChangeSettings("LOWEST", {}))
+    cluster.handle(cluster["h5"], e.ChangeSettings("NOLB", {}))
+    cluster.handle(cluster["h2"], e.ChangeSettings("CENTRAL", {}))
+    cluster.run(1.0)
+    assert algorithms(cluster) == {"NOLB", "CENTRAL"}
+    cluster.heal()
+    cluster.run(2 * PARAMS.keepalive_s + 5)
+    assert algorithms(cluster) == {"NOLB"}  # changed twice: the higher version
+
+
+def test_drained_is_told_to_all_and_kept_over_a_restart():
+    cluster = settled(3, 9)
+    cluster.handle(cluster["h2"], e.SetDrained(True))
+    cluster.run(2.5)
+    assert state_seen(cluster, "h3", "h2") is HostState.DRAINED
+    cluster.crash("h2")
+    cluster.start(HostId("h2"))
+    cluster.run(3.0)
+    assert state_seen(cluster, "h3", "h2") is HostState.DRAINED
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hosts", "seconds"), [(4, 60), (40, 30)])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_idle_cluster_says_no_more_than_its_keep_alives(algorithm, hosts, seconds):
+    cluster = VirtualCluster(hosts, 1, LimConfig(algorithm=algorithm))
+    cluster.check_each_event = hosts < 10
+    cluster.run(40)
+    for host in cluster.hosts.values():
+        host.sent.clear()
+    cluster.run(seconds)
+    beat_s = min(PARAMS.keepalive_s, PARAMS.centre_silence_s / 3)
+    per_host = cluster["h1"].sent["Vector"] / (hosts - 1)
+    assert per_host <= seconds / beat_s + seconds / PARAMS.keepalive_s + 1
+    for host in cluster.hosts.values():
+        assert host.sent["Report"] <= seconds / PARAMS.keepalive_s + 1
+        assert sum(host.sent.values()) == host.sent["Report"] + host.sent["Vector"]
+        assert host.state.me == "h1" or not host.sent["Vector"]
+
+
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "CENTRAL"])
+def test_a_restless_cluster_says_no_more_than_once_a_period(algorithm):
+    cluster = VirtualCluster(6, 1, LimConfig(algorithm=algorithm))
+    cluster.run(20)
+    for host in cluster.hosts.values():
+        host.sent.clear()
+    dice = Random(1)
+    for _ in range(30):
+        cluster.load(**{name: dice.uniform(0, 6) for name in cluster.names})
+        cluster.run(1.0)
+    for host in cluster.hosts.values():
+        assert host.sent["Report"] <= 31
+        assert host.sent["Vector"] <= 31 * 5
+
+
+def test_lowest_exchanges_no_load_however_it_changes():
+    cluster = VirtualCluster(4, 1, LimConfig(algorithm="LOWEST"))
+    cluster.run(20)
+    for host in cluster.hosts.values():
+        host.sent.clear()
+    dice = Random(2)
+    for _ in range(30):
+        cluster.load(**{name: dice.uniform(0, 6) for name in cluster.names})
+        cluster.run(1.0)
+    assert all(host.sent["Report"] <= 7 for host in cluster.hosts.values())
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "CENTRAL", "LOWEST"])
+def test_a_busy_host_sends_its_commands_to_idle_ones(algorithm):
+    cluster = settled(4, 1, LimConfig(algorithm=algorithm, probe_limit=3))
+    cluster.load(h2=4.0)
+    cluster.run(12)
+    placed = [cluster.place("h2", request(f"h2-{n}"))[0] for n in range(6)]
+    assert [p.verdict for p in placed] == [Verdict.THERE] * 6
+    # each pick is charged at once, so nobody gets more than its two slots
+    assert sorted(p.host for p in placed) == ["h1", "h1", "h3", "h3", "h4", "h4"]
+
+
+def test_nolb_keeps_everything():
+    cluster = settled(3, 1, LimConfig(algorithm="NOLB"))
+    cluster.load(h2=6.0)
+    cluster.run(12)
+    decision, _ = cluster.place("h2", request())
+    assert (decision.verdict, decision.reason) == (Verdict.HERE, "no-balancing")
+
+
+@pytest.mark.parametrize("fault", ["crash", "stop", "cut"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_losing_the_centre_never_hinders_a_command(algorithm, fault):
+    cluster = settled(3, 2, LimConfig(algorithm=algorithm))
+    cluster.load(h3=5.0)
+    cluster.run(12)
+    getattr(cluster, fault)("h1")
+    for n in range(20):
+        decision, took_s = cluster.place("h3", request(f"h3-{n}"))
+        assert not isinstance(decision, Nowhere)
+        assert took_s <= PARAMS.probe_timeout_s + 0.01
+        cluster.run(0.5)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_alone_in_the_dark_everything_runs_here_at_once(algorithm):
+    cluster = settled(3, 3, LimConfig(algorithm=algorithm))
+    cluster.load(h2=5.0)
+    cluster.run(12)
+    cluster.cut("h2")
+    cluster.run(PARAMS.down_after_s + 5)
+    decision, took_s = cluster.place("h2", request())
+    assert (decision.verdict, decision.reason) == (Verdict.HERE, "no-peer")
+    assert took_s == 0.0
+
+
+def test_a_silent_centre_is_waited_for_once_not_for_each_command():
+    cluster = settled(3, 4, LimConfig(algorithm="CENTRAL"))
+    cluster.load(h3=5.0)
+    cluster.run(12)
+    cluster.stop("h1")
+    took_s = [cluster.place("h3", request(f"h3-{n}"))[1] for n in range(10)]
+    assert took_s[0] == pytest.approx(PARAMS.probe_timeout_s, abs=0.01)
+    assert took_s[1:] == [0.0] * 9
+
+
+def test_under_central_the_centre_charges_its_copy():
+    cluster = settled(4, 5, LimConfig(algorithm="CENTRAL"))
+    cluster.load(h3=5.0, h4=5.0)
+    cluster.run(12)
+    hosts = [cluster.place(f"h{3 + n % 2}", request(f"x-{n}"))[0].host for n in range(4)]
+    # two hosts that know nothing of each other's picks still do not pile up on one
+    assert sorted(hosts) == ["h1", "h1", "h2", "h2"]
+    assert cluster["h1"].state.table.charged_jobs() == 4
+    cluster.run(PARAMS.down_after_s + 2)
+    assert cluster["h1"].state.table.charged_jobs() == 0  # nobody told it of their end
+
+
+def test_lowest_asks_no_more_than_its_limit_and_stops_at_an_empty_host():
+    cluster = settled(8, 6, LimConfig(algorithm="LOWEST", probe_limit=3))
+    cluster.load(**{f"h{n}": 5.0 for n in range(1, 9)})
+    cluster.run(12)
+    cluster["h2"].sent.clear()
+    cluster.place("h2", request("a"))
+    assert cluster["h2"].sent["Probe"] == 3
+    cluster.load(**{f"h{n}": 0.0 for n in range(3, 9)}, h1=0.0)
+    cluster.run(12)
+    cluster["h2"].sent.clear()
+    cluster.place("h2", request("b"))
+    assert cluster["h2"].sent["Probe"] == 1
+
+
+# -- everything at once --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_after_any_faults_a_healed_network_converges(seed):
+    """Safety while the faults go on (the invariants), then heal and require convergence."""
+    print(f"seed {seed}")
+    dice = Random(seed)
+    algorithm = dice.choice(ALGORITHMS)
+    cluster = VirtualCluster(6, seed, LimConfig(algorithm=algorithm), loss=dice.choice([0, 0.1]))
+    cluster.run(5)
+    down: set[str] = set()
+    for step in range(40):
+        name = dice.choice(cluster.names)
+        match dice.randrange(8):
+            case 0 if len(down) < 4 and name not in down:
+                cluster.crash(name)
+                down.add(name)
+            case 1 if name in down:
+                cluster.start(name)
+                down.discard(name)
+            case 2:
+                cluster.cut(*dice.sample(cluster.names, 2))
+            case 3:
+                cluster.heal()
+            case 4 if name not in down:
+                cluster.stop(name)
+            case 5:
+                cluster.resume(name)
+            case 6 if name not in down:
+                change = e.ChangeSettings(dice.choice(ALGORITHMS), {})
+                cluster.handle(cluster[name], change)
+            case _:
+                cluster.load(**{name: dice.uniform(0, 8)})
+        cluster.run(dice.uniform(0, 8))
+        for host in cluster.alive():
+            decision, took_s = cluster.place(host.state.me, request(f"{host.state.me}-{step}"))
+            assert not isinstance(decision, Nowhere)
+            assert took_s <= PARAMS.probe_timeout_s + 0.01
+    cluster.heal()
+    cluster.loss = 0.0
+    for name in cluster.names:
+        cluster.resume(name)
+        if name in down:
+            cluster.start(name)
+    cluster.run_until(cluster.settled, 60, "all see all")
+    cluster.run_until(lambda: len(algorithms(cluster)) == 1, 30, "one algorithm")
+    assert cluster.agreed_centre() == "h1"
+    for host in cluster.alive():
+        assert not host.failure
