@@ -13,7 +13,7 @@ from lbd.cli.program import Parser, complain
 from lbd.cli.reply import Json, table, tables, text
 from lbd.config_file import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
-from lbd.lab import hosts, lab
+from lbd.lab import hosts, lab, removal
 from lbd.lab.plan import ISOLATIONS
 from lbd.spelling import hint
 
@@ -211,7 +211,7 @@ def run_heal(options: argparse.Namespace) -> int:
 
 def run_down(options: argparse.Namespace) -> int:
     root = root_of(options)
-    print(f"the lab in {root} is gone" if lab.down(root) else f"there is no lab in {root}")
+    print(f"the lab in {root} is gone" if removal.down(root) else f"there is no lab in {root}")
     return 0
 
 

@@ -1,14 +1,13 @@
-"""A lab from outside: put up, steered, looked at, taken down.
+"""A lab from outside: put up, steered, looked at. `removal.py` takes it down.
 
-`up` writes what it is going to make before making it; `down` needs none of that: the processes are
-found by their mark, the cgroups by their name, and only the list of files comes from the record.
+`up` writes what it is going to make before it makes it; a second `lbd lab` command on the same lab
+waits for the first.
 """
 
 import contextlib
 import os
 import random
 import secrets
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,6 @@ from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab import cgroups, hosts, loopback, namespaces, processes
 from lbd.lab.plan import (
     DAEMONS,
-    MADE_BY,
     Plan,
     cgroup_name,
     check_algorithm,
@@ -31,16 +29,15 @@ from lbd.lab.plan import (
     parse_setting,
     share_of_machine,
 )
-from lbd.lab.record import Process, Record, load, locked, record_file, save
+from lbd.lab.record import PATIENCE_S, Record, load, locked, record_file, save
+from lbd.lab.removal import take_down
 from lbd.rpc.local import Json, Refusal, ask
 from lbd.spelling import hint
 
-PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 READY_S = 30.0  # for all hosts to see each other, and a little more for each host
 READY_PER_HOST_S = 1.0
 SEEN_S = 10.0  # for the other hosts to notice that one was started again
 DEAD_TIMEOUT_S = 5.0
-CGROUP_TIMEOUT_S = 5.0
 POLL_S = 0.1
 
 Progress = Callable[[], None]
@@ -183,63 +180,6 @@ def seen_hosts(status: Json) -> dict[str, Json]:
     entries = status.get("hosts")
     rows = cast("list[object]", entries) if isinstance(entries, list) else []
     return {str(row.get("name")): row for row in rows if isinstance(row, dict)}
-
-
-def down(root: Path) -> bool:
-    """Take the lab down, whole or half-built. False if there was none."""
-    with contextlib.ExitStack() as stack:
-        if root.is_dir() and (record_file(root).exists() or (root / "lock").exists()):
-            stack.enter_context(locked(root, PATIENCE_S))
-        try:
-            record = load(root)
-        except LbdError:
-            record = None
-        return take_down(root, record)
-
-
-def take_down(root: Path, record: Record | None) -> bool:
-    groups = record.cgroups if record else ()
-    groups = tuple(dict.fromkeys((*groups, *cgroups.find(cgroup_name(root)))))
-    cgroups.leave(groups, processes.own_line())  # `down` may be asked for from inside a host
-
-    def left() -> list[Process]:
-        found = [entry.process for entry in processes.find(root)]
-        return list(dict.fromkeys((*found, *cgroups.members(groups))))
-
-    was_there = bool(left()) or any(map(os.path.isdir, groups)) or record_file(root).exists()
-    processes.end_all(left)
-    deadline_s = time.monotonic() + CGROUP_TIMEOUT_S
-    while stuck := cgroups.remove(groups):
-        if time.monotonic() > deadline_s:
-            raise LbdError(f"cannot remove cgroup {stuck[0]}: a process is in it")
-        time.sleep(POLL_S)
-    remove_files(root, record)
-    return was_there
-
-
-def remove_files(root: Path, record: Record | None) -> None:
-    """What the lab made below its directory, and the directory itself if it made that too."""
-    names = record.plan.hosts if record else [path.parent.name for path in left_over(root)]
-    if not names and not record_file(root).exists():
-        return  # no lab of ours: touch nothing
-    for name in names:
-        shutil.rmtree(root / name, ignore_errors=True)
-    for name in ("key", "lock", "lab.new", "lab.json"):
-        with contextlib.suppress(OSError):
-            (root / name).unlink()
-    if record is not None and record.made_root:
-        with contextlib.suppress(OSError):
-            root.rmdir()
-
-
-def left_over(root: Path) -> list[Path]:
-    """The hosts' configurations of a lab that has lost its record."""
-    found = []
-    for path in root.glob("h*/lbd.toml"):
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if path.read_text(encoding="utf-8").startswith(MADE_BY):
-                found.append(path)
-    return found
 
 
 @contextlib.contextmanager

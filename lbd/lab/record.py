@@ -18,6 +18,7 @@ from lbd.lab.plan import Plan
 
 SCHEMA = 1
 LOCK_POLL_S = 0.05
+PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 
 
 @dataclass(frozen=True, slots=True)

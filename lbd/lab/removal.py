@@ -1,0 +1,76 @@
+"""Taking a lab down, whole or half-built, with or without its record.
+
+Processes are found by their mark and their cgroups, cgroups by their name; only the list of files
+comes from the record. So a lab that was killed at any point of its making leaves nothing.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+
+from lbd.errors import LbdError
+from lbd.lab import cgroups, processes
+from lbd.lab.plan import MADE_BY, cgroup_name
+from lbd.lab.record import PATIENCE_S, Process, Record, load, locked, record_file
+
+CGROUP_TIMEOUT_S = 5.0
+POLL_S = 0.1
+
+
+def down(root: Path) -> bool:
+    """Take the lab down, whole or half-built. False if there was none."""
+    with contextlib.ExitStack() as stack:
+        if root.is_dir() and (record_file(root).exists() or (root / "lock").exists()):
+            stack.enter_context(locked(root, PATIENCE_S))
+        try:
+            record = load(root)
+        except LbdError:
+            record = None
+        return take_down(root, record)
+
+
+def take_down(root: Path, record: Record | None) -> bool:
+    groups = record.cgroups if record else ()
+    groups = tuple(dict.fromkeys((*groups, *cgroups.find(cgroup_name(root)))))
+    cgroups.leave(groups, processes.own_line())  # `down` may be asked for from inside a host
+
+    def left() -> list[Process]:
+        found = [entry.process for entry in processes.find(root)]
+        return list(dict.fromkeys((*found, *cgroups.members(groups))))
+
+    was_there = bool(left()) or any(map(os.path.isdir, groups)) or record_file(root).exists()
+    processes.end_all(left)
+    deadline_s = time.monotonic() + CGROUP_TIMEOUT_S
+    while stuck := cgroups.remove(groups):
+        if time.monotonic() > deadline_s:
+            raise LbdError(f"cannot remove cgroup {stuck[0]}: a process is in it")
+        time.sleep(POLL_S)
+    remove_files(root, record)
+    return was_there
+
+
+def remove_files(root: Path, record: Record | None) -> None:
+    """What the lab made below its directory, and the directory itself if it made that too."""
+    names = record.plan.hosts if record else [path.parent.name for path in left_over(root)]
+    if not names and not record_file(root).exists():
+        return  # no lab of ours: touch nothing
+    for name in names:
+        shutil.rmtree(root / name, ignore_errors=True)
+    for name in ("key", "lock", "lab.new", "lab.json"):
+        with contextlib.suppress(OSError):
+            (root / name).unlink()
+    if record is not None and record.made_root:
+        with contextlib.suppress(OSError):
+            root.rmdir()
+
+
+def left_over(root: Path) -> list[Path]:
+    """The hosts' configurations of a lab that has lost its record."""
+    found = []
+    for path in root.glob("h*/lbd.toml"):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if path.read_text(encoding="utf-8").startswith(MADE_BY):
+                found.append(path)
+    return found
