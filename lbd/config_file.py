@@ -39,13 +39,13 @@ def find_file(path: str | None) -> Path | None:
     """The file to read; None = no file anywhere. Raises ConfigError if a named one is missing."""
     named = path or os.environ.get("LBD_CONFIG")
     if named:
-        if Path(named).is_file():
+        if os.path.isfile(named):
             return Path(named)
         origin = "--config" if path else "$LBD_CONFIG"
         raise ConfigError(f"{origin} {named}: no such file")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):
-        if candidate.is_file():
+        if os.path.isfile(candidate):  # false too where we may not look: another user's home
             return candidate
     return None
 
@@ -167,6 +167,8 @@ def host_entries(value: object, place: str) -> tuple[HostEntry, ...]:
         if missing:
             raise ConfigError(f"{where}: no {missing[0]}; write it like {example}")
         entry = HostEntry(**table)
+        if not is_name(entry.name):
+            raise ConfigError(f"{where}: name: {shown(entry.name)} {NAME_RULE}")
         if entry.name in entries:
             raise ConfigError(f'{where}: another entry is named "{entry.name}"')
         entries[entry.name] = entry
@@ -197,12 +199,36 @@ def settle(config: Config, given: Given) -> Config:
         runtime_dir=host.runtime_dir or default_runtime_dir(),
         state_dir=host.state_dir or default_state_dir(),
     )
-    for key in ("runtime_dir", "state_dir"):
-        if not os.path.isabs(getattr(host, key)):
-            place = given.place("host", key) or "environment"
-            raise ConfigError(f"{place}: host.{key}: {shown(getattr(host, key))} must begin with /")
+    config = replace(config, host=host)
+    check_texts(config, given)
     check_order(config, given)
-    return replace(config, host=host)
+    return config
+
+
+def is_name(name: str) -> bool:
+    """Host names become part of job ids and of lines that scripts take apart."""
+    return name.isascii() and name.strip("-._") == name and name.translate(NAME_MARKS).isalnum()
+
+
+NAME_MARKS = {ord(mark): None for mark in "-._"}
+NAME_RULE = "is no host name: letters, digits and - . _ between them"
+
+
+def check_texts(config: Config, given: Given) -> None:
+    """The forms of the texts, which bounds cannot tell. Raises ConfigError."""
+    if not is_name(config.host.name):
+        place = given.place("host", "name") or "this machine's host name"
+        raise ConfigError(f"{place}: host.name: {shown(config.host.name)} {NAME_RULE}")
+    for section, key in (("host", "runtime_dir"), ("host", "state_dir"), ("security", "key_file")):
+        value: str = getattr(getattr(config, section), key)
+        if value and not os.path.isabs(value):
+            place = given.place(section, key) or "environment"
+            raise ConfigError(f"{place}: {section}.{key}: {shown(value)} must begin with /")
+    address, _, port = config.cluster.join.rpartition(":")
+    if config.cluster.join and not (address and port.isdecimal() and 0 < int(port) < 65536):
+        place = given.place("cluster", "join") or "built-in"
+        shape = "must be address:port, like 10.0.0.1:7901"
+        raise ConfigError(f"{place}: cluster.join: {shown(config.cluster.join)} {shape}")
 
 
 def check_order(config: Config, given: Given) -> None:

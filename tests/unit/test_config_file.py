@@ -66,6 +66,12 @@ def test_a_named_file_must_exist(tmp_path, monkeypatch):
         load()
 
 
+def test_a_home_we_may_not_look_into_is_passed_over(tmp_path, monkeypatch):
+    """As after `su` without a new $HOME. A name too long fails for root as well."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ("x" * 300)))
+    assert load().path == ""
+
+
 def test_hosts_as_tables_and_as_a_list(tmp_path):
     entries = (HostEntry("h1", "127.0.0.2"), HostEntry("h2", "127.0.0.3", 8001, 8002))
     inline = (
@@ -116,6 +122,11 @@ BAD_FILES = [
     ("[users]\nallow_root = 1\n", 2, ["1 is not true or false"]),
     ('[host]\nname = "a\\nb"\nspeed = "a\\nb"\n', 3, ['"a\\nb" is not a number']),
     ('[host]\nruntime_dir = "run"\n', 2, ['host.runtime_dir: "run" must begin with /']),
+    ('[security]\nkey_file = "key"\n', 2, ['security.key_file: "key" must begin with /']),
+    ('[host]\nname = "h 1"\n', 2, ['host.name: "h 1" is no host name: letters, digits']),
+    ('[cluster]\njoin = "10.0.0.1"\n', 2, ["must be address:port, like 10.0.0.1:7901"]),
+    ('[cluster]\njoin = "10.0.0.1:x"\n', 2, ["must be address:port"]),
+    ('[cluster]\nhosts = [{name="-", address="x"}]\n', 2, ['entry 1: name: "-" is no host name']),
     ('[cluster]\nhosts = "h1"\n', 2, ["is not a list of tables like {name"]),
     ('[cluster]\nhosts = ["h1"]\n', 2, ['entry 1: "h1" is not a table']),
     ('[[cluster.hosts]]\nname = "h1"\n', 1, ["entry 1: no address"]),
