@@ -26,7 +26,8 @@ from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Json, JsonClient, Refusal
 from lbd.rpc.transport import Peers
 
-ASK_TIMEOUT_S = 2.0
+ASK_TIMEOUT_S = 1.0
+LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
 WAIT_POLL_S = 0.5
 MAX_TRIES = 8
 LBRUN_FAILED = 125
@@ -88,6 +89,7 @@ class Home:
     room: Room
     new_id: Callable[[], JobId]
     is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
+    lim_rests_until_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +184,20 @@ class Command:
             "may_wait": may_wait,
             "dry": False,
         }
-        self._home.notes.flush()
+        home = self._home
+        home.notes.flush()
         try:
-            answer = await self._home.lim.call(question, ASK_TIMEOUT_S)
+            if time.monotonic() < home.lim_rests_until_s:
+                raise Unavailable("lim has not answered lately")
+            answer = await home.lim.call(question, ASK_TIMEOUT_S)
             self._charged = True
         except Refusal:
             if self._refusals and request.mode != "auto":
                 raise Unavailable(self._refusals[-1].reason) from None
             raise
         except Unavailable as problem:
+            if home.lim.connected and time.monotonic() > home.lim_rests_until_s:
+                home.lim_rests_until_s = time.monotonic() + LIM_REST_S
             if request.mode != "auto":
                 raise
             self._refusals.append(NotRun(str(problem), fault=True))

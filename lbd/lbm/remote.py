@@ -90,7 +90,7 @@ class RemoteRun:
         limit_s: float | None = self._config.start_timeout_s
         while True:
             async with asyncio.timeout(limit_s):
-                message = await call.read()
+                message = await self._read(call)
             if not isinstance(message, bytes):
                 return await self._turned_away()
             (tag, body), *self._early = tags.unpack(message)
@@ -103,6 +103,16 @@ class RemoteRun:
                     f"{self._host}: {refused.reason}", refused.stage, refused.errno, not declined
                 )
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes
+
+    async def _read(self, call: "Call") -> object:
+        """The next message. Raises LostContact if the channel was closed under it."""
+        try:
+            return await call.read()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise LostContact(f"lost contact with {self._host}: it is cut off") from None
 
     async def _until_ready(self, channel: grpc.aio.Channel) -> None:
         """Raises Unavailable: nothing has been sent then."""
@@ -174,7 +184,7 @@ class RemoteRun:
                         sink.put(b"")
                     return lbm_pb2.Ended.FromString(bytes(body))
                 self._hear(tag, body)
-            message: object = await self._call.read()
+            message = await self._read(self._call)
             if not isinstance(message, bytes):
                 raise LostContact(f"lost contact with {self._host}: {await self._call.details()}")
             received = tags.unpack(message)

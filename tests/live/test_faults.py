@@ -1,0 +1,208 @@
+"""Any daemon may be killed, stopped or cut off at any time: what the user sees, and what is left.
+
+Each test says it in three parts: the fault, the line and exit status the user gets, and that no
+process of the command is left anywhere.
+"""
+
+import json
+import os
+import signal
+
+import pytest
+
+# A command with descendants that try to stay: a background child and one in a session of its own.
+TREE = "setsid sleep 1000 & sleep 1000 & echo started; wait"
+LOST = 125
+
+
+@pytest.fixture
+def tree(lab):
+    """tree("h1", …): an lbrun whose command has begun on another host."""
+    started = []
+
+    def start(host, *options):
+        process = lab.popen(
+            host, "lbrun", *options, "-H", "h2", "sh", "-c", TREE, stdout=-1, stderr=-1, text=True
+        )
+        started.append(process)
+        assert process.stdout.readline() == "started\n"
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ended(lab, process):
+    """(status, stderr) of an lbrun, once no process of any job is alive."""
+    _, errors = process.communicate(timeout=30)
+    lab.wait_until(lambda: not lab.jobs_alive(), "the whole tree is gone", 15, lab.jobs_alive)
+    return process.returncode, errors
+
+
+def one_line(errors):
+    assert errors.count("\n") == 1, errors
+    assert errors.startswith("lbrun: "), errors
+    return errors
+
+
+def works(lab, host="h1", target="h2"):
+    """A command gets through from one host to another (again)."""
+    command = (host, "lbrun", "-H", target, "echo", "through")
+    lab.wait_until(
+        lambda: lab.run(*command).stdout == "through\n", f"{target} runs commands of {host}", 20
+    )
+
+
+@pytest.fixture(autouse=True)
+def whole(lab):
+    """Every fault is mended before the next test."""
+    yield
+    lab.heal()
+    for host, parts in lab.pids().items():
+        for part, pid in parts.items():
+            if pid is None and part != "keeper":
+                lab.start(host, part)
+            elif pid is not None and part != "keeper":
+                os.kill(pid, signal.SIGCONT)
+    for host in lab.hosts:
+        lab.wait_until(
+            lambda host=host: set(lab.states(host).values()) == {"up"}, "all hosts up", 30
+        )
+    works(lab)
+
+
+def test_far_lbm_killed(lab, tree, tmp_path):
+    status_file = tmp_path / "status"
+    process = tree("h1", "--status-file", status_file)
+    lab.kill("h2", "lbm")
+    status, errors = ended(lab, process)
+    assert status == LOST
+    assert "lost contact with h2" in one_line(errors)
+    assert json.loads(status_file.read_text())["cause"] == "lost"
+
+
+def test_own_lbm_killed(lab, tree):
+    process = tree("h1")
+    lab.kill("h1", "lbm")
+    status, errors = ended(lab, process)
+    assert status == LOST
+    assert "lost contact with the lbm of this host" in one_line(errors)
+
+
+def test_far_keeper_killed(lab, tree):
+    process = tree("h1")
+    before = lab.pids()["h2"]["keeper"]
+    lab.kill("h2", "keeper")
+    status, errors = ended(lab, process)
+    assert status == LOST
+    assert "keeper" in one_line(errors)
+    works(lab)
+    assert lab.pids()["h2"]["keeper"] not in (None, before)
+
+
+def test_own_keeper_killed_does_not_matter_to_what_runs_elsewhere(lab, tree):
+    process = tree("h1")
+    lab.kill("h1", "keeper")
+    works(lab, "h2", "h1")
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    status, errors = ended(lab, process)
+    assert (status, errors) == (128 + signal.SIGTERM, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_client_killed(lab, tree, number):
+    process = tree("h1")
+    process.send_signal(number)
+    status, errors = ended(lab, process)
+    expected = -number if number == signal.SIGKILL else 128 + number
+    assert (status, errors) == (expected, "")
+
+
+def test_own_lim_killed(lab, tree):
+    process = tree("h1")
+    lab.kill("h1", "lim")
+    result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST")
+    assert result.returncode == 0
+    assert result.stdout == "h1\n"
+    assert "running here" in one_line(result.stderr)
+    refused = lab.run("h1", "lbrun", "-H", "h2", "true")
+    assert refused.returncode == LOST
+    assert "lim" in one_line(refused.stderr)
+    assert process.poll() is None  # what runs elsewhere goes on
+    process.terminate()
+    ended(lab, process)
+
+
+def test_own_lim_stopped(lab):
+    lab.kill("h1", "lim", "STOP")
+    for _ in range(3):
+        result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST")
+        assert (result.returncode, result.stdout) == (0, "h1\n")
+        assert "running here" in one_line(result.stderr)
+
+
+def test_far_lim_stopped(lab, tree):
+    process = tree("h1")
+    lab.kill("h2", "lim", "STOP")
+    lab.wait_until(lambda: lab.states("h1")["h2"] == "late", "h2 is late, not down at once")
+    lab.wait_until(lambda: lab.states("h1")["h2"] == "down", "h2 is down in the end")
+    result = lab.run("h1", "lbrun", "--remote", "sh", "-c", "echo $LBD_HOST")
+    assert (result.returncode, result.stdout) == (0, "h3\n")
+    assert process.poll() is None
+    process.terminate()
+    ended(lab, process)
+
+
+def test_far_lbm_stopped_before_the_command_begins(lab):
+    """Nobody can tell whether it will run, so it is not run a second time."""
+    lab.kill("h2", "lbm", "STOP")
+    result = lab.run("h1", "lbrun", "-H", "h2", "true")
+    assert result.returncode == LOST
+    one_line(result.stderr)
+    assert lab.run("h1", "lbrun", "true").returncode == 0
+
+
+def test_cut_between_two_hosts(lab, tree):
+    process = tree("h1")
+    lab.cut("h1", "h2")
+    status, errors = ended(lab, process)
+    assert status == LOST
+    assert "h2" in one_line(errors)
+    lab.wait_until(lambda: lab.states("h1")["h2"] in ("late", "down"), "h1 misses h2")
+    result = lab.run("h1", "lbrun", "--remote", "sh", "-c", "echo $LBD_HOST")
+    assert (result.returncode, result.stdout) == (0, "h3\n")
+    works(lab, "h3", "h2")
+    lab.heal()
+    works(lab)
+
+
+def test_everybody_else_off(lab):
+    for host in ("h2", "h3"):
+        lab.kill(host, "host")
+    result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST")
+    assert (result.returncode, result.stdout) == (0, "h1\n")
+    lab.wait_until(lambda: set(lab.states("h1").values()) == {"up", "down"}, "they are down", 20)
+    result = lab.run("h1", "lbrun", "--remote", "true")
+    assert result.returncode == LOST
+    one_line(result.stderr)
+
+
+def test_host_of_a_running_command_off(lab, tree):
+    process = tree("h1")
+    lab.kill("h2", "host")
+    status, errors = ended(lab, process)
+    assert status == LOST
+    assert "h2" in one_line(errors)
+
+
+def test_lbm_told_to_stop_ends_what_it_runs(lab, tree):
+    process = tree("h1")
+    lab.kill("h2", "lbm", "TERM")
+    status, errors = ended(lab, process)
+    assert status == LOST
+    one_line(errors)
+    lab.wait_until(lambda: lab.pids()["h2"]["keeper"] is None, "its keeper ends with it")
