@@ -5,7 +5,9 @@
 
 - The pause before a restart doubles from `restart_backoff_s` up to `restart_backoff_max_s`. Who
   ran for longer than that before it died begins at the shortest pause again.
-- Exit 2 means that the configuration is wrong: starting again would only say so again.
+- Exit 2 means that the configuration is wrong: starting again would only say so again, so all
+  stops. Not so for a daemon that has lived with it: the file was changed since, or a port was taken
+  meanwhile, and the other daemon is of use as it is.
 - Stopping goes from the last daemon to the first, one after the other, because the LBM has jobs to
   end and asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
 - When the daemons are gone, what they left behind (a keeper whose LBM was dead already) gets the
@@ -19,6 +21,7 @@ from enum import Enum
 from lbd.config import UpConfig
 
 EXIT_CONFIG = 2
+LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Daemon:
     due_s: float = 0.0
     started_s: float = 0.0
     backoff_s: float = 0.0  # the next pause, 0 = the shortest
+    has_lived: bool = False
 
 
 @dataclass(slots=True)
@@ -116,8 +120,8 @@ class Supervisor:
         daemon.phase = Phase.GONE
         if self.stopping:
             return [Say(f"{name} stopped" if expected and status == 0 else ended(name, status))]
-        if status == EXIT_CONFIG:
-            daemon.phase = Phase.GONE
+        daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
+        if status == EXIT_CONFIG and not daemon.has_lived:
             self.code = EXIT_CONFIG
             text = f"{name} refuses its configuration (see its line above); stopping"
             return [Say(text), *self.stop(now_s)]

@@ -76,6 +76,14 @@ def test_a_wrong_configuration_is_not_tried_again(running):
     assert deeds(running.tick(1.2)) == [Finish(2)]
 
 
+def test_a_configuration_that_went_wrong_later_leaves_the_other_daemon_alone(running):
+    running.exited("lbm", -9, 60.0)
+    running.tick(60.5)
+    assert words(running.exited("lbm", 2, 60.6)) == [
+        "lbm ended with exit status 2; starting it again in 1 s"
+    ]
+
+
 def test_both_refusing_their_configuration_finish_once(running):
     running.exited("lim", 2, 1.0)
     running.exited("lbm", 2, 1.0)
