@@ -1,0 +1,66 @@
+import math
+
+import pytest
+
+from lbd.load import index
+from lbd.model import Queues
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "dt_s", "smoothing_s", "expected"),
+    [
+        (0.0, 4.0, 4.0, 4.0, 4.0 * (1 - math.exp(-1))),
+        (4.0, 0.0, 4.0, 4.0, 4.0 * math.exp(-1)),
+        (2.0, 2.0, 1.0, 4.0, 2.0),
+        (5.0, 1.0, 0.0, 4.0, 5.0),  # no time, no change
+        (5.0, 1.0, 1e6, 4.0, 1.0),  # after a long stop the past is forgotten
+    ],
+)
+def test_smoothed(old, new, dt_s, smoothing_s, expected):
+    assert index.smoothed(old, new, dt_s, smoothing_s) == pytest.approx(expected)
+
+
+def test_smoothing_does_not_depend_on_how_time_is_cut():
+    at_once = index.smoothed(1.0, 3.0, 2.0, 4.0)
+    in_two = index.smoothed(index.smoothed(1.0, 3.0, 1.0, 4.0), 3.0, 1.0, 4.0)
+    assert at_once == pytest.approx(in_two)
+
+
+@pytest.mark.parametrize(
+    ("queues", "cores", "speed", "expected"),
+    [
+        (Queues(4, 0, 0), 2.0, 1.0, 2.0),
+        (Queues(4, 0, 0), 2.0, 2.0, 1.0),
+        (Queues(0, 4, 0), 1.0, 1.0, 2.0),  # w_io = 0.5
+        (Queues(0, 0, 4), 1.0, 1.0, 4.0),  # w_mem = 1
+        (Queues(1, 1, 1), 0.5, 1.0, 5.0),  # half a core by quota
+    ],
+)
+def test_load_index(queues, cores, speed, expected):
+    assert index.load_index(queues, cores, speed, 0.5, 1.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("stall_us", "dt_s", "expected"),
+    [(0, 1, 0.0), (250_000, 1, 0.25), (2_000_000, 1, 1.0), (-5, 1, 0.0), (9, 0, 0.0)],
+)
+def test_stalled_tasks(stall_us, dt_s, expected):
+    assert index.stalled_tasks(stall_us, dt_s) == pytest.approx(expected)
+
+
+def test_paging_tasks():
+    assert index.paging_tasks(500, 1.0) == pytest.approx(500 * index.PAGE_IN_S)
+    assert index.paging_tasks(-1, 1.0) == 0.0
+    assert index.paging_tasks(1, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "share", "hz", "expected"),
+    [
+        (0.0001, 0.008, 10, 0.1),  # cheap: the asked rate
+        (0.0055, 0.008, 10, 0.6875),  # 375 processes
+        (0.1, 0.008, 10, 12.5),
+    ],
+)
+def test_scan_interval(cost_s, share, hz, expected):
+    assert index.scan_interval_s(cost_s, share, hz) == pytest.approx(expected)

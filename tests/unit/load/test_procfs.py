@@ -1,0 +1,59 @@
+import os
+
+import pytest
+
+from lbd.load import procfs
+
+STAT = (
+    b"cpu  1 2 3\nintr 5 0 0\nctxt 9\nbtime 1\nprocesses 7\n"
+    b"procs_running 12\nprocs_blocked 3\nsoftirq 1 2\n"
+)
+
+
+def test_running_and_blocked():
+    assert procfs.running_and_blocked(STAT) == (12, 3)
+
+
+@pytest.mark.parametrize("name", [b"sh", b"a b", b"x) R 1 (y", b")"])
+def test_a_command_name_cannot_deceive_the_parser(name):
+    tail = b" S 41 42 42 0 -1 4194304 10 0 0 0 7 5 0 0 20 0 3 0 9876 1000 20 18446744073709551615"
+    task = procfs.parse_task(b"77 (" + name + b")" + tail)
+    assert task == procfs.TaskStat(b"S", 41, False, 12, 3, 9876)
+
+
+def test_a_kernel_thread_is_told_by_its_flag():
+    line = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
+    assert procfs.parse_task(line).kernel_thread
+
+
+@pytest.mark.parametrize("line", [b"", b"77 (sh", b"77 (sh) S 1 2"])
+def test_a_truncated_line_is_an_error(line):
+    with pytest.raises((ValueError, IndexError)):
+        procfs.parse_task(line)
+
+
+def test_our_own_process():
+    task = procfs.task_of(os.getpid())
+    assert task is not None
+    assert task.parent == os.getppid()
+    assert b"R" in procfs.thread_states(os.getpid())
+
+
+def test_a_process_that_is_gone_is_none():
+    assert procfs.task_of(2**22 + 1) is None
+    assert procfs.thread_states(2**22 + 1) == []
+
+
+def test_a_held_file_may_outgrow_its_buffer(tmp_path):
+    path = tmp_path / "stat"
+    path.write_bytes(b"x" * 100)
+    held = procfs.HeldFile(str(path), 64)
+    assert len(held.read()) == 100
+    path.write_bytes(b"y" * 10)
+    assert held.read() == b"y" * 10
+    held.close()
+
+
+def test_psi_stall():
+    text = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=1234567\nfull avg10=0 total=5\n"
+    assert procfs.psi_stall_us(text) == 1234567
