@@ -1,0 +1,116 @@
+import pytest
+
+from lbd.config import LimConfig
+from lbd.lim.table import Table
+from lbd.model import HostId, HostState, JobId
+from lbd.policy.view import NO_SLOT
+from lbd.testing.builders import member, sample, vector
+
+H1, H2 = HostId("h1"), HostId("h2")
+PARAMS = LimConfig(stale_after_s=12.0, down_after_s=30.0, avoid_s=5.0)
+
+
+@pytest.fixture
+def table():
+    made = Table(member("h1"), PARAMS, 4.0, now_s=100.0)
+    made.add(member("h2", 1), listed=True, now_s=100.0)
+    made.record(sample("h1", 1), 100.0)
+    return made
+
+
+def why(table, now_s, name=H2):
+    return table.view(None, now_s).hosts[name].why
+
+
+def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
+    assert table.state(H2, 100.0) == (HostState.DOWN, "not heard of yet")
+    table.record(sample("h2", 1, age_s=2.0), 100.0)
+    for now_s, state, reason in [
+        (100.0, HostState.UP, ""),
+        (109.9, HostState.UP, ""),
+        (110.0, HostState.LATE, "late"),
+        (127.9, HostState.LATE, "late"),
+        (128.0, HostState.DOWN, "down"),
+    ]:
+        assert table.state(H2, now_s)[0] is state
+        assert why(table, now_s) == reason
+    table.record(sample("h2", 2), 130.0)
+    assert table.state(H2, 130.0)[0] is HostState.UP
+
+
+def test_only_newer_samples_count_whatever_way_they_come(table):
+    assert table.record(sample("h2", 5, vector(1.0)), 100.0)
+    assert not table.record(sample("h2", 5, vector(2.0)), 101.0)
+    assert not table.record(sample("h2", 4, vector(2.0)), 101.0)
+    assert not table.record(sample("h9", 4), 101.0)  # a stranger
+    assert table.record(sample("h2", 1, vector(3.0), incarnation=2), 102.0)
+    assert not table.record(sample("h2", 9, vector(4.0), incarnation=1), 103.0)
+    assert table.entries[H2].sample.vector.index == 3.0
+
+
+def test_load_counts_charges_cores_and_speed(table):
+    table.record(sample("h2", 1, vector(0.5, cores=4.0, speed=2.0, slots=(9, 0))), 100.0)
+    table.charge(H2, JobId("a"), 100.0)
+    table.charge(H2, JobId("b"), 100.0)
+    seen = table.view(None, 100.0).hosts[H2]
+    assert seen.load_now == pytest.approx(0.5 + 2 / 8)
+    assert seen.load == pytest.approx(0.5 + 3 / 8)
+    table.discharge(JobId("a"), 100.0)
+    assert table.view(None, 100.0).hosts[H2].load_now == pytest.approx(0.5 + 1 / 8)
+
+
+def test_slots_are_used_up_by_picks_not_seen_yet(table):
+    table.record(sample("h2", 1, vector(slots=(2, 1))), 100.0)
+    assert why(table, 100.0) == ""
+    table.charge(H2, JobId("a"), 100.5)
+    assert why(table, 100.5) == NO_SLOT
+    table.record(sample("h2", 2, vector(slots=(2, 1))), 101.0)  # it has ended there already
+    assert why(table, 101.0) == ""
+
+
+def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
+    table.record(sample("h2", 1), 100.0)
+    table.avoid(H2, "connection refused", 101.0)
+    assert why(table, 105.9) == "avoided: connection refused"
+    assert why(table, 106.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"load": vector(accepting=False)}, "not accepting jobs"),
+        ({"drained": True}, "drained"),
+        ({"load": vector(slots=(0, 0))}, NO_SLOT),
+    ],
+)
+def test_why_a_host_may_not_be_picked(table, changed, reason):
+    table.record(sample("h2", 1, **changed), 100.0)
+    assert why(table, 100.0) == reason
+
+
+def test_slots_bind_no_command_of_the_host_itself(table):
+    table.record(sample("h1", 2, vector(slots=(0, 0), accepting=False)), 100.0)
+    table.record(sample("h2", 1, vector(slots=(0, 0), accepting=False)), 100.0)
+    assert why(table, 100.0, H1) == ""
+    seen = table.view_from(H2, charges=1.5, centre=H1, now_s=100.0)
+    assert seen.me.name == H2
+    assert seen.me.why == ""
+    assert seen.me.load_now == pytest.approx(1.5 / 2)
+    assert seen.hosts[H1].why == "not accepting jobs"  # for others we are like any host
+
+
+def test_a_host_that_left_is_down_until_it_is_heard_anew(table):
+    table.record(sample("h2", 1), 100.0)
+    table.leave(H2, 101.0)
+    assert table.state(H2, 101.0) == (HostState.DOWN, "has left")
+    assert why(table, 101.0) == "down"
+    table.record(sample("h2", 1, incarnation=2), 102.0)
+    assert table.state(H2, 102.0)[0] is HostState.UP
+
+
+def test_lost_charges_expire(table):
+    table.record(sample("h2", 1), 100.0)
+    table.charge(H2, JobId("a"), 100.0)
+    table.expire_charges(131.0)
+    assert table.charged_jobs() == 0
+    assert table.view(None, 131.0).hosts[H2].load_now == 0.0

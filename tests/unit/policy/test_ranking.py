@@ -1,0 +1,124 @@
+import math
+from collections import Counter
+from random import Random
+
+import pytest
+
+from lbd.config import LimConfig
+from lbd.model import Placement, Verdict
+from lbd.policy.ranking import choose, ranked, settled_early
+from lbd.policy.view import NO_SLOT, Nowhere
+from lbd.testing.builders import request, view
+
+PARAMS = LimConfig(local_threshold=0.7, min_gain=0.1, hold_above=1.5)
+
+
+def decide(wish, seen):
+    return settled_early(wish, seen) or choose(wish, seen, Random(1))
+
+
+@pytest.mark.parametrize(
+    ("loads", "whys", "wish", "verdict", "host", "reason"),
+    [
+        # at or below T_l commands stay, whatever the others' load
+        ({"h1": 0.7, "h2": 0.0}, {}, {}, Verdict.HERE, "h1", "below-threshold"),
+        ({"h1": 0.71, "h2": 0.0}, {}, {}, Verdict.THERE, "h2", "lowest"),
+        ({"h1": 2.0, "h2": 1.0, "h3": 0.5}, {}, {}, Verdict.THERE, "h3", "lowest"),
+        # lower by more than the minimum gain, or it stays
+        ({"h1": 2.0, "h2": 1.91}, {}, {}, Verdict.HERE, "h1", "no-gain"),
+        ({"h1": 2.0, "h2": 1.89}, {}, {}, Verdict.THERE, "h2", "lowest"),
+        ({"h1": 2.0, "h2": 0.0}, {"h2": "late"}, {}, Verdict.HERE, "h1", "no-willing-host"),
+        # excluded, must stay, must leave
+        ({"h1": 2.0, "h2": 0.0}, {}, {"excluded": ["h2"]}, Verdict.HERE, "h1", "no-willing-host"),
+        ({"h1": 9.0, "h2": 0.0}, {}, {"must_stay": True}, Verdict.HERE, "h1", "must-stay"),
+        ({"h1": 0.0, "h2": 5.0}, {}, {"must_leave": True}, Verdict.THERE, "h2", "lowest"),
+        ({"h1": 0.0, "h2": 5.0}, {}, {"excluded": ["h1"]}, Verdict.THERE, "h2", "lowest"),
+        # drained: away if anybody takes it, else here after all
+        ({"h1": 0.0, "h2": 5.0}, {"h1": "drained"}, {}, Verdict.THERE, "h2", "lowest"),
+        (
+            {"h1": 0.0, "h2": 5.0},
+            {"h1": "drained", "h2": "late"},
+            {},
+            Verdict.HERE,
+            "h1",
+            "no-willing-host",
+        ),
+        # a named host, whatever the load and the slots
+        ({"h1": 0.0, "h2": 9.0}, {}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
+        ({"h1": 0.0, "h2": 9.0}, {"h2": NO_SLOT}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
+        ({"h1": 0.0, "h2": 9.0}, {"h2": "late"}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
+        ({"h1": 9.0, "h2": 0.0}, {}, {"wanted": "h1"}, Verdict.HERE, "h1", "wanted"),
+        # nobody else at all
+        ({"h1": 9.0}, {}, {}, Verdict.HERE, "h1", "no-peer"),
+    ],
+)
+def test_decisions(loads, whys, wish, verdict, host, reason):
+    found = decide(request(**wish), view(loads, whys=whys, params=PARAMS))
+    assert isinstance(found, Placement)
+    assert (found.verdict, found.host, found.reason) == (verdict, host, reason)
+
+
+@pytest.mark.parametrize(
+    ("local", "may_wait", "verdict"),
+    [(1.6, True, Verdict.WAIT), (1.5, True, Verdict.HERE), (1.6, False, Verdict.HERE)],
+)
+def test_it_waits_for_a_slot_only_when_we_are_overloaded(local, may_wait, verdict):
+    seen = view({"h1": local, "h2": 0.3}, whys={"h2": NO_SLOT}, params=PARAMS)
+    found = decide(request(may_wait=may_wait), seen)
+    assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("why", "may_wait", "outcome"),
+    [
+        (NO_SLOT, True, "no-free-slot"),
+        (NO_SLOT, False, "no-willing-host: nobody else can take it now"),
+        ("late", True, "no-willing-host: nobody else can take it now"),
+    ],
+)
+def test_must_leave_with_nobody_willing(why, may_wait, outcome):
+    seen = view({"h1": 0.0, "h2": 0.3}, whys={"h2": why}, params=PARAMS)
+    found = decide(request(must_leave=True, may_wait=may_wait), seen)
+    assert found.reason == outcome
+    assert isinstance(found, Nowhere) == (outcome != "no-free-slot")
+
+
+def test_must_leave_with_nobody_there():
+    seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": "down"}, dead=["h2"])
+    found = decide(request(must_leave=True), seen)
+    assert isinstance(found, Nowhere)
+    assert "no other host is up" in found.reason
+
+
+@pytest.mark.parametrize("why", ["down", "drained", "not accepting jobs", "avoided: x"])
+def test_a_named_host_that_cannot_take_it_is_said_so(why):
+    found = decide(request(wanted="h2"), view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}))
+    assert found == Nowhere(f"h2 cannot take it: {why}")
+
+
+def test_equal_hosts_are_drawn_by_lot_and_noise_is_equal():
+    seen = view({"h1": 5.0, "h2": 0.0, "h3": 0.015, "h4": 0.0, "h5": 0.5})
+    dice = Random(7)
+    picked = Counter(choose(request(), seen, dice).host for _ in range(3000))
+    assert set(picked) == {"h2", "h3", "h4"}
+    assert all(900 < count < 1100 for count in picked.values())
+
+
+def test_candidates_come_best_first_and_say_why_not():
+    seen = view({"h1": 2.0, "h2": 0.5, "h3": 0.1, "h4": 0.0}, whys={"h4": "drained"}, params=PARAMS)
+    found = ranked(request(excluded=["h3"]), seen)
+    assert [(c.name, c.willing, c.why) for c in found] == [
+        ("h2", True, ""),
+        ("h1", True, ""),
+        ("h4", False, "drained"),
+        ("h3", False, "excluded"),
+    ]
+    assert [c.name for c in ranked(request(), seen, limit=2)] == ["h3", "h2"]
+
+
+def test_the_chosen_one_heads_the_candidates():
+    seen = view({"h1": 5.0, "h2": 0.0, "h3": 0.01})
+    for seed in range(20):
+        found = choose(request(), seen, Random(seed))
+        assert found.candidates[0].name == found.host
+        assert len(found.candidates) == 3
