@@ -1,0 +1,98 @@
+"""Slots, the cap on fallbacks, the table of jobs."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.lbm.state import Job, Jobs, JobState, LocalCap, Slots
+from lbd.model import HostId, JobId
+
+
+def job(name, **more):
+    return Job(JobId(name), (b"true",), "ann", HostId("h1"), HostId("h2"), submitted=1.0, **more)
+
+
+class TestSlots:
+    def test_first_come_first_served(self):
+        slots = Slots(total=1, max_waiting=10)
+        assert slots.take(JobId("a"))
+        assert not slots.take(JobId("b"))
+        assert slots.enqueue(JobId("b"))
+        assert slots.enqueue(JobId("c"))
+        assert slots.release(JobId("a")) == ["b"]
+        assert slots.release(JobId("b")) == ["c"]
+        assert slots.release(JobId("c")) == []
+
+    def test_nobody_overtakes_those_who_wait(self):
+        slots = Slots(total=1, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        slots.holders.clear()  # a slot is free, but b has been waiting for it
+        assert not slots.take(JobId("c"))
+
+    def test_the_queue_is_bounded(self):
+        slots = Slots(total=1, max_waiting=1)
+        slots.take(JobId("a"))
+        assert slots.enqueue(JobId("b"))
+        assert not slots.enqueue(JobId("c"))
+
+    def test_a_nested_command_its_user_sent_there_does_not_wait_for_its_parent(self):
+        slots = Slots(total=1, max_waiting=10)
+        slots.take(JobId("parent"))
+        assert slots.take(JobId("child"), beyond=True)
+
+    def test_giving_up_waiting_frees_nothing(self):
+        slots = Slots(total=1, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        assert slots.release(JobId("b")) == []
+        assert slots.holders == {"a"}
+
+    @given(st.lists(st.tuples(st.sampled_from("te r"), st.integers(0, 9)), max_size=60))
+    def test_never_more_holders_than_slots_and_none_forgotten(self, history):
+        slots, asked = Slots(total=2, max_waiting=4), set()
+        for action, number in history:
+            name = JobId(f"j{number}")
+            if action == "r":
+                slots.release(name)
+                asked.discard(name)
+            elif name not in asked and (slots.take(name) or slots.enqueue(name)):
+                asked.add(name)
+            assert len(slots.holders) <= 2
+            assert slots.holders | set(slots.waiting) == asked
+            assert not (slots.waiting and len(slots.holders) < 2)
+
+
+class TestLocalCap:
+    def test_each_depth_has_its_own_so_a_parent_never_blocks_its_child(self):
+        cap = LocalCap(total=1)
+        assert cap.take(JobId("make"), depth=0)
+        assert not cap.take(JobId("other"), depth=0)
+        assert cap.take(JobId("cc"), depth=1)
+        cap.release(JobId("make"))
+        assert cap.take(JobId("other"), depth=0)
+
+
+class TestJobs:
+    def test_history_is_bounded_and_keeps_the_newest(self):
+        jobs = Jobs(history=2)
+        for name in "abc":
+            jobs.add(job(name))
+            jobs.end(JobId(name), JobState.DONE, 2.0, exit_status=0)
+        assert [ended.id for ended in jobs.ended] == ["b", "c"]
+        assert not jobs.running
+
+    def test_a_job_ends_once(self):
+        jobs = Jobs(history=5)
+        jobs.add(job("a"))
+        jobs.end(JobId("a"), JobState.LOST, 2.0, reason="lost contact")
+        jobs.end(JobId("a"), JobState.DONE, 3.0, exit_status=0)
+        assert [(ended.state, ended.reason) for ended in jobs.ended] == [
+            (JobState.LOST, "lost contact")
+        ]
+
+    def test_only_what_has_begun_is_counted(self):
+        jobs = Jobs(history=5)
+        jobs.add(job("waits"))
+        jobs.add(job("runs", foreign=True))
+        jobs.running[JobId("runs")].start(HostId("h2"), "lowest", 1.5)
+        assert (jobs.count(foreign=False), jobs.count(foreign=True)) == (0, 1)

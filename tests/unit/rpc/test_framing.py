@@ -1,0 +1,83 @@
+"""Frames and job stream messages: whatever was packed comes out; garbage is refused, not obeyed."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.lbm.request import read_request
+from lbd.rpc import client_tags as tags
+from lbd.rpc import frames, job_stream
+
+TAG = st.binary(min_size=1, max_size=1)
+LIMIT_BYTES = 1000
+
+
+@given(
+    st.lists(st.tuples(TAG, st.binary(max_size=50)), max_size=8),
+    st.lists(st.integers(1, 20), max_size=40),
+)
+def test_frames_survive_any_cutting(messages, cuts):
+    stream = b"".join(frames.pack(tag, body) for tag, body in messages)
+    split, found, at = frames.Splitter(LIMIT_BYTES), [], 0
+    for cut in [*cuts, len(stream)]:
+        found += split.feed(stream[at : at + cut])
+        at += cut
+    assert found == messages
+
+
+def test_a_frame_over_the_limit_is_refused_before_it_is_read():
+    split = frames.Splitter(LIMIT_BYTES)
+    with pytest.raises(ValueError, match="limit is 1000"):
+        split.feed((LIMIT_BYTES + 1).to_bytes(4, "little") + b"R")
+
+
+@given(st.lists(st.tuples(TAG, st.binary(max_size=50)), max_size=8))
+def test_fields(pairs):
+    assert frames.fields(b"".join(frames.field(*pair) for pair in pairs)) == pairs
+
+
+@given(st.binary(max_size=60))
+def test_garbage_in_a_body_is_a_value_error_or_fields(body):
+    try:
+        found = frames.fields(body)
+    except ValueError:
+        return
+    assert b"".join(frames.field(*pair) for pair in found) == body
+
+
+@given(st.binary(max_size=80))
+def test_garbage_as_a_request_is_a_value_error_or_a_command(body):
+    with contextlib.suppress(ValueError):
+        assert read_request(body).argv
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=2, max_size=6))
+def test_batches(messages):
+    found = job_stream.unpack(job_stream.pack_batch(messages))
+    assert [tag + bytes(body) for tag, body in found] == messages
+
+
+@given(st.binary(max_size=40))
+def test_a_garbled_batch_is_a_value_error_or_messages(body):
+    try:
+        found = job_stream.unpack(job_stream.BATCH + body)
+    except ValueError:
+        return
+    assert all(len(tag) == 1 for tag, _ in found)
+
+
+def test_a_message_alone_is_not_copied_into_a_batch():
+    assert [(tag, bytes(body)) for tag, body in job_stream.unpack(b"1data")] == [(b"1", b"data")]
+
+
+@given(st.integers(0, 2), st.integers(0, 1 << 60))
+def test_acknowledgements(stream, count):
+    message = job_stream.delivered(stream, count)
+    assert job_stream.read_delivered(message[1:]) == (stream, count)
+
+
+def test_unknown_keys_of_a_newer_client_are_passed_over():
+    body = frames.field(tags.ARGUMENT, b"true") + frames.field(b"?", b"from the future")
+    assert read_request(body).argv == [b"true"]
