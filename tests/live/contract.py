@@ -1,0 +1,57 @@
+"""What the tests of the command-line contract share: where a command may run, and what is said."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from tests.live.cluster import wait_until
+
+PYTHON = (sys.executable, "-I", "-S")  # starts in 15 ms; what the jobs of these tests are made of
+
+# The three ways a command comes to run: by the caller's wish, by the LIM's answer, on another host.
+WHERE = {"stay": ("--local",), "asked": (), "away": ("-H", "h2")}
+everywhere = pytest.mark.parametrize("where", WHERE.values(), ids=WHERE)
+
+
+def assert_one_line(text, program="lbrun", *parts):
+    """One line that starts with the program's name and says `parts`."""
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    assert re.fullmatch(rf"{re.escape(program)}\b[^\n]*: [^\n]+\n", text), text
+    assert not [part for part in parts if part not in text], text
+
+
+def read_status(path):
+    """The status file, once its writer is done with it."""
+    return json.loads(path.read_text())
+
+
+def shell_status(returncode):
+    """As $? shows it: a command that lbrun has become dies of its signal itself."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def alive(pid):
+    """Does it run? A zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def assert_gone(pids, timeout_s=20.0):
+    """None of them runs any more, soon."""
+    pids = list(pids)
+    wait_until(
+        lambda: not any(alive(pid) for pid in pids),
+        f"processes {pids} gone", timeout_s, lambda: [pid for pid in pids if alive(pid)],
+    )  # fmt: skip
+
+
+def numbers_in(path, count):
+    """`count` whole lines of numbers in a file that is being written, else nothing."""
+    text = path.read_text() if path.exists() else ""
+    numbers = [int(line) for line in text.splitlines()]
+    return numbers if text.endswith("\n") and len(numbers) >= count else None
