@@ -1,0 +1,304 @@
+"""The daemon's shell and the operations of lim.sock, on the memory network."""
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from lbd.config import ClusterConfig, Config, HostConfig, HostEntry, LimConfig, LoadConfig
+from lbd.errors import ConfigError, LbdError
+from lbd.lim.daemon import Lim
+from lbd.lim.ops import Operations
+from lbd.rpc.lim_network import Traffic
+from lbd.rpc.local import Caller, Connection, Refusal
+from lbd.testing.memory_network import Exchange, MemoryNetwork
+
+ROOT = Caller(os.getpid(), 0, 0)
+NOBODY = Caller(999_999, 65534, 65534)
+LIM = LimConfig(exchange_period_s=0.05, probe_timeout_s=0.1)
+PLACE = {"op": "place", "job": "h1-1"}
+LBM = {"op": "lbm", "slots_total": 2, "slots_used": 0, "local": 0, "foreign": 0, "accepting": True}
+
+
+def config(tmp_path, name="h1", hosts=("h1", "h2"), lim=LIM) -> Config:
+    entries = tuple(HostEntry(host, f"127.0.0.{number}") for number, host in enumerate(hosts, 1))
+    address = next((entry.address for entry in entries if entry.name == name), "127.0.0.99")
+    return Config(
+        cluster=ClusterConfig(hosts=entries),
+        host=HostConfig(
+            name=name,
+            address=address,
+            runtime_dir=str(tmp_path / name / "run"),
+            state_dir=str(tmp_path / name / "state"),
+            speed=1.0,
+        ),
+        load=LoadConfig(scope="host"),
+        lim=lim,
+    )
+
+
+class Daemon:
+    """One LIM of the test's cluster."""
+
+    def __init__(self, settings: Config, exchange: Exchange | None) -> None:
+        self.network = MemoryNetwork(settings.host.name, exchange) if exchange else None
+        self.lim = Lim(settings, self.network)
+        self.operations = Operations(self.lim, Traffic())
+        self.stop = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        if self.network is not None:
+            host = self.lim.config.host
+            await self.network.serve(host.address, self.lim.config.lim.port, self.lim.answer)
+        self.task = asyncio.create_task(self.lim.run(self.stop))
+
+    async def ask(self, request, caller=ROOT):
+        return await self.operations.handle(request, caller)
+
+
+@asynccontextmanager
+async def running(*settings: Config, alone: bool = False):
+    exchange = None if alone else Exchange()
+    daemons = [Daemon(one, exchange) for one in settings]
+    for daemon in daemons:
+        await daemon.start()
+    yield daemons
+    for daemon in daemons:
+        daemon.stop.set()
+    await asyncio.gather(*(daemon.task for daemon in daemons), return_exceptions=True)
+
+
+async def until(condition, limit_s=5.0):
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110  # it looks at plain values of the daemon
+            await asyncio.sleep(0.01)
+
+
+def up(daemon: Daemon, *names: str) -> bool:
+    hosts = daemon.lim.state.table.view(None, asyncio.get_running_loop().time()).hosts
+    return all(name in hosts and hosts[name].alive for name in names)
+
+
+@pytest.fixture
+async def two(tmp_path):
+    async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, other):
+        await until(lambda: up(one, "h2") and up(other, "h1"))
+        yield one, other
+
+
+async def test_alone_everything_runs_here(tmp_path):
+    async with running(config(tmp_path), alone=True) as (one,):
+        reply = await one.ask(PLACE)
+        assert (reply["verdict"], reply["host"]) == ("here", "h1")
+        status = await one.ask({"op": "status"})
+        assert status["cluster"]["centre"] == "h1"
+        assert [host["name"] for host in status["hosts"]] == ["h1"]
+
+
+async def test_status_is_the_contracts_object(two):
+    one, other = two
+    await other.ask(LBM)
+    await until(lambda: one.lim.state.table.entries["h2"].sample.vector.slots_total == 2)
+    status = await one.ask({"op": "status"})
+    assert status["schema"] == 1
+    assert status["cluster"] == {
+        "name": "lbd", "algorithm": "GLOBAL", "centre": "h1", "dispatcher": None,
+    }  # fmt: skip
+    host = next(host for host in status["hosts"] if host["name"] == "h2")
+    assert (host["state"], host["address"]) == ("up", "127.0.0.2")
+    assert set(host["queues"]) == {"cpu", "io", "memory"}
+    assert host["slots"] == {"total": 2, "used": 0}
+    assert {"index", "utilisation", "cores", "speed", "age_s", "tier", "jobs"} <= set(host)
+
+
+async def test_a_command_goes_to_the_other_host_and_is_charged(two):
+    one, other = two
+    await other.ask(LBM)
+    await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "")
+    reply = await one.ask({**PLACE, "must_leave": True})
+    assert (reply["verdict"], reply["host"], reply["address"]) == ("there", "h2", "127.0.0.2:7902")
+    assert {"name", "address", "load", "age_s", "willing", "why"} == set(reply["candidates"][0])
+    counters = await one.ask({"op": "counters"})
+    assert counters["charged_jobs"] == 1
+    assert counters["decisions"] == {"lowest": 1}
+    await one.ask({"op": "job", "event": "end", "job": "h1-1", "host": "h2"})
+    assert (await one.ask({"op": "counters"}))["charged_jobs"] == 0
+
+
+async def test_dry_charges_nobody(two):
+    one, _ = two
+    reply = await one.ask({**PLACE, "dry": True})
+    assert len(reply["candidates"]) == 2
+    assert (await one.ask({"op": "counters"}))["charged_jobs"] == 0
+
+
+async def test_the_end_of_the_lbm_is_noticed(two):
+    one, other = two
+    await other.ask(LBM)
+    await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "")
+    connection = Connection(other.operations.handle, other.operations.closed)
+    connection.caller = ROOT
+    other.operations.closed(connection)
+    await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "not accepting jobs")
+    with pytest.raises(Refusal) as caught:
+        await one.ask({**PLACE, "must_leave": True})
+    assert caught.value.code == "unavailable"
+
+
+async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path):
+    one, other = two
+    assert await one.ask({"op": "drain", "host": "h2", "drained": True}) == {
+        "host": "h2",
+        "drained": True,
+    }
+    assert (tmp_path / "h2/state/drained").exists()
+    assert one.lim.state.table.state("h2", 0)[0].value == "drained"
+    assert (await other.ask(LBM))["drained"] is True
+    assert Lim(other.lim.config, None).state.drained  # after a restart
+    await one.ask({"op": "drain", "host": "h2", "drained": False})
+    assert not (tmp_path / "h2/state/drained").exists()
+
+
+async def test_drain_of_a_host_that_does_not_answer(two):
+    one, other = two
+    other.network.silent = True
+    with pytest.raises(Refusal, match="h2 did not confirm") as caught:
+        await one.ask({"op": "drain", "host": "h2", "drained": True})
+    assert caught.value.code == "unavailable"
+
+
+async def test_algorithm_and_parameters_change_everywhere(two):
+    one, other = two
+    assert await one.ask({"op": "algorithm"}) == {"algorithm": "GLOBAL"}
+    assert await one.ask({"op": "algorithm", "name": "lowest"}) == {"algorithm": "LOWEST"}
+    reply = await one.ask({"op": "param", "name": "smoothing_s", "value": "9"})
+    assert reply == {"name": "load.smoothing_s", "value": 9.0}
+    await until(lambda: other.lim.state.in_force.load.smoothing_s == 9.0)
+    assert other.lim.state.in_force.lim.algorithm == "LOWEST"
+    assert other.lim.sampler.config.smoothing_s == 9.0
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        ({"op": "plaec"}, 'did you mean "place"'),
+        ({}, "no operation"),
+        ({"op": "place"}, '"job" must be a text'),
+        ({**PLACE, "wanted": "h22"}, 'no host "h22" in this cluster; did you mean "h2"'),
+        ({**PLACE, "excluded": ["zebra"]}, 'no host "zebra"'),
+        ({**PLACE, "excluded": "h2"}, "must be a list"),
+        ({**PLACE, "must_stay": 1}, "must be true or false"),
+        ({"op": "algorithm", "name": "LOWST"}, 'did you mean "LOWEST"'),
+        ({"op": "param", "name": "min_gian"}, 'did you mean "min_gain"'),
+        ({"op": "param", "name": "min_gain", "value": "x"}, "min_gain"),
+        ({"op": "drain", "host": "h3"}, 'no host "h3"'),
+        ({"op": "job", "event": "begin", "job": "x"}, "Allowed: start, end"),
+        ({**LBM, "slots_total": -1}, "whole number"),
+        ({**LBM, "slots_total": "many"}, "whole number"),
+        ({"op": "cut", "hosts": "h2"}, "must be a list"),
+    ],
+)
+async def test_bad_requests_are_met_with_one_line(two, request_, says):
+    with pytest.raises(Refusal) as caught:
+        await two[0].ask(request_)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.code == "usage"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        LBM,
+        {"op": "job", "event": "end", "job": "x"},
+        {"op": "trouble", "host": "h2", "reason": "x"},
+        {"op": "algorithm", "name": "NOLB"},
+        {"op": "param", "name": "min_gain", "value": 1},
+        {"op": "drain", "host": "h1"},
+        {"op": "cut", "hosts": []},
+    ],
+)
+async def test_only_the_administrator_may_change_things(two, request_):
+    with pytest.raises(Refusal) as caught:
+        await two[0].ask(request_, NOBODY)
+    assert caught.value.code == "denied"
+
+
+async def test_anybody_may_look(two):
+    for request in ({"op": "status"}, {"op": "peers"}, {"op": "algorithm"}, PLACE):
+        await two[0].ask(request, NOBODY)
+
+
+async def test_the_doctor_reaches_every_peer(two):
+    one, _ = two
+    reply = await one.ask({"op": "doctor"})
+    (peer,) = reply["peers"]
+    assert (peer["name"], peer["reachable"], peer["error"]) == ("h2", True, "")
+    assert abs(peer["clock_skew_s"]) < 1.0
+    assert reply["scope"] == "host"
+    assert reply["fds_open"] > 0
+    await one.ask({"op": "cut", "hosts": ["h2"]})
+    (peer,) = (await one.ask({"op": "doctor"}))["peers"]
+    assert (peer["reachable"], peer["error"]) == (False, "h2: cut off")
+
+
+async def test_a_host_in_trouble_is_avoided(two):
+    one, other = two
+    await other.ask(LBM)
+    await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "")
+    await one.ask({"op": "trouble", "host": "h2", "reason": "connection refused"})
+    reply = await one.ask({**PLACE, "dry": True})
+    whys = {c["name"]: c["why"] for c in reply["candidates"]}
+    assert whys["h2"] == "avoided: connection refused"
+
+
+@pytest.mark.parametrize("algorithm", ["LOWEST", "CENTRAL"])
+async def test_questions_to_other_hosts_have_a_deadline(tmp_path, algorithm):
+    lim = replace(LIM, algorithm=algorithm, local_threshold=0.0)
+    async with running(*(config(tmp_path, name, lim=lim) for name in ("h1", "h2"))) as (one, other):
+        await until(lambda: up(other, "h1"))
+        one.network.silent = True
+        other.lim.state.table.charge("h2", "busy", asyncio.get_running_loop().time())
+        began = asyncio.get_running_loop().time()
+        reply = await other.ask(PLACE)
+        assert reply["verdict"] == "here"
+        assert asyncio.get_running_loop().time() - began < 1.0
+
+
+async def test_a_loop_that_dies_stops_the_daemon_which_says_which(tmp_path):
+    daemon = Daemon(config(tmp_path), None)
+
+    def broken(_now_s):
+        raise ZeroDivisionError("no queues today")
+
+    daemon.lim.sampler.read = broken
+    with pytest.raises(LbdError, match="the sampling loop died: ZeroDivisionError"):
+        await daemon.lim.run(daemon.stop)
+
+
+async def test_a_goodbye_is_said(two):
+    one, other = two
+    other.stop.set()
+    await until(lambda: one.lim.state.table.entries["h2"].left)
+
+
+async def test_the_second_of_a_name_stops_with_one_line(tmp_path):
+    async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, _):
+        await until(lambda: up(one, "h2"))
+        second = config(tmp_path / "x", "h2")
+        second = replace(second, host=replace(second.host, address="127.0.0.77"))
+        daemon = Daemon(second, one.network._exchange)
+        await daemon.start()
+        with pytest.raises(LbdError, match=r"the name h2 is taken by 127\.0\.0\.2:7901"):
+            await daemon.task
+
+
+def test_a_state_directory_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    broken = config(tmp_path)
+    broken = replace(broken, host=replace(broken.host, state_dir=str(tmp_path / "file/state")))
+    with pytest.raises(ConfigError, match=r"host\.state_dir"):
+        Lim(broken, None)

@@ -1,0 +1,112 @@
+import contextlib
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.errors import PeerError
+from lbd.lim import messages as m
+from lbd.model import HostId, JobId, Verdict
+from lbd.rpc import convert
+from lbd.rpc.gen import lim_pb2 as pb
+from lbd.testing.builders import member, sample, vector
+
+H1 = HostId("h1")
+BODIES = [
+    m.Hello(member("h1", 3, 7), wants_members=True),
+    m.Members((member("h1"), member("h2", 1 << 20)), m.Settings(3, "h2", "LOWEST", {"lim.x": 1.5})),
+    m.Members((), m.Settings()),
+    m.Report(sample("h1", 9, vector(0.5, slots=(4, 2)), age_s=0.25, drained=True)),
+    m.Vector((sample("h1", 1), sample("h2", 2, incarnation=5)), (4, "h1")),
+    m.Vector((), (0, "")),
+    m.Probe(),
+    m.ProbeReply(sample("h1", 1)),
+    m.AskCentre(JobId("h1-3"), frozenset({HostId("h2")}), True, False, True, sample("h1", 1), 2.5),
+    m.CentreReply(Verdict.THERE, H1, "centre-lowest"),
+    m.CentreReply(Verdict.WAIT, H1, "no-free-slot"),
+    m.CentreReply(None, H1, "no-willing-host"),
+    m.Settings(1, "h1", "GLOBAL", {}),
+    m.Drain(True),
+    m.Drain(False),
+    m.Leave(),
+    m.Ping(),
+    m.Ack(),
+    m.Ack("no", True, 12, 1.75e9, "0.1.0", True),
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+def test_every_message_survives_the_wire(body):
+    message = m.Message("lbd", H1, 42, body)
+    assert convert.decode(convert.encode(message)) == message
+
+
+def envelope(**fields) -> bytes:
+    return pb.LimMessage(cluster="lbd", sender="h1", **fields).SerializeToString()
+
+
+def report(**fields) -> bytes:
+    good = {"host": "h1", "cores": 1.0, "speed": 1.0}
+    return envelope(report=pb.Report(sample=pb.Sample(**{**good, **fields})))
+
+
+def hello(**fields) -> bytes:
+    good = {"name": "h1", "address": "10.0.0.1", "lim_port": 7901, "lbm_port": 7902}
+    return envelope(hello=pb.Hello(self=pb.Member(**{**good, **fields})))
+
+
+def test_the_good_ones_are_taken():
+    convert.decode(report())
+    convert.decode(hello())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 20,
+        envelope(),
+        pb.LimMessage(sender="", ping=pb.Ping()).SerializeToString(),
+        pb.LimMessage(sender="a b", ping=pb.Ping()).SerializeToString(),
+        pb.LimMessage(sender="x" * 300, ping=pb.Ping()).SerializeToString(),
+        report(index=math.nan),
+        report(index=math.inf),
+        report(cpu_queue=-1.0),
+        report(cores=0.0),
+        report(speed=0.0),
+        report(age_s=-1.0),
+        report(utilisation=7.0),
+        report(host="../etc"),
+        hello(lim_port=0),
+        hello(lbm_port=70000),
+        hello(address=""),
+        hello(address="unix:/run/x"),
+        hello(address="dns:///x"),
+        hello(version="x\n"),
+        envelope(settings=pb.Settings(params={f"lim.{n}": 1.0 for n in range(101)})),
+        envelope(settings=pb.Settings(params={"lim.x": math.nan})),
+        envelope(settings=pb.Settings(author="\x1b[31m")),
+        envelope(ack=pb.Ack(error="x" * 5000)),
+        envelope(ask_centre=pb.AskCentre(job_id="j", charges=math.inf)),
+        envelope(vector=pb.Vector(samples=[pb.Sample(host="h1")])),
+    ],
+)
+def test_what_cannot_be_is_refused(data):
+    with pytest.raises(PeerError):
+        convert.decode(data)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_do_worse_than_a_refusal(data):
+    with contextlib.suppress(PeerError):
+        convert.decode(data)
+
+
+@given(st.integers(0, 18), st.data())
+def test_no_damaged_message_does_worse_than_a_refusal(which, draw):
+    data = bytearray(convert.encode(m.Message("lbd", H1, 42, BODIES[which])))
+    for _ in range(draw.draw(st.integers(1, 4))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    with contextlib.suppress(PeerError):
+        convert.decode(bytes(data))
