@@ -23,7 +23,8 @@ def free_subnet(hosts: int, ports: Sequence[int], rng: random.Random) -> str:
         subnet = choose_subnet("none", rng)
         if all(is_free(f"{subnet}.{n}", port) for n in range(1, hosts + 1) for port in ports):
             return subnet
-    raise LbdError(f"no free loopback addresses for {hosts} hosts (127.0.0.0/8 cannot be bound?)")
+    numbers = " and ".join(map(str, ports))
+    raise LbdError(f"no loopback addresses where ports {numbers} can be had for {hosts} hosts")
 
 
 def is_free(address: str, port: int) -> bool:

@@ -64,10 +64,10 @@ def lab_command(*words):
     return command("lab", *map(str, words))
 
 
-def run_lab(*words, timeout=90, check=True, user=None):
+def run_lab(*words, timeout=90, check=True, wrapper=()):
     """`lbd lab …` itself, from start to end."""
     result = subprocess.run(
-        lab_command(*words), capture_output=True, text=True, timeout=timeout, user=user,
+        [*wrapper, *lab_command(*words)], capture_output=True, text=True, timeout=timeout,
         env=client_environment(), stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if check and result.returncode != 0:
