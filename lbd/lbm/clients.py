@@ -286,15 +286,16 @@ class ClientServer:
         self._home = home
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
 
     def start(self) -> None:
-        self._listener = bind_unix(self._path, 0o666)
-        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        self._listener = listener = bind_unix(self._path, 0o666)
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                sock, _ = self._listener.accept()
+                sock, _ = listener.accept()
             except OSError:
                 return
             sock.setblocking(False)
@@ -313,9 +314,10 @@ class ClientServer:
             raise problem
 
     async def stop(self) -> None:
-        """No new clients; commands that run elsewhere are ended."""
-        asyncio.get_running_loop().remove_reader(self._listener)
-        self._listener.close()
+        """No new clients; commands that run elsewhere are ended. Also before `start`."""
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

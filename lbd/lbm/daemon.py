@@ -105,6 +105,7 @@ class Lbm:
                 await self._stop.wait()
                 report.cancel()
         finally:
+            self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()
             await self._close_down()
             os.close(lock)
