@@ -1,0 +1,31 @@
+"""Load for tests: N runnable tasks, at the lowest priority so that nobody else suffers.
+
+python busy.py processes 3
+python busy.py threads 3
+"""
+
+import hashlib
+import os
+import sys
+import threading
+
+
+def burn() -> None:
+    """Always runnable, and without the interpreter's lock, or one thread would run at a time."""
+    data = bytes(1 << 24)
+    while True:
+        hashlib.sha256(data)
+
+
+def main(kind: str, count: int) -> None:
+    os.nice(19)
+    for _ in range(count - 1):
+        if kind == "threads":
+            threading.Thread(target=burn, daemon=True).start()
+        elif os.fork() == 0:
+            break
+    burn()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
