@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
 
 def make_parser() -> Parser:
     parser = Parser("lbd lab", DESCRIPTION, EXAMPLES)
+    parser.add_version()
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> Parser:
@@ -89,8 +90,8 @@ def add_up_options(up: Parser) -> None:
                     help="namespaces (root on Linux): each host has its own processes, network "
                          "and CPU quota; none: loopback addresses")  # fmt: skip
     up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
-    up.add_argument("--mode", metavar="M", help="dispatch.mode")
-    up.add_argument("--store", metavar="URL", help="dispatch.store")
+    up.add_argument("--mode", metavar="M", help="dispatch.mode (there is no dispatcher yet)")
+    up.add_argument("--store", metavar="URL", help="dispatch.store (there is no dispatcher yet)")
     up.add_argument("--set", action="append", default=[], dest="settings",
                     metavar="SECTION.KEY=VALUE",
                     help="a value of every host's lbd.toml; may be repeated")  # fmt: skip

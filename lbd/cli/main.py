@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DAEMONS = {
     "lim": "watch this host's load, share it with the other hosts, say where commands should run",
     "lbm": "run commands here, and send them to other hosts",
-    "up": "both of them, restarted when they die",
+    "up": "this host's daemons, restarted when they die",
 }
 COMMANDS = {**DAEMONS, "lab": "a cluster of real daemons on this one machine"}
 LATER = {"dispatcher": "the queue", "sim": "the simulator"}
