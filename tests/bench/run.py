@@ -1,0 +1,107 @@
+"""tests/bench/run.py: the figures this project promises, each beside its rival in the same run.
+
+    .venv/bin/python tests/bench/run.py             all of them (about ten minutes)
+    .venv/bin/python tests/bench/run.py --quick     few runs each: does it work, roughly how fast
+    .venv/bin/python tests/bench/run.py --only remote --only held
+
+The first table says of each figure what we reach, what the rival does, and what is asked; `(p10)`
+is the ratio of the tenth percentiles, which a busy machine disturbs less; `others` is the CPU that
+everybody else took meanwhile, of one core. Exit status 1 if something falls short.
+"""
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
+
+from tests.bench import growth, idle, latency, placements, sampling, streams
+from tests.bench.measure import CannotMeasureError, own_session, say
+from tests.bench.row import HEADINGS, Row, cells, table
+from tests.bench.stage import Stage, set_up
+
+RUNS = 60
+QUICK_RUNS = 5
+
+Measure = Callable[[Stage, set[str]], list[Row]]
+# Figures that are measured together, in this order; those at rest come last.
+GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
+    (("local", "here", "remote", "held"), latency.measure),
+    (("stdout", "stdin"), streams.measure),
+    (("placements",), placements.measure),
+    (("sampler",), sampling.measure),
+    (("idle",), idle.measure),
+)
+NAMES = [*(name for names, _ in GROUPS for name in names), "growth"]
+
+
+def main() -> int:
+    options = read_options()
+    if options.list:
+        print("\n".join(NAMES))
+        return 0
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    own_session()
+    wanted = set(options.only or NAMES)
+    runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
+    rows: list[Row] = []
+    failures: dict[str, str] = {}
+    with set_up(runs, options.quick, options.seed) as stage:
+        for names, measure in GROUPS:
+            if chosen := wanted.intersection(names):
+                say(f"measuring {' '.join(name for name in names if name in chosen)}")
+                try:
+                    rows += measure(stage, chosen)
+                except CannotMeasureError as problem:
+                    failures[" ".join(sorted(chosen))] = str(problem)
+        traffic = growth.measure(stage) if "growth" in wanted else []
+        directory = str(stage.directory)
+    if options.json:
+        found = {"schema": 1, "machine": machine(), "directory": directory}
+        found |= {"rows": [row.as_json() for row in rows], "growth": list(map(asdict, traffic))}
+        print(json.dumps(found | {"failures": failures}, indent=1))
+    else:
+        show(rows, traffic, failures)
+    return 1 if failures or any(row.verdict == "SHORT" for row in rows) else 0
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="the figures, beside their rivals")
+    parser.add_argument("--quick", action="store_true", help="few runs, small streams")
+    parser.add_argument("--only", action="append", choices=NAMES, help="this figure; repeatable")
+    parser.add_argument("--runs", type=int, help=f"samples of each thing (default: {RUNS})")
+    parser.add_argument("--seed", type=int, default=1, help="of the order within a round")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout instead of tables")
+    parser.add_argument("--list", action="store_true", help="the names of the figures")
+    return parser.parse_args()
+
+
+def machine() -> dict[str, object]:
+    return {
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg(),
+    }
+
+
+def show(rows: list[Row], traffic: list[growth.Traffic], failures: dict[str, str]) -> None:
+    if rows:
+        print(table(HEADINGS, [cells(row) for row in rows]))
+    if traffic:
+        print(growth.shown(traffic))
+    for row in rows:
+        if row.note:
+            print(f"{row.figure}: {row.note}")
+    for names, problem in failures.items():
+        print(f"NOT MEASURED: {names}: {problem}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""What is measured: this source tree as it stands, installed into a directory of its own, and labs
+made of it. A later edit of a file does not change what is under measurement.
+"""
+
+import compileall
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.bench.measure import ENVIRONMENT, CannotMeasureError, Others, descendants, favour
+from tests.bench.warm_ssh import WarmSsh
+
+ROOT = Path(__file__).resolve().parents[2]
+PREFIX = "lbd-b-"  # short: the paths of Unix sockets below it must fit in 107 bytes
+LAB_TIMEOUT_S = 90
+
+
+class Installation:
+    """bin/python3, bin/lbrun and lib/…/site-packages/lbd, as `deploy/setup` would lay them out."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.python = root / "bin/python3"
+        self.lbrun = root / "bin/lbrun"
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        packages = root / "lib" / version / "site-packages"
+        self.python.parent.mkdir(parents=True)
+        packages.mkdir(parents=True)
+        interpreter = Path(sys.executable).resolve()
+        self.python.symlink_to(interpreter)
+        (root / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
+        shutil.copytree(ROOT / "lbd", packages / "lbd", ignore=shutil.ignore_patterns("*.pyc"))
+        # What lbd depends on is taken from where we run.
+        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        compileall.compile_dir(str(packages / "lbd"), quiet=1)
+        shutil.copy(ROOT / "deploy/bin/lbrun", self.lbrun)
+        (root / "bin/lbd").write_text("")  # lbrun takes its own directory by finding this
+        for program in (self.lbrun, root / "bin/lbd"):
+            program.chmod(0o755)
+
+    def lbd(self, *words: object) -> list[str]:
+        return [str(self.python), "-P", "-m", "lbd.cli.main", *map(str, words)]
+
+
+class Lab:
+    """A lab that is up; `environment("h1")` makes a client act from h1."""
+
+    def __init__(self, installation: Installation, root: Path) -> None:
+        self._installation = installation
+        self.root = root
+
+    def up(self, hosts: int, *settings: str) -> None:
+        sets = [word for setting in settings for word in ("--set", setting)]
+        self._lab("up", "--hosts", hosts, "--isolate", "none", *sets)
+        for pid in self.daemons():
+            favour(pid)
+
+    def down(self) -> None:
+        self._lab("down")
+
+    def environment(self, host: str) -> dict[str, str]:
+        return ENVIRONMENT | {"LBD_CONFIG": str(self.root / host / "lbd.toml")}
+
+    def socket(self, host: str, daemon: str) -> Path:
+        return self.root / host / "run" / f"{daemon}.sock"
+
+    def pids(self, host: str) -> dict[str, int]:
+        """lim, lbm and keeper of one host."""
+        for row in json.loads(self._lab("status", "--json"))["hosts"]:
+            if row["name"] == host:
+                return {part: entry["pid"] for part, entry in row["daemons"].items()}
+        raise CannotMeasureError(f"the lab has no host {host}")
+
+    def daemons(self) -> list[int]:
+        rows = json.loads(self._lab("status", "--json"))["hosts"]
+        pids = [entry["pid"] for row in rows for entry in row["daemons"].values() if entry["pid"]]
+        return sorted({found for pid in pids for found in descendants(pid)})
+
+    def _lab(self, *words: object) -> str:
+        argv = self._installation.lbd("lab", *words, "--dir", self.root)
+        result = subprocess.run(
+            argv, env=ENVIRONMENT, text=True, capture_output=True, timeout=LAB_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if result.returncode:
+            raise CannotMeasureError(f"lbd lab {words[0]}: {result.stderr.strip()}")
+        return result.stdout
+
+
+@dataclass
+class Stage:
+    """What the figures are measured on; the costly parts are made when first asked for."""
+
+    directory: Path
+    installation: Installation
+    others: Others
+    dice: Random
+    runs: int  # samples of each thing
+    quick: bool
+    stack: ExitStack
+    _lab: Lab | None = None
+    _ssh: WarmSsh | None = None
+
+    def lab(self) -> Lab:
+        """Two hosts, h1 and h2, shared by the figures that only run commands."""
+        if self._lab is None:
+            self._lab = self.stack.enter_context(self.new_lab("lab", 2))
+        return self._lab
+
+    @contextmanager
+    def new_lab(self, name: str, hosts: int, *settings: str):
+        lab = Lab(self.installation, self.directory / name)
+        lab.root.mkdir()
+        try:
+            lab.up(hosts, *settings)
+            yield lab
+        finally:
+            lab.down()
+
+    def end_shared_lab(self) -> None:
+        """Nothing else may run beside what is measured at rest."""
+        self.stack.close()
+        self._lab = self._ssh = None
+
+    def ssh(self) -> WarmSsh:
+        if self._ssh is None:
+            self._ssh = self.stack.enter_context(WarmSsh(self.directory / "ssh"))
+        return self._ssh
+
+    def interpreter(self) -> str:
+        return os.path.realpath(sys.executable)
+
+
+@contextmanager
+def set_up(runs: int, quick: bool, seed: int):
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    others = Others()
+    try:
+        with ExitStack() as stack:
+            installation = Installation(directory / "i")
+            yield Stage(directory, installation, others, Random(seed), runs, quick, stack)
+    finally:
+        others.leave()
+        shutil.rmtree(directory, ignore_errors=True)
