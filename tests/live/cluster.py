@@ -1,6 +1,7 @@
 """A lab for tests, driven by the real programs, and waiting that says what it last saw."""
 
 import contextlib
+import functools
 import json
 import os
 import shlex
@@ -32,11 +33,21 @@ FAST = (
 CLIENTS = {"lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun"}
 
 
+def is_installed():
+    """Whether what is installed is what stands in the source tree."""
+    paths = [Path(sysconfig.get_path("purelib"), "lbd"), Path(PACKAGE_PARENT, "lbd")]
+    installed, source = (
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*.py")} for root in paths
+    )
+    scripts = Path(sysconfig.get_path("scripts"))
+    return installed == source and all((scripts / name).exists() for name in CLIENTS)
+
+
+@functools.cache
 def clients_path():
     """Where the clients are: as installed, else made here to run from the source tree."""
-    scripts = Path(sysconfig.get_path("scripts"))
-    if all((scripts / name).exists() for name in CLIENTS):
-        return str(scripts)
+    if is_installed():
+        return sysconfig.get_path("scripts")
     made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
     made.mkdir(exist_ok=True)
     for name, module in CLIENTS.items():
