@@ -25,7 +25,7 @@ TOP_LEVEL_LATER = {"docker-compose.yml"}
 
 FILE_LINES = 400
 FUNCTION_LINES = 60
-LONG_FILES: dict[str, int] = {}
+LONG_FILES: dict[str, int] = {"lbd/cli/lbrun.py": 510}
 LONG_FUNCTIONS: dict[str, int] = {}
 
 # Files and packages that touch the world, beside what they do. Everything else is pure.
@@ -51,6 +51,7 @@ SHELLS = (
     "lbm/remote.py",  # a command that came in
     "lbm/notes.py",  # notices to the LIM
     "lbm/outbox.py",  # messages to the other host
+    "lbm/questions.py",  # of lbctl and of the other hosts
     "lbm/agent.py",
     "lbm/terminal.py",
     "dispatch/daemon.py",

@@ -2,7 +2,8 @@
 
 Start-up time is the product, so the common path imports built-in modules only (`posix` for `os`,
 `_socket`, `_signal`); whatever else an option needs is imported when it is used. The protocol is
-described in rpc/client_tags.py.
+described in rpc/client_tags.py. It is one file because every module more costs a tenth of a
+millisecond at each start.
 """
 
 import posix

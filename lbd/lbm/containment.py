@@ -12,45 +12,23 @@ import resource
 import signal
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from lbd.load import cgroup
 
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
-V1_CONTROLLERS = ("pids", "freezer", "systemd", "cpuacct")
+V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
+UNFIT = 100
 MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchy:
-    """A cgroup directory of this process that we may make children in."""
-
-    kind: str  # cgroup2 | cgroup1
-    directory: Path
-
-
-def find_hierarchies() -> dict[str, Path]:
-    """Our own cgroup directory by controller name; "" is the unified one (cgroup v2)."""
-    mounts: dict[str, tuple[Path, str]] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        root, point = left.split()[3:5]
-        kind, _, options = right.split()[:3]
-        if kind == "cgroup2":
-            mounts.setdefault("", (Path(point), root))
-        elif kind == "cgroup":
-            for option in options.split(","):
-                mounts.setdefault(option.removeprefix("name="), (Path(point), root))
-    found = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(","):
-            mount = mounts.get(name.removeprefix("name="))
-            if mount is not None:
-                inside = os.path.relpath(path, mount[1])
-                if not inside.startswith(".."):
-                    found[name.removeprefix("name=")] = mount[0] / inside
-    return found
+def preference(hierarchy: cgroup.Hierarchy) -> int:
+    """Version 2 first, then version 1 by V1_CONTROLLERS; UNFIT for the others."""
+    if hierarchy.version == 2:
+        return -1
+    ranks = [V1_CONTROLLERS.index(name) for name in hierarchy.controllers & set(V1_CONTROLLERS)]
+    return min(ranks, default=UNFIT)
 
 
 def writable_child(parent: Path, name: str) -> Path | None:
@@ -76,13 +54,14 @@ class Containment:
         self._groups = 0
         self.base: Path | None = None
         self.memory: Path | None = None
-        found = find_hierarchies() if use_cgroups else {}
-        for controller, kind in (("", "cgroup2"), *((c, "cgroup1") for c in V1_CONTROLLERS)):
-            if self.base is None and controller in found:
-                self.base = writable_child(found[controller], name)
-                self.kind = kind if self.base else "session"
-        if "memory" in found and self.base is not None:
-            self.memory = writable_child(found["memory"], name)
+        found = cgroup.mounted() if use_cgroups else []
+        for hierarchy in sorted(found, key=preference):
+            if self.base is None and preference(hierarchy) < UNFIT:
+                self.base = writable_child(hierarchy.own, name)
+                self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
+        memory = next((h for h in found if "memory" in h.controllers), None)
+        if memory is not None and self.base is not None:
+            self.memory = writable_child(memory.own, name)
 
     def clear_leftovers(self) -> None:
         """End what a keeper of the same runtime directory left when it was killed."""

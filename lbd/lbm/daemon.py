@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import fcntl
 import itertools
 import logging
 import math
 import os
 import pwd
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +14,6 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from lbd import __version__
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import keeper
@@ -26,11 +23,14 @@ from lbd.lbm.clients import ClientServer
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.origin import Home, Room
-from lbd.lbm.state import Job, Jobs, LocalCap, Slots
+from lbd.lbm.questions import Questions
+from lbd.lbm.state import Jobs, LocalCap, Slots
+from lbd.load import cgroup
 from lbd.model import JobId
 from lbd.rpc import transport
 from lbd.rpc.gen import lbm_pb2
-from lbd.rpc.local import Caller, Json, JsonClient, Refusal
+from lbd.rpc.local import JsonClient
+from lbd.rpc.pid_lock import take_pid_lock
 
 if TYPE_CHECKING:
     from lbd.lbm.agent import Context
@@ -40,8 +40,8 @@ log = logging.getLogger("lbd.lbm")
 LIM_RECONNECT_S = 0.5
 LIM_REPORT_S = 2.0
 LIM_REPORT_PAUSE_S = 0.05
+KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 USER_CACHE_S = 60.0
-PEER_JOBS_TIMEOUT_S = 2.0
 IDS_RESERVED = 10_000
 STOP_TIMEOUT_S = 5.0
 
@@ -49,15 +49,15 @@ STOP_TIMEOUT_S = 5.0
 class Lbm:
     """One host's load balance manager."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, stop: asyncio.Event) -> None:
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
-        self._stop = asyncio.Event()
+        self._stop = stop
         self._report = asyncio.Event()
         self._keeper_gone = asyncio.Event()
         self._failure: LbdError | None = None
         self._users: dict[str, tuple[float, LocalUser | None]] = {}
-        cores = config.host.cores or len(os.sched_getaffinity(0))
+        cores = config.host.cores or cgroup.usable_cores()
         self._jobs = Jobs(config.lbm.history)
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
@@ -88,13 +88,12 @@ class Lbm:
             is_leader=lambda pid: pid in self._leaders,
         )
 
+        self._questions = Questions(self._host, self._home)
+
     async def run(self) -> None:
-        """Until TERM or INT. Raises LbdError if it cannot start or one of its parts dies."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+        """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
         lock = take_pid_lock(self._runtime / "lbm.pid")
-        clients = ClientServer(self._runtime / "lbm.sock", self._home, self._answer)
+        clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
             await self._connect_keeper()
             await self._open_network()
@@ -130,11 +129,15 @@ class Lbm:
         log.warning("the keeper went away; its jobs are lost, starting another")
 
         async def again() -> None:
-            try:
-                await self._connect_keeper()
-            except (LbdError, OSError) as problem:
-                self._failure = Unavailable(f"no keeper: {problem}")
-                self._stop.set()
+            for pause_s in KEEPER_PAUSES_S:
+                try:
+                    await self._connect_keeper()
+                    return
+                except (LbdError, OSError) as problem:
+                    log.warning("no keeper yet: %s", problem)
+                await asyncio.sleep(pause_s)
+            self._failure = Unavailable("the keeper cannot be started again")
+            self._stop.set()
 
         self._restarting = asyncio.create_task(again(), name="restart the keeper")
 
@@ -153,7 +156,7 @@ class Lbm:
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
                 "Jobs": grpc.unary_unary_rpc_method_handler(
-                    self._jobs_for_peer,
+                    self._questions.jobs_for_peer,
                     request_deserializer=lbm_pb2.JobsRequest.FromString,
                     response_serializer=lbm_pb2.JobsReply.SerializeToString,
                 ),
@@ -226,84 +229,6 @@ class Lbm:
             del self._leaders[pid]
         self._home.notes.ended(job, self._config.host.name, charged=False)
 
-    # questions on lbm.sock
-
-    async def _answer(self, question: Json, caller: Caller) -> Json:
-        operation = question.get("op")
-        if operation == "jobs":
-            everything = bool(question.get("all", False))
-            jobs = self._own_jobs(everything)
-            missing: list[str] = []
-            if question.get("cluster", True):
-                more, missing = await self._peers_jobs(everything)
-                jobs += more
-            return {"jobs": [job_json(job) for job in jobs], "missing": missing}
-        if operation == "status":
-            return {
-                "slots": {"total": self._host.slots.total, "used": len(self._host.slots.holders)},
-                "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
-                "keeper": self._link.pid,
-                "containment": self._link.containment,
-                "version": __version__,
-            }
-        if operation == "cut":
-            if not caller.is_admin:
-                raise Refusal("only root or the daemon's own user may do that", "denied")
-            if self._peers is not None:
-                await self._peers.cut({str(name) for name in as_list(question["hosts"])})
-            return {}
-        raise Refusal(f"unknown operation {operation!r}")
-
-    def _own_jobs(self, everything: bool) -> list[lbm_pb2.JobRecord]:
-        """The jobs of this host's users, and with `everything` those ended lately."""
-        jobs: list[Job] = list(self._jobs.running.values())
-        if everything:
-            jobs += self._jobs.ended
-        own = self._config.host.name
-        return [job_record(job) for job in jobs if job.origin == own]
-
-    async def _jobs_for_peer(
-        self, request: lbm_pb2.JobsRequest, _context: object
-    ) -> lbm_pb2.JobsReply:
-        return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all))
-
-    async def _peers_jobs(self, everything: bool) -> tuple[list[lbm_pb2.JobRecord], list[str]]:
-        """Their users' jobs, and the hosts that did not answer in time."""
-        if self._peers is None or not self._lim.connected:
-            return [], []
-        hosts = as_list((await self._lim.call({"op": "peers"}, LIM_REPORT_S)).get("peers", []))
-        named = [
-            (str(host["name"]), str(host["lbm"]))
-            for host in hosts
-            if isinstance(host, dict)
-            and host["name"] != self._config.host.name
-            and host["state"] != "down"
-        ]
-        answers = await asyncio.gather(
-            *(self._ask_jobs(name, target, everything) for name, target in named)
-        )
-        found = [job for reply in answers if reply is not None for job in reply.jobs]
-        return found, [
-            name for (name, _), reply in zip(named, answers, strict=True) if reply is None
-        ]
-
-    async def _ask_jobs(self, name: str, target: str, everything: bool) -> lbm_pb2.JobsReply | None:
-        assert self._peers is not None
-        try:
-            ask = self._peers.channel(name, target).unary_unary(
-                "/lbd.v1.Lbm/Jobs",
-                request_serializer=lbm_pb2.JobsRequest.SerializeToString,
-                response_deserializer=lbm_pb2.JobsReply.FromString,
-            )
-            reply: lbm_pb2.JobsReply = await ask(
-                lbm_pb2.JobsRequest(all=everything),
-                metadata=self._peers.metadata,
-                timeout=PEER_JOBS_TIMEOUT_S,
-            )
-        except (grpc.aio.AioRpcError, Unavailable):
-            return None
-        return reply
-
     async def _look_up_user(self, name: str) -> LocalUser | None:
         """From the user database, which may be slow (LDAP): in a thread, remembered a while."""
         cached = self._users.get(name)
@@ -325,39 +250,6 @@ def find_user(name: str) -> LocalUser | None:
     return LocalUser(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
 
 
-def as_list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError("a list was expected")
-    return value
-
-
-def take_pid_lock(path: Path) -> int:
-    """A locked descriptor for as long as this daemon lives.
-
-    Raises ConfigError if another holds it, or the directory cannot be written.
-    """
-    try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as problem:
-        raise ConfigError(
-            f"host.runtime_dir {path.parent}: {problem.strerror}; it must be a directory this "
-            "user can write"
-        ) from problem
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        other = os.read(descriptor, 32).decode(errors="replace").strip()
-        os.close(descriptor)
-        raise ConfigError(
-            f"another {path.stem} (pid {other or '?'}) runs on {path.parent}; stop it, or set "
-            "host.runtime_dir"
-        ) from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, b"%d\n" % os.getpid())
-    return descriptor
-
-
 def job_numbers(state_dir: Path) -> "itertools.count[int]":
     """Numbers no job of this host has had: a block is reserved on disk at each start."""
     path = state_dir / "next_job"
@@ -368,47 +260,3 @@ def job_numbers(state_dir: Path) -> "itertools.count[int]":
     except (OSError, ValueError) as problem:
         raise ConfigError(f"host.state_dir {state_dir}: {problem}") from problem
     return itertools.count(first)
-
-
-def job_record(job: Job) -> lbm_pb2.JobRecord:
-    record = lbm_pb2.JobRecord(
-        id=job.id,
-        name=job.name,
-        command=job.command,
-        user=job.user,
-        origin=job.origin,
-        host=job.host,
-        state=job.state.value,
-        attempt=1,
-        submitted=job.submitted,
-        started=job.started or 0.0,
-        finished=job.finished or 0.0,
-        cpu_s=job.cpu_s or 0.0,
-        reason=job.reason,
-    )
-    if job.exit_status is not None:
-        record.exit_status = job.exit_status
-    return record
-
-
-def job_json(job: lbm_pb2.JobRecord) -> Json:
-    """The object of the contract; absent values are null."""
-    return {
-        "id": job.id,
-        "name": job.name or None,
-        "command": [os.fsdecode(part) for part in job.command],
-        "user": job.user,
-        "origin": job.origin,
-        "host": job.host or None,
-        "state": job.state,
-        "attempt": job.attempt,
-        "tier": None,
-        "exit_status": job.exit_status if job.HasField("exit_status") else None,
-        "submitted": job.submitted,
-        "started": job.started or None,
-        "finished": job.finished or None,
-        "cpu_s": job.cpu_s or None,
-        "slots": 1,
-        "array_index": None,
-        "reason": job.reason or None,
-    }

@@ -318,6 +318,12 @@ def _signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
+def raise_descriptor_limit() -> None:
+    """As many descriptors as the hard limit allows: three a job add up."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def main(argv: list[str]) -> None:
     """argv: the listening socket's descriptor, runtime_dir, auto or off, orphan_s, grace_s."""
     descriptor, runtime_dir, cgroup, orphan_s, grace_s = argv
@@ -325,6 +331,7 @@ def main(argv: list[str]) -> None:
     listener.set_inheritable(False)
     containment = Containment(runtime_dir, cgroup == "auto")
     containment.clear_leftovers()
+    raise_descriptor_limit()
     gc.collect()
     gc.freeze()  # what is never collected is never written to: forks go on sharing it
     gc.disable()  # and nothing in here makes cycles

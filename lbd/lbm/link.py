@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -262,13 +261,6 @@ def start_keeper(path: Path, cgroup: str, orphan_s: float, grace_s: float) -> No
             stdout=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),
             start_new_session=True,
-            preexec_fn=raise_descriptor_limit,
         )
     finally:
         listener.close()
-
-
-def raise_descriptor_limit() -> None:
-    """As many descriptors as the hard limit allows: three a job add up."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

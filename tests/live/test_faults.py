@@ -10,9 +10,19 @@ import signal
 
 import pytest
 
+from tests.live.cluster import FAST, Lab
+
 # A command with descendants that try to stay: a background child and one in a session of its own.
 TREE = "setsid sleep 1000 & sleep 1000 & echo started; wait"
 LOST = 125
+
+
+@pytest.fixture(scope="module", params=["auto", "off"], ids=["cgroups", "sessions"])
+def lab(request):
+    """Three hosts whose jobs are held together by cgroups, and three where there are none."""
+    lab = Lab.up(3, settings=(*FAST, f"lbm.cgroup={request.param}"))
+    yield lab
+    lab.down()
 
 
 @pytest.fixture

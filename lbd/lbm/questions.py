@@ -1,0 +1,153 @@
+"""What `lbctl` and the other LBMs ask of an LBM: its jobs, its slots, its keeper."""
+
+import asyncio
+import os
+
+import grpc
+import grpc.aio
+
+from lbd import __version__
+from lbd.errors import Unavailable
+from lbd.lbm.agent import Host
+from lbd.lbm.origin import Home
+from lbd.lbm.state import Job
+from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.local import Caller, Json, Refusal
+
+ASK_LIM_S = 2.0
+PEER_JOBS_TIMEOUT_S = 2.0
+
+
+class Questions:
+    """Answers from the state of one LBM."""
+
+    def __init__(self, host: Host, home: Home) -> None:
+        self._host = host
+        self._home = home
+
+    async def answer(self, question: Json, caller: Caller) -> Json:
+        operation = question.get("op")
+        if operation == "jobs":
+            everything = bool(question.get("all", False))
+            jobs = self._own_jobs(everything)
+            missing: list[str] = []
+            if question.get("cluster", True):
+                more, missing = await self._peers_jobs(everything)
+                jobs += more
+            return {"jobs": [job_json(job) for job in jobs], "missing": missing}
+        if operation == "status":
+            return {
+                "slots": {"total": self._host.slots.total, "used": len(self._host.slots.holders)},
+                "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
+                "keeper": self._host.link.pid,
+                "containment": self._host.link.containment,
+                "version": __version__,
+            }
+        if operation == "cut":
+            if not caller.is_admin:
+                raise Refusal("only root or the daemon's own user may do that", "denied")
+            if self._home.peers is not None:
+                await self._home.peers.cut({str(name) for name in as_list(question["hosts"])})
+            return {}
+        raise Refusal(f"unknown operation {operation!r}")
+
+    def _own_jobs(self, everything: bool) -> list[lbm_pb2.JobRecord]:
+        """The jobs of this host's users, and with `everything` those ended lately."""
+        jobs: list[Job] = list(self._host.jobs.running.values())
+        if everything:
+            jobs += self._host.jobs.ended
+        own = self._host.config.host.name
+        return [job_record(job) for job in jobs if job.origin == own]
+
+    async def jobs_for_peer(
+        self, request: lbm_pb2.JobsRequest, _context: object
+    ) -> lbm_pb2.JobsReply:
+        return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all))
+
+    async def _peers_jobs(self, everything: bool) -> tuple[list[lbm_pb2.JobRecord], list[str]]:
+        """Their users' jobs, and the hosts that did not answer in time."""
+        if self._home.peers is None or not self._home.lim.connected:
+            return [], []
+        hosts = as_list((await self._home.lim.call({"op": "peers"}, ASK_LIM_S)).get("peers", []))
+        named = [
+            (str(host["name"]), str(host["lbm"]))
+            for host in hosts
+            if isinstance(host, dict)
+            and host["name"] != self._host.config.host.name
+            and host["state"] != "down"
+        ]
+        answers = await asyncio.gather(
+            *(self._ask_jobs(name, target, everything) for name, target in named)
+        )
+        found = [job for reply in answers if reply is not None for job in reply.jobs]
+        return found, [
+            name for (name, _), reply in zip(named, answers, strict=True) if reply is None
+        ]
+
+    async def _ask_jobs(self, name: str, target: str, everything: bool) -> lbm_pb2.JobsReply | None:
+        assert self._home.peers is not None
+        try:
+            ask = self._home.peers.channel(name, target).unary_unary(
+                "/lbd.v1.Lbm/Jobs",
+                request_serializer=lbm_pb2.JobsRequest.SerializeToString,
+                response_deserializer=lbm_pb2.JobsReply.FromString,
+            )
+            reply: lbm_pb2.JobsReply = await ask(
+                lbm_pb2.JobsRequest(all=everything),
+                metadata=self._home.peers.metadata,
+                timeout=PEER_JOBS_TIMEOUT_S,
+            )
+        except (grpc.aio.AioRpcError, Unavailable):
+            return None
+        return reply
+
+
+def as_list(value: object) -> list[object]:
+    """Raises TypeError if it is none."""
+    if not isinstance(value, list):
+        raise TypeError("a list was expected")
+    return value
+
+
+def job_record(job: Job) -> lbm_pb2.JobRecord:
+    record = lbm_pb2.JobRecord(
+        id=job.id,
+        name=job.name,
+        command=job.command,
+        user=job.user,
+        origin=job.origin,
+        host=job.host,
+        state=job.state.value,
+        attempt=1,
+        submitted=job.submitted,
+        started=job.started or 0.0,
+        finished=job.finished or 0.0,
+        cpu_s=job.cpu_s or 0.0,
+        reason=job.reason,
+    )
+    if job.exit_status is not None:
+        record.exit_status = job.exit_status
+    return record
+
+
+def job_json(job: lbm_pb2.JobRecord) -> Json:
+    """The object of the contract; absent values are null."""
+    return {
+        "id": job.id,
+        "name": job.name or None,
+        "command": [os.fsdecode(part) for part in job.command],
+        "user": job.user,
+        "origin": job.origin,
+        "host": job.host or None,
+        "state": job.state,
+        "attempt": job.attempt,
+        "tier": None,
+        "exit_status": job.exit_status if job.HasField("exit_status") else None,
+        "submitted": job.submitted,
+        "started": job.started or None,
+        "finished": job.finished or None,
+        "cpu_s": job.cpu_s or None,
+        "slots": 1,
+        "array_index": None,
+        "reason": job.reason or None,
+    }
