@@ -210,6 +210,7 @@ class Lbm:
                     "local": self._jobs.count(foreign=False),
                     "foreign": self._jobs.count(foreign=True),
                     "accepting": self._server is not None,
+                    "keeper": self._link.pid,  # neither of us is load of this host
                 },
                 LIM_REPORT_S,
             )

@@ -1,7 +1,8 @@
 """Who belongs to the cluster, and how hosts come and go.
 
-A host says Hello to every host it knows; one of them tells it of the others and of the settings,
-and it says Hello to those too. Whoever gets a message of a sender unknown to it, or of an older
+A host says Hello to every host it knows, some at once and the others bit by bit; the best-ranked
+tell it of further hosts and of the settings. Most would do without: the centre's vectors name every
+host, and its incarnation. Whoever gets a message of a sender unknown to it, or of an older
 incarnation, answers so, and the sender says Hello again: that mends whatever was lost. A host that
 is alive keeps its name: a later one at another address is refused. One that was started anew has a
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
@@ -21,7 +22,8 @@ from lbd.model import HostId, HostState
 
 UNLISTED_RANK = 1 << 20  # behind every configured host in the election
 FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
-GREETED_AT_ONCE = 8  # Hellos said again each keep-alive, to hosts that did not answer one yet
+GREETED_FIRST = 32  # hosts greeted at the start: a connection each, and each takes descriptors
+GREETED_LATER = 8  # and each keep-alive after that, until every host has answered one Hello
 
 
 class Membership:
@@ -46,7 +48,7 @@ class Membership:
         others = sorted(self._others(), key=lambda m: (m.rank, m.name))
         actions: list[Action] = [
             self.hello(member, wants_members=place < FIRST_ASKED)
-            for place, member in enumerate(others)
+            for place, member in enumerate(others[:GREETED_FIRST])
         ]
         return actions + self.join_again()
 
@@ -70,7 +72,7 @@ class Membership:
                 or self._table.state(member.name, now_s)[0] is HostState.DOWN
             )
         ]
-        some = dice.sample(lost, min(len(lost), GREETED_AT_ONCE))
+        some = dice.sample(lost, min(len(lost), GREETED_LATER))
         return [self.hello(member, wants_members=not self.accepted) for member in some]
 
     def hello_answered(self, name: HostId) -> None:
