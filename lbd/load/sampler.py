@@ -71,9 +71,7 @@ class Sampler:
         self._seen[1] += counts.running
         self._seen[2] += counts.blocked
         elapsed_s = now_s - self._window_began_s
-        if elapsed_s < WINDOW_S and not first:
-            return None
-        return self._close_window(now_s, max(elapsed_s, 1e-3))
+        return self._close_window(now_s, elapsed_s) if elapsed_s >= WINDOW_S else None
 
     def _close_window(self, now_s: float, elapsed_s: float) -> Reading:
         readings, running, blocked = self._seen
