@@ -32,6 +32,7 @@ FORWARDED = (
     28,
 )  # HUP INT QUIT USR1 USR2 TERM TSTP CONT WINCH
 FORCE_WITHIN_S = 1.0
+LBM_SILENT_S = 3.0
 REPLY_LIMIT_BYTES = 1 << 20
 
 WITH_VALUE = {
@@ -171,16 +172,18 @@ def run(options: Options) -> int:
     directory = working_directory(options)
     sock = connect(runtime_dirs)
     if sock is None:
-        return without_daemon(options, command, environment, directory, runtime_dirs)
+        what = f"no lbm is running here (looked in {' or '.join(runtime_dirs)})"
+        return without_daemon(options, command, environment, directory, what)
     if "local" in options.plain:
-        sock.send(pack(tags.LOCAL, make_notice(options, command)))
-        return run_here(options, command, environment, directory, "", "asked-to-stay")
+        job = local_job(sock, make_notice(options, command), environment)
+        return run_here(options, command, environment, directory, job, "asked-to-stay")
     body = make_request(options, command, environment, directory, closed)
+    waiting = Waiting(sock, options, closed)
     try:
         send_request(sock, body, closed)
     except OSError as problem:
         raise Trouble(f"the lbm did not take the request: {problem.strerror}") from None
-    return Waiting(sock, options, closed).until_done(command, environment, directory)
+    return waiting.until_done(command, environment, directory)
 
 
 def encode(text: str) -> bytes:
@@ -292,6 +295,19 @@ def make_notice(options: Options, command: list[bytes]) -> bytes:
     return body + field(tags.NAME, encode(options.values.get("name", "")))
 
 
+def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) -> str:
+    """The id of a job that stays here, "" if the LBM does not answer."""
+    sock.settimeout(LBM_SILENT_S)
+    try:
+        sock.send(pack(tags.LOCAL, notice))
+        ((_, body),) = Splitter(REPLY_LIMIT_BYTES).feed(sock.recv(4096))
+        found = read_fields(body)
+        environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
+        return found[tags.JOB]
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
 def make_request(
     options: Options,
     command: list[bytes],
@@ -361,15 +377,17 @@ class Waiting:
         self.typing = not closed & 1 and "no_stdin" not in options.plain and posix.isatty(0)
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = 0.0
+        sock.settimeout(LBM_SILENT_S)  # until its first word
         self.may_type = False
-        self.placed = False
+        # Before the request is sent: from then on a signal is for the command.
+        import _signal  # type: ignore[import-not-found]  # `signal` without its enums
+
+        self.restore = [(number, _signal.signal(number, self.forward)) for number in FORWARDED]
+        self.set_signal = _signal.signal
 
     def until_done(
         self, command: list[bytes], environment: dict[bytes, bytes], directory: bytes
     ) -> int:
-        import _signal  # type: ignore[import-not-found]  # `signal` without its enums
-
-        restore = [(number, _signal.signal(number, self.forward)) for number in FORWARDED]
         if self.typing:
             from select import select
         while True:
@@ -382,16 +400,19 @@ class Waiting:
                     continue
             try:
                 data = self.sock.recv(65536)
+            except TimeoutError:
+                return self.without_answer(command, environment, directory)
             except OSError:
                 data = b""
+            self.sock.settimeout(None)
             if not data:
                 raise Trouble(
                     "lost contact with the lbm of this host; the command, if it had begun, is ended"
                 )
             for tag, body in self.split.feed(data):
                 if tag == tags.HERE:
-                    for number, handler in restore:
-                        _signal.signal(number, handler)
+                    for number, handler in self.restore:
+                        self.set_signal(number, handler)
                     found = read_fields(body)
                     job, reason = found[tags.JOB], found[tags.REASON]
                     environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[
@@ -402,12 +423,21 @@ class Waiting:
                 if status is not None:
                     return status
 
+    def without_answer(
+        self, command: list[bytes], environment: dict[bytes, bytes], directory: bytes
+    ) -> int:
+        """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
+        self.sock.close()
+        for number, handler in self.restore:
+            self.set_signal(number, handler)
+        what = "the lbm of this host does not answer (stopped?)"
+        return without_daemon(self.options, command, environment, directory, what)
+
     def heard(self, tag: bytes, body: bytes) -> int | None:
         """The exit status, if that was the end."""
         if tag == tags.WARN:
             say(body.decode(errors="replace"))
         elif tag == tags.PLACED:
-            self.placed = True
             if "verbose" in self.options.plain:
                 found = read_fields(body)
                 say(f"{self.options.command[0]}: on {found[tags.HOST]} ({found[tags.REASON]})")
@@ -495,16 +525,15 @@ def without_daemon(
     command: list[bytes],
     environment: dict[bytes, bytes],
     directory: bytes,
-    runtime_dirs: list[str],
+    what: str,
 ) -> int:
     """No LBM answers: run here with one warning, unless the user's word forbids it."""
-    where = " or ".join(runtime_dirs)
     if "local" in options.plain:
         return run_here(options, command, environment, directory, "", "asked-to-stay")
     if "host" in options.values or options.plain & {"remote", "no_fallback"}:
-        raise Trouble(f"no lbm is running here (looked in {where}); start one with: lbd up")
+        raise Trouble(f"{what}; start one with: lbd up")
     from lbd.cli.fallback import take_turn
 
-    take_turn(int(depth(environment)))
-    say(f"no lbm is running here (looked in {where}); running here")
+    take_turn(int(depth(environment)), find_runtime_dirs(options.values.get("config"))[0], say)
+    say(f"{what}; running here")
     return run_here(options, command, environment, directory, "", "no-lbm")

@@ -20,6 +20,7 @@ from lbd.rpc import frames
 from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, encode
 
 FIRST_FRAME_S = 10.0
+TAKEN_AFTER_S = 0.3
 READ_BYTES = 1 << 16
 SO_PEERPIDFD = 77
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
@@ -45,8 +46,11 @@ class Connection:
         try:
             async with asyncio.timeout(FIRST_FRAME_S):
                 first = await self._read()
+                early = [frame for frame in first if frame[0] == tags.SIGNAL]
+                while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
+                    first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
             if first and first[0][0] == tags.RUN:
-                await self._serve_command(read_request(first[0][1]), first[1:])
+                await self._serve_command(read_request(first[0][1]), [*early, *first[1:]])
             elif first and first[0][0] == tags.LOCAL:
                 await self._note_local(read_request(first[0][1]))
             else:
@@ -112,6 +116,10 @@ class Connection:
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
         )
         process = open_process(self._socket, self.caller.pid)
+        if self._hung_up():  # while we were stopped: it has gone its own way
+            self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
+            return
+        taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
         running = asyncio.create_task(self._command.run(ends))
         listening = asyncio.create_task(self._listen(more))
         try:
@@ -121,6 +129,7 @@ class Connection:
                 ends.stdin = ends.stdout = ends.stderr = None
                 await self._see_out(process)
         finally:
+            taken.cancel()
             for task in (running, listening):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
@@ -128,6 +137,12 @@ class Connection:
             self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
             if process is not None:
                 os.close(process)
+
+    def _hung_up(self) -> bool:
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
 
     async def _see_out(self, process: int | None) -> None:
         """The client is the command now: wait for its end, without being its parent."""
@@ -151,6 +166,7 @@ class Connection:
         job = self._command.job
         self._home.jobs.add(job)
         job.start(HostId(self._home.config.host.name), "asked-to-stay", time.time())
+        self.here(job.id, job.reason)
         try:
             await self._see_out(process)
         finally:

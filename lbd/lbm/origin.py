@@ -6,6 +6,7 @@ safe. Once a command may have begun it is never begun again.
 """
 
 import asyncio
+import signal
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +32,7 @@ LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
 WAIT_POLL_S = 0.5
 MAX_TRIES = 8
 LBRUN_FAILED = 125
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Client(Protocol):
@@ -118,6 +120,9 @@ class Command:
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
         self._charged = False
+        self._task: asyncio.Task[bool] | None = None
+        self._begun = False
+        self._interrupted_by = 0
         self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
         self.job = Job(
             home.new_id(),
@@ -135,6 +140,7 @@ class Command:
         The descriptors of `ends` are closed, or handed on, by the time this returns.
         """
         self._home.jobs.add(self.job)
+        self._task = asyncio.current_task()
         try:
             for _ in range(MAX_TRIES):
                 where = await self._find_place()
@@ -148,8 +154,12 @@ class Command:
         except LbdError as problem:
             self._fail(str(problem), "failed")
         except asyncio.CancelledError:
-            self._end_job(JobState.CANCELLED, reason="its lbrun went away")
-            raise
+            if not self._interrupted_by:
+                self._end_job(JobState.CANCELLED, reason="its lbrun went away")
+                raise
+            status = 128 + self._interrupted_by
+            self._client.done(status, "signalled", "", number=self._interrupted_by)
+            self._end_job(JobState.CANCELLED, status, reason="interrupted before it began")
         finally:
             if self._remote is not None:
                 self._remote.close()
@@ -239,6 +249,7 @@ class Command:
                 self._fail(answer.reason, "refused", status)
                 return True
             return False
+        self._begun = True
         self.job.start(where.host, where.reason, time.time())
         note = f"; {answer.note}" if answer.note else ""
         self._client.placed(self.job.id, where.host, where.reason + note)
@@ -290,8 +301,12 @@ class Command:
         self._end_job(JobState.DONE)
 
     def signal(self, number: int) -> None:
-        if self._remote is not None:
+        """Pass it on; before the command has begun it ends the wait, if it is one that ends."""
+        if self._begun and self._remote is not None:
             self._remote.signal(number)
+        elif number in ENDING_SIGNALS and self._task is not None:
+            self._interrupted_by = number
+            self._task.cancel()
 
     def force(self) -> None:
         if self._remote is not None:

@@ -1,5 +1,6 @@
 """What `lbrun` and the LBM say to each other on lbm.sock: tags of frames, keys of their fields.
 
+The LBM answers every request within a moment, if only with TAKEN; from a stopped one nothing comes.
 `lbrun` sends RUN with the caller's open descriptors among 0, 1, 2 attached (SCM_RIGHTS) and gets
 either HERE (run it yourself: exec) or, when the command ran elsewhere, DONE at its end. Closing the
 connection before DONE ends the command. Numbers are decimal text.
@@ -7,11 +8,12 @@ connection before DONE ends the command. Numbers are decimal text.
 
 # client -> LBM
 RUN = b"R"
-LOCAL = b"L"  # notice: this process is about to become the command, placement not wanted
+LOCAL = b"L"  # run it here: HERE is wanted for the job's name only
 SIGNAL = b"S"  # body: one byte
 FORCE = b"K"
 INPUT = b"I"  # terminal input read by the client; empty = end of file
 # LBM -> client
+TAKEN = b"T"  # the request has been read; sent when the answer takes a while
 HERE = b"H"
 PLACED = b"P"  # the command has begun on another host
 WARN = b"W"  # body: a line for stderr

@@ -176,6 +176,36 @@ def test_far_lbm_stopped_before_the_command_begins(lab):
     assert lab.run("h1", "lbrun", "true").returncode == 0
 
 
+def test_own_lbm_stopped(lab):
+    lab.kill("h1", "lbm", "STOP")
+    result = lab.run("h1", "lbrun", "echo", "done")
+    assert (result.returncode, result.stdout) == (0, "done\n")
+    assert "does not answer" in one_line(result.stderr)
+    assert lab.run("h1", "lbrun", "--local", "echo", "done").stdout == "done\n"
+    result = lab.run("h1", "lbrun", "-H", "h2", "touch", "/nonexistent/never")
+    assert result.returncode == LOST
+    assert "does not answer" in one_line(result.stderr)
+
+
+def test_interrupted_while_it_waits_for_a_slot(lab):
+    """The command has not begun, so it never will."""
+    slots = lab.ask("h2", "lbm", "status")["slots"]["total"]
+    holders = [lab.popen("h1", "lbrun", "-H", "h2", "sleep", "1000") for _ in range(slots)]
+    try:
+        full = "every slot of h2 is taken"
+        lab.wait_until(lambda: lab.ask("h2", "lbm", "status")["slots"]["used"] == slots, full)
+        process = lab.popen("h1", "lbrun", "-H", "h2", "true", stdout=-1, stderr=-1, text=True)
+        lab.wait_until(lambda: lab.ask("h2", "lbm", "status")["waiting"], "one waits")
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=20) == ("", "")
+        assert process.returncode == 128 + signal.SIGINT
+        lab.wait_until(lambda: not lab.ask("h2", "lbm", "status")["waiting"], "nobody waits")
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+
+
 def test_cut_between_two_hosts(lab, tree):
     process = tree("h1")
     lab.cut("h1", "h2")
