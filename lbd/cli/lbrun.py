@@ -180,7 +180,7 @@ def run(options: Options) -> int:
     body = make_request(options, command, environment, directory, closed)
     waiting = Waiting(sock, options, closed)
     try:
-        send_request(sock, body, closed)
+        sock.sendall(pack(tags.RUN, body))
     except OSError as problem:
         raise Trouble(f"the lbm did not take the request: {problem.strerror}") from None
     return waiting.until_done(command, environment, directory)
@@ -355,17 +355,12 @@ def depth(environment: dict[bytes, bytes]) -> bytes:
     return text if text.isdigit() and len(text) < 4 else b"0"
 
 
-def send_request(sock: "socket", body: bytes, closed: int) -> None:
-    """The request with the open ones of descriptors 0, 1, 2."""
-    frame = pack(tags.RUN, body)
+def give_descriptors(sock: "socket", closed: int) -> None:
+    """The open ones of descriptors 0, 1, 2."""
     numbers = [number for number in (0, 1, 2) if not closed >> number & 1]
-    if numbers:
-        packed = b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
-        sent = sock.sendmsg([frame], [(1, 1, packed)])  # SOL_SOCKET, SCM_RIGHTS
-    else:
-        sent = sock.send(frame)
-    if sent < len(frame):
-        sock.sendall(frame[sent:])
+    packed = b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
+    attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS
+    sock.sendmsg([pack(tags.DESCRIPTORS)], attached)
 
 
 class Waiting:
@@ -374,6 +369,7 @@ class Waiting:
     def __init__(self, sock: "socket", options: Options, closed: int) -> None:
         self.sock = sock
         self.options = options
+        self.closed = closed
         self.typing = not closed & 1 and "no_stdin" not in options.plain and posix.isatty(0)
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = 0.0
@@ -441,6 +437,8 @@ class Waiting:
             if "verbose" in self.options.plain:
                 found = read_fields(body)
                 say(f"{self.options.command[0]}: on {found[tags.HOST]} ({found[tags.REASON]})")
+        elif tag == tags.GIVE:
+            give_descriptors(self.sock, self.closed)
         elif tag == tags.INPUT_TAKEN:
             self.may_type = self.typing
         elif tag == tags.DONE:

@@ -39,6 +39,9 @@ class Connection:
         self._command: Command | None = None
         self._asked_to_tell = False
         self._types = False
+        self._asked = False
+        self._taken = False
+        self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self.caller = caller_of(sock)
 
     async def serve(self) -> None:
@@ -60,7 +63,7 @@ class Connection:
         except (TimeoutError, OSError):
             pass
         finally:
-            self._close_descriptors(self._descriptors)
+            self._close_descriptors()
             self._socket.close()
 
     async def _read(self) -> list[tuple[bytes, bytes]]:
@@ -111,22 +114,19 @@ class Connection:
     async def _serve_command(self, request: ClientRequest, more: list[tuple[bytes, bytes]]) -> None:
         self._asked_to_tell = request.has(tags.FLAG_TELL)
         self._types = request.has(tags.FLAG_TERMINAL_INPUT)
-        ends = self._take_ends(request)
+        self._request = request
         self._command = Command(
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
         )
         process = open_process(self._socket, self.caller.pid)
         if self._hung_up():  # while we were stopped: it has gone its own way
-            self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
             return
         taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
-        running = asyncio.create_task(self._command.run(ends))
+        running = asyncio.create_task(self._command.run())
         listening = asyncio.create_task(self._listen(more))
         try:
             await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
             if running.done() and running.result():
-                self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
-                ends.stdin = ends.stdout = ends.stderr = None
                 await self._see_out(process)
         finally:
             taken.cancel()
@@ -134,7 +134,6 @@ class Connection:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
                     await task
-            self._close_descriptors([fd for fd in vars_of(ends) if fd is not None])
             if process is not None:
                 os.close(process)
 
@@ -183,6 +182,8 @@ class Connection:
                     command.signal(body[0])
                 elif tag == tags.FORCE:
                     command.force()
+                elif tag == tags.DESCRIPTORS and not self._ends.done():
+                    self._ends.set_result(self._take_ends(self._request))
                 elif tag == tags.INPUT:
                     command.typed(body)
             received = await self._read()
@@ -203,11 +204,14 @@ class Connection:
             stdin = None
         return Ends(stdin, by_number.get(1), by_number.get(2))
 
-    @staticmethod
-    def _close_descriptors(descriptors: list[int]) -> None:
-        for descriptor in descriptors:
+    def _close_descriptors(self) -> None:
+        """Those that nobody has taken."""
+        left = self._descriptors
+        if self._ends.done() and not self._taken and not self._ends.cancelled():
+            ends = self._ends.result()
+            left += [fd for fd in (ends.stdin, ends.stdout, ends.stderr) if fd is not None]
+        for descriptor in left:
             os.close(descriptor)
-        descriptors.clear()
 
     # origin.Client
 
@@ -218,6 +222,17 @@ class Connection:
             + frames.field(tags.HOST, self._home.config.host.name.encode())
             + frames.field(tags.REASON, reason.encode()),
         )
+
+    def ask_for_descriptors(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._send(tags.GIVE)
+
+    async def descriptors(self) -> Ends:
+        """To be closed by who takes them, once."""
+        ends = await self._ends
+        self._taken = True
+        return ends
 
     def placed(self, job: JobId, host: str, reason: str) -> None:
         if self._asked_to_tell:
@@ -258,10 +273,6 @@ class Connection:
         """These frames are few and small: a client whose buffer they fill is not reading."""
         with contextlib.suppress(OSError):
             self._socket.send(frames.pack(tag, body))
-
-
-def vars_of(ends: Ends) -> tuple[int | None, int | None, int | None]:
-    return ends.stdin, ends.stdout, ends.stderr
 
 
 def user_name(uid: int) -> str:

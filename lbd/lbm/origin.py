@@ -39,6 +39,8 @@ class Client(Protocol):
     """The connection to one `lbrun`."""
 
     def here(self, job: JobId, reason: str) -> None: ...
+    def ask_for_descriptors(self) -> None: ...
+    async def descriptors(self) -> Ends: ...
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
     def input_taken(self) -> None: ...
@@ -134,11 +136,8 @@ class Command:
             name=request.name,
         )
 
-    async def run(self, ends: Ends) -> bool:
-        """True if the client now runs it itself; else DONE has been sent.
-
-        The descriptors of `ends` are closed, or handed on, by the time this returns.
-        """
+    async def run(self) -> bool:
+        """True if the client now runs it itself; else DONE has been sent."""
         self._home.jobs.add(self.job)
         self._task = asyncio.current_task()
         try:
@@ -146,7 +145,7 @@ class Command:
                 where = await self._find_place()
                 if where.verdict != "there":
                     return await self._here(where)
-                if await self._there(where, ends):
+                if await self._there(where):
                     return False
             return await self._here(Where("here", self.own_name, "", "nobody-took-it"))
         except LostContact as problem:
@@ -233,11 +232,12 @@ class Command:
         self._client.here(self.job.id, where.reason)
         return True
 
-    async def _there(self, where: Where, ends: Ends) -> bool:
+    async def _there(self, where: Where) -> bool:
         """True if DONE was sent; False if nothing ran and another place is to be found."""
         if self._home.peers is None:
             raise Unavailable("this host has no cluster key (security.key_file), so no peers")
         self._remote = RemoteRun(self._home.config.lbm, self._home.peers, where.host, where.address)
+        self._client.ask_for_descriptors()  # they come while the far host starts it
         answer = await self._remote.start(self._make_request())
         if isinstance(answer, NotRun):
             self._remote.close()
@@ -253,9 +253,8 @@ class Command:
         self.job.start(where.host, where.reason, time.time())
         note = f"; {answer.note}" if answer.note else ""
         self._client.placed(self.job.id, where.host, where.reason + note)
-        taken = Ends(ends.stdin, ends.stdout, ends.stderr)
-        ends.stdin = ends.stdout = ends.stderr = None
-        ended = await self._remote.follow(taken, self._client.input_taken)
+        ends = await self._client.descriptors()
+        ended = await self._remote.follow(ends, self._client.input_taken)
         self._report(ended, where.host)
         return True
 

@@ -13,7 +13,7 @@ from random import Random
 from lbd.lim import messages as m
 from lbd.lim.table import Table
 from lbd.model import HostId, Placement, PlacementRequest, Verdict
-from lbd.policy.ranking import choose, ranked, settled_early
+from lbd.policy.ranking import choose, here, ranked, settled_early
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Decision, Nowhere, Reply, Step
 
@@ -43,6 +43,8 @@ class Placer:
         if isinstance(decision, Nowhere):
             self.decisions["nowhere"] += 1
             return decision
+        if decision.host not in self.table.entries:  # it left while others were asked
+            decision = here(self.table.view(self.centre, now_s), "host-left")
         self.decisions[decision.reason] += 1
         if decision.verdict is Verdict.WAIT:
             self.table.discharge(request.job, now_s)

@@ -42,5 +42,5 @@ class Lowest:
 
 
 def is_empty(view: View, name: HostId) -> bool:
-    host = view.hosts[name]
-    return not host.why and host.load_now <= EMPTY
+    host = view.hosts.get(name)
+    return host is not None and not host.why and host.load_now <= EMPTY

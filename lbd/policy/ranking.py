@@ -96,7 +96,8 @@ def others(
 ) -> list[HostView]:
     me, excluded = view.me, request.excluded
     if among is not None:
-        return [view.hosts[n] for n in among if n not in excluded and view.hosts[n] is not me]
+        named = [view.hosts[n] for n in among if n in view.hosts]  # one may have left meanwhile
+        return [host for host in named if host is not me and host.name not in excluded]
     if not excluded:
         return [host for host in view.hosts.values() if host is not me]
     return [h for h in view.hosts.values() if h is not me and h.name not in excluded]

@@ -1,20 +1,23 @@
 """What `lbrun` and the LBM say to each other on lbm.sock: tags of frames, keys of their fields.
 
 The LBM answers every request within a moment, if only with TAKEN; from a stopped one nothing comes.
-`lbrun` sends RUN with the caller's open descriptors among 0, 1, 2 attached (SCM_RIGHTS) and gets
-either HERE (run it yourself: exec) or, when the command ran elsewhere, DONE at its end. Closing the
-connection before DONE ends the command. Numbers are decimal text.
+`lbrun` sends RUN and gets either HERE (run it yourself: exec) or, when the command goes elsewhere,
+GIVE, and DONE at its end. It answers GIVE with DESCRIPTORS, the caller's open ones among 0, 1, 2
+attached (SCM_RIGHTS): not sooner, for in the queue of a stopped LBM they would keep the caller's
+pipes open. Closing the connection before DONE ends the command. Numbers are decimal text.
 """
 
 # client -> LBM
 RUN = b"R"
 LOCAL = b"L"  # run it here: HERE is wanted for the job's name only
+DESCRIPTORS = b"F"
 SIGNAL = b"S"  # body: one byte
 FORCE = b"K"
 INPUT = b"I"  # terminal input read by the client; empty = end of file
 # LBM -> client
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while
 HERE = b"H"
+GIVE = b"G"
 PLACED = b"P"  # the command has begun on another host
 WARN = b"W"  # body: a line for stderr
 INPUT_TAKEN = b"A"  # the last INPUT is consumed: read on
