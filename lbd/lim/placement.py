@@ -37,14 +37,15 @@ class Placer:
         self, request: PlacementRequest, decision: Decision, now_s: float, dry: bool
     ) -> Decision:
         """Count and charge what was decided. `dry`: only show it, with every candidate."""
+        if isinstance(decision, Placement) and decision.host not in self.table.entries:
+            # it left while others were asked
+            decision = here(self.table.view(self.centre, now_s), "host-left")
         if dry:
             view = self.table.view(self.centre, now_s)
             return replace(decision, candidates=ranked(request, view, limit=len(view.hosts)))
         if isinstance(decision, Nowhere):
             self.decisions["nowhere"] += 1
             return decision
-        if decision.host not in self.table.entries:  # it left while others were asked
-            decision = here(self.table.view(self.centre, now_s), "host-left")
         self.decisions[decision.reason] += 1
         if decision.verdict is Verdict.WAIT:
             self.table.discharge(request.job, now_s)

@@ -133,7 +133,7 @@ def bind_unix(path: Path, mode: int) -> socket.socket:
         sock.listen(BACKLOG)
     except OSError as problem:
         sock.close()
-        raise ConfigError(f"cannot listen on {path}: {problem.strerror}") from problem
+        raise ConfigError(f"cannot listen on {path}: {problem.strerror or problem}") from problem
     sock.setblocking(False)
     return sock
 
