@@ -47,8 +47,13 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measure(hosts: int, algorithm: str, seconds: int, seed: int) -> tuple[float, float, float]:
-    """Bytes in and out per second of a host (mean; the centre's), messages it sent per second."""
+def measure(
+    hosts: int, algorithm: str, seconds: int, seed: int, changing: bool = True
+) -> tuple[float, float, float]:
+    """Bytes in and out per second of a host (mean; the centre's), messages it sent per second.
+
+    Without `changing`, no queue ever changes and no command asks for a place.
+    """
     cluster = VirtualCluster(hosts, seed, LimConfig(algorithm=algorithm))
     cluster.check_each_event = False
     cluster.run_until(cluster.settled, 60, "every host sees every host")
@@ -58,7 +63,10 @@ def measure(hosts: int, algorithm: str, seconds: int, seed: int) -> tuple[float,
             for host in cluster.hosts.values():
                 host.bytes = 0
                 host.sent.clear()
-        one_second(cluster, dice)
+        if changing:
+            one_second(cluster, dice)
+        else:
+            cluster.run(1.0)
     rows = list(cluster.hosts.values())
     centre = cluster[cluster.agreed_centre() or "h1"].bytes
     sent = sum(sum(host.sent.values()) for host in rows)

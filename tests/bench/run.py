@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
 from tests.bench import growth, idle, latency, placements, sampling, streams
-from tests.bench.measure import CannotMeasureError, own_session, say
+from tests.bench.measure import CannotMeasureError, above_others, own_session, say
 from tests.bench.row import HEADINGS, Row, cells, table
 from tests.bench.stage import Stage, set_up
 
@@ -48,6 +48,8 @@ def main() -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     own_session()
+    if options.realtime:
+        above_others()
     wanted = set(options.only or NAMES)
     runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     rows: list[Row] = []
@@ -76,6 +78,10 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few runs, small streams")
     parser.add_argument("--only", action="append", choices=NAMES, help="this figure; repeatable")
     parser.add_argument("--runs", type=int, help=f"samples of each thing (default: {RUNS})")
+    parser.add_argument(
+        "--realtime", action="store_true",
+        help="run both sides above the neighbours: the ratio a quiet machine would show (root)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1, help="of the order within a round")
     parser.add_argument("--json", action="store_true", help="JSON on stdout instead of tables")
     parser.add_argument("--list", action="store_true", help="the names of the figures")
