@@ -19,23 +19,28 @@ FADED = 0.02
 class HostCharges:
     """The charges of one host."""
 
-    __slots__ = ("_picked_at_s", "_weights", "fresh", "total")
+    __slots__ = ("_picked_at_s", "_weights", "total")
 
     def __init__(self) -> None:
         self._picked_at_s: dict[JobId, float] = {}
         self._weights: dict[JobId, float] = {}
         self.total = 0.0  # tasks
-        self.fresh = 0  # picks newer than the last sample
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._weights
+
+    def picked_at_s(self, job: JobId) -> float:
+        return self._picked_at_s[job]
+
+    def picked_since(self, moment_s: float) -> int:
+        """How many."""
+        return sum(at_s >= moment_s for at_s in self._picked_at_s.values())
 
     def add(self, job: JobId, now_s: float) -> None:
         self.drop(job)
         self._picked_at_s[job] = now_s
         self._weights[job] = 1.0
         self.total += 1.0
-        self.fresh += 1
 
     def drop(self, job: JobId) -> None:
         weight = self._weights.pop(job, None)
@@ -43,7 +48,6 @@ class HostCharges:
             return
         del self._picked_at_s[job]
         self.total = self.total - weight if self._weights else 0.0
-        self.fresh -= weight == 1.0
 
     def sampled(self, sampled_at_s: float, smoothing_s: float) -> list[JobId]:
         """A sample of that moment arrived. Returns the jobs whose charge has faded away."""
@@ -51,7 +55,6 @@ class HostCharges:
         for job, picked_at_s in self._picked_at_s.items():
             if picked_at_s <= sampled_at_s:
                 weight = math.exp((picked_at_s - sampled_at_s) / smoothing_s)
-                # 1.0 means fresh; a sample of the very moment of the pick cannot show it either
                 self._weights[job] = weight
                 if weight < FADED:
                     gone.append(job)
@@ -68,7 +71,6 @@ class HostCharges:
         for job in gone:
             del self._picked_at_s[job], self._weights[job]
         self.total = sum(self._weights.values())
-        self.fresh = sum(weight == 1.0 for weight in self._weights.values())
 
 
 class ChargeBook:
@@ -84,6 +86,10 @@ class ChargeBook:
 
     def host_of(self, job: JobId) -> HostId | None:
         return self._host_of.get(job)
+
+    def picked_at_s(self, job: JobId) -> float:
+        host = self._host_of.get(job)
+        return -math.inf if host is None else self._hosts[host].picked_at_s(job)
 
     def jobs(self) -> int:
         return len(self._host_of)

@@ -31,6 +31,8 @@ class Entry:
     known_since_s: float
     sample: Sample | None = None
     sampled_at_s: float = NEVER
+    recorded_at_s: float = NEVER  # when that sample came; its slots are those of that moment
+    freed_slots: int = 0  # by ends of our own jobs there that no sample shows yet
     heard_at_s: float = NEVER  # any message of its own
     left: bool = False
     avoid_until_s: float = NEVER
@@ -91,6 +93,8 @@ class Table:
             entry.left = False
         entry.sample = sample
         entry.sampled_at_s = now_s - sample.age_s
+        entry.recorded_at_s = now_s
+        entry.freed_slots = 0
         self._charges.sampled(sample.host, entry.sampled_at_s, self.smoothing_s)
         self._judge(sample.host, now_s)
         return True
@@ -109,9 +113,14 @@ class Table:
             self._judge(before, now_s)
 
     def discharge(self, job: JobId, now_s: float) -> None:
-        host = self._charges.drop(job)
-        if host is not None:
-            self._judge(host, now_s)
+        """The job has ended, or goes elsewhere. If a sample shows its slot as taken, it is free."""
+        host, picked_at_s = self._charges.host_of(job), self._charges.picked_at_s(job)
+        if host is None:
+            return
+        self._charges.drop(job)
+        if picked_at_s < self.entries[host].recorded_at_s:
+            self.entries[host].freed_slots += 1
+        self._judge(host, now_s)
 
     def charged_host(self, job: JobId) -> HostId | None:
         return self._charges.host_of(job)
@@ -202,5 +211,6 @@ class Table:
             return f"avoided: {entry.avoid_reason}"
         if not vector.accepting:
             return "not accepting jobs"
-        unseen = self._charges.of(entry.member.name).fresh
-        return "" if vector.slots_used + unseen < vector.slots_total else NO_SLOT
+        unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)
+        used = max(0, vector.slots_used - entry.freed_slots) + unseen
+        return "" if used < vector.slots_total else NO_SLOT

@@ -68,6 +68,26 @@ def test_slots_are_used_up_by_picks_not_seen_yet(table):
     assert why(table, 101.0) == ""
 
 
+def test_a_slot_is_free_again_when_our_job_there_ends_not_when_the_next_sample_says_so(table):
+    table.charge(H2, JobId("a"), 100.0)
+    table.record(sample("h2", 1, vector(slots=(1, 1))), 100.5)
+    assert why(table, 100.5) == NO_SLOT
+    table.discharge(JobId("a"), 100.6)
+    assert why(table, 100.6) == ""
+    table.charge(H2, JobId("b"), 100.7)
+    assert why(table, 100.7) == NO_SLOT
+    table.record(sample("h2", 2, vector(slots=(1, 1))), 100.8)  # which shows b
+    assert why(table, 100.8) == NO_SLOT
+
+
+def test_a_pick_that_no_sample_showed_frees_no_slot_of_others(table):
+    table.record(sample("h2", 1, vector(slots=(2, 1))), 100.0)
+    table.charge(H2, JobId("a"), 100.5)
+    table.discharge(JobId("a"), 100.6)
+    table.charge(H2, JobId("b"), 100.7)
+    assert why(table, 100.7) == NO_SLOT
+
+
 def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
     table.record(sample("h2", 1), 100.0)
     table.avoid(H2, "connection refused", 101.0)
