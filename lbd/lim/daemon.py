@@ -74,6 +74,7 @@ class Lim:
         )
         self._sends: set[asyncio.Task[None]] = set()
         self._in_flight: Counter[str] = Counter()
+        self._last_words = False  # said: nothing new is sent, not even in answer to a reply
         self._stop = asyncio.Event()
         self._sampling = Loop("sampling", self._sample, self._died)
         self._ticking = Loop("ticking", self._tick, self._died)
@@ -120,10 +121,12 @@ class Lim:
 
     async def _say_goodbye(self) -> None:
         self.perform(self.state.handle(e.Stopping(), time.monotonic()))
+        self._last_words = True
         if self._sends:
             await asyncio.wait(self._sends, timeout=LEAVE_TIMEOUT_S)
         for task in self._sends:
             task.cancel()
+        await asyncio.gather(*self._sends, return_exceptions=True)
 
     # -- carrying out ----------------------------------------------------------------------------
 
@@ -150,6 +153,8 @@ class Lim:
                     raise AssertionError("a reply to nothing")
 
     def _start_send(self, send: e.Send) -> None:
+        if self._last_words:
+            return
         if self._in_flight[send.target] >= IN_FLIGHT_MAX:
             self.undelivered["too many in flight"] += 1
             return
