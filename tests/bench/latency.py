@@ -82,10 +82,12 @@ class Held:
         began_s = time.perf_counter()
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(self._path)
-            socket.send_fds(sock, [self._request], self._descriptors)
+            sock.sendall(self._request)
             split = frames.Splitter(1 << 20)
             while data := sock.recv(1 << 16):
                 for tag, body in split.feed(data):
+                    if tag == tags.GIVE:
+                        socket.send_fds(sock, [frames.pack(tags.DESCRIPTORS)], self._descriptors)
                     if tag == tags.DONE:
                         elapsed_s = time.perf_counter() - began_s
                         fields = dict(frames.fields(body))
