@@ -1,9 +1,12 @@
 """What the tests of the command-line contract share: where a command may run, and what is said."""
 
+import contextlib
 import json
 import re
 import sys
+import threading
 
+import psutil
 import pytest
 
 from tests.live.cluster import wait_until
@@ -55,3 +58,30 @@ def numbers_in(path, count):
     text = path.read_text() if path.exists() else ""
     numbers = [int(line) for line in text.splitlines()]
     return numbers if text.endswith("\n") and len(numbers) >= count else None
+
+
+@contextlib.contextmanager
+def bounded(job, seconds=15):
+    """Kills `job` and what it started if what is inside takes too long, so that reads return."""
+    late = threading.Event()
+
+    def end():
+        late.set()
+        kill_tree(job.pid)
+
+    watch = threading.Timer(seconds, end)
+    watch.start()
+    try:
+        yield
+        assert not late.is_set(), f"nothing within {seconds} s"
+    finally:
+        watch.cancel()
+        watch.join()
+
+
+def kill_tree(pid):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()

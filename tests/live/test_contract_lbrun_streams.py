@@ -1,6 +1,5 @@
 """The three streams of a command placed by lbrun: every byte, as it comes, and their ends."""
 
-import contextlib
 import hashlib
 import os
 import random
@@ -10,7 +9,7 @@ import subprocess
 
 import psutil
 import pytest
-from contract import PYTHON, WHERE, alive, assert_gone, everywhere, shell_status
+from contract import PYTHON, WHERE, alive, assert_gone, bounded, everywhere, shell_status
 
 from tests.live.cluster import wait_until
 
@@ -108,20 +107,6 @@ def test_a_command_that_closes_its_output_gives_an_end(lab, where):
         assert job.poll() is None
         _, errors = job.communicate(b"went on\n", timeout=30)
         assert (job.returncode, errors) == (0, b"went on\n")
-
-
-@contextlib.contextmanager
-def bounded(job, seconds=15):
-    """Ends `job` by force if what is inside takes too long, so that a read of ours returns."""
-    watch = subprocess.Popen(
-        [*PYTHON, "-c", f"import time, os; time.sleep({seconds}); os.kill({job.pid}, 9)"]
-    )
-    try:
-        yield
-        assert watch.poll() is None, f"nothing within {seconds} s"
-    finally:
-        watch.kill()
-        watch.wait()
 
 
 @everywhere

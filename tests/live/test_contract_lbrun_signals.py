@@ -1,0 +1,299 @@
+"""Signals through lbrun, and what is left when it, its job or a part of the job dies."""
+
+import contextlib
+import os
+import signal
+import subprocess
+
+import psutil
+import pytest
+from contract import (
+    PYTHON,
+    WHERE,
+    alive,
+    assert_gone,
+    assert_one_line,
+    bounded,
+    kill_tree,
+    numbers_in,
+    shell_status,
+)
+
+AWAY = WHERE["away"]
+# Those where lbrun stays as the parent, and those where the command may be lbrun itself, replaced.
+also_timed = pytest.mark.parametrize(
+    "where",
+    [*WHERE.values(), ("--local", "--timeout", "600")],
+    ids=[*WHERE, "stay-timed"],
+)
+
+# Names each signal it gets, one a line, until told to stop on standard input.
+TELL = """
+import os, signal, sys
+names = sys.argv[1:]
+def tell(number, frame):
+    os.write(1, (signal.Signals(number).name + "\\n").encode())
+for name in names:
+    signal.signal(getattr(signal, name), tell)
+os.write(1, b"ready\\n")
+while os.read(0, 1):
+    pass
+"""
+
+
+@contextlib.contextmanager
+def job_of(lab, where, *words, **options):
+    """A command with pipes, in a process group of its own; killed if the test does not end it."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, **options}
+    with lab.popen("h1", "lbrun", *where, *words, process_group=0, **pipes) as job:
+        try:
+            with bounded(job, 10):
+                yield job
+        finally:
+            kill_tree(job.pid)
+
+
+def telling(lab, where, *names):
+    return job_of(lab, where, *PYTHON, "-c", TELL, *names)
+
+
+FORWARDED = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH"]
+
+
+@also_timed
+@pytest.mark.parametrize("name", FORWARDED)
+def test_a_trapped_signal_reaches_the_command_once(lab, where, name):
+    with telling(lab, where, *FORWARDED) as job:
+        assert job.stdout.readline() == "ready\n"
+        job.send_signal(getattr(signal, name))
+        assert job.stdout.readline() == f"{name}\n"
+        job.stdin.close()
+        assert job.stdout.read() == ""
+        assert job.wait(30) == 0
+
+
+@also_timed
+@pytest.mark.parametrize("name", [*FORWARDED[:-1], "SIGALRM", "SIGPIPE"])
+def test_an_untrapped_signal_ends_the_command(lab, where, name):
+    """128 + N, also where lbrun need not forward it but cannot outlive it either."""
+    number = getattr(signal, name)
+    if name in ("SIGALRM", "SIGPIPE") and where != WHERE["stay"]:
+        pytest.skip("not among the forwarded ones")
+    with job_of(lab, where, "sh", "-c", "echo $$; exec sleep 600") as job:
+        pid = int(job.stdout.readline())
+        job.send_signal(number)
+        assert shell_status(job.wait(30)) == 128 + number
+        assert_gone([pid])
+
+
+@also_timed
+def test_no_signal_is_lost(lab, where):
+    """Whenever it comes: each of many must be answered before the next is sent."""
+    with telling(lab, where, "SIGUSR1") as job:
+        assert job.stdout.readline() == "ready\n"
+        for number in range(1000):
+            job.send_signal(signal.SIGUSR1)
+            assert (number, job.stdout.readline()) == (number, "SIGUSR1\n")
+
+
+@also_timed
+def test_stop_and_continue(lab, where):
+    """TSTP stops the command (and lbrun, for its shell to see); CONT lets both go on."""
+    script = "echo $$; while read line; do echo $line; done"
+    with job_of(lab, where, "sh", "-c", script) as job:
+        pid = int(job.stdout.readline())
+        job.send_signal(signal.SIGTSTP)
+        lab.wait_until(lambda: psutil.Process(pid).status() == "stopped", "the command stops")
+        lab.wait_until(lambda: psutil.Process(job.pid).status() == "stopped", "lbrun stops")
+        job.send_signal(signal.SIGCONT)
+        lab.wait_until(lambda: psutil.Process(pid).status() != "stopped", "the command goes on")
+        job.stdin.write("goes on\n")
+        job.stdin.close()
+        assert job.stdout.read() == "goes on\n"
+        assert job.wait(30) == 0
+
+
+FOR_GOOD = "trap '' INT; echo $$; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("where", [AWAY, ("--remote",)], ids=["away", "remote"])
+@pytest.mark.parametrize("attempt", range(12))
+def test_interrupt_twice_ends_by_force(lab, where, attempt):
+    with telling(lab, where, "SIGINT") as job:
+        assert job.stdout.readline() == "ready\n"
+        job.send_signal(signal.SIGINT)
+        assert job.stdout.readline() == "SIGINT\n"
+        job.send_signal(signal.SIGINT)
+        assert job.wait(30) == 137
+
+
+def test_interrupt_twice_spares_nobody(lab):
+    script = f"({FOR_GOOD}) & ({FOR_GOOD}) & trap 'echo int' INT; echo $$; while :; do wait; done"
+    with job_of(lab, AWAY, "sh", "-c", script) as job:
+        pids = [int(job.stdout.readline()) for _ in range(3)]
+        job.send_signal(signal.SIGINT)
+        assert job.stdout.readline() == "int\n"
+        job.send_signal(signal.SIGINT)
+        assert job.wait(30) == 137
+        assert_gone(pids)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGUSR1"])
+def test_a_signal_right_after_the_start_is_not_lost(lab, name):
+    """The command has said that it is ready; what comes from then on must reach it."""
+    for attempt in range(60):
+        with telling(lab, AWAY, name) as job:
+            assert job.stdout.readline() == "ready\n"
+            job.send_signal(getattr(signal, name))
+            assert (attempt, job.stdout.readline()) == (attempt, f"{name}\n")
+            job.stdin.close()
+            assert (attempt, job.wait(30)) == (attempt, 0)
+
+
+def test_terminate_twice_stays_terminate(lab):
+    with telling(lab, AWAY, "SIGTERM") as job:
+        assert job.stdout.readline() == "ready\n"
+        for _ in range(5):
+            job.send_signal(signal.SIGTERM)
+            assert job.stdout.readline() == "SIGTERM\n"
+        job.stdin.close()
+        assert job.wait(30) == 0
+
+
+@also_timed
+def test_an_interrupt_from_the_keyboard_reaches_a_pipeline(lab, where):
+    """To the whole group, as a terminal does; what the command had to say in the end is seen."""
+    script = "trap 'echo bye; exit 5' INT; echo ready; while :; do sleep 0.1; done"
+    with job_of(lab, where, "sh", "-c", script) as job:
+        assert job.stdout.readline() == "ready\n"
+        os.killpg(job.pid, signal.SIGINT)
+        assert job.stdout.read().endswith("bye\n")
+        assert job.wait(30) == 5
+
+
+# Death of a part
+
+
+TREE = """
+echo $$ >>"$1"
+sh -c 'echo $$ >>"$1"; exec sleep 600' sh "$1" &
+setsid sh -c 'echo $$ >>"$1"; exec sleep 600' sh "$1" &
+(setsid sh -c 'trap "" HUP TERM INT; echo $$ >>"$1"; while :; do sleep 600; done' sh "$1" &)
+(sh -c 'trap "" HUP TERM INT; echo $$ >>"$1"; exec sleep 600' sh "$1" >/dev/null 2>&1 <&- &)
+read line
+exit 7
+"""
+
+
+@pytest.fixture
+def tree(lab, tmp_path):
+    """Starts a command with descendants of every kind; gives lbrun and the pids of the tree."""
+
+    @contextlib.contextmanager
+    def start(where, *options):
+        with job_of(lab, where, *options, "sh", "-c", TREE, "sh", str(tmp_path / "pids")) as job:
+            pids = lab.wait_until(lambda: numbers_in(tmp_path / "pids", 5), "the tree stands")
+            yield job, pids
+
+    return start
+
+
+def test_lbrun_killed_ends_the_whole_tree(tree):
+    with tree(AWAY) as (job, pids):
+        job.kill()
+        job.wait(30)
+        assert_gone(pids)
+
+
+def test_the_tree_ends_with_its_root(tree):
+    with tree(AWAY) as (job, pids):
+        job.stdin.write("\n")
+        job.stdin.flush()
+        assert job.wait(30) == 7
+        assert_gone(pids)
+
+
+def test_a_time_limit_ends_the_whole_tree(tree):
+    with tree(AWAY, "--timeout", "2") as (job, pids):
+        assert job.wait(30) == 124
+        assert_gone(pids)
+
+
+def test_terminate_ends_the_whole_tree(tree):
+    with tree(AWAY) as (job, pids):
+        job.terminate()
+        assert job.wait(30) == 143
+        assert_gone(pids)
+
+
+def test_a_time_limit_at_home_ends_the_tree(tree, lab):
+    with tree(("--local",), "--timeout", "2") as (job, pids):
+        assert job.wait(30) == 124
+        try:
+            assert_gone(pids)
+        finally:
+            for pid in filter(alive, pids):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_lbrun_killed_with_a_time_limit_at_home_ends_the_command(lab):
+    """`lbrun` itself dies: an attached job is ended, also where lbrun is only its parent."""
+    words = ("--local", "--timeout", "600", "sh", "-c", "echo $$; exec sleep 600")
+    with job_of(lab, words) as job:
+        pid = int(job.stdout.readline())
+        job.kill()
+        job.wait(30)
+        try:
+            assert_gone([pid])
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_outlives_a_time_limit_that_ignores_terminate(lab):
+    """The limit ends it by force after the grace."""
+    with job_of(lab, AWAY, "--timeout", "1", "sh", "-c", f"trap '' TERM; {FOR_GOOD}") as job:
+        pid = int(job.stdout.readline())
+        assert job.wait(30) == 124
+        assert_gone([pid])
+
+
+def test_a_stopped_job_can_still_be_killed(lab):
+    with job_of(lab, AWAY, "sh", "-c", "echo $$; kill -STOP $$; echo no") as job:
+        pid = int(job.stdout.readline())
+        lab.wait_until(lambda: psutil.Process(pid).status() == "stopped", "it stops itself")
+        job.kill()
+        job.wait(30)
+        assert_gone([pid])
+
+
+def test_the_far_daemon_dies(make_lab):
+    """One line, 125, and nothing of the job goes on."""
+    lab = make_lab(2)
+    with job_of(lab, AWAY, "sh", "-c", "echo $$; sleep 600", stderr=subprocess.PIPE) as job:
+        pid = int(job.stdout.readline())
+        lab.kill("h2", "lbm")
+        assert job.wait(30) == 125
+        assert_one_line(job.stderr.read(), "lbrun", "h2")
+        assert_gone([pid])
+
+
+def test_the_near_daemon_dies(make_lab):
+    lab = make_lab(2)
+    with job_of(lab, AWAY, "sh", "-c", "echo $$; sleep 600", stderr=subprocess.PIPE) as job:
+        pid = int(job.stdout.readline())
+        lab.kill("h1", "lbm")
+        assert job.wait(30) == 125
+        assert_one_line(job.stderr.read())
+        assert_gone([pid])
+
+
+def test_a_command_at_home_does_not_need_the_daemon(make_lab):
+    """It is the caller's own child: a daemon that dies takes nothing with it."""
+    lab = make_lab(2)
+    with job_of(lab, (), "sh", "-c", "echo $$; read line; exit 6") as job:
+        job.stdout.readline()
+        lab.kill("h1", "lbm")
+        lab.kill("h1", "lim")
+        job.stdin.close()
+        assert job.wait(30) in (6, 1)
