@@ -200,16 +200,21 @@ def say(text: str) -> None:
 
 
 CLOSED = 0
+EMPTY_INPUT = False  # standard input is /dev/null: nobody need carry nothing
+NULL_DEVICE = 0x103
 
 
 def closed_descriptors() -> int:
     """Bits 0..2: descriptors the caller has closed. Before any other is opened in their place."""
-    global CLOSED
+    global CLOSED, EMPTY_INPUT
     for number in (0, 1, 2):
         try:
-            posix.fstat(number)
+            status = posix.fstat(number)
         except OSError:
             CLOSED |= 1 << number
+            continue
+        if number == 0:
+            EMPTY_INPUT = status.st_rdev == NULL_DEVICE
     return CLOSED
 
 
@@ -322,7 +327,7 @@ def make_request(
     flags = b""
     if "no_fallback" in plain:
         flags += tags.FLAG_NO_FALLBACK
-    if "no_stdin" in plain:
+    if EMPTY_INPUT or "no_stdin" in plain:
         flags += tags.FLAG_NO_STDIN
     elif not closed & 1 and posix.isatty(0):
         flags += tags.FLAG_TERMINAL_INPUT

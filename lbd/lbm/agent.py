@@ -32,7 +32,7 @@ from lbd.rpc.gen import lbm_pb2
 
 FIRST_MESSAGE_S = 10.0
 LAST_WORD_S = 30.0
-STARTED_LINGER_S = 0.002  # a command as short as this is reported in one message
+LINGER_S = 0.002  # a command as short as this is reported in one message
 if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[bytes, bytes]
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
@@ -192,7 +192,7 @@ class ForeignJob:
         started = lbm_pb2.Started(
             host=self._host.config.host.name, pid=begun.pid, note=admitted.note
         )
-        self._outbox.put(tags.STARTED + started.SerializeToString(), STARTED_LINGER_S)
+        self._outbox.put(tags.STARTED + started.SerializeToString(), LINGER_S)
 
     def _make_pipes(self) -> list[int]:
         """Our ends become `_stdin` and `_outputs`; returns the command's ends."""
@@ -214,11 +214,15 @@ class ForeignJob:
                 child_ends.append(child)
                 self._outputs[number] = Source(
                     Descriptor(ours, borrowed=False),
-                    lambda data, tag=tag: self._outbox.put(tag + data),  # type: ignore[misc]
+                    lambda data, tag=tag: self._printed(tag, data),  # type: ignore[misc]
                     tags.WINDOW_BYTES,
                     self._host.config.lbm.chunk_bytes,
                 )
         return child_ends
+
+    def _printed(self, tag: bytes, data: bytes) -> None:
+        """Output; its end may wait for the end of the command, which is near as a rule."""
+        self._outbox.put(tag + data, 0.0 if data else LINGER_S)
 
     async def _follow(self, admitted: Admit) -> None:
         assert self._spawned is not None

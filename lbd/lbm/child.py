@@ -36,6 +36,9 @@ ORDER_LIMIT_BYTES = 16 << 20
 RLIMITS = 16
 MAX_DESCRIPTORS = 1 << 20
 PR_SET_PDEATHSIG = 1
+CLONE_INTO_CGROUP = 1 << 33
+SYS_CLONE3 = 435
+MACHINES = ("x86_64", "aarch64", "riscv64")  # where that is its number
 
 
 @dataclass(slots=True)
@@ -94,7 +97,7 @@ def read_order(body: bytes) -> Order:
     return order
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parent:
     """What a child must know of the keeper it was forked from."""
 
@@ -102,7 +105,8 @@ class Parent:
     limits: dict[int, tuple[int, int]]
     identity: tuple[int, ...]
     ignored: tuple[int, ...]
-    libc: ctypes.CDLL
+    libc: ctypes.PyDLL  # which keeps the interpreter's lock during a call
+    clones_into_groups: bool
 
     @classmethod
     def of_this_process(cls, containment: Containment) -> "Parent":
@@ -115,7 +119,8 @@ class Parent:
                 for number in signal.valid_signals()
                 if signal.getsignal(number) == signal.SIG_IGN
             ),
-            libc=ctypes.CDLL(None),
+            libc=ctypes.PyDLL(None),
+            clones_into_groups=containment.kind == "cgroup2" and os.uname().machine in MACHINES,
         )
 
 
@@ -140,7 +145,7 @@ def fork_spare(parent: Parent) -> Spare:
     group = parent.containment.new_group()
     ours, theirs = socket.socketpair()
     try:
-        pid = os.fork()
+        pid = fork_into(parent, group)
     except OSError:
         ours.close()
         theirs.close()
@@ -152,10 +157,45 @@ def fork_spare(parent: Parent) -> Spare:
     return Spare(pid, ours, group)
 
 
+class CloneArguments(ctypes.Structure):
+    """struct clone_args of clone3(2)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            *("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size"),
+            *("tls", "set_tid", "set_tid_size", "cgroup"),
+        )
+    )
+
+
+def fork_into(parent: Parent, group: str) -> int:
+    """fork, the child being in `group` from its birth on where the kernel can do that.
+
+    Moving a process afterwards makes it wait for a grace period of RCU, up to 15 ms. Without what
+    Python does around fork, which is for threads; there are none here. Raises OSError.
+    """
+    if parent.clones_into_groups and group:
+        directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        arguments = CloneArguments(
+            flags=CLONE_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=directory
+        )
+        size = ctypes.sizeof(arguments)
+        pid: int = parent.libc.syscall(SYS_CLONE3, ctypes.byref(arguments), size)
+        os.close(directory)
+        if pid >= 0:
+            return pid
+        parent.clones_into_groups = False  # an old kernel, a seccomp filter
+    pid = os.fork()
+    if pid == 0:
+        parent.containment.enter(group)
+    return pid
+
+
 def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
     """The child's whole life."""
     try:
-        _leave_keeper(parent, sock.fileno(), group)
+        _leave_keeper(parent, sock.fileno())
         order, descriptors = _receive(sock)
         _set_up(parent, order, descriptors, group)
         mark = parent.containment.mark.partition(b"=")[2] + order.job.encode()
@@ -170,11 +210,10 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         os._exit(127)
 
 
-def _leave_keeper(parent: Parent, own: int, group: str) -> None:
+def _leave_keeper(parent: Parent, own: int) -> None:
     """Everything that can be done before the order is known."""
     parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setsid()
-    parent.containment.enter(group)
     os.closerange(3, own)
     os.closerange(own + 1, MAX_DESCRIPTORS)
     signal.set_wakeup_fd(-1)

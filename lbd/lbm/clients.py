@@ -39,7 +39,6 @@ class Connection:
         self._command: Command | None = None
         self._asked_to_tell = False
         self._types = False
-        self._asked = False
         self._taken = False
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self.caller = caller_of(sock)
@@ -223,13 +222,9 @@ class Connection:
             + frames.field(tags.REASON, reason.encode()),
         )
 
-    def ask_for_descriptors(self) -> None:
-        if not self._asked:
-            self._asked = True
-            self._send(tags.GIVE)
-
     async def descriptors(self) -> Ends:
-        """To be closed by who takes them, once."""
+        """Asked for once; to be closed by who takes them."""
+        self._send(tags.GIVE)
         ends = await self._ends
         self._taken = True
         return ends

@@ -128,7 +128,6 @@ class Containment:
             return not _kill_marked(self.mark + job.encode(), leader)
         members = _members(group)
         if not members:
-            self.forget(group)
             return True
         if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
             Path(group, "cgroup.kill").write_text("1")

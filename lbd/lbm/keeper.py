@@ -48,7 +48,7 @@ RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
 
 SPARES = 2
-QUIET_MS = 3  # without an order for this long: time to fork ahead
+QUIET_MS = 1  # without an order for this long: time to fork ahead
 POLL_ENDING_MS = 5
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -115,7 +115,8 @@ class Keeper:
                 elif self._lbm is not None and descriptor == self._lbm.fileno():
                     self._receive()
             self._reap()
-            if self._finish() or not ready:
+            self._finish()
+            if not ready:
                 self._fork_ahead()
         for spare in self._spares:
             spare.socket.close()
@@ -268,9 +269,8 @@ class Keeper:
             else:
                 job.ended = (status, usage)
 
-    def _finish(self) -> bool:
-        """Push on what is ending; report the jobs of which nothing is left. True if any."""
-        any_ended = False
+    def _finish(self) -> None:
+        """Push on what is ending; report the jobs of which nothing is left."""
         now_s = time.monotonic()
         for name, job in list(self._jobs.items()):
             if not job.ended or not job.begun:
@@ -279,12 +279,12 @@ class Keeper:
                     _signal_group(job.pid, signal.SIGKILL)
                     job.kill_at_s = now_s + 0.1
                 continue
-            out_of_memory = self._containment.ran_out_of_memory(job.group)
             if not self._containment.end_tree(name, job.pid, job.group):
                 continue
             del self._jobs[name]
-            any_ended = True
             status, usage = job.ended
+            killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+            out_of_memory = killed and self._containment.ran_out_of_memory(job.group)
             self._tell(
                 EXITED,
                 (JOB, name),
@@ -294,7 +294,7 @@ class Keeper:
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
             )
-        return any_ended
+            self._containment.forget(job.group)
 
     def _tell(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
         if self._lbm is not None:

@@ -30,6 +30,7 @@ from lbd.rpc.transport import Peers
 ASK_TIMEOUT_S = 1.0
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
 WAIT_POLL_S = 0.5
+ADDRESS_KEPT_S = 5.0
 MAX_TRIES = 8
 LBRUN_FAILED = 125
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -39,7 +40,6 @@ class Client(Protocol):
     """The connection to one `lbrun`."""
 
     def here(self, job: JobId, reason: str) -> None: ...
-    def ask_for_descriptors(self) -> None: ...
     async def descriptors(self) -> Ends: ...
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
@@ -94,6 +94,12 @@ class Home:
     new_id: Callable[[], JobId]
     is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
     lim_rests_until_s: float = 0.0
+    # Where hosts' LBMs were found lately, and until when that is believed.
+    addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
+
+    def known_address(self, host: HostId) -> str:
+        address, until_s = self.addresses.get(host, ("", 0.0))
+        return address if time.monotonic() < until_s else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ class Command:
         self._excluded: set[HostId] = set(request.excluded)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
+        self._asked_lim = False
         self._charged = False
         self._task: asyncio.Task[bool] | None = None
         self._begun = False
@@ -195,9 +202,14 @@ class Command:
         }
         home = self._home
         home.notes.flush()
+        if request.host is not None and (address := home.known_address(request.host)):
+            home.lim.notify(question)  # it has nothing to decide, but is to count it
+            self._charged = True
+            return Where("there", request.host, address, "wanted")
         try:
             if time.monotonic() < home.lim_rests_until_s:
                 raise Unavailable("lim has not answered lately")
+            self._asked_lim = True
             answer = await home.lim.call(question, ASK_TIMEOUT_S)
             self._charged = True
         except Refusal:
@@ -211,12 +223,15 @@ class Command:
                 raise
             self._refusals.append(NotRun(str(problem), fault=True))
             return Where("here", self.own_name, "", "no-lim")
-        return Where(
+        where = Where(
             str(answer["verdict"]),
             HostId(str(answer["host"])),
             str(answer.get("address") or ""),
             str(answer["reason"]),
         )
+        if where.verdict == "there":
+            home.addresses[where.host] = where.address, time.monotonic() + ADDRESS_KEPT_S
+        return where
 
     async def _here(self, where: Where) -> bool:
         request, refused = self._request, self._refusals
@@ -237,10 +252,12 @@ class Command:
         if self._home.peers is None:
             raise Unavailable("this host has no cluster key (security.key_file), so no peers")
         self._remote = RemoteRun(self._home.config.lbm, self._home.peers, where.host, where.address)
-        self._client.ask_for_descriptors()  # they come while the far host starts it
         answer = await self._remote.start(self._make_request())
         if isinstance(answer, NotRun):
             self._remote.close()
+            self._home.addresses.pop(where.host, None)
+            if answer.fault and not self._asked_lim:
+                return False  # it may have moved
             self._note_refusal(answer, where.host)
             if self._request.mode == "host":
                 status = LBRUN_FAILED
@@ -253,8 +270,10 @@ class Command:
         self.job.start(where.host, where.reason, time.time())
         note = f"; {answer.note}" if answer.note else ""
         self._client.placed(self.job.id, where.host, where.reason + note)
-        ends = await self._client.descriptors()
-        ended = await self._remote.follow(ends, self._client.input_taken)
+        ended = self._remote.ended_already()
+        if ended is None:
+            ends = await self._client.descriptors()
+            ended = await self._remote.follow(ends, self._client.input_taken)
         self._report(ended, where.host)
         return True
 

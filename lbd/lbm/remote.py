@@ -130,6 +130,13 @@ class RemoteRun:
             return NotRun(f"{self._host} turned it away: {details}", fault=True)
         raise LostContact(f"lost contact with {self._host} before it answered ({details})")
 
+    def ended_already(self) -> lbm_pb2.Ended | None:
+        """The end, if it came with the start and nothing was printed: then no stream is needed."""
+        if not self._early or any(body for _, body in self._early[:-1]):
+            return None
+        tag, body = self._early[-1]
+        return lbm_pb2.Ended.FromString(bytes(body)) if tag == tags.ENDED else None
+
     async def follow(self, ends: Ends, terminal_input: Callable[[], None]) -> lbm_pb2.Ended:
         """Move the bytes until the command has ended and its output is handed over.
 
