@@ -99,7 +99,7 @@ class Home:
 
     def known_address(self, host: HostId) -> str:
         address, until_s = self.addresses.get(host, ("", 0.0))
-        return address if time.monotonic() < until_s else ""
+        return address if self.lim.connected and time.monotonic() < until_s else ""
 
 
 @dataclass(frozen=True, slots=True)
