@@ -14,6 +14,7 @@ from tests.bench.stage import Stage
 PYTHON = "python3 -I -S -c pass"
 SSH = "ssh, warm master"
 TRUE = "/usr/bin/true"
+ANSWER_TIMEOUT_S = 10.0
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
@@ -79,8 +80,16 @@ class Held:
         self._request = frames.pack(tags.RUN, body)
 
     def run_s(self) -> float:
+        try:
+            return self._run_s()
+        except TimeoutError:
+            text = f"held: no answer within {ANSWER_TIMEOUT_S:g} s"
+            raise CannotMeasureError(text) from None
+
+    def _run_s(self) -> float:
         began_s = time.perf_counter()
         with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(ANSWER_TIMEOUT_S)
             sock.connect(self._path)
             sock.sendall(self._request)
             split = frames.Splitter(1 << 20)

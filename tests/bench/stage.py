@@ -41,10 +41,10 @@ class Installation:
         # What lbd depends on is taken from where we run.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         compileall.compile_dir(str(packages / "lbd"), quiet=1)
-        shutil.copy(ROOT / "deploy/bin/lbrun", self.lbrun)
-        (root / "bin/lbd").write_text("")  # lbrun takes its own directory by finding this
-        for program in (self.lbrun, root / "bin/lbd"):
-            program.chmod(0o755)
+        # As deploy/setup does it: the interpreter's path is known, so no shell has to find it.
+        _, _, code = (ROOT / "deploy/bin/lbrun").read_text().partition("\n'''\n")
+        self.lbrun.write_text(f"#!{self.python} -IS\n{code}")
+        self.lbrun.chmod(0o755)
 
     def lbd(self, *words: object) -> list[str]:
         return [str(self.python), "-P", "-m", "lbd.cli.main", *map(str, words)]
