@@ -202,7 +202,7 @@ class LbmConfig(Section):
     # how often a command started by a moved command may move again
     max_hops: int = within(2, 0, 100)
     chunk_bytes: int = within(
-        1 << 18, 1 << 12, 1 << 24
+        1 << 20, 1 << 12, 1 << 24
     )  # the most that is read from a pipe at once
     # arguments and environment of one command
     max_request_bytes: int = within(8 << 20, 1 << 14, 1 << 30)

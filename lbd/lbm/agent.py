@@ -215,6 +215,7 @@ class ForeignJob:
                 self._outputs[number] = Source(
                     Descriptor(ours, borrowed=False),
                     lambda data, tag=tag: self._printed(tag, data),  # type: ignore[misc]
+                    self._outbox.flush,
                     tags.WINDOW_BYTES,
                     self._host.config.lbm.chunk_bytes,
                 )

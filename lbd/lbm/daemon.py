@@ -188,8 +188,8 @@ class Lbm:
         """Tell the LIM of slots and jobs at every change, and now and then; connect again."""
         while True:
             self._report.clear()
-            if not self._lim.connected:
-                await self._lim.connect()
+            if not self._lim.connected and await self._lim.connect():
+                self._home.notes.again()
             if self._lim.connected:
                 await self._tell_lim()
             await asyncio.sleep(LIM_REPORT_PAUSE_S)  # changes come in bursts

@@ -18,6 +18,7 @@ class LimNotes:
     def __init__(self, lim: JsonClient) -> None:
         self._lim = lim
         self._starts: dict[str, Json] = {}
+        self._told: dict[str, Json] = {}  # starts that the LIM knows of
         self._others: list[Json] = []
         self._timer: asyncio.TimerHandle | None = None
 
@@ -28,6 +29,7 @@ class LimNotes:
     def ended(self, job: str, host: str, *, charged: bool) -> None:
         """`charged`: the LIM of this host picked the place, so it must hear of the end."""
         told = self._starts.pop(job, None) is None
+        self._told.pop(job, None)
         if told or charged:
             self._others.append({"op": "job", "event": "end", "job": job, "host": host})
             self._wait()
@@ -35,6 +37,11 @@ class LimNotes:
     def trouble(self, host: str, reason: str) -> None:
         self._others.append({"op": "trouble", "host": host, "reason": reason})
         self.flush()
+
+    def again(self) -> None:
+        """The LIM was started anew: tell it of every job that runs."""
+        self._starts = {**self._told, **self._starts}
+        self._wait()
 
     def _wait(self) -> None:
         if self._timer is None:
@@ -46,6 +53,7 @@ class LimNotes:
             self._timer.cancel()
             self._timer = None
         notices = [*self._others, *self._starts.values()]
+        self._told.update(self._starts)
         self._others.clear()
         self._starts.clear()
         if notices:

@@ -175,6 +175,7 @@ class RemoteRun:
             self._stdin = Source(
                 Descriptor(ends.stdin, borrowed=True),
                 lambda data: self._outbox.put(tags.STDIN + data),
+                self._outbox.flush,
                 tags.WINDOW_BYTES,
                 self._config.chunk_bytes,
             )

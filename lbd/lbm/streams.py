@@ -17,7 +17,7 @@ import os
 import socket
 import stat
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES
@@ -143,11 +143,13 @@ class Source:
         self,
         descriptor: Descriptor,
         send: Callable[[bytes], None],
+        sent: Callable[[], Awaitable[None]],
         window_bytes: int,
         chunk_bytes: int,
     ) -> None:
         self._descriptor = descriptor
         self._send = send
+        self._sent = sent
         self._window_bytes = window_bytes
         self._chunk_bytes = chunk_bytes
         self._under_way = 0
@@ -181,6 +183,9 @@ class Source:
                 if self._under_way >= self._window_bytes:
                     self._room.clear()
                 self._send(data)
+                # What is written meanwhile gathers in the pipe: a writer of small pieces would
+                # otherwise cost a message each.
+                await self._sent()
                 await self._room.wait()
         finally:
             self._descriptor.close()

@@ -42,6 +42,8 @@ def options(max_message_bytes: int, silence_s: float) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", half_ms // 2),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", half_ms // 2),
         ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.max_frame_size", MIB),
+        ("grpc.http2.write_buffer_size", MIB),
         ("grpc.so_reuseport", 0),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),

@@ -18,6 +18,10 @@ async def settle():
         await asyncio.sleep(0)
 
 
+async def at_once():
+    """The stream takes everything."""
+
+
 @pytest.fixture
 def pipe():
     reader, writer = os.pipe()
@@ -37,7 +41,7 @@ def taken(pipe, end):
 
 async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r"), borrowed=False), sent.append, 100, 60)
+    source = Source(Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 100, 60)
     task = asyncio.create_task(source.run())
     os.write(pipe["w"], bytes(1000))
     await settle()
@@ -56,7 +60,9 @@ async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
 
 async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r"), borrowed=False), sent.append, 1 << 20, CHUNK)
+    source = Source(
+        Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 1 << 20, CHUNK
+    )
     task = asyncio.create_task(source.run())
     await settle()
     os.write(pipe["w"], b"last words")
