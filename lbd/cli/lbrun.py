@@ -71,10 +71,10 @@ class Options:
         self.memory_bytes = 0
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Never returns."""
     try:
-        status = run(read_options(arguments))
+        status = run(read_options(sys.argv[1:] if arguments is None else arguments))
     except Trouble as trouble:
         say(str(trouble))
         status = FAILED
