@@ -10,36 +10,19 @@ from contract import PYTHON, WHERE, assert_one_line, everywhere, read_status, sh
 # Exit statuses
 
 
-@pytest.mark.parametrize("step", [1, 25, 25], ids=["away", "asked", "stay"])
-def test_every_exit_status(lab, request, step):
-    where = " ".join(WHERE[request.node.callspec.id])
-    script = f'for i in $(seq 0 {step} 255); do lbrun {where} sh -c "exit $i"; echo $?; done'
+@pytest.mark.parametrize(("where", "step"), [("away", 1), ("asked", 25), ("stay", 25)])
+def test_every_exit_status(lab, where, step):
+    options = " ".join(WHERE[where])
+    script = f'for i in $(seq 0 {step} 255); do lbrun {options} sh -c "exit $i"; echo $?; done'
     result = lab.run("h1", "sh", "-c", script, timeout=90)
     assert result.stderr == ""
     assert [int(line) for line in result.stdout.split()] == list(range(0, 256, step))
 
 
 DEADLY = [
-    "HUP",
-    "INT",
-    "QUIT",
-    "ILL",
-    "TRAP",
-    "ABRT",
-    "BUS",
-    "FPE",
-    "KILL",
-    "USR1",
-    "SEGV",
-    "USR2",
-    "PIPE",
-    "ALRM",
-    "TERM",
-    "XCPU",
-    "XFSZ",
-    "SYS",
-    "RTMIN",
-]
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "XCPU", "XFSZ", "SYS", "RTMIN",
+]  # fmt: skip
 
 
 @everywhere
