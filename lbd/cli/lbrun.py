@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAILED = 125
 EBADF, EEXIST = 9, 17
-INT, QUIT, STOP, TSTP, CONT = 2, 3, 19, 20, 18
+INT, QUIT, STOP, TSTP, CONT, PIPE, XFSZ = 2, 3, 19, 20, 18, 13, 25
 FORWARDED = (
     1,
     INT,
@@ -31,8 +31,10 @@ FORWARDED = (
     CONT,
     28,
 )  # HUP INT QUIT USR1 USR2 TERM TSTP CONT WINCH
+COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 FORCE_WITHIN_S = 1.0
 LBM_SILENT_S = 3.0
+DEPTH_MAX = 32
 REPLY_LIMIT_BYTES = 1 << 20
 
 WITH_VALUE = {
@@ -153,10 +155,26 @@ def check(options: Options) -> None:
         raise Trouble("--local contradicts --remote and --host")
     if values.get("host") in options.excluded and "host" in values:
         raise Trouble(f"host {values['host']} is both asked for and excluded")
+    if "status_file" in values:
+        values["status_file"] = writable_path(values["status_file"])
     if "json" in plain and "explain" not in plain:
         raise Trouble("--json goes with --explain")
+    if int(depth(posix.environ)) >= DEPTH_MAX:
+        raise Trouble(
+            f"{DEPTH_MAX} lbruns inside each other; does a script of its command's name call lbrun?"
+        )
     if not options.command:
         raise Trouble("no command given; see lbrun --help")
+
+
+def writable_path(path: str) -> str:
+    """Absolute, since -C may take us elsewhere. Raises Trouble if no file can be made there."""
+    directory, _, name = path.rpartition("/")
+    if not path.startswith("/"):
+        directory = posix.getcwd() + "/" + directory
+    if not name or not posix.access(directory or "/", posix.W_OK | posix.X_OK):
+        raise Trouble(f"--status-file {path}: no file can be made there")
+    return f"{directory}/{name}"
 
 
 def run(options: Options) -> int:
@@ -220,6 +238,8 @@ def closed_descriptors() -> int:
 
 def make_environment(options: Options) -> dict[bytes, bytes]:
     environment: dict[bytes, bytes] = posix.environ.copy()
+    if environment.get(b"LC_CTYPE") in COERCED and b"\0LC_CTYPE=" not in read_environ():
+        del environment[b"LC_CTYPE"]  # Python's doing (PEP 538), not the caller's
     for item in options.variables:
         name, equals, value = item.partition("=")
         if not name:
@@ -227,6 +247,15 @@ def make_environment(options: Options) -> dict[bytes, bytes]:
         if equals:
             environment[encode(name)] = encode(value)
     return environment
+
+
+def read_environ() -> bytes:
+    """The environment as this process was given it."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            return b"\0" + file.read()
+    except OSError:
+        return b"\0LC_CTYPE="
 
 
 def working_directory(options: Options) -> bytes:
@@ -360,12 +389,19 @@ def depth(environment: dict[bytes, bytes]) -> bytes:
     return text if text.isdigit() and len(text) < 4 else b"0"
 
 
-def give_descriptors(sock: "socket", closed: int) -> None:
+def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:
     """The open ones of descriptors 0, 1, 2."""
     numbers = [number for number in (0, 1, 2) if not closed >> number & 1]
     packed = b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
     attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS
     sock.sendmsg([pack(tags.DESCRIPTORS)], attached)
+    # They are the command's now: kept here too, they would hide from the other ends of its pipes
+    # that it has closed them. Only errors are still ours to print.
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for number in numbers:
+        if number == 1 or (number == 0 and not typing):
+            posix.dup2(null, number)
+    posix.close(null)
 
 
 class Waiting:
@@ -443,7 +479,7 @@ class Waiting:
                 found = read_fields(body)
                 say(f"{self.options.command[0]}: on {found[tags.HOST]} ({found[tags.REASON]})")
         elif tag == tags.GIVE:
-            give_descriptors(self.sock, self.closed)
+            give_descriptors(self.sock, self.closed, self.typing)
         elif tag == tags.INPUT_TAKEN:
             self.may_type = self.typing
         elif tag == tags.DONE:
@@ -467,6 +503,12 @@ class Waiting:
         self.typing = bool(data)
         self.sock.sendall(pack(tags.INPUT, data))
 
+    def tell(self, tag: bytes, body: bytes = b"") -> None:
+        try:
+            self.sock.send(pack(tag, body))
+        except OSError:  # it has ended; what there is to read says how
+            pass
+
     def forward(self, number: int, _frame: object) -> None:
         """Pass a signal on; a second interrupt within a second ends the command by force."""
         if number == INT:
@@ -474,9 +516,9 @@ class Waiting:
 
             now_s = monotonic()
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
-                self.sock.send(pack(tags.FORCE))
+                self.tell(tags.FORCE)
             self.interrupted_s = now_s
-        self.sock.send(pack(tags.SIGNAL, bytes((number,))))
+        self.tell(tags.SIGNAL, bytes((number,)))
         if number == TSTP:
             posix.kill(posix.getpid(), STOP)
 
@@ -496,6 +538,11 @@ def run_here(
     reason: str,
 ) -> int:
     """Become the command; stay beside it only where an option needs somebody to watch."""
+    host = environment.get(b"LBD_HOST", b"").decode() if job else ""
+    if "remote" in options.plain:
+        raise Trouble(f"it would have to run here, on {host}, and --remote forbids that")
+    if host and host in options.excluded:
+        raise Trouble(f"it would have to run here, on {host}, and --exclude forbids that")
     if job:
         environment[b"LBD_JOB_ID"] = job.encode()
     environment[b"LBD_DEPTH"] = b"%d" % (int(depth(environment)) + 1)
@@ -512,9 +559,18 @@ def run_here(
         return run_supervised(options, command, environment)
     if "no_stdin" in options.plain:
         empty_input()
+    let_pipes_break()
     failure = become(command, environment)
     say(f"{options.command[0]}: {failure.strerror}")
     return exit_status_of(failure)
+
+
+def let_pipes_break() -> None:
+    """Python ignores these two at its start, and what is ignored stays so through exec."""
+    import _signal
+
+    for number in (PIPE, XFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
 
 
 def empty_input() -> None:

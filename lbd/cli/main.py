@@ -65,6 +65,7 @@ def dispatch(argv: list[str]) -> int:
 def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
     """`lbd lim|lbm|up`: the rest of the command line, the configuration, then the daemon itself."""
     parser = Parser(f"lbd {command}", DAEMONS[command])
+    parser.add_version()
     parser.add_config_options()
     parser.add_argument(
         "--set", metavar="SECTION.KEY=VALUE", action="append", default=[], dest="overrides",

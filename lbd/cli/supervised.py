@@ -1,10 +1,18 @@
-"""A command that runs here but needs somebody beside it: a time limit, a status file."""
+"""A command that runs here but needs somebody beside it: a time limit, a status file.
 
+What a shell does for a job, so that the command notices nothing: a process group of its own that
+has the terminal while it is in the foreground, signals passed on, stops shared. As subreaper this
+process can end everything the command leaves when its time is over; and the command ends with it.
+"""
+
+import contextlib
+import ctypes
 import os
 import resource
 import signal
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from lbd.cli.status_file import write_status
 from lbd.lbm.launch import become, exit_status_of
@@ -15,9 +23,15 @@ if TYPE_CHECKING:
 
 TIMED_OUT = 124
 KILL_GRACE_S = 2.0
+FORCE_WITHIN_S = 1.0
+TERMINAL_SIGNALS = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH
+)  # fmt: skip  # to the whole group, as from a terminal
 PASSED_ON = (
-    signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
-)  # fmt: skip  # a terminal's own signals reach the command by themselves
+    *TERMINAL_SIGNALS, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+)  # fmt: skip
+RESET = (*PASSED_ON, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Expired(Exception):
@@ -27,28 +41,20 @@ class Expired(Exception):
 def run_supervised(
     options: "Options", command: list[bytes], environment: dict[bytes, bytes]
 ) -> int:
-    """Fork, watch, report. The exit status of the contract."""
-    if "status_file" not in options.values and not options.timeout_s:
-        return _become(options, command, environment)
-    pid = os.fork()
-    if pid == 0:
-        os._exit(_become(options, command, environment))
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
-    for passed in PASSED_ON:
-        signal.signal(passed, lambda received, _: os.kill(pid, received))
-    wait_status, usage, timed_out = _wait(pid, options.timeout_s)
-    ended_by = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0
-    status = 128 + ended_by if ended_by else os.waitstatus_to_exitcode(wait_status)
-    cause, reason = ("signalled" if ended_by else "exited"), ""
+    """The exit status of the contract."""
+    supervisor = Supervisor(options, command, environment)
+    wait_status, usage, timed_out = supervisor.run()
+    number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0
+    status = 128 + number if number else os.waitstatus_to_exitcode(wait_status)
+    cause, reason = ("signalled" if number else "exited"), ""
     if timed_out:
         status, cause = TIMED_OUT, "timeout"
         reason = f"ended after its time limit of {options.timeout_s:g} s"
-        os.write(2, f"lbrun: {reason}\n".encode())
+        say(reason)
     if "status_file" in options.values:
         ended = {
             tags.STATUS: str(status),
-            tags.SIGNAL_NUMBER: str(ended_by),
+            tags.SIGNAL_NUMBER: str(number),
             tags.CAUSE: cause,
             tags.REASON: reason,
             tags.HOST: environment.get(b"LBD_HOST", b"").decode(),
@@ -58,40 +64,151 @@ def run_supervised(
     return status
 
 
-def _become(options: "Options", command: list[bytes], environment: dict[bytes, bytes]) -> int:
-    if options.memory_bytes:
-        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
-    if "no_stdin" in options.plain:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    problem = become(command, environment)
-    os.write(2, f"lbrun: {options.command[0]}: {problem.strerror}\n".encode())
-    return exit_status_of(problem)
+def say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"lbrun: {text}\n".encode())
 
 
-def _wait(pid: int, timeout_s: float) -> tuple[int, resource.struct_rusage, bool]:
-    """(wait status, usage, whether the limit ended it): TERM at the limit, KILL after a grace."""
-    if not timeout_s:
-        _, status, usage = os.wait4(pid, 0)
-        return status, usage, False
+class Supervisor:
+    """One command, its parent, and perhaps a terminal between them."""
 
-    def expire(*_: object) -> None:
-        raise Expired
+    def __init__(
+        self, options: "Options", command: list[bytes], environment: dict[bytes, bytes]
+    ) -> None:
+        self._options = options
+        self._command = command
+        self._environment = environment
+        self._libc = ctypes.CDLL(None)
+        self._interrupted_s = 0.0
+        self._terminal = own_terminal()
 
-    signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, timeout_s)
-    try:
-        _, status, usage = os.wait4(pid, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        return status, usage, False
-    except Expired:
-        os.kill(pid, signal.SIGTERM)
-    give_up_s = time.monotonic() + KILL_GRACE_S
-    while True:
-        done, status, usage = os.wait4(pid, os.WNOHANG)
-        if done:
-            return status, usage, True
-        if time.monotonic() > give_up_s:
-            os.kill(pid, signal.SIGKILL)
-            _, status, usage = os.wait4(pid, 0)
-            return status, usage, True
-        time.sleep(0.02)
+    def run(self) -> tuple[int, resource.struct_rusage, bool]:
+        """(wait status, usage, whether the time limit ended it)."""
+        self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # we give the terminal from behind
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._become()
+        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+            os.setpgid(self._pid, self._pid)
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        try:
+            return (*self._wait_within_limit(), False)
+        except Expired:
+            return (*self._end_tree(), True)
+        finally:
+            give_terminal(self._terminal, os.getpgrp())
+
+    def _become(self) -> NoReturn:
+        """In the child."""
+        self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        os.setpgid(0, 0)
+        give_terminal(self._terminal, os.getpgrp())
+        for number in RESET:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        if self._options.memory_bytes:
+            limit = self._options.memory_bytes
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        if "no_stdin" in self._options.plain:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        problem = become(self._command, self._environment)
+        say(f"{self._options.command[0]}: {problem.strerror}")
+        os._exit(exit_status_of(problem))
+
+    def _pass_on(self, number: int, _frame: object) -> None:
+        """To the command; a second interrupt within a second ends it by force."""
+        now_s = time.monotonic()
+        if number == signal.SIGINT and now_s - self._interrupted_s < FORCE_WITHIN_S:
+            number = signal.SIGKILL
+        elif number == signal.SIGINT:
+            self._interrupted_s = now_s
+        with contextlib.suppress(ProcessLookupError):
+            if number in TERMINAL_SIGNALS or number == signal.SIGKILL:
+                os.killpg(self._pid, number)
+            else:
+                os.kill(self._pid, number)
+
+    def _wait_within_limit(self) -> tuple[int, resource.struct_rusage]:
+        """Raises Expired when the time is over."""
+
+        def expire(*_: object) -> None:
+            raise Expired
+
+        signal.signal(signal.SIGALRM, expire)
+        signal.setitimer(signal.ITIMER_REAL, self._options.timeout_s)
+        while True:
+            pid, status, usage = os.wait4(-1, os.WUNTRACED)
+            if pid != self._pid:
+                continue  # an orphan of the command's, inherited
+            if not os.WIFSTOPPED(status):
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                return status, usage
+            self._stop_along()
+
+    def _stop_along(self) -> None:
+        """The command was stopped: so are we, until somebody wants it to go on."""
+        give_terminal(self._terminal, os.getpgrp())
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if self._terminal is not None and os.tcgetpgrp(self._terminal) == os.getpgrp():
+            give_terminal(self._terminal, self._pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGCONT)
+
+    def _end_tree(self) -> tuple[int, resource.struct_rusage]:
+        """TERM to all of it, KILL after a grace; the status of the command itself."""
+        ended: tuple[int, resource.struct_rusage] | None = None
+        for pid in descendants():
+            send(pid, signal.SIGTERM)
+            send(pid, signal.SIGCONT)
+        kill_at_s = time.monotonic() + KILL_GRACE_S
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                assert ended is not None  # it was our child, so it was waited for
+                return ended
+            if pid == self._pid:
+                ended = status, usage
+            elif pid == 0:
+                if ended is not None or time.monotonic() > kill_at_s:
+                    for left in descendants():
+                        send(left, signal.SIGKILL)
+                time.sleep(0.01)
+
+
+def send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def descendants() -> list[int]:
+    """Every process below this one."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                stat = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2]
+                children.setdefault(int(stat.split()[1]), []).append(int(name))
+    found = list(children.get(os.getpid(), []))
+    for pid in found:  # grows while it is walked
+        found.extend(children.get(pid, []))
+    return found
+
+
+def own_terminal() -> int | None:
+    """The terminal that we have in the foreground, if there is one."""
+    for descriptor in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            if os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp():
+                return os.dup(descriptor)
+    return None
+
+
+def give_terminal(terminal: int | None, group: int) -> None:
+    if terminal is not None:
+        with contextlib.suppress(OSError):
+            os.tcsetpgrp(terminal, group)

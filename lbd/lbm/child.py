@@ -18,6 +18,7 @@ from typing import NoReturn
 from lbd.lbm.containment import MARK, Containment
 from lbd.lbm.launch import become
 from lbd.rpc import frames
+from lbd.rpc.descriptors import receive
 
 ORDER = b"S"
 # its fields
@@ -231,7 +232,7 @@ def _receive(sock: socket.socket) -> tuple[Order, list[int]]:
     split = frames.Splitter(ORDER_LIMIT_BYTES)
     descriptors: list[int] = []
     while True:
-        data, more, _, _ = socket.recv_fds(sock, 1 << 16, 3, socket.MSG_CMSG_CLOEXEC)
+        data, more = receive(sock, 1 << 16, 3)
         if not data:
             os._exit(0)  # the keeper has no use for us any more
         descriptors += more

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import pwd
 import socket
@@ -17,6 +18,7 @@ from lbd.lbm.streams import settle
 from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
+from lbd.rpc.descriptors import receive
 from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, encode
 
 FIRST_FRAME_S = 10.0
@@ -69,9 +71,7 @@ class Connection:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
         while True:
             try:
-                data, descriptors, _, _ = socket.recv_fds(
-                    self._socket, READ_BYTES, 3, socket.MSG_CMSG_CLOEXEC
-                )
+                data, descriptors = receive(self._socket, READ_BYTES, 3)
             except BlockingIOError:
                 await self._readable()
                 continue
@@ -225,7 +225,8 @@ class Connection:
     async def descriptors(self) -> Ends:
         """Asked for once; to be closed by who takes them."""
         self._send(tags.GIVE)
-        ends = await self._ends
+        async with asyncio.timeout(FIRST_FRAME_S):
+            ends = await asyncio.shield(self._ends)
         self._taken = True
         return ends
 
@@ -270,6 +271,7 @@ class Connection:
             self._socket.send(frames.pack(tag, body))
 
 
+@functools.lru_cache(maxsize=4096)
 def user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from lbd.lbm.child import CLOSED_FDS, JOB, ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
 from lbd.lbm.containment import Containment
 from lbd.rpc import frames
+from lbd.rpc.descriptors import receive
 
 # LBM -> keeper
 SPAWN = b"S"  # with the command's descriptors attached; fields below
@@ -51,6 +52,9 @@ SPARES = 2
 QUIET_MS = 1  # without an order for this long: time to fork ahead
 POLL_ENDING_MS = 5
 PR_SET_CHILD_SUBREAPER = 36
+GROUP_WIDE = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -171,9 +175,7 @@ class Keeper:
     def _receive(self) -> None:
         assert self._lbm is not None
         try:
-            data, descriptors, _, _ = socket.recv_fds(
-                self._lbm, 1 << 16, 16, socket.MSG_CMSG_CLOEXEC
-            )
+            data, descriptors = receive(self._lbm, 1 << 16, 16)
             self._descriptors += descriptors
             received = self._split.feed(data)
         except (OSError, ValueError):
@@ -305,12 +307,25 @@ class Keeper:
 
 def _deliver(leader: int, number: int) -> None:
     """To the whole group what a terminal would send it, to the leader alone what kill(1) would."""
-    group_wide = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
-    if number in group_wide:
+    if number == signal.SIGTSTP and not _handles(leader, number):
+        # A group that is a session of its own is orphaned: the kernel drops SIGTSTP there.
+        number = signal.SIGSTOP
+    if number in GROUP_WIDE:
         _signal_group(leader, number)
     else:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(leader, number)
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Whether a process catches or ignores a signal."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError:
+        return False
+    masks = [int(line[8:], 16) for line in lines if line.startswith((b"SigCgt:", b"SigIgn:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def _signal_group(leader: int, number: int) -> None:

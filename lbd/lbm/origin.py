@@ -159,6 +159,8 @@ class Command:
             self._fail(f"{problem}; it may have run in part, so it is not run again", "lost")
         except LbdError as problem:
             self._fail(str(problem), "failed")
+        except TimeoutError:
+            self._fail("lbrun did not hand over its descriptors", "failed")
         except asyncio.CancelledError:
             if not self._interrupted_by:
                 self._end_job(JobState.CANCELLED, reason="its lbrun went away")
@@ -263,6 +265,7 @@ class Command:
                 status = LBRUN_FAILED
                 if answer.stage == "exec":
                     status = exit_status_of(OSError(answer.errno, ""))
+                self.job.host = where.host
                 self._fail(answer.reason, "refused", status)
                 return True
             return False

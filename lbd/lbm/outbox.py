@@ -43,7 +43,7 @@ class Outbox:
         try:
             while self._queue:
                 await self._write(self._next())
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
             self.broken = True
             self._queue.clear()
         finally:
