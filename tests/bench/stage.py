@@ -41,10 +41,11 @@ class Installation:
         # What lbd depends on is taken from where we run.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         compileall.compile_dir(str(packages / "lbd"), quiet=1)
-        # As deploy/setup does it: the interpreter's path is known, so no shell has to find it.
-        _, _, code = (ROOT / "deploy/bin/lbrun").read_text().partition("\n'''\n")
+        _, _, code = (ROOT / "deploy/bin/lbrun").read_text().partition("\n")
         self.lbrun.write_text(f"#!{self.python} -IS\n{code}")
         self.lbrun.chmod(0o755)
+        said = subprocess.run([self.lbrun, "--version"], capture_output=True, text=True, check=True)
+        assert said.stdout.startswith("lbrun "), said  # an empty script would be fast, too
 
     def lbd(self, *words: object) -> list[str]:
         return [str(self.python), "-P", "-m", "lbd.cli.main", *map(str, words)]
