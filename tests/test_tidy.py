@@ -25,7 +25,7 @@ TOP_LEVEL_LATER = {"docker-compose.yml"}
 
 FILE_LINES = 400
 FUNCTION_LINES = 60
-LONG_FILES: dict[str, int] = {"lbd/cli/lbrun.py": 598}
+LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 
 # Files and packages that touch the world, beside what they do. Everything else is pure.

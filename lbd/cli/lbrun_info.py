@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lbd import __version__
 
 if TYPE_CHECKING:
-    from lbd.cli.lbrun import Options
+    from lbd.cli.lbrun_options import Options
 
 HELP = """\
 usage: lbrun [OPTIONS] [--] COMMAND [ARG…]
@@ -59,7 +59,8 @@ def show(options: "Options") -> int:
 
 def explain(options: "Options") -> int:
     from lbd.cli import explain as decision
-    from lbd.cli.lbrun import FAILED, find_runtime_dirs
+    from lbd.cli.lbrun_caller import find_runtime_dirs
+    from lbd.cli.lbrun_options import FAILED
     from lbd.errors import LbdError
     from lbd.rpc.local import ask
 
@@ -83,7 +84,7 @@ def explain(options: "Options") -> int:
 
 def runtime_dir_of(path: bytes) -> str:
     """`host.runtime_dir` where it is written in an unusual way. Raises Trouble."""
-    from lbd.cli.lbrun import Trouble
+    from lbd.cli.lbrun_options import Trouble
 
     try:
         with open(path, "rb") as file:

@@ -19,7 +19,7 @@ from lbd.lbm.launch import become, exit_status_of
 from lbd.rpc import client_tags as tags
 
 if TYPE_CHECKING:
-    from lbd.cli.lbrun import Options
+    from lbd.cli.lbrun_options import Options
 
 TIMED_OUT = 124
 KILL_GRACE_S = 2.0

@@ -1,0 +1,196 @@
+"""What `lbrun` finds where it is called, and what of it goes to the LBM."""
+
+import posix
+import sys
+
+from lbd.cli.lbrun_options import Options, Trouble, depth
+from lbd.rpc import client_tags as tags
+from lbd.rpc.frames import field, pack
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+
+COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
+
+
+def encode(text: str) -> bytes:
+    return text.encode(sys.getfilesystemencoding(), "surrogateescape")
+
+
+def say(text: str) -> None:
+    """One line on standard error, if the caller has one."""
+    if not CLOSED & 4:
+        try:
+            posix.write(2, encode(f"lbrun: {' '.join(text.split())}\n"))
+        except OSError:
+            pass
+
+
+CLOSED = 0
+EMPTY_INPUT = False  # standard input is /dev/null: nobody need carry nothing
+NULL_DEVICE = 0x103
+
+
+def closed_descriptors() -> int:
+    """Bits 0..2: descriptors the caller has closed. Before any other is opened in their place."""
+    global CLOSED, EMPTY_INPUT
+    for number in (0, 1, 2):
+        try:
+            status = posix.fstat(number)
+        except OSError:
+            CLOSED |= 1 << number
+            continue
+        if number == 0:
+            EMPTY_INPUT = status.st_rdev == NULL_DEVICE
+    return CLOSED
+
+
+def make_environment(options: Options) -> dict[bytes, bytes]:
+    environment: dict[bytes, bytes] = posix.environ.copy()
+    if environment.get(b"LC_CTYPE") in COERCED and b"\0LC_CTYPE=" not in read_environ():
+        del environment[b"LC_CTYPE"]  # Python's doing (PEP 538), not the caller's
+    for item in options.variables:
+        name, equals, value = item.partition("=")
+        if not name:
+            raise Trouble(f"--env {item!r} has no name")
+        if equals:
+            environment[encode(name)] = encode(value)
+    return environment
+
+
+def read_environ() -> bytes:
+    """The environment as this process was given it."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            return b"\0" + file.read()
+    except OSError:
+        return b"\0LC_CTYPE="
+
+
+def working_directory(options: Options) -> bytes:
+    """The directory as the shell spells it (`$PWD`), if that is where we are; -C on top."""
+    try:
+        actual = posix.getcwdb()
+        spelled = posix.environ.get(b"PWD", b"")
+        if spelled.startswith(b"/") and spelled != actual:
+            here, there = posix.stat("."), posix.stat(spelled)
+            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
+                actual = spelled
+    except OSError:
+        actual = actual if "actual" in locals() else b"/"
+    wanted = encode(options.values.get("chdir", ""))
+    if not wanted:
+        return actual
+    return wanted if wanted.startswith(b"/") else actual.rstrip(b"/") + b"/" + wanted
+
+
+def find_runtime_dirs(config: str | None) -> list[str]:
+    """Where lbm.sock may be. Only `runtime_dir` is read from lbd.toml, without a TOML parser."""
+    environment: dict[bytes, bytes] = posix.environ
+    home = environment.get(b"HOME", b"")
+    given = encode(config) if config is not None else environment.get(b"LBD_CONFIG", b"")
+    for path in [given] if given else [home + b"/.config/lbd/lbd.toml", b"/etc/lbd/lbd.toml"]:
+        try:
+            with open(path, "rb") as file:
+                text = b"\n" + file.read()
+        except OSError as problem:
+            if given:
+                raise Trouble(f"{path.decode(errors='replace')}: {problem.strerror}") from None
+            continue
+        _, found, rest = text.partition(b'\nruntime_dir = "')
+        if found and b"\\" not in rest.partition(b'"')[0]:
+            return [rest.partition(b'"')[0].decode(errors="surrogateescape")]
+        if b"runtime_dir" in text:
+            from lbd.cli.lbrun_info import runtime_dir_of
+
+            return [runtime_dir_of(path)]
+        break
+    uid = posix.geteuid()
+    if uid == 0:
+        return ["/run/lbd"]
+    base = environment.get(b"XDG_RUNTIME_DIR", b"").decode(errors="surrogateescape")
+    return [f"{base}/lbd" if base else f"/tmp/lbd-{uid}", "/run/lbd"]
+
+
+def connect(runtime_dirs: list[str]) -> "socket | None":
+    """A connection to this host's LBM, or None. A directory of somebody else's is not trusted."""
+    from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+
+    for directory in runtime_dirs:
+        sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
+        try:
+            if (
+                posix.stat(directory).st_uid not in (0, posix.geteuid())
+                and "/run/" not in directory
+            ):
+                continue
+            sock.connect(directory + "/lbm.sock")
+        except OSError:
+            sock.close()
+            continue
+        return sock
+    return None
+
+
+def make_notice(options: Options, command: list[bytes]) -> bytes:
+    """For `--local`: nobody need decide, but the job should be seen."""
+    body = b"".join([field(tags.ARGUMENT, word) for word in command])
+    return body + field(tags.NAME, encode(options.values.get("name", "")))
+
+
+def make_request(
+    options: Options,
+    command: list[bytes],
+    environment: dict[bytes, bytes],
+    directory: bytes,
+    closed: int,
+) -> bytes:
+    plain, values = options.plain, options.values
+    umask = posix.umask(0)
+    posix.umask(umask)
+    mode = "remote" if "remote" in plain else "host" if "host" in values else "auto"
+    flags = b""
+    if "no_fallback" in plain:
+        flags += tags.FLAG_NO_FALLBACK
+    if EMPTY_INPUT or "no_stdin" in plain:
+        flags += tags.FLAG_NO_STDIN
+    elif not closed & 1 and posix.isatty(0):
+        flags += tags.FLAG_TERMINAL_INPUT
+    if "verbose" in plain or "status_file" in values:
+        flags += tags.FLAG_TELL
+    pairs = [
+        (tags.DIRECTORY, directory),
+        (tags.UMASK, b"%d" % umask),
+        (tags.MODE, mode.encode()),
+        (tags.FLAGS, flags),
+        (tags.CLOSED_FDS, b"%d" % closed),
+        (tags.DEPTH, depth(environment)),
+    ]
+    if "host" in values:
+        pairs.append((tags.HOST, encode(values["host"])))
+    if "name" in values:
+        pairs.append((tags.NAME, encode(values["name"])))
+    if options.timeout_s:
+        pairs.append((tags.TIMEOUT, b"%f" % options.timeout_s))
+    if options.memory_bytes:
+        pairs.append((tags.MEMORY, b"%d" % options.memory_bytes))
+    pairs += [(tags.EXCLUDED, encode(name)) for name in options.excluded]
+    pairs += [(tags.ARGUMENT, word) for word in command]
+    pairs += [(tags.ENVIRONMENT, name + b"=" + text) for name, text in environment.items()]
+    return b"".join([field(key, value) for key, value in pairs])
+
+
+def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:
+    """The open ones of descriptors 0, 1, 2."""
+    numbers = [number for number in (0, 1, 2) if not closed >> number & 1]
+    packed = b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
+    attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS
+    sock.sendmsg([pack(tags.DESCRIPTORS)], attached)
+    # They are the command's now: kept here too, they would hide from the other ends of its pipes
+    # that it has closed them. Only errors are still ours to print.
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for number in numbers:
+        if number == 1 or (number == 0 and not typing):
+            posix.dup2(null, number)
+    posix.close(null)
