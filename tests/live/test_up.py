@@ -1,6 +1,7 @@
 """`lbd up` with the real daemons: restarts, an orderly end, nothing left."""
 
 import json
+import contextlib
 import os
 import signal
 import subprocess
@@ -66,7 +67,8 @@ def up(short_dir):
     started.process.kill()
     started.process.wait()
     for pid in started.left():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may be ending by itself
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
