@@ -20,10 +20,11 @@ from contract import (
 )
 
 AWAY = WHERE["away"]
+TIMED = ("--local", "--timeout", "600")
 # Those where lbrun stays as the parent, and those where the command may be lbrun itself, replaced.
 also_timed = pytest.mark.parametrize(
     "where",
-    [*WHERE.values(), ("--local", "--timeout", "600")],
+    [*WHERE.values(), TIMED],
     ids=[*WHERE, "stay-timed"],
 )
 
@@ -77,13 +78,18 @@ def test_a_trapped_signal_reaches_the_command_once(lab, where, name):
         assert job.wait(30) == 0
 
 
-@also_timed
-@pytest.mark.parametrize("name", [*FORWARDED[:-1], "SIGALRM", "SIGPIPE"])
+# What lbrun forwards; and, where the command has taken its place, what it does not.
+ENDINGS = [
+    pytest.param(where, name, id=f"{name}-{place}")
+    for place, where in {**WHERE, "stay-timed": TIMED}.items()
+    for name in [*FORWARDED[:-1], *(("SIGALRM", "SIGPIPE") if place == "stay" else ())]
+]
+
+
+@pytest.mark.parametrize(("where", "name"), ENDINGS)
 def test_an_untrapped_signal_ends_the_command(lab, where, name):
     """128 + N, also where lbrun need not forward it but cannot outlive it either."""
     number = getattr(signal, name)
-    if name in ("SIGALRM", "SIGPIPE") and where != WHERE["stay"]:
-        pytest.skip("not among the forwarded ones")
     with job_of(lab, where, "sh", "-c", "echo $$; exec sleep 600") as job:
         pid = int(job.stdout.readline())
         job.send_signal(number)

@@ -1,7 +1,7 @@
 """`lbd up` with the real daemons: restarts, an orderly end, nothing left."""
 
-import json
 import contextlib
+import json
 import os
 import signal
 import subprocess
