@@ -4,6 +4,8 @@
 """
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST_S = 1e9  # thirty years: the kernel's timers take no more than its clock
+LARGEST_BYTES = (1 << 63) - 1
 BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -12,8 +14,13 @@ def duration_s(text: str) -> float:
 
     Raises ValueError, one line that says what is allowed.
     """
-    if _is_number(text):
-        return float(text)
+    seconds = float(text) if _is_number(text) else _sum_s(text)
+    if seconds > LONGEST_S:
+        raise ValueError(f"{text!r} is longer than {LONGEST_S:.0f} seconds")
+    return seconds
+
+
+def _sum_s(text: str) -> float:
     total_s = 0.0
     rest = text
     last_scale = 1e9
@@ -43,7 +50,10 @@ def size_bytes(text: str) -> int:
     scale = BYTES.get(unit) or BYTES.get(unit.removesuffix("B").removesuffix("I"))
     if not scale or not _is_number(number):
         raise ValueError(f"{text!r} is not a size; allowed: 4096, 512K, 1.5M, 2G")
-    return int(float(number) * scale)
+    size = int(min(float(number) * scale, 1e30))
+    if size > LARGEST_BYTES:
+        raise ValueError(f"{text!r} is more than {LARGEST_BYTES} bytes")
+    return size
 
 
 def _is_number(text: str) -> bool:

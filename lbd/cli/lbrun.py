@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _socket import socket
 
 INT, QUIT, STOP, TSTP, CONT, PIPE, XFSZ = 2, 3, 19, 20, 18, 13, 25
+ENDING = (1, INT, QUIT, 15)
 FORWARDED = (
     1,
     INT,
@@ -34,14 +35,15 @@ FORWARDED = (
 FORCE_WITHIN_S = 1.0
 LBM_SILENT_S = 3.0
 REPLY_LIMIT_BYTES = 1 << 20
+LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Never returns."""
     try:
         status = run(read_options(sys.argv[1:] if arguments is None else arguments))
-    except Trouble as trouble:
-        say(str(trouble))
+    except (Trouble, OSError) as problem:
+        say(str(problem))
         status = FAILED
     except KeyboardInterrupt:
         status = 128 + INT
@@ -69,7 +71,9 @@ def run(options: Options) -> int:
     body = make_request(options, command, environment, directory, closed)
     waiting = Waiting(sock, options, closed)
     try:
-        sock.sendall(pack(tags.RUN, body))
+        waiting.ask(pack(tags.RUN, body))
+    except TimeoutError:
+        return waiting.without_answer(command, environment, directory)
     except OSError as problem:
         raise Trouble(f"the lbm did not take the request: {problem.strerror}") from None
     return waiting.until_done(command, environment, directory)
@@ -79,7 +83,7 @@ def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) ->
     """The id of a job that stays here, "" if the LBM does not answer."""
     sock.settimeout(LBM_SILENT_S)
     try:
-        sock.send(pack(tags.LOCAL, notice))
+        sock.sendall(pack(tags.LOCAL, notice))
         ((_, body),) = Splitter(REPLY_LIMIT_BYTES).feed(sock.recv(4096))
         found = read_fields(body)
         environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
@@ -98,6 +102,8 @@ class Waiting:
         self.typing = not closed & 1 and "no_stdin" not in options.plain and posix.isatty(0)
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = 0.0
+        self.early: list[bytes] | None = []  # signals while the request is on its way
+        self.ended_by = 0  # the last of them that ends a command
         sock.settimeout(LBM_SILENT_S)  # until its first word
         self.may_type = False
         # Before the request is sent: from then on a signal is for the command.
@@ -105,6 +111,13 @@ class Waiting:
 
         self.restore = [(number, _signal.signal(number, self.forward)) for number in FORWARDED]
         self.set_signal = _signal.signal
+
+    def ask(self, request: bytes) -> None:
+        """Send it; signals that come meanwhile must not get into the middle. Raises OSError."""
+        self.sock.sendall(request)
+        early, self.early = self.early or [], None
+        for message in early:
+            self.sock.send(message)
 
     def until_done(
         self, command: list[bytes], environment: dict[bytes, bytes], directory: bytes
@@ -127,9 +140,7 @@ class Waiting:
                 data = b""
             self.sock.settimeout(None)
             if not data:
-                raise Trouble(
-                    "lost contact with the lbm of this host; the command, if it had begun, is ended"
-                )
+                raise Trouble(LOST)
             for tag, body in self.split.feed(data):
                 if tag == tags.HERE:
                     for number, handler in self.restore:
@@ -151,6 +162,8 @@ class Waiting:
         self.sock.close()
         for number, handler in self.restore:
             self.set_signal(number, handler)
+        if self.ended_by:
+            posix.kill(posix.getpid(), self.ended_by)
         what = "the lbm of this host does not answer (stopped?)"
         return without_daemon(self.options, command, environment, directory, what)
 
@@ -163,7 +176,10 @@ class Waiting:
                 found = read_fields(body)
                 say(f"{self.options.command[0]}: on {found[tags.HOST]} ({found[tags.REASON]})")
         elif tag == tags.GIVE:
-            caller.give_descriptors(self.sock, self.closed, self.typing)
+            try:
+                caller.give_descriptors(self.sock, self.closed, self.typing)
+            except (BrokenPipeError, ConnectionResetError):
+                raise Trouble(LOST) from None
         elif tag == tags.INPUT_TAKEN:
             self.may_type = self.typing
         elif tag == tags.DONE:
@@ -185,9 +201,15 @@ class Waiting:
             data = b""
         self.may_type = False
         self.typing = bool(data)
-        self.sock.sendall(pack(tags.INPUT, data))
+        try:
+            self.sock.sendall(pack(tags.INPUT, data))
+        except OSError:  # the next read says so
+            pass
 
     def tell(self, tag: bytes, body: bytes = b"") -> None:
+        if self.early is not None:
+            self.early.append(pack(tag, body))
+            return
         try:
             self.sock.send(pack(tag, body))
         except OSError:  # it has ended; what there is to read says how
@@ -203,6 +225,8 @@ class Waiting:
                 self.tell(tags.FORCE)
             self.interrupted_s = now_s
         self.tell(tags.SIGNAL, bytes((number,)))
+        if number in ENDING:
+            self.ended_by = number
         if number == TSTP:
             posix.kill(posix.getpid(), STOP)
 

@@ -72,13 +72,16 @@ def working_directory(options: Options) -> bytes:
     """The directory as the shell spells it (`$PWD`), if that is where we are; -C on top."""
     try:
         actual = posix.getcwdb()
-        spelled = posix.environ.get(b"PWD", b"")
-        if spelled.startswith(b"/") and spelled != actual:
+    except OSError:  # it was removed: what the kernel calls it now, no other host can enter
+        actual = posix.readlink(b"/proc/self/cwd")
+    spelled = posix.environ.get(b"PWD", b"")
+    if spelled.startswith(b"/") and spelled != actual:
+        try:
             here, there = posix.stat("."), posix.stat(spelled)
             if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
                 actual = spelled
-    except OSError:
-        actual = actual if "actual" in locals() else b"/"
+        except OSError:
+            pass
     wanted = encode(options.values.get("chdir", ""))
     if not wanted:
         return actual
@@ -120,10 +123,10 @@ def connect(runtime_dirs: list[str]) -> "socket | None":
     for directory in runtime_dirs:
         sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
         try:
-            if (
-                posix.stat(directory).st_uid not in (0, posix.geteuid())
-                and "/run/" not in directory
-            ):
+            # The link's owner, if it is one: in /tmp anybody may make one to anywhere.
+            owner = posix.lstat(directory).st_uid
+            if owner not in (0, posix.geteuid()) and not directory.startswith("/run/"):
+                sock.close()
                 continue
             sock.connect(directory + "/lbm.sock")
         except OSError:

@@ -22,7 +22,7 @@ from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper
 from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
 from lbd.lbm.child import Order
-from lbd.lbm.link import Exit, KeeperLink, NotStarted, Spawned
+from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.outbox import Outbox
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.lbm.streams import Descriptor, Sink, Source
@@ -163,29 +163,19 @@ class ForeignJob:
     def _explain(self, trouble: NotStarted) -> str:
         what = os.strerror(trouble.number) if trouble.number else "failed"
         if trouble.stage == "chdir":
-            return f"{os.fsdecode(self._request.directory)}: {what}"
+            return f"{self._request.directory.decode(errors='replace')}: {what}"
         if trouble.stage == "exec":
-            return f"{os.fsdecode(self._request.argv[0])}: {what}"
+            return f"{self._request.argv[0].decode(errors='replace')}: {what}"
         return f"{trouble.stage}: {what}"
 
     async def _start(self, admitted: Admit) -> None:
-        """Pipes, the keeper's fork, and the bookkeeping that the end undoes. Raises NotStarted."""
-        request = self._request
-        child_ends = self._make_pipes()
+        """The command begun, and the bookkeeping that its end undoes. Raises NotStarted."""
         try:
-            self._spawned = await self._host.link.spawn(
-                make_order(request, admitted.run_as, self._host.config),
-                child_ends,
-                self._stopped,
-            )
-        finally:
-            for descriptor in child_ends:
-                os.close(descriptor)
-        self._spawned.exited.add_done_callback(lambda _: self._over())
-        try:
-            begun = await self._spawned.begun
-        except NotStarted:
-            self._spawned = None
+            begun = await self._spawn(admitted)
+        except BaseException:  # our ends of the pipes will never run
+            for end in (self._stdin, *self._outputs.values()):
+                if end is not None:
+                    end.close()
             raise
         self._began_s = time.monotonic()
         self._host.job_began(self._id, begun.pid, begun.group)
@@ -194,20 +184,42 @@ class ForeignJob:
         )
         self._outbox.put(tags.STARTED + started.SerializeToString(), LINGER_S)
 
-    def _make_pipes(self) -> list[int]:
-        """Our ends become `_stdin` and `_outputs`; returns the command's ends."""
-        closed, child_ends = self._request.closed_fds, []
+    async def _spawn(self, admitted: Admit) -> Begun:
+        """Pipes, and the keeper's fork. Raises NotStarted."""
+        child_ends: list[int] = []
+        try:
+            self._make_pipes(child_ends)
+            self._spawned = await self._host.link.spawn(
+                make_order(self._request, admitted.run_as, self._host.config),
+                child_ends,
+                self._stopped,
+            )
+        except OSError as trouble:
+            raise NotStarted("pipes", trouble.errno or 0) from None
+        finally:
+            for descriptor in child_ends:
+                os.close(descriptor)
+        self._spawned.exited.add_done_callback(lambda _: self._over())
+        try:
+            return await self._spawned.begun
+        except NotStarted:
+            self._spawned = None
+            raise
+
+    def _make_pipes(self, child_ends: list[int]) -> None:
+        """Our ends become `_stdin` and `_outputs`, the command's go to `child_ends`."""
+        closed = self._request.closed_fds
         if not closed & 1:
             if self._request.wants_stdin:
                 child, ours = os.pipe2(os.O_CLOEXEC)
+                child_ends.append(child)
                 self._stdin = Sink(
                     Descriptor(ours, borrowed=False),
                     lambda count: self._outbox.put(tags.delivered(0, count)),
                     lambda: self._outbox.put(tags.STDIN_GONE),
                 )
             else:
-                child = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            child_ends.append(child)
+                child_ends.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         for number, tag in ((1, tags.STDOUT), (2, tags.STDERR)):
             if not closed >> number & 1:
                 ours, child = os.pipe2(os.O_CLOEXEC)
@@ -219,7 +231,6 @@ class ForeignJob:
                     tags.WINDOW_BYTES,
                     self._host.config.lbm.chunk_bytes,
                 )
-        return child_ends
 
     def _printed(self, tag: bytes, data: bytes) -> None:
         """Output; its end may wait for the end of the command, which is near as a rule."""

@@ -31,6 +31,8 @@ NAME_WIDTH = 26
 
 def limits_of(pid: int) -> list[tuple[int, int, int]]:
     """(resource, soft, hard) of a process; none if it is out of sight (another PID namespace)."""
+    if pid <= 0:
+        return []
     try:
         found = [(number, *resource.prlimit(pid, number)) for number in NAMES.values()]
         return [(number, soft & UNLIMITED, hard & UNLIMITED) for number, soft, hard in found]

@@ -23,6 +23,7 @@ from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, e
 
 FIRST_FRAME_S = 10.0
 TAKEN_AFTER_S = 0.3
+DESCRIPTORS_MAX = 3
 READ_BYTES = 1 << 16
 SO_PEERPIDFD = 77
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
@@ -71,11 +72,13 @@ class Connection:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
         while True:
             try:
-                data, descriptors = receive(self._socket, READ_BYTES, 3)
+                data, descriptors = receive(self._socket, READ_BYTES, DESCRIPTORS_MAX)
             except BlockingIOError:
                 await self._readable()
                 continue
             self._descriptors += descriptors
+            if len(self._descriptors) > DESCRIPTORS_MAX:
+                raise ValueError("more descriptors than a command has")
             if not data:
                 return []
             if found := self._split.feed(data):
@@ -117,9 +120,9 @@ class Connection:
         self._command = Command(
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
         )
-        process = open_process(self._socket, self.caller.pid)
         if self._hung_up():  # while we were stopped: it has gone its own way
             return
+        process = open_process(self._socket, self.caller.pid)
         taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
         running = asyncio.create_task(self._command.run())
         listening = asyncio.create_task(self._listen(more))
@@ -313,7 +316,9 @@ class ClientServer:
         self._listener: socket.socket | None = None
 
     def start(self) -> None:
-        self._listener = listener = bind_unix(self._path, 0o666)
+        # Unless it is root, all that it runs elsewhere runs as its own user: for that user alone.
+        mode = 0o666 if os.geteuid() == 0 else 0o600
+        self._listener = listener = bind_unix(self._path, mode)
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:

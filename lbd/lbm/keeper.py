@@ -186,7 +186,7 @@ class Keeper:
         for tag, body in received:
             try:
                 self._obey(tag, body)
-            except ValueError:
+            except (ValueError, KeyError):
                 self._lost()
                 return
 
@@ -234,7 +234,10 @@ class Keeper:
         """End of file: it has become the command. Anything else says why it could not."""
         job, sock = self._starting.pop(descriptor)
         self._poll.unregister(sock)
-        trouble = sock.recv(256)
+        try:
+            trouble = sock.recv(256)
+        except OSError as error:  # it was killed before it had read all of its order
+            trouble = b"spawn %d" % (error.errno or 0)
         sock.close()
         running = self._jobs[job]
         if trouble:

@@ -175,6 +175,10 @@ class Source:
         self.writers_gone()
         self._descriptor.close()
 
+    def close(self) -> None:
+        """In place of `run`."""
+        self._descriptor.close()
+
     async def run(self) -> None:
         """Until end of file, which is sent as an empty message unless the end itself is near."""
         try:
@@ -233,6 +237,10 @@ class Sink:
         else:
             self._ended = True
         self._more.set()
+
+    def close(self) -> None:
+        """In place of `run`."""
+        self._descriptor.close()
 
     async def run(self) -> None:
         """Until the end of file has been passed on (the descriptor is closed then)."""

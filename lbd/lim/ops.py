@@ -64,8 +64,10 @@ class Operations:
 
     # -- the LBM's -------------------------------------------------------------------------------
 
-    async def _place(self, request: Json, _caller: Caller) -> Json:
+    async def _place(self, request: Json, caller: Caller) -> Json:
         dry = r.flag(request, "dry")
+        if not dry:  # it is charged to the host
+            self._only_admin(caller)
         wish = r.placement_request(request, self._state.table)
         decision = await self._lim.place(wish, dry)
         if isinstance(decision, Nowhere):
@@ -97,7 +99,7 @@ class Operations:
             pid, cgroup = request.get("pid"), request.get("cgroup")
             root = Root(
                 pid if isinstance(pid, int) and pid > 0 else None,
-                cgroup if isinstance(cgroup, str) and cgroup.startswith("/") else None,
+                cgroup if isinstance(cgroup, str) and is_path(cgroup) else None,
             )
             self._lim.job_started(job, host, root)
         else:
@@ -220,3 +222,7 @@ class Operations:
     def _only_admin(self, caller: Caller) -> None:
         if not caller.is_admin:
             raise Refusal("only root or the daemon's own user may do that", "denied")
+
+
+def is_path(text: str) -> bool:
+    return text.startswith("/") and "\0" not in text

@@ -30,6 +30,18 @@ def test_what_is_no_duration(text):
         units.duration_s(text)
 
 
+@pytest.mark.parametrize("text", ["1000000001", "11575d", "9" * 400])
+def test_a_duration_no_timer_takes(text):
+    with pytest.raises(ValueError, match="is longer than 1000000000 seconds"):
+        units.duration_s(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 19, "8388608T", "9" * 400])
+def test_a_size_no_limit_takes(text):
+    with pytest.raises(ValueError, match="is more than 9223372036854775807 bytes"):
+        units.size_bytes(text)
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

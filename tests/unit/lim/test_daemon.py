@@ -213,6 +213,7 @@ async def test_bad_requests_are_met_with_one_line(two, request_, says):
     "request_",
     [
         LBM,
+        PLACE,  # it is charged to a host
         {"op": "job", "event": "end", "job": "x"},
         {"op": "trouble", "host": "h2", "reason": "x"},
         {"op": "algorithm", "name": "NOLB"},
@@ -228,7 +229,7 @@ async def test_only_the_administrator_may_change_things(two, request_):
 
 
 async def test_anybody_may_look(two):
-    for request in ({"op": "status"}, {"op": "peers"}, {"op": "algorithm"}, PLACE):
+    for request in ({"op": "status"}, {"op": "peers"}, {"op": "algorithm"}, {**PLACE, "dry": True}):
         await two[0].ask(request, NOBODY)
 
 
