@@ -187,7 +187,9 @@ class LbmConfig(Section):
     slots: int = within(0, 0, 65536)  # foreign jobs at once; 0 = usable cores, rounded up
     max_waiting: int = within(
         4096, 0, 1 << 20
-    )  # commands that may wait for a slot; more are refused
+    )  # commands that may wait for a slot, or run beyond the slots; more are refused
+    # how long a command sent here by name (-H) waits for a slot before it runs beyond them
+    named_wait_s: float = within(2.0, 0.0, 86400.0)
     fallback_slots: int = within(
         0, 0, 65536
     )  # local runs at once when others fail; 0 = twice the cores
@@ -199,7 +201,7 @@ class LbmConfig(Section):
         10.0, 0.5, 86400.0
     )  # contact lost so long ends an attached command
     kill_grace_s: float = within(2.0, 0.0, 3600.0)  # from TERM to KILL
-    # how often a command started by a moved command may move again
+    # how many lbruns a command may be inside of and still move
     max_hops: int = within(2, 0, 100)
     chunk_bytes: int = within(
         1 << 20, 1 << 12, 1 << 24

@@ -24,18 +24,16 @@ if TYPE_CHECKING:
 TIMED_OUT = 124
 KILL_GRACE_S = 2.0
 FORCE_WITHIN_S = 1.0
+LONGEST_WAIT_S = 3600.0
 TERMINAL_SIGNALS = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH
 )  # fmt: skip  # to the whole group, as from a terminal
 PASSED_ON = (
     *TERMINAL_SIGNALS, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
 )  # fmt: skip
-RESET = (*PASSED_ON, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
+WAITED_FOR = (*PASSED_ON, signal.SIGCHLD)
+RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)  # those ignored here, by Python or by us
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-
-
-class Expired(Exception):
-    """The time limit is over."""
 
 
 def run_supervised(
@@ -83,22 +81,22 @@ class Supervisor:
         self._terminal = own_terminal()
 
     def run(self) -> tuple[int, resource.struct_rusage, bool]:
-        """(wait status, usage, whether the time limit ended it)."""
+        """(wait status, usage, whether the time limit ended it).
+
+        Signals are blocked and waited for: a Python handler would not run if its signal came just
+        before a blocking call.
+        """
         self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # we give the terminal from behind
-        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
         self._pid = os.fork()
         if self._pid == 0:
             self._become()
         with contextlib.suppress(OSError):  # the child does it too: whoever comes first
             os.setpgid(self._pid, self._pid)
-        for number in PASSED_ON:
-            signal.signal(number, self._pass_on)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         try:
-            return (*self._wait_within_limit(), False)
-        except Expired:
-            return (*self._end_tree(), True)
+            ended = self._wait_within_limit()
+            return (*ended, False) if ended else (*self._end_tree(), True)
         finally:
             give_terminal(self._terminal, os.getpgrp())
 
@@ -109,7 +107,7 @@ class Supervisor:
         give_terminal(self._terminal, os.getpgrp())
         for number in RESET:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         if self._options.memory_bytes:
             limit = self._options.memory_bytes
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
@@ -119,7 +117,7 @@ class Supervisor:
         say(f"{self._options.command[0]}: {problem.strerror}")
         os._exit(exit_status_of(problem))
 
-    def _pass_on(self, number: int, _frame: object) -> None:
+    def _pass_on(self, number: int) -> None:
         """To the command; a second interrupt within a second ends it by force."""
         now_s = time.monotonic()
         if number == signal.SIGINT and now_s - self._interrupted_s < FORCE_WITHIN_S:
@@ -132,22 +130,30 @@ class Supervisor:
             else:
                 os.kill(self._pid, number)
 
-    def _wait_within_limit(self) -> tuple[int, resource.struct_rusage]:
-        """Raises Expired when the time is over."""
-
-        def expire(*_: object) -> None:
-            raise Expired
-
-        signal.signal(signal.SIGALRM, expire)
-        signal.setitimer(signal.ITIMER_REAL, self._options.timeout_s)
+    def _wait_within_limit(self) -> tuple[int, resource.struct_rusage] | None:
+        """The status and usage of the command; None when its time is over."""
+        limit_s = self._options.timeout_s or float("inf")
+        over_s = time.monotonic() + limit_s
         while True:
-            pid, status, usage = os.wait4(-1, os.WUNTRACED)
-            if pid != self._pid:
-                continue  # an orphan of the command's, inherited
-            if not os.WIFSTOPPED(status):
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            left_s = min(over_s - time.monotonic(), LONGEST_WAIT_S)
+            if left_s <= 0:
+                return None
+            received = signal.sigtimedwait(WAITED_FOR, left_s)
+            if received is not None and received.si_signo != signal.SIGCHLD:
+                self._pass_on(received.si_signo)
+            if ended := self._reap():
+                return ended
+
+    def _reap(self) -> tuple[int, resource.struct_rusage] | None:
+        """Collect who has ended, orphans of the command's too; the command's own end, if it has."""
+        while True:
+            pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return None
+            if pid == self._pid and not os.WIFSTOPPED(status):
                 return status, usage
-            self._stop_along()
+            if pid == self._pid:
+                self._stop_along()
 
     def _stop_along(self) -> None:
         """The command was stopped: so are we, until somebody wants it to go on."""

@@ -147,7 +147,11 @@ class ForeignJob:
                 return
             granted = self._host.slot_events[self._id] = asyncio.Event()
             self._outbox.put(tags.QUEUED)
-            await granted.wait()
+            try:
+                async with asyncio.timeout(self._host.config.lbm.named_wait_s):
+                    await granted.wait()
+            except TimeoutError:
+                slots.exceed(self._id)
         self._host.changed()
         try:
             await self._start(admitted)

@@ -1,7 +1,9 @@
 """What an LBM knows: its slots, who waits for one, and the jobs of now and of lately. Pure.
 
 Slots bound *foreign* jobs. A free slot goes to whoever has waited longest; a command nested in a
-placed job never waits, since its parent may hold the very slot it would wait for.
+placed job never waits, since its parent may hold the very slot it would wait for; and one that its
+user sent here by name (-H) does not wait for ever, since those in the slots may be waiting for it,
+as the commands of a pipeline do.
 """
 
 from collections import OrderedDict, deque
@@ -68,10 +70,16 @@ class Slots:
 
     def enqueue(self, job: JobId) -> bool:
         """Wait for a slot; False if too many do."""
-        if len(self.waiting) >= self.max_waiting:
+        beyond = max(0, len(self.holders) - self.total)
+        if len(self.waiting) + beyond >= self.max_waiting:
             return False
         self.waiting[job] = None
         return True
+
+    def exceed(self, job: JobId) -> None:
+        """Let a waiting job run beyond the slots."""
+        self.waiting.pop(job, None)
+        self.holders.add(job)
 
     def release(self, job: JobId) -> list[JobId]:
         """The job has ended or given up waiting. Returns who has got a slot by that."""

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -51,15 +50,18 @@ def clients_path():
     made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
     made.mkdir(exist_ok=True)
     for name, module in CLIENTS.items():
-        code = (
-            f"import sys; sys.path.append({PACKAGE_PARENT!r}); sys.argv[0] = {name!r}; "
-            f"from lbd.cli.{module} import main; sys.exit(main(sys.argv[1:]))"
-        )
-        bare = "-I -S" if name == "lbrun" else "-P"
+        bare = "-IS" if name == "lbrun" else "-P"
         script = made / name
         if not script.exists():
-            text = f'#!/bin/sh\nexec {sys.executable} {bare} -c {shlex.quote(code)} "$@"\n'
-            script.write_text(text)
+            lines = (
+                f"#!{sys.executable} {bare}",
+                "import sys",
+                f"sys.path.append({PACKAGE_PARENT!r})",
+                f"sys.argv[0] = {name!r}",
+                f"from lbd.cli.{module} import main",
+                "sys.exit(main(sys.argv[1:]))",
+            )
+            script.write_text("\n".join(lines) + "\n")
             script.chmod(0o755)
     return str(made)
 

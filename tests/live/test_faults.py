@@ -20,7 +20,7 @@ LOST = 125
 @pytest.fixture(scope="module", params=["auto", "off"], ids=["cgroups", "sessions"])
 def lab(request):
     """Three hosts whose jobs are held together by cgroups, and three where there are none."""
-    lab = Lab.up(3, settings=(*FAST, f"lbm.cgroup={request.param}"))
+    lab = Lab.up(3, settings=(*FAST, f"lbm.cgroup={request.param}", "lbm.named_wait_s=60"))
     yield lab
     lab.down()
 

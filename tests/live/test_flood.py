@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.cluster import FAST
+
 COMMANDS, CALLERS = 1000, 32
 GROWTH_BYTES = 12 << 20
 
@@ -77,6 +79,15 @@ def test_a_slow_reader_holds_the_writer_and_the_memory_stays_bounded(lab):
         os.close(reader)  # and a reader that goes away ends the writer
         assert process.wait(timeout=30) != 0
     lab.wait_until(lambda: not lab.jobs_alive(), "cat is gone")
+
+
+def test_a_pipeline_longer_than_the_slots_is_no_deadlock(make_lab):
+    """Its commands wait for each other, so they must not wait for each other's slots."""
+    lab = make_lab(2, settings=(*FAST, "lbm.slots=1", "lbm.named_wait_s=0.5"))
+    stage = "lbrun -H h2 cat"
+    script = f"head -c 3000000 /dev/zero | {stage} | {stage} | {stage} | wc -c"
+    result = lab.run("h1", "sh", "-c", script, timeout=60)
+    assert (result.stdout.strip(), result.stderr) == ("3000000", "")
 
 
 def test_a_broken_cluster_does_not_start_everything_at_once_here(lab, tmp_path):

@@ -40,6 +40,17 @@ class TestSlots:
         slots.take(JobId("parent"))
         assert slots.take(JobId("child"), beyond=True)
 
+    def test_one_that_has_waited_long_enough_runs_beyond_the_slots_which_stay_bounded(self):
+        slots = Slots(total=1, max_waiting=2)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        slots.exceed(JobId("b"))
+        assert slots.holders == {"a", "b"}
+        assert slots.enqueue(JobId("c"))
+        assert not slots.enqueue(JobId("d"))
+        assert slots.release(JobId("a")) == []  # b is still one for the one slot
+        assert slots.release(JobId("b")) == ["c"]
+
     def test_giving_up_waiting_frees_nothing(self):
         slots = Slots(total=1, max_waiting=10)
         slots.take(JobId("a"))
