@@ -34,20 +34,36 @@ FORWARDED = (
 )  # HUP INT QUIT USR1 USR2 TERM TSTP CONT WINCH
 FORCE_WITHIN_S = 1.0
 LBM_SILENT_S = 3.0
+# Waiting is done in pieces: for a signal that comes just before a blocking call, Python runs the
+# handler only when that call returns.
+POLL_S = 0.5
+NEVER_S = float("-inf")
 REPLY_LIMIT_BYTES = 1 << 20
 LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Never returns."""
+    options = Options()
     try:
-        status = run(read_options(sys.argv[1:] if arguments is None else arguments))
+        options = read_options(sys.argv[1:] if arguments is None else arguments)
+        status = run(options)
     except (Trouble, OSError) as problem:
         say(str(problem))
         status = FAILED
+        note_failure(options, str(problem))
     except KeyboardInterrupt:
         status = 128 + INT
     posix._exit(status)
+
+
+def note_failure(options: Options, reason: str) -> None:
+    """In the status file, if one is wanted: this 125 is ours, not the command's."""
+    if "status_file" in options.values:
+        from lbd.cli.status_file import write_status
+
+        ended = {tags.STATUS: str(FAILED), tags.CAUSE: "failed", tags.REASON: reason}
+        write_status(options.values["status_file"], ended)
 
 
 def run(options: Options) -> int:
@@ -104,7 +120,8 @@ class Waiting:
         self.interrupted_s = 0.0
         self.early: list[bytes] | None = []  # signals while the request is on its way
         self.ended_by = 0  # the last of them that ends a command
-        sock.settimeout(LBM_SILENT_S)  # until its first word
+        self.silent_s = 0.0
+        sock.settimeout(LBM_SILENT_S)
         self.may_type = False
         # Before the request is sent: from then on a signal is for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
@@ -115,6 +132,7 @@ class Waiting:
     def ask(self, request: bytes) -> None:
         """Send it; signals that come meanwhile must not get into the middle. Raises OSError."""
         self.sock.sendall(request)
+        self.sock.settimeout(POLL_S)
         early, self.early = self.early or [], None
         for message in early:
             self.sock.send(message)
@@ -127,7 +145,7 @@ class Waiting:
         while True:
             if self.may_type:
                 watched: list[socket | int] = [self.sock, 0]
-                ready, _, _ = select(watched, [], [])
+                ready, _, _ = select(watched, [], [], POLL_S)
                 if 0 in ready:
                     self.type_in()
                 if self.sock not in ready:
@@ -135,10 +153,13 @@ class Waiting:
             try:
                 data = self.sock.recv(65536)
             except TimeoutError:
+                self.silent_s += POLL_S
+                if self.silent_s < LBM_SILENT_S:
+                    continue
                 return self.without_answer(command, environment, directory)
             except OSError:
                 data = b""
-            self.sock.settimeout(None)
+            self.silent_s = NEVER_S  # it has said its first word
             if not data:
                 raise Trouble(LOST)
             for tag, body in self.split.feed(data):

@@ -277,6 +277,9 @@ class Command:
         if ended is None:
             ends = await self._client.descriptors()
             ended = await self._remote.follow(ends, self._client.input_taken)
+        if trouble := self._remote.trouble():
+            self._fail(f"{trouble}; the command itself ended with {ended.exit_status}", "failed")
+            return True
         self._report(ended, where.host)
         return True
 

@@ -212,6 +212,12 @@ class RemoteRun:
         elif tag == tags.STDIN_GONE and self._stdin_task is not None:
             self._stdin_task.cancel()
 
+    def trouble(self) -> str:
+        """Why not all of the caller's input or the command's output was moved; "" if it was."""
+        ends = (("standard input", self._stdin), ("standard output", self._sinks.get(1)))
+        troubles = [(name, end.trouble) for name, end in ends if end is not None]
+        return "; ".join(f"{name}: {found.strerror}" for name, found in troubles if found)
+
     def typed(self, data: bytes) -> None:
         """Terminal input that the client has read; b"" is the end of file."""
         self._typed_bytes += len(data)

@@ -24,6 +24,7 @@ from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES
 
 PIPE_BYTES = 1 << 20
 SMALL_BYTES = 1 << 16
+UNREADABLE = (errno.EBADF, errno.EISDIR)
 
 
 def widen(descriptor: int) -> None:
@@ -49,6 +50,7 @@ class Descriptor:
         self._socket: socket.socket | None = None
         self._widened = False
         kind = os.fstat(descriptor).st_mode
+        self._may_hang_up = stat.S_ISCHR(kind)
         if not borrowed:
             os.set_blocking(descriptor, False)
         elif stat.S_ISSOCK(kind):
@@ -124,6 +126,11 @@ class Descriptor:
         finally:
             remove(self._fd)
 
+    def is_trouble(self, problem: OSError) -> bool:
+        """Rather than that nobody is at the other end any more."""
+        gone = isinstance(problem, BrokenPipeError | ConnectionResetError)
+        return not gone and not (problem.errno == errno.EIO and self._may_hang_up)
+
     def close(self) -> None:
         """Closed at once; a thread still blocked in a call keeps its duplicate until that ends."""
         if self._fd < 0:
@@ -157,6 +164,7 @@ class Source:
         self._room.set()
         self._last_chance = False
         self._reading: asyncio.Task[bytes] | None = None
+        self.trouble: OSError | None = None  # what was read was not all
 
     def delivered(self, count: int) -> None:
         """The other side has handed over `count` bytes more."""
@@ -209,7 +217,10 @@ class Source:
             except asyncio.CancelledError:
                 if not (self._last_chance and self._reading and self._reading.cancelled()):
                     raise
-            except OSError:  # EIO of a vanished terminal: an end like any other
+            except OSError as problem:  # EIO of a vanished terminal is an end like any other
+                # What cannot be read at all was hardly meant as input.
+                if self._descriptor.is_trouble(problem) and problem.errno not in UNREADABLE:
+                    self.trouble = problem
                 return b""
             finally:
                 self._reading = None
@@ -229,6 +240,7 @@ class Sink:
         self._queue: deque[bytes | memoryview] = deque()
         self._more = asyncio.Event()
         self._ended = False
+        self.trouble: OSError | None = None  # not everything was written
 
     def put(self, data: bytes | memoryview) -> None:
         """An empty piece is the end of file."""
@@ -252,7 +264,9 @@ class Sink:
                     if reading:
                         try:
                             await self._descriptor.write(piece)
-                        except OSError:
+                        except OSError as problem:
+                            if self._descriptor.is_trouble(problem):
+                                self.trouble = problem
                             reading = False
                             self._descriptor.close()
                             self._gone()

@@ -1,5 +1,6 @@
 """Commands that never begin, clients that behave badly: nothing of them stays in the daemons."""
 
+import json
 import os
 import signal
 import socket
@@ -113,7 +114,7 @@ def test_a_removed_directory_is_never_taken_for_another_one(lab, tmp_path):
     script = "mkdir gone && cd gone && rmdir ../gone && exec lbrun -H h2 pwd"
     ended = lab.run("h1", "sh", "-c", script, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (125, "")
-    assert_one_line(ended.stderr, "lbrun", "gone (deleted)")
+    assert "gone (deleted): No such file or directory" in ended.stderr.splitlines()[-1]
 
 
 def test_a_stopped_lbm_is_no_trouble_for_a_request_larger_than_its_socket_takes(lab):
@@ -125,3 +126,31 @@ def test_a_stopped_lbm_is_no_trouble_for_a_request_larger_than_its_socket_takes(
         os.kill(pid, signal.SIGCONT)
     assert ended.stdout == "8\n"
     assert_one_line(ended.stderr, "lbrun", "running here")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("lbrun -H h2 echo lost >/dev/full", "standard output: No space left on device"),
+        ("lbrun -H h2 echo lost 1<>/dev/full", "standard output: No space left on device"),
+        ("lbrun -H h2 echo lost 1</dev/null", "standard output: Bad file descriptor"),
+    ],
+)
+def test_what_could_not_be_moved_is_no_success(lab, command, said, tmp_path):
+    ended = lab.run("h1", "sh", "-c", command, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert_one_line(ended.stderr, "lbrun", said)
+
+
+def test_an_lbrun_that_fails_before_it_asks_says_so_in_the_status_file(lab, tmp_path):
+    status = tmp_path / "status"
+    ended = lab.run("h1", "lbrun", "--status-file", status, "-C", "/nonexistent", "--local", "true")
+    assert ended.returncode == 125
+    seen = json.loads(status.read_text())
+    assert (seen["exit_status"], seen["cause"]) == (125, "failed")
+    assert "/nonexistent" in seen["reason"]
+
+
+def test_input_that_cannot_be_read_is_none(lab, tmp_path):
+    ended = lab.run("h1", "sh", "-c", "lbrun -H h2 cat 0>written", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
