@@ -165,35 +165,51 @@ class KeeperLink:
         self, order: Order, descriptors: list[int], stopped: Callable[[bool], None]
     ) -> Spawned:
         """Send the order; the two futures of the answer tell the rest. Raises Unavailable."""
-        if self._socket is None:
-            raise Unavailable("the keeper is away")
         loop = asyncio.get_running_loop()
         spawned = Spawned(loop.create_future(), loop.create_future(), stopped)
-        self._jobs[JobId(order.job)] = spawned
-        data = frames.pack(keeper.SPAWN, pack_order(order))
-        async with self._sending:
-            try:
-                sent = socket.send_fds(self._socket, [data], descriptors)
-                if sent < len(data):
-                    await loop.sock_sendall(self._socket, memoryview(data)[sent:])
-            except BlockingIOError:
-                await self._send_when_writable(data, descriptors)
-            except OSError as problem:
-                raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+        job = JobId(order.job)
+        data = memoryview(frames.pack(keeper.SPAWN, pack_order(order)))
+        sent = 0
+        await self._sending.acquire()
+        sock = self._socket
+        try:
+            if sock is None:
+                raise Unavailable("the keeper is away")
+            self._jobs[job] = spawned
+            sent = await _send_descriptors(sock, data, descriptors)
+        except OSError as problem:
+            raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+        finally:
+            if sent == 0:
+                self._jobs.pop(job, None)
+            if sent in (0, len(data)):
+                self._sending.release()
+        if sent < len(data):
+            await self._send_rest(sock, data[sent:], job, spawned)
         return spawned
 
-    async def _send_when_writable(self, data: bytes, descriptors: list[int]) -> None:
-        assert self._socket is not None
-        loop = asyncio.get_running_loop()
-        writable: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(self._socket, lambda: _settle(writable, None))
+    async def _send_rest(
+        self, sock: socket.socket, rest: memoryview, job: JobId, spawned: Spawned
+    ) -> None:
+        """Even if we are cancelled: half an order would swallow what is sent after it."""
+
+        async def send() -> None:
+            try:
+                await asyncio.get_running_loop().sock_sendall(sock, rest)
+            except OSError as problem:
+                raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+            finally:
+                self._sending.release()
+
+        sending = asyncio.create_task(send(), name=f"order {job}")
         try:
-            await writable
-        finally:
-            loop.remove_writer(self._socket)
-        sent = socket.send_fds(self._socket, [data], descriptors)
-        if sent < len(data):
-            await loop.sock_sendall(self._socket, memoryview(data)[sent:])
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            spawned.begun.cancel()
+            self._unwanted = asyncio.gather(
+                sending, self.tell(keeper.END_TREE, job), return_exceptions=True
+            )
+            raise
 
     async def tell(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
@@ -212,6 +228,22 @@ class KeeperLink:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+
+
+async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: list[int]) -> int:
+    """How many bytes went with them: not none. Raises OSError."""
+    try:
+        return socket.send_fds(sock, [data], descriptors)
+    except BlockingIOError:
+        pass
+    loop = asyncio.get_running_loop()
+    writable: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(sock, lambda: _settle(writable, None))
+    try:
+        await writable
+    finally:
+        loop.remove_writer(sock)
+    return socket.send_fds(sock, [data], descriptors)
 
 
 def _settle(future: "asyncio.Future[Value]", value: Value) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import time
 
 import psutil
 import pytest
@@ -154,3 +155,20 @@ def test_an_lbrun_that_fails_before_it_asks_says_so_in_the_status_file(lab, tmp_
 def test_input_that_cannot_be_read_is_none(lab, tmp_path):
     ended = lab.run("h1", "sh", "-c", "lbrun -H h2 cat 0>written", cwd=tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_an_order_given_up_half_way_harms_no_other(lab):
+    keeper = lab.pids()["h2"]["keeper"]
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        large = [f"-eV{number}={'x' * 100_000}" for number in range(8)]
+        with lab.popen("h1", "lbrun", "-H", "h2", *large, "sleep", "30") as given_up:
+            time.sleep(0.5)  # as much as its socket holds has gone to the keeper
+            given_up.kill()
+        with lab.popen("h1", "lbrun", "-H", "h2", "echo", "ran", stdout=-1) as other:
+            time.sleep(0.3)
+            os.kill(keeper, signal.SIGCONT)
+            assert other.communicate(timeout=20)[0] == b"ran\n"
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    lab.wait_until(lambda: not lab.jobs_alive(), "nothing of it runs", 10, lab.jobs_alive)
