@@ -254,10 +254,12 @@ def find_user(name: str) -> LocalUser | None:
 def job_numbers(state_dir: Path) -> "itertools.count[int]":
     """Numbers no job of this host has had: a block is reserved on disk at each start."""
     path = state_dir / "next_job"
+    new = state_dir / "next_job.new"
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         first = int(path.read_text()) if path.exists() else 1
-        path.write_text(f"{first + IDS_RESERVED}\n")
+        new.write_text(f"{first + IDS_RESERVED}\n")
+        new.replace(path)  # whole or not at all: a full disk must not leave an empty file
     except (OSError, ValueError) as problem:
         raise ConfigError(f"host.state_dir {state_dir}: {problem}") from problem
     return itertools.count(first)

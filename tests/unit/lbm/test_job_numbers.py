@@ -1,0 +1,19 @@
+"""Job numbers are never given twice, also after a start that failed."""
+
+import pytest
+
+from lbd.errors import ConfigError
+from lbd.lbm.daemon import IDS_RESERVED, job_numbers
+
+
+def test_each_start_has_a_block_of_its_own(tmp_path):
+    assert [next(job_numbers(tmp_path / "state")) for _ in range(2)] == [1, 1 + IDS_RESERVED]
+
+
+def test_a_start_without_room_on_disk_spoils_nothing(tmp_path):
+    job_numbers(tmp_path)
+    (tmp_path / "next_job.new").symlink_to("/dev/full")
+    with pytest.raises(ConfigError, match=r"host\.state_dir .*No space left"):
+        job_numbers(tmp_path)
+    (tmp_path / "next_job.new").unlink()
+    assert next(job_numbers(tmp_path)) == 1 + IDS_RESERVED
