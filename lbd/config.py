@@ -207,7 +207,7 @@ class LbmConfig(Section):
         1 << 20, 1 << 12, 1 << 24
     )  # the most that is read from a pipe at once
     # arguments and environment of one command
-    max_request_bytes: int = within(8 << 20, 1 << 14, 1 << 30)
+    max_request_bytes: int = within(8 << 20, 1 << 14, 12 << 20)
     max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
     history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
     cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable

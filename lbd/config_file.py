@@ -42,7 +42,8 @@ def find_file(path: str | None) -> Path | None:
         if os.path.isfile(named):
             return Path(named)
         origin = "--config" if path else "$LBD_CONFIG"
-        raise ConfigError(f"{origin} {named}: no such file")
+        why = "a directory, not a file" if os.path.isdir(named) else "no such file"
+        raise ConfigError(f"{origin} {named}: {why}")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     for candidate in (Path(base) / "lbd/lbd.toml", SYSTEM_FILE):
         if os.path.isfile(candidate):  # false too where we may not look: another user's home
@@ -114,7 +115,7 @@ class Given:
         if key not in known:
             raise ConfigError(f"{place}: {section}.{key}: unknown key; {hint(key, known)}")
         if (section, key) == ("cluster", "hosts"):
-            value = host_entries(value, place)
+            value = host_entries(value, place, self._lines)
         elif fault := fault_of(known[key], value):
             raise ConfigError(f"{place}: {section}.{key}: {fault}")
         if known[key].type is float and isinstance(value, int):
@@ -146,8 +147,9 @@ def toml_value(raw: str) -> object:
     return table["value"] if len(table) == 1 else raw
 
 
-def host_entries(value: object, place: str) -> tuple[HostEntry, ...]:
+def host_entries(value: object, place: str, lines: Sequence[str]) -> tuple[HostEntry, ...]:
     """cluster.hosts, checked. Raises ConfigError."""
+    source = place.rpartition(":")[0]
     place = f"{place}: cluster.hosts"
     example = '{name = "h1", address = "10.0.0.1", lim_port = 7901, lbm_port = 7902}'
     if not isinstance(value, list):
@@ -159,10 +161,12 @@ def host_entries(value: object, place: str) -> tuple[HostEntry, ...]:
         if not isinstance(table, dict):
             raise ConfigError(f"{where}: {shown(table)} is not a table like {example}")
         for key, item in table.items():
+            line = line_in_entry(lines, number, key)
+            here = f"{source}:{line}: cluster.hosts: entry {number}" if line else where
             if key not in known:
-                raise ConfigError(f"{where}: {key}: unknown key; {hint(key, known)}")
+                raise ConfigError(f"{here}: {key}: unknown key; {hint(key, known)}")
             if fault := fault_of(known[key], item):
-                raise ConfigError(f"{where}: {key}: {fault}")
+                raise ConfigError(f"{here}: {key}: {fault}")
         missing = [k for k, f in known.items() if f.default is MISSING and not table.get(k)]
         if missing:
             raise ConfigError(f"{where}: no {missing[0]}; write it like {example}")
@@ -243,6 +247,18 @@ def check_order(config: Config, given: Given) -> None:
             place = given.place("lim", low) or given.place("lim", high) or "built-in"
             values = f"{getattr(config.lim, low):g} > {getattr(config.lim, high):g}"
             raise ConfigError(f"{place}: lim.{low} must not exceed lim.{high} ({values})")
+
+
+def line_in_entry(lines: Sequence[str], entry: int, key: str) -> int:
+    """The line that sets `key` in that [[cluster.hosts]] (1 = the first); 0 if unseen."""
+    current = 0
+    for number, line in enumerate(lines, 1):
+        text = line.split("#")[0].replace(" ", "")
+        if text.startswith("["):
+            current = current + 1 if text == "[[cluster.hosts]]" else current
+        elif current == entry and text.startswith(f"{key}="):
+            return number
+    return 0
 
 
 def line_of(lines: Sequence[str], section: str, key: str) -> int:

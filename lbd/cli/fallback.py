@@ -10,35 +10,61 @@ import fcntl
 import os
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
-LOCKS_PER_CORE = 2
+from lbd.config import Config
+from lbd.config_file import load
+from lbd.errors import ConfigError
+
+SLOTS_PER_CORE = 2
 MAX_DEPTHS = 8
 
 
-def take_turn(depth: int, runtime_dir: str, say: Callable[[str], None]) -> None:
-    """Returns when fewer than the bound run; at once where locks cannot be had.
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What the LBM would have known of this host."""
+
+    name: str
+    slots: int  # commands at once
+
+    @classmethod
+    def from_config(cls, path: str | None) -> "Home":
+        """The built-in defaults where the configuration makes no sense: the daemons say why."""
+        try:
+            config = load(path)
+        except ConfigError:
+            config = Config()
+        cores = len(os.sched_getaffinity(0))
+        return cls(config.host.name, config.lbm.fallback_slots or SLOTS_PER_CORE * cores)
+
+
+def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], None]) -> None:
+    """Returns when fewer than `count` run; at once where locks cannot be had.
 
     Counted apart for each `runtime_dir`, that is, for each LBM that should be there.
     """
     directory = f"{os.environ.get('XDG_RUNTIME_DIR') or '/tmp'}/lbd-fallback-{os.geteuid()}"
     which = f"{zlib.crc32(os.fsencode(runtime_dir)):08x}.{min(depth, MAX_DEPTHS)}"
-    count = LOCKS_PER_CORE * len(os.sched_getaffinity(0))
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         status = os.lstat(directory)
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            say("running here")
             return  # somebody else's: not to be trusted with our waiting
         locks = [
             os.open(f"{directory}/{which}.{number}", os.O_RDWR | os.O_CREAT, 0o600)
             for number in range(count)
         ]
     except OSError:
+        say("running here")
         return
     chosen = next((lock for lock in locks if _try_lock(lock)), None)
     if chosen is None:
-        say(f"{count} commands run here already without an lbm; waiting for one of them to end")
+        say(f"{count} commands run here already without it; running here when one of them ends")
         chosen = locks[os.getpid() % count]
         fcntl.flock(chosen, fcntl.LOCK_EX)
+    else:
+        say("running here")
     for lock in locks:
         if lock != chosen:
             os.close(lock)

@@ -76,6 +76,7 @@ def dispatch(argv: list[str]) -> int:
 
 def command_parser(name: str) -> Parser:
     parser = Parser(f"lbctl {name}", COMMANDS[name][1])
+    parser.add_version()
     parser.add_config_options()
     parser.add_argument("--json", action="store_true", help="data for scripts, stable")
     if name == "top":

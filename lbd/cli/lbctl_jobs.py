@@ -46,7 +46,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     elif found:
         print("\n".join(job_lines(found, paint_for(sys.stdout), time.time())))
     else:
-        print("no jobs", file=sys.stderr)
+        print("lbctl: no jobs", file=sys.stderr)
     return 0
 
 

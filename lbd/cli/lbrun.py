@@ -172,12 +172,19 @@ class Waiting:
                         tags.HOST
                     ].encode()
                     return run_here(self.options, command, environment, directory, job, reason)
+                if tag == tags.UNFIT:
+                    what = body.decode(errors="replace")
+                    return self.without_answer(command, environment, directory, what)
                 status = self.heard(tag, body)
                 if status is not None:
                     return status
 
     def without_answer(
-        self, command: list[bytes], environment: dict[bytes, bytes], directory: bytes
+        self,
+        command: list[bytes],
+        environment: dict[bytes, bytes],
+        directory: bytes,
+        what: str = "the lbm of this host does not answer (stopped?)",
     ) -> int:
         """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
         self.sock.close()
@@ -185,7 +192,6 @@ class Waiting:
             self.set_signal(number, handler)
         if self.ended_by:
             posix.kill(posix.getpid(), self.ended_by)
-        what = "the lbm of this host does not answer (stopped?)"
         return without_daemon(self.options, command, environment, directory, what)
 
     def heard(self, tag: bytes, body: bytes) -> int | None:
@@ -317,11 +323,13 @@ def without_daemon(
     if "local" in options.plain:
         return run_here(options, command, environment, directory, "", "asked-to-stay")
     if "host" in options.values or options.plain & {"remote", "no_fallback"}:
-        raise Trouble(f"{what}; start one with: lbd up")
-    from lbd.cli.fallback import take_turn
+        raise Trouble(f"{what}; start one with: lbd up" if what.startswith("no lbm") else what)
+    from lbd.cli.fallback import Home, take_turn
 
-    take_turn(
-        int(depth(environment)), caller.find_runtime_dirs(options.values.get("config"))[0], say
-    )
-    say(f"{what}; running here")
+    home = Home.from_config(options.values.get("config"))
+    if home.name in options.excluded:
+        raise Trouble(f"{what}, and --exclude forbids to run here, on {home.name}")
+    runtime_dir = caller.find_runtime_dirs(options.values.get("config"))[0]
+    take_turn(int(depth(environment)), runtime_dir, home.slots, lambda how: say(f"{what}; {how}"))
+    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = encode(home.name)
     return run_here(options, command, environment, directory, "", "no-lbm")

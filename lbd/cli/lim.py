@@ -27,6 +27,7 @@ def run(config: Config) -> int:
 async def serve(config: Config, stop: asyncio.Event) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     lock = take_pid_lock(runtime_dir / "lim.pid")
+    state_lock = take_pid_lock(Path(config.host.state_dir, "lim.pid"), "host.state_dir")
     network = make_network(config)
     try:
         lim = Lim(config, network)
@@ -47,6 +48,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         if network is not None:
             await network.close()
         os.close(lock)
+        os.close(state_lock)
 
 
 def make_network(config: Config) -> LimNetwork | None:

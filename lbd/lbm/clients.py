@@ -7,6 +7,7 @@ import os
 import pwd
 import socket
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from lbd.rpc.descriptors import receive
 from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, encode
 
 FIRST_FRAME_S = 10.0
+IDLE_QUESTIONER_S = 60.0
+USER_SHARE = 0.75  # of `max_clients` that one user may have
 TAKEN_AFTER_S = 0.3
 DESCRIPTORS_MAX = 3
 READ_BYTES = 1 << 16
@@ -61,7 +64,7 @@ class Connection:
             else:
                 await self._serve_json(first)
         except (ValueError, PeerError) as problem:
-            self._send(tags.WARN, f"the request makes no sense: {problem}".encode())
+            self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
         except (TimeoutError, OSError):
             pass
         finally:
@@ -111,7 +114,8 @@ class Connection:
                     await asyncio.wait_for(
                         self._loop.sock_sendall(self._socket, message), FIRST_FRAME_S
                     )
-            received = await self._read()
+            async with asyncio.timeout(IDLE_QUESTIONER_S):
+                received = await self._read()
 
     async def _serve_command(self, request: ClientRequest, more: list[tuple[bytes, bytes]]) -> None:
         self._asked_to_tell = request.has(tags.FLAG_TELL)
@@ -313,6 +317,7 @@ class ClientServer:
         self._home = home
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
+        self._of_user: Counter[int] = Counter()
         self._listener: socket.socket | None = None
 
     def start(self) -> None:
@@ -328,17 +333,22 @@ class ClientServer:
             except OSError:
                 return
             sock.setblocking(False)
-            if len(self._tasks) >= self._home.config.lbm.max_clients:
+            uid, limit = caller_of(sock).uid, self._home.config.lbm.max_clients
+            if len(self._tasks) >= limit or self._of_user[uid] >= limit * USER_SHARE:
                 with contextlib.suppress(OSError):
                     sock.send(frames.pack(tags.WARN, b"too many clients at once"))
                 sock.close()
                 continue
             task = asyncio.create_task(Connection(sock, self._home, self._answer).serve())
             self._tasks.add(task)
-            task.add_done_callback(self._forget)
+            self._of_user[uid] += 1
+            task.add_done_callback(functools.partial(self._forget, uid))
 
-    def _forget(self, task: "asyncio.Task[None]") -> None:
+    def _forget(self, uid: int, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        self._of_user[uid] -= 1
+        if not self._of_user[uid]:
+            del self._of_user[uid]
         if not task.cancelled() and (problem := task.exception()) is not None:
             raise problem
 

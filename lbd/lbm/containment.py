@@ -69,9 +69,8 @@ class Containment:
             left = [pid for pid in _pids() if _belongs(pid, self.mark, None)]
             for parent in (self.base, self.memory):
                 for group in [path for path in parent.iterdir() if path.is_dir()] if parent else ():
-                    left += _members(str(group))
-                    with contextlib.suppress(OSError):
-                        group.rmdir()
+                    left += cgroup.members(group)
+                    _remove(str(group))
             _kill(left)
             if not left:
                 return
@@ -126,7 +125,7 @@ class Containment:
         """Kill whatever is left of the job. True once nothing is; else call again shortly."""
         if not group:
             return not _kill_marked(self.mark + job.encode(), leader)
-        members = _members(group)
+        members = cgroup.members(Path(group))
         if not members:
             return True
         if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
@@ -135,14 +134,17 @@ class Containment:
             _kill(members)
         return False
 
+    def end_strays(self, spares: set[int]) -> None:
+        """With no job alive, every child that is no spare was left by one that hid its origin."""
+        if self.base is None:
+            _kill([pid for pid in _pids() if pid not in spares and _parent(pid) == os.getpid()])
+
     def forget(self, group: str) -> None:
         """Remove a job's empty cgroups."""
         if group:
-            with contextlib.suppress(OSError):
-                os.rmdir(group)
+            _remove(group)
         if group and self.memory is not None:
-            with contextlib.suppress(OSError):
-                os.rmdir(f"{self.memory}/{os.path.basename(group)}")
+            _remove(f"{self.memory}/{os.path.basename(group)}")
 
     def close(self) -> None:
         for parent in (self.base, self.memory):
@@ -159,12 +161,11 @@ def _join(group: str) -> None:
         os.close(descriptor)
 
 
-def _members(group: str) -> list[int]:
-    try:
-        with open(f"{group}/cgroup.procs", "rb") as file:
-            return [int(pid) for pid in file.read().split()]
-    except OSError:
-        return []
+def _remove(group: str) -> None:
+    """An empty cgroup and those a job has made in it."""
+    for directory, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
 
 
 def _kill(pids: list[int]) -> None:
@@ -191,6 +192,13 @@ def _kill_marked(mark: bytes, leader: int) -> bool:
 def _pids() -> list[int]:
     me = os.getpid()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != me]
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def _belongs(pid: int, mark: bytes, leader: int | None) -> bool:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.lbm")
 
 LIM_RECONNECT_S = 0.5
-LIM_REPORT_S = 2.0
+LIM_REPORT_S = 0.5
 LIM_REPORT_PAUSE_S = 0.05
 KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 USER_CACHE_S = 60.0
@@ -92,11 +92,16 @@ class Lbm:
 
     async def run(self) -> None:
         """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
-        lock = take_pid_lock(self._runtime / "lbm.pid")
+        locks = (
+            take_pid_lock(self._runtime / "lbm.pid"),
+            take_pid_lock(Path(self._config.host.state_dir, "lbm.pid"), "host.state_dir"),
+        )
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
+            self._bind_network()
             await self._connect_keeper()
-            await self._open_network()
+            if self._server is not None:
+                await self._server.start()
             clients.start()
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             async with asyncio.TaskGroup() as group:
@@ -107,7 +112,8 @@ class Lbm:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()
             await self._close_down()
-            os.close(lock)
+            for lock in locks:
+                os.close(lock)
         if self._failure is not None:
             raise self._failure
 
@@ -141,7 +147,8 @@ class Lbm:
 
         self._restarting = asyncio.create_task(again(), name="restart the keeper")
 
-    async def _open_network(self) -> None:
+    def _bind_network(self) -> None:
+        """The port is ours from here on; calls are answered once the keeper is there."""
         config = self._config
         if not config.security.key_file:
             log.info("no security.key_file: no network port, this host alone")
@@ -157,12 +164,11 @@ class Lbm:
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
                 "Jobs": grpc.unary_unary_rpc_method_handler(
                     self._questions.jobs_for_peer,
-                    request_deserializer=lbm_pb2.JobsRequest.FromString,
                     response_serializer=lbm_pb2.JobsReply.SerializeToString,
                 ),
             },
         )
-        self._server = await transport.serve(
+        self._server = transport.bind(
             config.host.address, config.lbm.port, key, self._peers.cuts, [handlers], options
         )
 

@@ -144,7 +144,10 @@ class Keeper:
         return 500 if self._lbm is None else -1
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # gone again, or no descriptor left: it will try again
+            return
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if struct.unpack("3i", credentials)[1] not in (0, os.geteuid()):
             connection.close()
@@ -300,6 +303,8 @@ class Keeper:
                 (OUT_OF_MEMORY, int(out_of_memory)),
             )
             self._containment.forget(job.group)
+            if not self._jobs:
+                self._containment.end_strays({spare.pid for spare in self._spares})
 
     def _tell(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
         if self._lbm is not None:

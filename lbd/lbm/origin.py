@@ -241,6 +241,9 @@ class Command:
         if refused and (request.has(tags.FLAG_NO_FALLBACK) or request.mode != "auto"):
             self._fail(refused[-1].reason, "refused")
             return False
+        if fault is not None and self.own_name in request.excluded:
+            self._fail(f"{fault.reason}, and --exclude forbids to run here", "refused")
+            return False
         if fault is not None:
             while not self._home.cap.take(self.job.id, request.depth):
                 await self._home.room.wait(WAIT_POLL_S)

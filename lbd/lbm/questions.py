@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from lbd import __version__
 from lbd.errors import Unavailable
@@ -13,6 +15,9 @@ from lbd.lbm.origin import Home
 from lbd.lbm.state import Job
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Caller, Json, Refusal
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[bytes, lbm_pb2.JobsReply]
 
 ASK_LIM_S = 2.0
 PEER_JOBS_TIMEOUT_S = 2.0
@@ -59,9 +64,12 @@ class Questions:
         own = self._host.config.host.name
         return [job_record(job) for job in jobs if job.origin == own]
 
-    async def jobs_for_peer(
-        self, request: lbm_pb2.JobsRequest, _context: object
-    ) -> lbm_pb2.JobsReply:
+    async def jobs_for_peer(self, data: bytes, context: "Context") -> lbm_pb2.JobsReply:
+        """What another LBM asks for `lbctl jobs`."""
+        try:
+            request = lbm_pb2.JobsRequest.FromString(data)
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a JobsRequest")
         return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all))
 
     async def _peers_jobs(self, everything: bool) -> tuple[list[lbm_pb2.JobRecord], list[str]]:

@@ -219,8 +219,13 @@ class RemoteRun:
         return "; ".join(f"{name}: {found.strerror}" for name, found in troubles if found)
 
     def typed(self, data: bytes) -> None:
-        """Terminal input that the client has read; b"" is the end of file."""
+        """Terminal input that the client has read; b"" is the end of file.
+
+        Raises ValueError if more comes than was asked for.
+        """
         self._typed_bytes += len(data)
+        if self._typed_bytes > 2 * tags.WINDOW_BYTES:
+            raise ValueError("input without waiting until it is taken")
         self._outbox.put(tags.STDIN + data)
         if self._typed_bytes < tags.WINDOW_BYTES // 2:
             self._input_taken()

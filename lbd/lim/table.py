@@ -17,7 +17,7 @@ from lbd.config import LimConfig
 from lbd.lim.charges import ChargeBook
 from lbd.lim.messages import Member, Sample
 from lbd.model import HostId, HostState, JobId
-from lbd.policy.view import NO_SLOT, HostView, View
+from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
 
 NEVER = -math.inf
 
@@ -208,7 +208,7 @@ class Table:
             return ""
         vector = entry.sample.vector
         if now_s < entry.avoid_until_s:
-            return f"avoided: {entry.avoid_reason}"
+            return f"{AVOIDED}: {entry.avoid_reason}"
         if not vector.accepting:
             return "not accepting jobs"
         unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)

@@ -16,7 +16,7 @@ from operator import attrgetter
 from random import Random
 
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
-from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
+from lbd.policy.view import AVOIDED, NO_SLOT, Decision, HostView, Nowhere, View
 
 TIE = 0.02  # loads this close are equal: less is noise of the sampling
 CANDIDATES = 16  # that an answer shows, best first
@@ -43,7 +43,8 @@ def settled_early(request: PlacementRequest, view: View) -> Decision | None:
 def wanted_host(name: HostId, view: View) -> Decision:
     """-H: there, whatever the load, unless that host cannot take it at all."""
     host = view.hosts[name]
-    if not host.alive or host.why not in ("", "late", NO_SLOT):
+    able = host.why in ("", "late", NO_SLOT) or host.why.startswith(AVOIDED)
+    if not host.alive or not able:
         return Nowhere(f"{name} cannot take it: {host.why}")
     if host is view.me:
         return here(view, "wanted")

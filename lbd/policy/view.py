@@ -16,6 +16,7 @@ from lbd.config import LimConfig
 from lbd.model import Candidate, HostId, Placement, PlacementRequest
 
 NO_SLOT = "no free slot"
+AVOIDED = "avoided"  # and the reason behind it
 
 
 @dataclass(slots=True)

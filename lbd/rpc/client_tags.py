@@ -16,6 +16,7 @@ FORCE = b"K"
 INPUT = b"I"  # terminal input read by the client; empty = end of file
 # LBM -> client
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while
+UNFIT = b"O"  # the LBM cannot take this request; body: why. Nothing ran
 HERE = b"H"
 GIVE = b"G"
 PLACED = b"P"  # the command has begun on another host

@@ -85,7 +85,7 @@ class LimNetwork:
 
         service, method = METHOD[1:].split("/")
         handler: Handler = grpc.unary_unary_rpc_method_handler(deliver)
-        self._server = await transport.serve(
+        self._server = transport.bind(
             address,
             port,
             self._key,
@@ -93,6 +93,7 @@ class LimNetwork:
             [grpc.method_handlers_generic_handler(service, {method: handler})],
             self._options,
         )
+        await self._server.start()
 
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
         """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""

@@ -1,4 +1,4 @@
-"""One daemon of a kind a runtime directory: its pid file, locked for as long as it lives."""
+"""One daemon of a kind a directory: its pid file, locked for as long as it lives."""
 
 import fcntl
 import os
@@ -7,18 +7,18 @@ from pathlib import Path
 from lbd.errors import ConfigError, LbdError
 
 
-def take_pid_lock(path: Path) -> int:
-    """A locked descriptor; the kernel lets go of it when the daemon ends, however it ends.
+def take_pid_lock(path: Path, key: str = "host.runtime_dir") -> int:
+    """A locked descriptor for the directory that `key` of the configuration names.
 
-    Raises LbdError if another daemon holds it, ConfigError if the directory cannot be written.
+    The kernel lets go of it when the daemon ends, however it ends. Raises LbdError if another
+    daemon holds it, ConfigError if the directory cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as problem:
         raise ConfigError(
-            f"host.runtime_dir {path.parent}: {problem.strerror}; it must be a directory this "
-            "user can write"
+            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can write"
         ) from problem
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -26,8 +26,7 @@ def take_pid_lock(path: Path) -> int:
         other = os.read(descriptor, 32).decode(errors="replace").strip()
         os.close(descriptor)
         raise LbdError(
-            f"another {path.stem} (pid {other or '?'}) runs on {path.parent}; stop it, or set "
-            "host.runtime_dir"
+            f"another {path.stem} (pid {other or '?'}) runs on {path.parent}; stop it, or set {key}"
         ) from None
     os.ftruncate(descriptor, 0)
     os.write(descriptor, b"%d\n" % os.getpid())

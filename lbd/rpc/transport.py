@@ -53,6 +53,9 @@ def options(max_message_bytes: int, silence_s: float) -> list[tuple[str, int]]:
     ]
 
 
+MAKE_KEY = "make one: (umask 077; head -c 48 /dev/urandom | base64 -w0 >"
+
+
 def read_key(key_file: str) -> str:
     """The cluster's key. Raises ConfigError if it is missing, short or readable by others."""
     path = Path(key_file)
@@ -60,7 +63,10 @@ def read_key(key_file: str) -> str:
         mode = path.stat().st_mode & 0o077
         key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"security.key_file {key_file}: {problem}") from problem
+        why = problem.strerror if isinstance(problem, OSError) else "not ASCII text"
+        raise ConfigError(
+            f"security.key_file {key_file}: {why}; {MAKE_KEY}{key_file})"
+        ) from problem
     if mode:
         raise ConfigError(f"security.key_file {key_file} is open to others; chmod 600 it")
     if len(key) < 32:
@@ -151,7 +157,7 @@ class Peers:
             await self.drop(target)
 
 
-async def serve(
+def bind(
     address: str,
     port: int,
     key: str,
@@ -159,7 +165,7 @@ async def serve(
     handlers: list[grpc.GenericRpcHandler],
     server_options: list[tuple[str, int]],
 ) -> grpc.aio.Server:
-    """A started server. Raises ConfigError if the port cannot be had."""
+    """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
     server = grpc.aio.server(options=server_options, interceptors=[KeyCheck(key, cuts)])
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
@@ -170,5 +176,4 @@ async def serve(
         raise ConfigError(
             f"cannot listen on {address}:{port}: in use, or not an address of this host"
         )
-    await server.start()
     return server

@@ -46,6 +46,14 @@ def decide(wish, seen):
         # a named host, whatever the load and the slots
         ({"h1": 0.0, "h2": 9.0}, {}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
         ({"h1": 0.0, "h2": 9.0}, {"h2": NO_SLOT}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
+        (
+            {"h1": 0.0, "h2": 9.0},
+            {"h2": "avoided: x"},
+            {"wanted": "h2"},
+            Verdict.THERE,
+            "h2",
+            "wanted",
+        ),
         ({"h1": 0.0, "h2": 9.0}, {"h2": "late"}, {"wanted": "h2"}, Verdict.THERE, "h2", "wanted"),
         ({"h1": 9.0, "h2": 0.0}, {}, {"wanted": "h1"}, Verdict.HERE, "h1", "wanted"),
         # nobody else at all
@@ -90,7 +98,7 @@ def test_must_leave_with_nobody_there():
     assert "no other host is up" in found.reason
 
 
-@pytest.mark.parametrize("why", ["down", "drained", "not accepting jobs", "avoided: x"])
+@pytest.mark.parametrize("why", ["down", "drained", "not accepting jobs"])
 def test_a_named_host_that_cannot_take_it_is_said_so(why):
     found = decide(request(wanted="h2"), view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}))
     assert found == Nowhere(f"h2 cannot take it: {why}")
