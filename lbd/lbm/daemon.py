@@ -74,6 +74,7 @@ class Lbm:
             changed=self._report.set,
             job_began=self._job_began,
             job_ended=self._job_ended,
+            drained_mark=Path(config.host.state_dir, "drained"),
         )
         ids = job_numbers(Path(config.host.state_dir))
         self._home = Home(
@@ -208,7 +209,7 @@ class Lbm:
     async def _tell_lim(self) -> None:
         slots = self._host.slots
         try:
-            reply = await self._lim.call(
+            await self._lim.call(
                 {
                     "op": "lbm",
                     "slots_total": slots.total,
@@ -220,7 +221,6 @@ class Lbm:
                 },
                 LIM_REPORT_S,
             )
-            self._host.drained = bool(reply.get("drained", False))
         except LbdError as problem:
             log.debug("the LIM did not take the report: %s", problem)
 
