@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -53,7 +52,9 @@ class Host:
     changed: Callable[[], None]  # slots or jobs changed: tell the LIM
     job_began: Callable[[JobId, int, str], None]
     job_ended: Callable[[JobId], None]
-    drained_mark: Path  # there as long as the owner wants no new jobs; the LIM's doing
+    drained_mark: (
+        str  # a file that is there as long as the owner wants no new jobs; the LIM's doing
+    )
 
 
 class ForeignJob:
@@ -128,7 +129,7 @@ class ForeignJob:
             await self._host.look_up_user(request.user),
             os.geteuid(),
             self._host.config.users.allow_root,
-            self._host.drained_mark.exists(),
+            os.path.exists(self._host.drained_mark),
         )
 
     async def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:

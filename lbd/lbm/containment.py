@@ -20,6 +20,7 @@ CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
 V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
 UNFIT = 100
+LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
 
 
@@ -125,7 +126,7 @@ class Containment:
         """Kill whatever is left of the job. True once nothing is; else call again shortly."""
         if not group:
             return not _kill_marked(self.mark + job.encode(), leader)
-        members = cgroup.members(Path(group))
+        members = _members(group)
         if not members:
             return True
         if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
@@ -161,8 +162,23 @@ def _join(group: str) -> None:
         os.close(descriptor)
 
 
+def _members(group: str) -> list[int]:
+    """Every process of the job; its own cgroups are looked into only if it has made some."""
+    try:
+        with open(f"{group}/cgroup.procs", "rb") as file:
+            found = [int(pid) for pid in file.read().split()]
+        if not found and os.stat(group).st_nlink > LINKS_OF_A_LEAF:
+            found = cgroup.members(Path(group))
+    except OSError:
+        return []
+    return found
+
+
 def _remove(group: str) -> None:
     """An empty cgroup and those a job has made in it."""
+    with contextlib.suppress(OSError):
+        os.rmdir(group)
+        return
     for directory, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(directory)

@@ -74,7 +74,7 @@ class Lbm:
             changed=self._report.set,
             job_began=self._job_began,
             job_ended=self._job_ended,
-            drained_mark=Path(config.host.state_dir, "drained"),
+            drained_mark=f"{config.host.state_dir}/drained",
         )
         ids = job_numbers(Path(config.host.state_dir))
         self._home = Home(

@@ -19,8 +19,14 @@ class LimNotes:
         self._lim = lim
         self._starts: dict[str, Json] = {}
         self._told: dict[str, Json] = {}  # starts that the LIM knows of
+        self._placed: dict[str, Json] = {}
         self._others: list[Json] = []
         self._timer: asyncio.TimerHandle | None = None
+
+    def placed(self, job: str, question: Json) -> None:
+        """A place that the user named: nothing to decide for the LIM, but it is to count it."""
+        self._placed[job] = question
+        self._wait()
 
     def started(self, job: str, notice: Json) -> None:
         self._starts[job] = {"op": "job", "event": "start", "job": job, **notice}
@@ -30,6 +36,8 @@ class LimNotes:
         """`charged`: the LIM of this host picked the place, so it must hear of the end."""
         told = self._starts.pop(job, None) is None
         self._told.pop(job, None)
+        if self._placed.pop(job, None) is not None:
+            return
         if told or charged:
             self._others.append({"op": "job", "event": "end", "job": job, "host": host})
             self._wait()
@@ -52,9 +60,10 @@ class LimNotes:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        notices = [*self._others, *self._starts.values()]
+        notices = [*self._others, *self._placed.values(), *self._starts.values()]
         self._told.update(self._starts)
         self._others.clear()
+        self._placed.clear()
         self._starts.clear()
         if notices:
             self._lim.notify(*notices)

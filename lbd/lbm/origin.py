@@ -203,11 +203,11 @@ class Command:
             "dry": False,
         }
         home = self._home
-        home.notes.flush()
         if request.host is not None and (address := home.known_address(request.host)):
-            home.lim.notify(question)  # it has nothing to decide, but is to count it
+            home.notes.placed(self.job.id, question)
             self._charged = True
             return Where("there", request.host, address, "wanted")
+        home.notes.flush()
         try:
             if time.monotonic() < home.lim_rests_until_s:
                 raise Unavailable("lim has not answered lately")
