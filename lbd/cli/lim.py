@@ -12,7 +12,7 @@ from lbd.lim.daemon import Lim
 from lbd.lim.ops import Operations
 from lbd.rpc import local, transport
 from lbd.rpc.lim_network import LimNetwork, Traffic
-from lbd.rpc.pid_lock import take_pid_lock
+from lbd.rpc.pid_lock import take_pid_locks
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,7 @@ def run(config: Config) -> int:
 
 async def serve(config: Config, stop: asyncio.Event) -> None:
     runtime_dir = Path(config.host.runtime_dir)
-    lock = take_pid_lock(runtime_dir / "lim.pid")
-    state_lock = take_pid_lock(Path(config.host.state_dir, "lim.pid"), "host.state_dir")
+    locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     network = make_network(config)
     try:
         lim = Lim(config, network)
@@ -47,8 +46,8 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
     finally:
         if network is not None:
             await network.close()
-        os.close(lock)
-        os.close(state_lock)
+        for lock in locks:
+            os.close(lock)
 
 
 def make_network(config: Config) -> LimNetwork | None:

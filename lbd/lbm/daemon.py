@@ -30,7 +30,7 @@ from lbd.model import JobId
 from lbd.rpc import transport
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import JsonClient
-from lbd.rpc.pid_lock import take_pid_lock
+from lbd.rpc.pid_lock import take_pid_locks
 
 if TYPE_CHECKING:
     from lbd.lbm.agent import Context
@@ -93,10 +93,8 @@ class Lbm:
 
     async def run(self) -> None:
         """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
-        locks = (
-            take_pid_lock(self._runtime / "lbm.pid"),
-            take_pid_lock(Path(self._config.host.state_dir, "lbm.pid"), "host.state_dir"),
-        )
+        host = self._config.host
+        locks = take_pid_locks("lbm", host.runtime_dir, host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
             self._bind_network()

@@ -7,6 +7,14 @@ from pathlib import Path
 from lbd.errors import ConfigError, LbdError
 
 
+def take_pid_locks(daemon: str, runtime_dir: str, state_dir: str) -> list[int]:
+    """One for each directory of a daemon; they may be the same. Raises as `take_pid_lock`."""
+    locks = [take_pid_lock(Path(runtime_dir, f"{daemon}.pid"))]
+    if os.path.realpath(state_dir) != os.path.realpath(runtime_dir):
+        locks.append(take_pid_lock(Path(state_dir, f"{daemon}.pid"), "host.state_dir"))
+    return locks
+
+
 def take_pid_lock(path: Path, key: str = "host.runtime_dir") -> int:
     """A locked descriptor for the directory that `key` of the configuration names.
 
