@@ -20,18 +20,9 @@ if TYPE_CHECKING:
     from _socket import socket
 
 INT, QUIT, STOP, TSTP, CONT, PIPE, XFSZ = 2, 3, 19, 20, 18, 13, 25
-ENDING = (1, INT, QUIT, 15)
-FORWARDED = (
-    1,
-    INT,
-    QUIT,
-    10,
-    12,
-    15,
-    TSTP,
-    CONT,
-    28,
-)  # HUP INT QUIT USR1 USR2 TERM TSTP CONT WINCH
+HUP, USR1, USR2, TERM, WINCH = 1, 10, 12, 15, 28
+ENDING = (HUP, INT, QUIT, TERM)
+FORWARDED = (HUP, INT, QUIT, USR1, USR2, TERM, TSTP, CONT, WINCH)
 FORCE_WITHIN_S = 1.0
 LBM_SILENT_S = 3.0
 # Waiting is done in pieces: for a signal that comes just before a blocking call, Python runs the

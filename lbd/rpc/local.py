@@ -70,7 +70,6 @@ def decode(tag: bytes, body: bytes) -> Json:
 
 
 Handler = Callable[[Json, Caller], Awaitable[Json | None]]
-Gone = Callable[[Caller], None]
 
 
 class Connection(asyncio.Protocol):
