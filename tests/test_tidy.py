@@ -48,9 +48,12 @@ SHELLS = (
     "lbm/clients.py",  # the Unix socket's server side
     "lbm/link.py",  # to the keeper
     "lbm/origin.py",  # a command on its way out
-    "lbm/remote.py",  # a command that came in
+    "lbm/remote.py",  # a command of ours on another host
     "lbm/notes.py",  # notices to the LIM
-    "lbm/outbox.py",  # messages to the other host
+    "lbm/incoming.py",  # commands of other hosts' users
+    "lbm/conversation.py",  # the stream between two hosts
+    "lbm/outbox.py",  # what is to be sent on it
+    "lbm/peer_streams.py",  # those we have opened
     "lbm/questions.py",  # of lbctl and of the other hosts
     "lbm/agent.py",
     "lbm/terminal.py",

@@ -1,7 +1,8 @@
 """A foreign job on this host: admit it, give it a slot, start it, move its bytes, report its end.
 
-One `ForeignJob` serves one Run stream. If the stream breaks (the caller died, its host is cut off)
-the whole tree is ended; the slot is free again only when the keeper has reported that.
+One `ForeignJob` serves one conversation. If the origin hangs up or the stream breaks (the caller
+died, its host is cut off) the whole tree is ended; the slot is free again only when the keeper has
+reported that.
 """
 
 import asyncio
@@ -11,10 +12,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import grpc
-import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.config import Config
@@ -22,19 +20,15 @@ from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper
 from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
 from lbd.lbm.child import Order
+from lbd.lbm.conversation import Conversation
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
-from lbd.lbm.outbox import Outbox
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
-FIRST_MESSAGE_S = 10.0
-LAST_WORD_S = 30.0
 LINGER_S = 0.002  # a command as short as this is reported in one message
-if TYPE_CHECKING:  # generic in the stubs only
-    Context = grpc.aio.ServicerContext[bytes, bytes]
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
 UserLookup = Callable[[str], Awaitable[LocalUser | None]]
 
@@ -58,23 +52,24 @@ class Host:
 
 
 class ForeignJob:
-    """One Run stream from its first message to its last."""
+    """One command of another host's user, from its request to its end."""
 
-    def __init__(self, host: Host, context: "Context") -> None:
+    def __init__(self, host: Host, talk: Conversation) -> None:
         self._host = host
-        self._context = context
-        self._outbox = Outbox(context.write)
+        self._talk = talk
         self._spawned: Spawned | None = None
         self._began_s = 0.0
         self._cause = ""
         self._stdin: Sink | None = None
         self._outputs: dict[int, Source] = {}
 
-    async def serve(self) -> None:
+    async def serve(self, message: memoryview) -> None:
+        """`message`: the RunRequest as it came. Cancelled when nobody waits for it any more."""
         try:
-            self._request = await self._first_message()
+            self._request = self._read_request(message)
         except PeerError as problem:
-            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
+            self._refuse(str(problem), "request", try_another=True)
+            return
         self._id = JobId(self._request.job_id)
         job = Job(
             self._id,
@@ -88,13 +83,13 @@ class ForeignJob:
         )
         admitted = await self._admit()
         if isinstance(admitted, Refuse):
-            await self._refuse(admitted.reason, "admission", admitted.try_another)
+            self._refuse(admitted.reason, "admission", admitted.try_another)
             return
         self._host.jobs.add(job)
         try:
             await self._with_slot(admitted, job)
         except LbdError as problem:
-            await self._context.abort(grpc.StatusCode.ABORTED, str(problem))
+            self._talk.put(tags.FAILED, str(problem).encode())
         finally:
             if self._spawned is None:
                 self._host.jobs.running.pop(self._id, None)
@@ -102,17 +97,16 @@ class ForeignJob:
             elif not self._spawned.exited.done():
                 self._end("lost")
 
-    async def _first_message(self) -> lbm_pb2.RunRequest:
-        """Raises PeerError if it is late or not what it should be."""
-        try:
-            message = await asyncio.wait_for(self._context.read(), FIRST_MESSAGE_S)
-        except TimeoutError:
-            raise PeerError("no request within the first seconds") from None
-        if not isinstance(message, bytes) or message[:1] != tags.RUN:
-            raise PeerError("a job stream must open with a request")
+    def _read_request(self, message: memoryview) -> lbm_pb2.RunRequest:
+        """Raises PeerError if it is not what it should be."""
+        limit = self._host.config.lbm.max_request_bytes
+        if len(message) > limit:
+            raise PeerError(
+                f"the request has {len(message)} bytes; lbm.max_request_bytes is {limit}"
+            )
         request = lbm_pb2.RunRequest()
         try:
-            request.ParseFromString(message[1:])
+            request.ParseFromString(bytes(message))
         except DecodeError:
             raise PeerError("the request is not a RunRequest") from None
         if not request.argv or not JOB_ID.fullmatch(request.job_id) or request.umask > 0o777:
@@ -132,23 +126,22 @@ class ForeignJob:
             os.path.exists(self._host.drained_mark),
         )
 
-    async def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:
+    def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:
         refused = lbm_pb2.Refused(reason=reason, stage=stage, try_another=try_another, errno=number)
-        self._outbox.put(tags.REFUSED + refused.SerializeToString())
-        await self._outbox.flush()
+        self._talk.put(tags.REFUSED, refused.SerializeToString())
 
     async def _with_slot(self, admitted: Admit, job: Job) -> None:
         request, slots = self._request, self._host.slots
         nested = request.hops > 0
         if not slots.take(self._id, beyond=request.forced and nested):
             if not request.forced:
-                await self._refuse("no free slot", "admission", try_another=True)
+                self._refuse("no free slot", "admission", try_another=True)
                 return
             if not slots.enqueue(self._id):
-                await self._refuse("too many commands wait here", "admission", try_another=True)
+                self._refuse("too many commands wait here", "admission", try_another=True)
                 return
             granted = self._host.slot_events[self._id] = asyncio.Event()
-            self._outbox.put(tags.QUEUED)
+            self._talk.put(tags.QUEUED)
             try:
                 async with asyncio.timeout(self._host.config.lbm.named_wait_s):
                     await granted.wait()
@@ -158,13 +151,13 @@ class ForeignJob:
         try:
             await self._start(admitted)
         except NotStarted as trouble:
-            await self._refuse(
+            self._refuse(
                 self._explain(trouble), trouble.stage, try_another=True, number=trouble.number
             )
             return
         job.state, job.started = JobState.RUNNING, time.time()
         self._host.changed()
-        await self._follow(admitted)
+        await self._follow()
 
     def _explain(self, trouble: NotStarted) -> str:
         what = os.strerror(trouble.number) if trouble.number else "failed"
@@ -188,7 +181,7 @@ class ForeignJob:
         started = lbm_pb2.Started(
             host=self._host.config.host.name, pid=begun.pid, note=admitted.note
         )
-        self._outbox.put(tags.STARTED + started.SerializeToString(), LINGER_S)
+        self._talk.put(tags.STARTED, started.SerializeToString(), LINGER_S)
 
     async def _spawn(self, admitted: Admit) -> Begun:
         """Pipes, and the keeper's fork. Raises NotStarted."""
@@ -221,8 +214,8 @@ class ForeignJob:
                 child_ends.append(child)
                 self._stdin = Sink(
                     Descriptor(ours, borrowed=False),
-                    lambda count: self._outbox.put(tags.delivered(0, count)),
-                    lambda: self._outbox.put(tags.STDIN_GONE),
+                    lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
+                    lambda: self._talk.put(tags.STDIN_GONE),
                 )
             else:
                 child_ends.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -233,16 +226,16 @@ class ForeignJob:
                 self._outputs[number] = Source(
                     Descriptor(ours, borrowed=False),
                     lambda data, tag=tag: self._printed(tag, data),  # type: ignore[misc]
-                    self._outbox.flush,
+                    self._talk.flush,
                     tags.WINDOW_BYTES,
                     self._host.config.lbm.chunk_bytes,
                 )
 
     def _printed(self, tag: bytes, data: bytes) -> None:
         """Output; its end may wait for the end of the command, which is near as a rule."""
-        self._outbox.put(tag + data, 0.0 if data else LINGER_S)
+        self._talk.put(tag, data, 0.0 if data else LINGER_S)
 
-    async def _follow(self, admitted: Admit) -> None:
+    async def _follow(self) -> None:
         assert self._spawned is not None
         exited = self._spawned.exited
         pumps = [asyncio.create_task(source.run()) for source in self._outputs.values()]
@@ -258,11 +251,7 @@ class ForeignJob:
             for source in self._outputs.values():
                 source.writers_gone()
             await asyncio.gather(*pumps)
-            self._outbox.put(tags.ENDED + self._ended(ended).SerializeToString())
-            await self._outbox.flush()
-            # Finishing the call now could fail a write that is on its way here, and with it the
-            # whole call at the other end, before it has read this message. So it hangs up first.
-            await asyncio.wait(side[:1], timeout=LAST_WORD_S)
+            self._talk.put(tags.ENDED, self._ended(ended).SerializeToString())
         finally:
             if timer is not None:
                 timer.cancel()
@@ -285,13 +274,13 @@ class ForeignJob:
         )
 
     async def _listen(self) -> None:
-        """What the origin says while the command runs."""
+        """What the origin says while the command runs; its hanging up cancels `serve` itself."""
         while True:
-            message: object = await self._context.read()
-            if not isinstance(message, bytes):
-                return  # it has nothing more to say; a broken stream cancels us instead
-            for tag, body in tags.unpack(message):
-                await self._hear(tag, body)
+            for tag, body in await self._talk.read():
+                try:
+                    await self._hear(tag, body)
+                except ValueError:  # it counts wrongly: its streams would stand still for ever
+                    self._end("lost")
 
     async def _hear(self, tag: bytes, body: memoryview) -> None:
         if tag == tags.STDIN and self._stdin is not None:

@@ -18,22 +18,25 @@ from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.admission import LocalUser
-from lbd.lbm.agent import ForeignJob, Host
+from lbd.lbm.agent import Host
 from lbd.lbm.clients import ClientServer
+from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.origin import Home, Room
+from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.load import cgroup
 from lbd.model import JobId
 from lbd.rpc import transport
 from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
 from lbd.rpc.local import JsonClient
 from lbd.rpc.pid_lock import take_pid_locks
 
 if TYPE_CHECKING:
-    from lbd.lbm.agent import Context
+    from lbd.lbm.incoming import Context
 
 log = logging.getLogger("lbd.lbm")
 
@@ -82,6 +85,7 @@ class Lbm:
             lim=self._lim,
             notes=LimNotes(self._lim),
             peers=None,
+            streams=None,
             jobs=self._jobs,
             cap=LocalCap(config.lbm.fallback_slots or max(2, 2 * math.ceil(cores))),
             room=Room(),
@@ -154,9 +158,9 @@ class Lbm:
             return
         transport.check_listen_address(config.host.address, config.security.plain_lab)
         key = transport.read_key(config.security.key_file)
-        limit = max(config.lbm.max_request_bytes, 2 * config.lbm.chunk_bytes) + (1 << 16)
-        options = transport.options(limit, config.lbm.orphan_after_s)
+        options = transport.options(MESSAGE_LIMIT_BYTES, config.lbm.orphan_after_s)
         self._peers = self._home.peers = transport.Peers(config.host.name, key, options)
+        self._home.streams = PeerStreams(self._peers, config.lbm.connect_timeout_s)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
@@ -172,7 +176,7 @@ class Lbm:
         )
 
     async def _run(self, _requests: object, context: "Context") -> None:
-        await ForeignJob(self._host, context).serve()
+        await serve_stream(self._host, context)
 
     async def _close_down(self) -> None:
         if self._server is not None:
@@ -181,6 +185,8 @@ class Lbm:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
         self._link.close()
+        if self._home.streams is not None:
+            await self._home.streams.close()
         if self._peers is not None:
             await self._peers.close()
         self._lim.close()

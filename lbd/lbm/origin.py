@@ -18,6 +18,7 @@ from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.caller import limits_of, nice_of
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.notes import LimNotes
+from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.state import Job, Jobs, JobState, LocalCap
@@ -88,6 +89,7 @@ class Home:
     lim: JsonClient
     notes: LimNotes
     peers: Peers | None
+    streams: PeerStreams | None
     jobs: Jobs
     cap: LocalCap
     room: Room
@@ -254,9 +256,10 @@ class Command:
 
     async def _there(self, where: Where) -> bool:
         """True if DONE was sent; False if nothing ran and another place is to be found."""
-        if self._home.peers is None:
+        streams = self._home.streams
+        if streams is None:
             raise Unavailable("this host has no cluster key (security.key_file), so no peers")
-        self._remote = RemoteRun(self._home.config.lbm, self._home.peers, where.host, where.address)
+        self._remote = RemoteRun(self._home.config.lbm, streams, where.host, where.address)
         answer = await self._remote.start(self._make_request())
         if isinstance(answer, NotRun):
             self._remote.close()

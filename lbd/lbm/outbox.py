@@ -1,4 +1,4 @@
-"""What is to be sent on a job's stream, in order, small messages gathered into one.
+"""What is to be sent on the stream to another LBM, in order, small messages gathered into one.
 
 Each gRPC write costs a thread switch on both sides, as much as everything else a short command
 needs. While one write is under way the next messages gather; those that are small go out as one
@@ -23,6 +23,9 @@ class Outbox:
         self._write = write
         self._queue: deque[bytes] = deque()
         self._sender: asyncio.Task[None] | None = None
+        self._put = 0
+        self._sent = 0
+        self._flushes: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.broken = False
 
     def put(self, message: bytes, linger_s: float = 0.0) -> None:
@@ -30,6 +33,7 @@ class Outbox:
         if self.broken:
             return
         self._queue.append(message)
+        self._put += 1
         if linger_s:
             asyncio.get_running_loop().call_later(linger_s, self._start)
         else:
@@ -42,28 +46,39 @@ class Outbox:
     async def _send(self) -> None:
         try:
             while self._queue:
-                await self._write(self._next())
+                batch = self._next()
+                await self._write(batch[0] if len(batch) == 1 else pack_batch(batch))
+                self._sent += len(batch)
+                self._settle()
         except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-            self.broken = True
-            self._queue.clear()
+            self.close()
         finally:
             self._sender = None
 
-    def _next(self) -> bytes:
-        first = self._queue.popleft()
-        batch, size = [first], len(first)
+    def _next(self) -> list[bytes]:
+        batch = [self._queue.popleft()]
+        size = len(batch[0])
         while self._queue and size + len(self._queue[0]) <= SMALL_BYTES:
             batch.append(self._queue.popleft())
             size += len(batch[-1])
-        return first if len(batch) == 1 else pack_batch(batch)
+        return batch
+
+    def _settle(self) -> None:
+        while self._flushes and (self.broken or self._flushes[0][0] <= self._sent):
+            _, flushed = self._flushes.popleft()
+            if not flushed.done():
+                flushed.set_result(None)
 
     async def flush(self) -> None:
         """Until everything put so far is with gRPC, or the stream is broken."""
-        while self._sender is not None:
-            await asyncio.wait((self._sender,))
+        if self.broken or self._sent == self._put:
+            return
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes.append((self._put, flushed))
+        await flushed
 
     def close(self) -> None:
+        """Drop what is queued; a write under way is left to the end of the stream."""
         self.broken = True
         self._queue.clear()
-        if self._sender is not None:
-            self._sender.cancel()
+        self._settle()

@@ -1,10 +1,14 @@
-"""The messages of one remote job: a tag byte and a body, both ways on one gRPC stream.
+"""The stream between two LBMs: every job that one sends to the other is a conversation on it.
 
-Control bodies are the protobuf messages of lbm.proto; data bodies are the bytes themselves.
-Each data direction has a window of its own: a sender has at most `WINDOW_BYTES` under way that the
-receiver has not acknowledged as *delivered* (written to the reader's descriptor). So a slow reader
-of standard output holds back neither standard error nor a signal, and memory stays bounded
-whatever gRPC buffers underneath.
+A message is the number of its conversation (4 bytes, little endian; given by the origin, never
+twice on one stream), a tag byte and a body. Control bodies are the protobuf messages of lbm.proto;
+data bodies are the bytes themselves. One stream for all, because opening one of gRPC's costs more
+than all the messages of a short command. When it breaks, every job on it has lost its other end.
+
+Each data direction of a job has a window of its own: a sender has at most `WINDOW_BYTES` under way
+that the receiver has not acknowledged as *delivered* (written to the reader's descriptor). Both
+ends take every message as it comes, so a slow reader of one output holds back no other output, no
+signal and no other job, and memory stays bounded whatever gRPC buffers underneath.
 """
 
 # origin -> target
@@ -12,6 +16,7 @@ RUN = b"R"  # RunRequest, first
 STDIN = b"0"  # bytes; empty = end of file
 SIGNAL = b"S"  # one byte, the signal number
 FORCE = b"K"  # kill the whole tree now
+HANGUP = b"H"  # nobody waits for it any more: end it
 OUTPUT_GONE = b"g"  # one byte, 1 or 2: nobody reads that output any more
 
 # target -> origin
@@ -21,39 +26,58 @@ STARTED = b"B"  # Started
 STDOUT = b"1"  # bytes; empty = end of file
 STDERR = b"2"
 STDIN_GONE = b"c"  # the command reads no more input
+FAILED = b"F"  # text, last: it may have begun, and nobody knows how it ended
 ENDED = b"X"  # Ended, last
 
 # both ways: one byte (which stream: 0, 1, 2) and the count of bytes delivered
 DELIVERED = b"D"
 
-# several messages in one: for each its length (4 bytes, little endian) and itself
+# several messages in one: for each its length (4 bytes, little endian) and itself; conversation 0
 BATCH = b"*"
 
+HEADER_BYTES = 5
+LENGTH_BYTES = 4
+MESSAGE_LIMIT_BYTES = (16 << 20) + (
+    1 << 16
+)  # of the largest chunk or request, and its surroundings
 WINDOW_BYTES = 4 << 20
 ACKNOWLEDGE_BYTES = WINDOW_BYTES // 4  # no more often than this
 
 
+def pack(conversation: int, tag: bytes, body: bytes = b"") -> bytes:
+    return conversation.to_bytes(4, "little") + tag + body
+
+
 def pack_batch(messages: list[bytes]) -> bytes:
-    return BATCH + b"".join([len(item).to_bytes(4, "little") + item for item in messages])
+    items = [len(item).to_bytes(LENGTH_BYTES, "little") + item for item in messages]
+    return pack(0, BATCH, b"".join(items))
 
 
-def unpack(message: bytes) -> list[tuple[bytes, memoryview]]:
-    """The (tag, body) pairs of a message as it came. Raises ValueError if a batch is cut short."""
-    if message[:1] != BATCH:
-        return [(message[:1], memoryview(message)[1:])]
-    view, at, found = memoryview(message), 1, []
+def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
+    """(conversation, tag, body) of each message in one. Raises ValueError if one is cut short."""
+    whole = _unpack_one(memoryview(message))
+    if whole[1] != BATCH:
+        return [whole]
+    view, at, found = whole[2], 0, []
     while at < len(view):
-        size = int.from_bytes(view[at : at + 4], "little")
-        at += 4
-        if size == 0 or at + size > len(view):
+        size = int.from_bytes(view[at : at + LENGTH_BYTES], "little")
+        at += LENGTH_BYTES
+        if at + size > len(view):
             raise ValueError("a batch runs past its end")
-        found.append((bytes(view[at : at + 1]), view[at + 1 : at + size]))
+        found.append(_unpack_one(view[at : at + size]))
         at += size
     return found
 
 
+def _unpack_one(view: memoryview) -> tuple[int, bytes, memoryview]:
+    if len(view) < HEADER_BYTES:
+        raise ValueError("a message without a tag")
+    return int.from_bytes(view[:4], "little"), bytes(view[4:5]), view[HEADER_BYTES:]
+
+
 def delivered(stream: int, count: int) -> bytes:
-    return DELIVERED + bytes((stream,)) + count.to_bytes(8, "little")
+    """The body of DELIVERED."""
+    return bytes((stream,)) + count.to_bytes(8, "little")
 
 
 def read_delivered(body: bytes) -> tuple[int, int]:
