@@ -208,6 +208,8 @@ class LbmConfig(Section):
     )  # the most that is read from a pipe at once
     # arguments and environment of one command
     max_request_bytes: int = within(8 << 20, 1 << 14, 12 << 20)
+    # a host that does not share a directory is not asked about it again for this long
+    unshared_s: float = within(60.0, 0.0, 86400.0)
     max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
     history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
     cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable

@@ -45,6 +45,10 @@ SHELLS = (
     "lbm/containment.py",  # cgroups and process trees
     "lbm/streams.py",  # pipes and passed descriptors
     "lbm/caller.py",  # what the kernel says of a client
+    "lbm/look.py",  # what it says of directories
+    "lbm/directory.py",  # of clients
+    "lbm/outgoing.py",  # what goes along with a command
+    "lbm/orders.py",  # and what is made of it there
     "lbm/clients.py",  # the Unix socket's server side
     "lbm/link.py",  # to the keeper
     "lbm/origin.py",  # a command on its way out

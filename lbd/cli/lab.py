@@ -89,6 +89,9 @@ def add_up_options(up: Parser) -> None:
     up.add_argument("--isolate", choices=ISOLATIONS, default="auto",
                     help="namespaces (root on Linux): each host has its own processes, network "
                          "and CPU quota; none: loopback addresses")  # fmt: skip
+    up.add_argument("--private", action="append", default=[], type=existing, metavar="PATH",
+                    help="each host has an empty directory of its own there, instead of this "
+                         "machine's (namespaces only; may be repeated)")  # fmt: skip
     up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
     up.add_argument("--mode", metavar="M", help="dispatch.mode (there is no dispatcher yet)")
     up.add_argument("--store", metavar="URL", help="dispatch.store (there is no dispatcher yet)")
@@ -101,6 +104,13 @@ def directory(given: str) -> Path:
     if not given:
         raise argparse.ArgumentTypeError("the name of a directory")
     return Path(given).expanduser().resolve()
+
+
+def existing(given: str) -> Path:
+    path = directory(given)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{given}: no directory")
+    return path
 
 
 def signal_named(given: str) -> int:
@@ -136,7 +146,7 @@ def run_up(options: argparse.Namespace) -> int:
     root = root_of(options)
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
-        tuple(options.settings),
+        tuple(options.settings), tuple(options.private),
     )  # fmt: skip
     if remark:
         say(remark)

@@ -160,6 +160,9 @@ def make_request(
         flags += tags.FLAG_NO_STDIN
     elif not closed & 1 and posix.isatty(0):
         flags += tags.FLAG_TERMINAL_INPUT
+    if "chdir" in values:
+        flags += tags.FLAG_CHDIR
+        flags += tags.FLAG_ROOTED if values["chdir"].startswith("/") else b""
     if "verbose" in plain or "status_file" in values:
         flags += tags.FLAG_TELL
     pairs = [

@@ -60,7 +60,7 @@ def power_on(record: Record, host: str, say: Say) -> Record:
         switch = record.processes["switch"]
         environment = processes.environment(plan.root, host, "host")
         process = namespaces.make_host(
-            host, plan.address(host), switch, environment, groups, paths.log("host")
+            host, plan.address(host), switch, environment, groups, plan.private, paths.log("host")
         )
         record = record.with_process(host, process)
         save(record)

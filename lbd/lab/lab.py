@@ -9,6 +9,7 @@ import os
 import random
 import secrets
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from lbd.lab.plan import (
     Plan,
     cgroup_name,
     check_algorithm,
+    check_private,
     check_root,
     choose_subnet,
     host_names,
@@ -44,7 +46,13 @@ Progress = Callable[[], None]
 
 
 def make_plan(
-    root: Path, count: int, cpus: float, isolate: str, algorithm: str, settings: tuple[str, ...]
+    root: Path,
+    count: int,
+    cpus: float,
+    isolate: str,
+    algorithm: str,
+    settings: tuple[str, ...],
+    private: tuple[Path, ...] = (),
 ) -> tuple[Plan, str]:
     """The plan, and a remark on what was chosen ("" if nothing needs saying). Raises ConfigError
     for bad input, LbdError if this machine cannot do it."""
@@ -71,7 +79,15 @@ def make_plan(
     else:
         subnet = choose_subnet(isolate, rng)
     is_root = os.geteuid() == 0
-    return Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root), remark
+    check_private(private, isolate, must_see(root))
+    own = tuple(map(str, private))
+    return Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root, own), remark
+
+
+def must_see(root: Path) -> dict[str, Path]:
+    """What every host needs of this machine's files, by what it is."""
+    package = Path(config_file.__file__).resolve().parent
+    return {"the lab": root, "lbd": package, "Python": Path(sys.prefix).resolve()}
 
 
 def ports_of(settings: tuple[str, ...]) -> list[int]:

@@ -27,8 +27,13 @@ TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2"}
 NOBODY = "02:00:00:00:00:ff"
 START_TIMEOUT_S = 10.0
 POLL_S = 0.01
-# A host's PID 1. CHLD ignored: the kernel then reaps orphans by itself.
-INIT = 'echo "$0" > /proc/sys/kernel/hostname; exec env --ignore-signal=CHLD sleep infinity'
+# A host's PID 1, with directories of its own. CHLD ignored: the kernel reaps orphans by itself.
+INIT = (
+    'echo "$0" > /proc/sys/kernel/hostname; '
+    'for place; do mount -t tmpfs -o "$(stat -c mode=%a,uid=%u,gid=%g "$place")" '
+    'lbd-lab "$place" || exit; done; '
+    "exec env --ignore-signal=CHLD sleep infinity"
+)
 
 
 def search_path() -> str:
@@ -77,13 +82,16 @@ def make_switch(environment: Mapping[str, str]) -> Process:
 
 def make_host(
     name: str, address: str, switch: Process, environment: Mapping[str, str],
-    join: Sequence[str], log: Path,
+    join: Sequence[str], private: Sequence[str], log: Path,
 ) -> Process:  # fmt: skip
-    """PID 1 of a new host with its network up. `join` are the cgroups to be in. Raises LbdError."""
+    """PID 1 of a new host with its network up. Raises LbdError.
+
+    `join` are the cgroups to be in, `private` the directories that become empty ones of its own.
+    """
     joining = "".join(f"echo 0 > '{group}/cgroup.procs'; " for group in join)
     unshare = [
         "unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
-        "--propagation", "slave", "sh", "-c", INIT, name,
+        "--propagation", "slave", "sh", "-c", INIT, name, *private,
     ]  # fmt: skip
     holder = start(["sh", "-c", f'{joining}exec "$@"', "sh", *unshare], environment, log)
     process = wait_for(holder, None)

@@ -83,6 +83,7 @@ class Plan:
     algorithm: str  # "" = the default one
     settings: tuple[str, ...]  # section.key=value
     allow_root: bool
+    private: tuple[str, ...] = ()  # directories of which each host has its own; namespaces only
 
     def paths(self, host: str) -> HostPaths:
         return HostPaths(self.root / host)
@@ -115,6 +116,16 @@ def check_root(root: Path, hosts: Sequence[str]) -> None:
 def check_algorithm(name: str) -> None:
     if name and name not in ALGORITHMS:
         raise ConfigError(f"--algorithm {name!r} is not known; {hint(name, ALGORITHMS)}")
+
+
+def check_private(private: Sequence[Path], isolate: str, shared: Mapping[str, Path]) -> None:
+    """Raises ConfigError. `shared`: what every host must go on seeing, by what it is."""
+    for place in private:
+        if isolate != "namespaces":
+            raise ConfigError(f"--private {place}: only hosts in namespaces can have their own")
+        for what, path in shared.items():
+            if path.is_relative_to(place):
+                raise ConfigError(f"--private {place}: {what} lies in it ({path})")
 
 
 def choose_subnet(isolate: str, rng: random.Random) -> str:

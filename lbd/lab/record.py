@@ -85,7 +85,7 @@ def load(root: Path) -> Record | None:
 
 def read_plan(body: dict[str, object], root: Path) -> Plan:
     """Raises KeyError, TypeError or ValueError for what `save` never wrote."""
-    hosts, settings = body["hosts"], body["settings"]
+    hosts, settings, private = body["hosts"], body["settings"], body.get("private")
     if not isinstance(hosts, list) or not isinstance(settings, list):
         raise TypeError("hosts and settings are lists")
     return Plan(
@@ -97,6 +97,7 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         algorithm=str(body["algorithm"]),
         settings=tuple(map(str, settings)),
         allow_root=bool(body["allow_root"]),
+        private=tuple(map(str, private)) if isinstance(private, list) else (),
     )
 
 

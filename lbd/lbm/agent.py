@@ -19,9 +19,9 @@ from lbd.config import Config
 from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper
 from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
-from lbd.lbm.child import Order
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
+from lbd.lbm.orders import make_order
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.model import HostId, JobId
@@ -161,8 +161,10 @@ class ForeignJob:
 
     def _explain(self, trouble: NotStarted) -> str:
         what = os.strerror(trouble.number) if trouble.number else "failed"
-        if trouble.stage == "chdir":
-            return f"{self._request.directory.decode(errors='replace')}: {what}"
+        if trouble.stage in ("chdir", "directory"):
+            directory = self._request.directory.decode(errors="replace")
+            differs = "not the directory it is at the origin (not shared?)"
+            return f"{directory}: {differs if trouble.stage == 'directory' else what}"
         if trouble.stage == "exec":
             return f"{self._request.argv[0].decode(errors='replace')}: {what}"
         return f"{trouble.stage}: {what}"
@@ -348,35 +350,3 @@ class ForeignJob:
 
 # Tasks that outlive the stream they belong to; the loop itself keeps only weak references.
 ENDING: "set[asyncio.Task[None]]" = set()
-
-
-def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Config) -> Order:
-    """The command as asked, in an environment that tells it where it is now."""
-    environment: dict[bytes, bytes] = {}
-    for item in request.environment:
-        name, _, text = item.partition(b"=")
-        environment[name] = text
-    environment.update(
-        {
-            b"LBD_JOB_ID": request.job_id.encode(),
-            b"LBD_HOST": config.host.name.encode(),
-            b"LBD_ORIGIN": request.origin.encode(),
-            b"LBD_DEPTH": b"%d" % (request.hops + 1),
-        }
-    )
-    # An lbrun in there must ask this host's LBM, not the one the caller's configuration names.
-    environment.pop(b"LBD_CONFIG", None)
-    if config.path:
-        environment[b"LBD_CONFIG"] = os.fsencode(os.path.abspath(config.path))
-    return Order(
-        job=request.job_id,
-        argv=list(request.argv),
-        environment=environment,
-        directory=request.directory or b"/",
-        umask=request.umask,
-        limits=[(item.resource, item.soft, item.hard) for item in request.limits],
-        user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
-        nice=request.nice,
-        memory_bytes=request.memory_bytes,
-        closed_fds=request.closed_fds & 7,
-    )

@@ -17,6 +17,8 @@ from typing import NoReturn
 
 from lbd.lbm.containment import MARK, Containment
 from lbd.lbm.launch import become
+from lbd.lbm.look import kernel_id, look
+from lbd.lbm.stamp import Stamp, is_same, read_stamp
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
 
@@ -32,6 +34,7 @@ USER = b"w"  # "uid gid group group …"; absent: stay who we are
 NICE = b"N"
 MEMORY = b"M"
 CLOSED_FDS = b"c"
+STAMP = b"s"  # of DIRECTORY at the origin; absent: any will do
 
 ORDER_LIMIT_BYTES = 16 << 20
 RLIMITS = 16
@@ -56,6 +59,7 @@ class Order:
     nice: int = 0
     memory_bytes: int = 0
     closed_fds: int = 0
+    stamp: Stamp | None = None
 
 
 class CannotStart(Exception):
@@ -93,6 +97,8 @@ def read_order(body: bytes) -> Order:
             order.memory_bytes = int(value)
         elif key == CLOSED_FDS:
             order.closed_fds = int(value)
+        elif key == STAMP:
+            order.stamp = read_stamp(value)
     if not order.job or not order.argv:
         raise ValueError("a job without id or command")
     return order
@@ -108,6 +114,7 @@ class Parent:
     ignored: tuple[int, ...]
     libc: ctypes.PyDLL  # which keeps the interpreter's lock during a call
     clones_into_groups: bool
+    kernel: str
 
     @classmethod
     def of_this_process(cls, containment: Containment) -> "Parent":
@@ -121,6 +128,7 @@ class Parent:
                 if signal.getsignal(number) == signal.SIG_IGN
             ),
             libc=ctypes.PyDLL(None),
+            kernel=kernel_id(),
             clones_into_groups=containment.kind == "cgroup2" and os.uname().machine in MACHINES,
         )
 
@@ -260,6 +268,18 @@ def _set_up(parent: Parent, order: Order, descriptors: list[int], group: str) ->
         os.chdir(order.directory)
     except OSError as error:
         raise CannotStart("chdir", error) from error
+    if order.stamp is not None and not is_here(order.stamp, parent):
+        raise CannotStart("directory", OSError(0, "another one"))
+
+
+def is_here(stamp: Stamp, parent: Parent) -> bool:
+    """Whether we are in the directory of which the origin took this stamp."""
+    found = os.stat(".")
+    if (stamp.kernel, stamp.device, stamp.inode) == (parent.kernel, found.st_dev, found.st_ino):
+        return True
+    if stamp.inode != found.st_ino:
+        return False
+    return is_same(stamp, look(b".", parent.kernel, parent.libc))
 
 
 def _take_descriptors(descriptors: list[int], closed_fds: int) -> None:

@@ -20,6 +20,7 @@ from lbd.lbm import keeper
 from lbd.lbm.admission import LocalUser
 from lbd.lbm.agent import Host
 from lbd.lbm.clients import ClientServer
+from lbd.lbm.directory import Looker
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.notes import LimNotes
@@ -27,6 +28,7 @@ from lbd.lbm.origin import Home, Room
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
 from lbd.lbm.state import Jobs, LocalCap, Slots
+from lbd.lbm.unshared import Unshared
 from lbd.load import cgroup
 from lbd.model import JobId
 from lbd.rpc import transport
@@ -91,6 +93,8 @@ class Lbm:
             room=Room(),
             new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
             is_leader=lambda pid: pid in self._leaders,
+            looker=Looker(),
+            unshared=Unshared(config.lbm.unshared_s),
         )
 
         self._questions = Questions(self._host, self._home)
@@ -190,6 +194,7 @@ class Lbm:
         if self._peers is not None:
             await self._peers.close()
         self._lim.close()
+        self._home.looker.close()
         for name in ("lbm.sock", "keeper.sock"):
             (self._runtime / name).unlink(missing_ok=True)
 

@@ -264,6 +264,8 @@ def pack_order(order: Order) -> bytes:
         *((child.ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
         *((child.LIMIT, b"%d %d %d" % limit) for limit in order.limits),
     ]
+    if order.stamp is not None:
+        pairs.append((child.STAMP, order.stamp.pack()))
     if order.user:
         pairs.append((child.USER, b" ".join(b"%d" % number for number in order.user)))
     return b"".join(frames.field(key, value) for key, value in pairs)

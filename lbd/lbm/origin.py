@@ -15,13 +15,16 @@ from typing import Protocol
 
 from lbd.config import Config
 from lbd.errors import LbdError, LostContact, Unavailable
-from lbd.lbm.caller import limits_of, nice_of
+from lbd.lbm.directory import STAGES as NOT_SHARED
+from lbd.lbm.directory import Directory, Looker
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.notes import LimNotes
+from lbd.lbm.outgoing import make_request
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.state import Job, Jobs, JobState, LocalCap
+from lbd.lbm.unshared import Unshared
 from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags
 from lbd.rpc.gen import lbm_pb2
@@ -95,6 +98,8 @@ class Home:
     room: Room
     new_id: Callable[[], JobId]
     is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
+    looker: Looker
+    unshared: Unshared
     lim_rests_until_s: float = 0.0
     # Where hosts' LBMs were found lately, and until when that is believed.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
@@ -123,10 +128,10 @@ class Command:
         self._home = home
         self._client = client
         self._request = request
-        self._user = user
         self._uid = uid
         self._pid = pid
         self._excluded: set[HostId] = set(request.excluded)
+        self._directory = Directory(home.looker, home.unshared, request, uid, pid)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
         self._asked_lim = False
@@ -194,11 +199,12 @@ class Command:
     async def _ask_lim(self, may_wait: bool) -> Where:
         """Raises LbdError where running here would be against the user's word."""
         request = self._request
+        strangers = set() if request.mode == "host" else await self._directory.strangers()
         question: Json = {
             "op": "place",
             "job": self.job.id,
             "wanted": request.host,
-            "excluded": sorted(self._excluded),
+            "excluded": sorted(self._excluded | strangers),
             "must_leave": request.mode == "remote",
             "must_stay": self._stay and request.mode == "auto",
             "may_wait": may_wait,
@@ -216,9 +222,11 @@ class Command:
             self._asked_lim = True
             answer = await home.lim.call(question, ASK_TIMEOUT_S)
             self._charged = True
-        except Refusal:
+        except Refusal as refusal:
             if self._refusals and request.mode != "auto":
                 raise Unavailable(self._refusals[-1].reason) from None
+            if strangers:
+                raise Unavailable(f"{refusal}; {self._directory.not_on(strangers)}") from None
             raise
         except Unavailable as problem:
             if home.lim.connected and time.monotonic() > home.lim_rests_until_s:
@@ -231,14 +239,19 @@ class Command:
             str(answer["verdict"]),
             HostId(str(answer["host"])),
             str(answer.get("address") or ""),
-            str(answer["reason"]),
+            str(answer["reason"]) + (f"; {self._directory.not_on(strangers)}" if strangers else ""),
         )
         if where.verdict == "there":
             home.addresses[where.host] = where.address, time.monotonic() + ADDRESS_KEPT_S
         return where
 
     async def _here(self, where: Where) -> bool:
-        request, refused = self._request, self._refusals
+        request = self._request
+        refused = [
+            item
+            for item in self._refusals
+            if request.mode != "auto" or item.stage not in NOT_SHARED  # it was no candidate
+        ]
         fault = next((item for item in refused if item.fault or item.stage != "admission"), None)
         if refused and (request.has(tags.FLAG_NO_FALLBACK) or request.mode != "auto"):
             self._fail(refused[-1].reason, "refused")
@@ -259,8 +272,17 @@ class Command:
         streams = self._home.streams
         if streams is None:
             raise Unavailable("this host has no cluster key (security.key_file), so no peers")
+        try:
+            stamp = await self._directory.stamp()
+        except Unavailable as problem:
+            if self._request.mode != "auto":
+                raise
+            self._stay = True
+            self._note_refusal(NotRun(str(problem), NOT_SHARED[0]), where.host)
+            return False
         self._remote = RemoteRun(self._home.config.lbm, streams, where.host, where.address)
-        answer = await self._remote.start(self._make_request())
+        request = make_request(self.job, self._request, self._uid, self._pid, stamp)
+        answer = await self._remote.start(request)
         if isinstance(answer, NotRun):
             self._remote.close()
             self._home.addresses.pop(where.host, None)
@@ -276,6 +298,7 @@ class Command:
                 return True
             return False
         self._begun = True
+        self._directory.found(where.host)
         self.job.start(where.host, where.reason, time.time())
         note = f"; {answer.note}" if answer.note else ""
         self._client.placed(self.job.id, where.host, where.reason + note)
@@ -305,6 +328,7 @@ class Command:
     def _note_refusal(self, answer: NotRun, host: HostId) -> None:
         self._refusals.append(answer)
         self._excluded.add(host)
+        self._directory.refused(answer.stage, host)
         self._home.notes.ended(self.job.id, host, charged=True)
         if answer.fault:
             self._home.notes.trouble(host, answer.reason)
@@ -345,28 +369,3 @@ class Command:
     def typed(self, data: bytes) -> None:
         if self._remote is not None:
             self._remote.typed(data)
-
-    def _make_request(self) -> lbm_pb2.RunRequest:
-        request = self._request
-        return lbm_pb2.RunRequest(
-            job_id=self.job.id,
-            origin=self.own_name,
-            user=self._user,
-            uid=self._uid,
-            argv=request.argv,
-            environment=request.environment,
-            directory=request.directory,
-            umask=request.umask,
-            limits=[
-                lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
-                for number, soft, hard in limits_of(self._pid)
-            ],
-            wants_stdin=not request.has(tags.FLAG_NO_STDIN),
-            closed_fds=request.closed_fds,
-            timeout_s=request.timeout_s,
-            memory_bytes=request.memory_bytes,
-            hops=request.depth,
-            name=request.name,
-            forced=request.mode == "host",
-            nice=nice_of(self._pid),
-        )

@@ -78,7 +78,7 @@ class RemoteRun:
             if tag == tags.REFUSED:
                 self._ended = True
                 refused = self._decoded(lbm_pb2.Refused(), body)
-                declined = refused.stage in ("admission", "exec", "chdir", "user")
+                declined = refused.stage in ("admission", "exec", "chdir", "directory", "user")
                 return NotRun(
                     f"{self._host}: {refused.reason}", refused.stage, refused.errno, not declined
                 )

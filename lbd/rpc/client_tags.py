@@ -43,6 +43,8 @@ FLAG_NO_FALLBACK = b"n"
 FLAG_NO_STDIN = b"i"
 FLAG_TERMINAL_INPUT = b"p"  # the client reads standard input and sends INPUT
 FLAG_TELL = b"v"  # send PLACED
+FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
+FLAG_ROOTED = b"/"  # and it was given as an absolute path
 
 # keys of HERE, PLACED and DONE
 JOB = b"j"

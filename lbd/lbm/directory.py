@@ -1,0 +1,134 @@
+"""Where a client's command is to run, and which hosts have that directory too.
+
+A look must not hang with a dead file server: what is not known here already is asked for in a
+thread, and given up after a while.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from lbd.errors import Unavailable
+from lbd.lbm.look import file_system, kernel_id, look
+from lbd.lbm.request import ClientRequest
+from lbd.lbm.stamp import Stamp
+from lbd.lbm.unshared import Unshared
+from lbd.model import HostId
+from lbd.rpc import client_tags as tags
+
+LOOK_S = 2.0
+LOOKERS = 4
+KNOWN_MOUNTS = 1024
+KNOWN_S = 60.0  # the number of a mount may be another's by then
+STAGES = ("chdir", "directory")  # of a refusal: it is not there, or is another one
+
+
+class Looker:
+    """One for an LBM; `close` lets its threads go."""
+
+    def __init__(self) -> None:
+        self._kernel = kernel_id()
+        self._libc = ctypes.CDLL(None)
+        self._threads = ThreadPoolExecutor(LOOKERS, "lbm-look")
+        self._mounts: dict[tuple[int, str], tuple[str, float]] = {}
+
+    async def at(self, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
+        """`is_current`: it is where the process `pid` is, so no path need be walked (root may not
+        be let through it on a file server). Raises Unavailable if it cannot be seen."""
+        if is_current and pid > 0:
+            current = b"/proc/%d/cwd" % pid
+            with contextlib.suppress(OSError):
+                stamp = self._look(current, pid, cached=True)
+                if stamp.born_ns or not stamp.is_networked:
+                    return stamp
+                return await self._wait_for(current, pid)
+        if pid > 0 and os.access(f"/proc/{pid}/root", os.X_OK):
+            return await self._wait_for(b"/proc/%d/root" % pid + directory, pid)
+        return await self._wait_for(directory, 0)
+
+    def _look(self, path: bytes, pid: int, *, cached: bool) -> Stamp:
+        def file_system_of(mount: int, device: str) -> str:
+            now_s = time.monotonic()
+            found, until_s = self._mounts.get((mount, device), ("", 0.0))
+            if now_s >= until_s:
+                found = file_system(mount, device, str(pid) if pid else "self")
+                if len(self._mounts) >= KNOWN_MOUNTS:
+                    self._mounts.clear()
+                self._mounts[mount, device] = found, now_s + KNOWN_S
+            return found
+
+        return look(path, self._kernel, self._libc, file_system_of, cached=cached)
+
+    async def _wait_for(self, path: bytes, pid: int) -> Stamp:
+        """In a thread. Raises Unavailable."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(LOOK_S):
+                return await loop.run_in_executor(
+                    self._threads, lambda: self._look(path, pid, cached=False)
+                )
+        except TimeoutError:
+            raise Unavailable("its file server does not answer") from None
+        except OSError as problem:
+            raise Unavailable(problem.strerror or "it cannot be seen") from None
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Directory:
+    """The working directory of one command."""
+
+    def __init__(
+        self, looker: Looker, unshared: Unshared, request: ClientRequest, uid: int, pid: int
+    ) -> None:
+        self._looker = looker
+        self._unshared = unshared
+        self._uid = uid
+        self._pid = pid
+        self._path = request.directory
+        self._is_current = not request.has(tags.FLAG_CHDIR)
+        # Who names both the host and the directory means what is there.
+        self._by_name = request.mode == "host" and request.has(tags.FLAG_ROOTED)
+        self._stamp: Stamp | None = None
+
+    async def stamp(self) -> Stamp | None:
+        """None: any directory of that name will do. Raises Unavailable if it cannot be seen."""
+        if self._stamp is None and not self._by_name:
+            try:
+                self._stamp = await self._looker.at(
+                    self._pid, self._path, is_current=self._is_current
+                )
+            except Unavailable as problem:
+                name = self._path.decode(errors="replace")
+                raise Unavailable(f"{name} cannot be looked at here: {problem}") from None
+        return self._stamp
+
+    async def strangers(self) -> set[HostId]:
+        """The hosts that have lately said that they do not have it."""
+        try:
+            stamp = await self.stamp() if self._unshared else None
+        except Unavailable:
+            return set()
+        if stamp is None:
+            return set()
+        return self._unshared.hosts(self._uid, stamp.device, self._path, time.monotonic())
+
+    def refused(self, stage: str, host: HostId) -> None:
+        if stage in STAGES and self._stamp is not None:
+            now_s = time.monotonic()
+            self._unshared.note(self._uid, self._stamp.device, self._path, host, now_s)
+
+    def not_on(self, hosts: set[HostId]) -> str:
+        """For people."""
+        return (
+            f"{self._path.decode(errors='replace')} is not the same on {', '.join(sorted(hosts))}"
+        )
+
+    def found(self, host: HostId) -> None:
+        """The command has begun there."""
+        if self._stamp is not None:
+            self._unshared.shares(self._uid, self._stamp.device, self._path, host)

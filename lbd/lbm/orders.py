@@ -1,0 +1,52 @@
+"""From a request of another host's user to the order for our keeper."""
+
+import os
+
+from lbd.config import Config
+from lbd.lbm.admission import LocalUser
+from lbd.lbm.child import Order
+from lbd.lbm.stamp import Stamp
+from lbd.rpc.gen import lbm_pb2
+
+
+def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Config) -> Order:
+    """The command as asked, in an environment that tells it where it is now."""
+    environment: dict[bytes, bytes] = {}
+    for item in request.environment:
+        name, _, text = item.partition(b"=")
+        environment[name] = text
+    environment.update(
+        {
+            b"LBD_JOB_ID": request.job_id.encode(),
+            b"LBD_HOST": config.host.name.encode(),
+            b"LBD_ORIGIN": request.origin.encode(),
+            b"LBD_DEPTH": b"%d" % (request.hops + 1),
+        }
+    )
+    # An lbrun in there must ask this host's LBM, not the one the caller's configuration names.
+    environment.pop(b"LBD_CONFIG", None)
+    if config.path:
+        environment[b"LBD_CONFIG"] = os.fsencode(os.path.abspath(config.path))
+    return Order(
+        job=request.job_id,
+        argv=list(request.argv),
+        environment=environment,
+        directory=request.directory or b"/",
+        umask=request.umask,
+        limits=[(item.resource, item.soft, item.hard) for item in request.limits],
+        user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
+        nice=request.nice,
+        memory_bytes=request.memory_bytes,
+        closed_fds=request.closed_fds & 7,
+        stamp=stamp_of(request),
+    )
+
+
+def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
+    """What the directory must be; None: any of that name will do."""
+    if not request.HasField("directory_stamp"):
+        return None
+    sent = request.directory_stamp
+    return Stamp(
+        sent.kernel, sent.device, sent.inode, sent.born_ns, sent.changed_ns, sent.file_system
+    )

@@ -1,0 +1,50 @@
+"""What goes along with a command that leaves this host."""
+
+from lbd.lbm.caller import limits_of, nice_of
+from lbd.lbm.request import ClientRequest
+from lbd.lbm.stamp import Stamp
+from lbd.lbm.state import Job
+from lbd.rpc import client_tags as tags
+from lbd.rpc.gen import lbm_pb2
+
+
+def make_request(
+    job: Job, request: ClientRequest, uid: int, pid: int, stamp: Stamp | None
+) -> lbm_pb2.RunRequest:
+    """`uid`, `pid`: of the client; `stamp`: what its directory must be."""
+    return lbm_pb2.RunRequest(
+        job_id=job.id,
+        origin=job.origin,
+        user=job.user,
+        uid=uid,
+        argv=request.argv,
+        environment=request.environment,
+        directory=request.directory,
+        umask=request.umask,
+        limits=[
+            lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
+            for number, soft, hard in limits_of(pid)
+        ],
+        wants_stdin=not request.has(tags.FLAG_NO_STDIN),
+        closed_fds=request.closed_fds,
+        timeout_s=request.timeout_s,
+        memory_bytes=request.memory_bytes,
+        hops=request.depth,
+        name=request.name,
+        forced=request.mode == "host",
+        nice=nice_of(pid),
+        directory_stamp=stamp_message(stamp),
+    )
+
+
+def stamp_message(stamp: Stamp | None) -> lbm_pb2.DirectoryStamp | None:
+    if stamp is None:
+        return None
+    return lbm_pb2.DirectoryStamp(
+        kernel=stamp.kernel,
+        device=stamp.device,
+        inode=stamp.inode,
+        born_ns=stamp.born_ns,
+        changed_ns=stamp.changed_ns,
+        file_system=stamp.file_system,
+    )

@@ -1,0 +1,142 @@
+"""A command leaves only for a host on which its working directory is the same one.
+
+The hosts are in namespaces and each has a file system of its own at `lab.private`; everything else
+they share.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from contract import assert_one_line
+
+from tests.live.cluster import FAST, Lab
+from tests.live.conftest import need_namespaces
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    need_namespaces()
+    private = tmp_path_factory.mktemp("private")
+    lab = Lab.up(3, "namespaces", "--private", private, settings=(*FAST, "lbm.unshared_s=3600"))
+    lab.private = private
+    yield lab
+    lab.down()
+
+
+def inside(lab, host, script, *words, **options):
+    """A shell's script in the private directory of a host."""
+    script = f"cd {lab.private} && {script}"
+    return lab.run(host, "sh", "-c", script, "sh", *words, **options)
+
+
+def test_each_host_has_its_own(lab):
+    for host in lab.hosts:
+        inside(lab, host, f"echo {host} > whose", check=True)
+    seen = [inside(lab, host, "cat whose").stdout.strip() for host in lab.hosts]
+    assert seen == list(lab.hosts)
+    assert os.listdir(lab.private) == []
+
+
+def test_what_is_shared_is_used(lab, tmp_path):
+    for directory in (tmp_path, Path("/"), Path("/tmp")):
+        result = lab.run("h1", "lbrun", "-H", "h2", "sh", "-c", "pwd; echo $LBD_HOST",
+                         cwd=directory)  # fmt: skip
+        assert (result.stderr, result.stdout) == ("", f"{directory}\nh2\n")
+
+
+def test_a_named_host_with_another_directory_refuses(lab):
+    """Same path, same inode: the root of a tmpfs has the same number everywhere."""
+    result = inside(lab, "h1", "lbrun -H h2 touch ran")
+    assert (result.returncode, result.stdout) == (125, "")
+    assert_one_line(result.stderr, "lbrun", "h2", str(lab.private), "not the directory it is")
+    assert not [host for host in lab.hosts if "ran" in inside(lab, host, "ls").stdout]
+
+
+def test_a_directory_that_is_not_there_is_named(lab):
+    result = inside(lab, "h1", "mkdir -p only/here && cd only/here && lbrun -H h2 true")
+    assert result.returncode == 125
+    assert_one_line(result.stderr, "lbrun", "h2", "only/here", "No such file or directory")
+
+
+def test_names_alone_will_do_for_who_names_host_and_directory(lab):
+    result = inside(lab, "h1", f"lbrun -H h2 -C {lab.private} cat whose")
+    assert (result.stdout, result.stderr) == ("h2\n", "")
+    result = inside(lab, "h1", "lbrun -H h2 -C / pwd")
+    assert (result.stdout, result.stderr) == ("/\n", "")
+
+
+@pytest.mark.parametrize("option", ["-C sub", "-C ./sub/../sub"])
+def test_a_relative_directory_is_still_compared(lab, option):
+    for host in lab.hosts:
+        inside(lab, host, "mkdir -p sub", check=True)
+    result = inside(lab, "h1", f"lbrun -H h2 {option} true")
+    assert result.returncode == 125
+    assert_one_line(result.stderr, "lbrun", "h2", "not the directory it is")
+
+
+def test_no_host_is_sent_what_it_does_not_share(lab):
+    result = inside(lab, "h1", f"lbrun --remote -C {lab.private} true")
+    assert result.returncode == 125
+    assert_one_line(result.stderr, "lbrun", str(lab.private))
+
+
+def test_it_stays_quietly_and_is_not_asked_each_time(lab):
+    inside(lab, "h1", "mkdir -p deep/down", check=True)
+    lab.run("h1", "lbctl", "drain", "h1", check=True)  # so that it would rather leave
+    try:
+        for place in (".", ".", "deep/down"):
+            result = inside(lab, "h1", f"cd {place}; lbrun sh -c 'echo $LBD_HOST'")
+            assert (result.stdout, result.stderr) == ("h1\n", "")
+        result = inside(lab, "h1", "lbrun -v true")
+        assert "is not the same on h2, h3" in result.stderr
+        result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST", cwd="/")
+        assert result.stdout in ("h2\n", "h3\n")
+    finally:
+        lab.run("h1", "lbctl", "undrain", "h1", check=True)
+
+
+def test_one_host_may_have_it_where_another_does_not(lab, tmp_path):
+    """h3 mounts what h1 has; h2 does not."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    script = f"mkdir -p {lab.private}/both && mount --bind {shared} {lab.private}/both"
+    for host in ("h1", "h3"):
+        lab.run(host, "sh", "-c", script, check=True)
+    try:
+        result = inside(lab, "h1", "cd both && lbrun --remote sh -c 'echo $LBD_HOST > made'")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (shared / "made").read_text() == "h3\n"
+    finally:
+        for host in ("h1", "h3"):
+            lab.run(host, "umount", f"{lab.private}/both", check=True)
+
+
+def test_a_directory_that_changes_all_the_time_is_no_false_alarm(lab, tmp_path):
+    script = "while [ ! -e stop ]; do touch $1; rm $1; done"
+    busy = [lab.popen(host, "sh", "-c", script, "sh", host, cwd=tmp_path) for host in lab.hosts]
+    try:
+        for _ in range(20):
+            result = lab.run("h1", "lbrun", "-H", "h2", "true", cwd=tmp_path)
+            assert (result.returncode, result.stderr) == (0, "")
+    finally:
+        (tmp_path / "stop").touch()
+        for process in busy:
+            process.wait(20)
+
+
+def test_a_removed_directory_can_still_be_stood_in_at_home(lab, tmp_path):
+    script = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && lbrun $*"
+    result = lab.run("h1", "sh", "-c", script, "sh", "true")
+    assert (result.returncode, result.stderr) == (0, "")
+    result = lab.run("h1", "sh", "-c", script, "sh", "-H", "h2", "true")
+    assert result.returncode == 125
+    assert_one_line(result.stderr, "lbrun", "h2")
+
+
+def test_a_lab_wants_its_own_files_shared(lab, tmp_path):
+    result = lab.lab("up", "--isolate", "namespaces", "--private", "/", check=False)
+    assert result.returncode != 0
+    assert "lies in it" in result.stderr
+    result = lab.lab("up", "--private", tmp_path / "none", check=False)
+    assert "no directory" in result.stderr
