@@ -57,6 +57,8 @@ def fault_of(item: "Field[object]", value: object) -> str:
     """Why `value` cannot be this field's, or ""."""
     kind = item.type
     bounds = bounds_of(item.metadata)
+    if kind == NAMES:
+        return "" if are_names(value) else f'{shown(value)} is not a list like ["cc", "gcc -c"]'
     if kind is float and type(value) is int:
         value = float(value)
     if kind in (bool, int, float, str) and type(value) is not kind:
@@ -67,6 +69,13 @@ def fault_of(item: "Field[object]", value: object) -> str:
         return ""
     inside = bounds.low <= value <= bounds.high  # false for NaN too
     return "" if inside else f"{value!r} is out of range; allowed: {bounds}"
+
+
+NAMES = tuple[str, ...]
+
+
+def are_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value)
 
 
 KIND_NAMES: dict[object, str] = {
@@ -82,6 +91,8 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = f'"{repr(value)[1:-1]}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, tuple):
+        text = f"[{', '.join(map(shown, value))}]"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -215,6 +226,24 @@ class LbmConfig(Section):
     cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable
 
 
+# What means something on this host only, and what should not lie about in the memory of others.
+KEPT_BACK = (
+    "DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET", "XAUTHORITY", "ICEAUTHORITY", "SESSION_MANAGER",
+    "WINDOWID", "DESKTOP_STARTUP_ID", "XDG_RUNTIME_DIR", "XDG_SESSION_*", "XDG_SEAT*", "XDG_VTNR",
+    "DBUS_*", "SSH_*", "GPG_AGENT_INFO", "GPG_TTY", "GNOME_KEYRING_*", "TMUX", "TMUX_*", "STY",
+    "NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "JOURNAL_STREAM",
+    "*_TOKEN", "*_SECRET", "*_SECRET_*", "*PASSWORD*", "*_PASSWD", "*_PASSPHRASE", "*_API_KEY",
+    "*_APIKEY", "*_PRIVATE_KEY", "MYSQL_PWD",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentConfig(Section):
+    # variables that do not leave this host with a command; * and ? as in file names
+    deny: tuple[str, ...] = KEPT_BACK
+    allow: tuple[str, ...] = ()  # exceptions from `deny`, likewise
+
+
 @dataclass(frozen=True, slots=True)
 class UsersConfig(Section):
     allow_root: bool = False  # run commands of root that come from other hosts
@@ -243,6 +272,7 @@ class Config:
     load: LoadConfig = field(default_factory=LoadConfig)
     lim: LimConfig = field(default_factory=LimConfig)
     lbm: LbmConfig = field(default_factory=LbmConfig)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     users: UsersConfig = field(default_factory=UsersConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)

@@ -120,6 +120,8 @@ class Given:
             raise ConfigError(f"{place}: {section}.{key}: {fault}")
         if known[key].type is float and isinstance(value, int):
             value = float(value)
+        if isinstance(value, list):
+            value = tuple(value)
         self._values[section, key] = Origin(place, value)
 
     def config(self) -> Config:

@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # typing's own would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
+BASIC = (b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"TERM", b"LANG", b"TZ")
 COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 
 
@@ -50,13 +51,23 @@ def make_environment(options: Options) -> dict[bytes, bytes]:
     environment: dict[bytes, bytes] = posix.environ.copy()
     if environment.get(b"LC_CTYPE") in COERCED and b"\0LC_CTYPE=" not in read_environ():
         del environment[b"LC_CTYPE"]  # Python's doing (PEP 538), not the caller's
+    everything = environment
+    if "clean_env" in options.plain:
+        environment = {name: text for name, text in everything.items() if is_basic(name)}
     for item in options.variables:
         name, equals, value = item.partition("=")
         if not name:
             raise Trouble(f"--env {item!r} has no name")
         if equals:
             environment[encode(name)] = encode(value)
+        elif encode(name) in everything:
+            environment[encode(name)] = everything[encode(name)]
     return environment
+
+
+def is_basic(name: bytes) -> bool:
+    """What --clean-env leaves: who and where one is, in what language; and what is ours."""
+    return name in BASIC or name.startswith((b"LC_", b"LBD_"))
 
 
 def read_environ() -> bytes:
@@ -182,6 +193,7 @@ def make_request(
     if options.memory_bytes:
         pairs.append((tags.MEMORY, b"%d" % options.memory_bytes))
     pairs += [(tags.EXCLUDED, encode(name)) for name in options.excluded]
+    pairs += [(tags.LET_THROUGH, encode(item.partition("=")[0])) for item in options.variables]
     pairs += [(tags.ARGUMENT, word) for word in command]
     pairs += [(tags.ENVIRONMENT, name + b"=" + text) for name, text in environment.items()]
     return b"".join([field(key, value) for key, value in pairs])

@@ -26,7 +26,8 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   --no-stdin            empty standard input; ours stays unread (for loops)
   --no-restart          never run it a second time after a lost host (always so without a queue)
   -C, --chdir DIR       working directory
-  -e, --env NAME=VALUE  extra environment (repeatable)
+  -e, --env NAME=VALUE  extra environment (repeatable); NAME alone: ours, even if kept back
+  --clean-env           no environment but PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ
   -T, --no-tty          no terminal on the far side
   --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause
   --explain [--json]    print the ranked hosts, the decision and its reason; run nothing

@@ -15,6 +15,7 @@ PLAIN = {
     "--no-fallback": "no_fallback", "--no-stdin": "no_stdin", "-v": "verbose",
     "--verbose": "verbose", "--help": "help", "-h": "help", "--version": "version",
     "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
+    "--clean-env": "clean_env",
 }  # fmt: skip
 LATER = {
     "-q": "the queue", "--queue": "the queue", "-d": "the queue", "--detach": "the queue",

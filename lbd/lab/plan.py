@@ -27,7 +27,7 @@ MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
 INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
 ISOLATIONS = ("auto", "none", "namespaces")
 
-Scalar = str | int | float | bool
+Scalar = str | int | float | bool | tuple[str, ...]
 Tables = list[dict[str, Scalar]]
 Sections = dict[str, dict[str, Scalar | Tables]]
 
@@ -156,6 +156,8 @@ def parse_setting(text: str) -> tuple[str, str, Scalar]:
     if f"{section}.{key}" in RESERVED:
         raise ConfigError(f"--set {section}.{key}: the lab gives each host its own")
     parsed = toml_value(value.strip())
+    if isinstance(parsed, list) and all(isinstance(item, str) for item in parsed):
+        return section, key, tuple(parsed)
     return section, key, parsed if isinstance(parsed, str | int | float | bool) else value
 
 
@@ -222,6 +224,8 @@ def _inline(table: Mapping[str, Scalar]) -> str:
 
 
 def _scalar(value: Scalar) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_scalar, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

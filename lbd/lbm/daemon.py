@@ -21,6 +21,7 @@ from lbd.lbm.admission import LocalUser
 from lbd.lbm.agent import Host
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.directory import Looker
+from lbd.lbm.environment import DenyList
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.notes import LimNotes
@@ -95,6 +96,7 @@ class Lbm:
             is_leader=lambda pid: pid in self._leaders,
             looker=Looker(),
             unshared=Unshared(config.lbm.unshared_s),
+            denied=DenyList(config.environment.deny, config.environment.allow),
         )
 
         self._questions = Questions(self._host, self._home)

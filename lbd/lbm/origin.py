@@ -17,9 +17,10 @@ from lbd.config import Config
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.directory import Directory, Looker
+from lbd.lbm.environment import DenyList, outgoing
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.notes import LimNotes
-from lbd.lbm.outgoing import make_request
+from lbd.lbm.outgoing import kept_back, make_request
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
@@ -100,6 +101,7 @@ class Home:
     is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
     looker: Looker
     unshared: Unshared
+    denied: DenyList
     lim_rests_until_s: float = 0.0
     # Where hosts' LBMs were found lately, and until when that is believed.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
@@ -281,7 +283,10 @@ class Command:
             self._note_refusal(NotRun(str(problem), NOT_SHARED[0]), where.host)
             return False
         self._remote = RemoteRun(self._home.config.lbm, streams, where.host, where.address)
-        request = make_request(self.job, self._request, self._uid, self._pid, stamp)
+        environment, kept = outgoing(
+            self._request.environment, self._home.denied, self._request.let_through
+        )
+        request = make_request(self.job, self._request, environment, self._uid, self._pid, stamp)
         answer = await self._remote.start(request)
         if isinstance(answer, NotRun):
             self._remote.close()
@@ -300,7 +305,7 @@ class Command:
         self._begun = True
         self._directory.found(where.host)
         self.job.start(where.host, where.reason, time.time())
-        note = f"; {answer.note}" if answer.note else ""
+        note = (f"; {answer.note}" if answer.note else "") + kept_back(kept)
         self._client.placed(self.job.id, where.host, where.reason + note)
         ended = self._remote.ended_already()
         if ended is None:

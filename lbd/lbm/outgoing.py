@@ -7,9 +7,16 @@ from lbd.lbm.state import Job
 from lbd.rpc import client_tags as tags
 from lbd.rpc.gen import lbm_pb2
 
+SHOWN = 8
+
 
 def make_request(
-    job: Job, request: ClientRequest, uid: int, pid: int, stamp: Stamp | None
+    job: Job,
+    request: ClientRequest,
+    environment: list[bytes],
+    uid: int,
+    pid: int,
+    stamp: Stamp | None,
 ) -> lbm_pb2.RunRequest:
     """`uid`, `pid`: of the client; `stamp`: what its directory must be."""
     return lbm_pb2.RunRequest(
@@ -18,7 +25,7 @@ def make_request(
         user=job.user,
         uid=uid,
         argv=request.argv,
-        environment=request.environment,
+        environment=environment,
         directory=request.directory,
         umask=request.umask,
         limits=[
@@ -35,6 +42,14 @@ def make_request(
         nice=nice_of(pid),
         directory_stamp=stamp_message(stamp),
     )
+
+
+def kept_back(names: list[str]) -> str:
+    """For -v: what a command may miss there."""
+    if not names:
+        return ""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"; kept back: {', '.join(sorted(names)[:SHOWN])}{more}"
 
 
 def stamp_message(stamp: Stamp | None) -> lbm_pb2.DirectoryStamp | None:

@@ -17,6 +17,7 @@ class ClientRequest:
     umask: int = 0o022
     mode: str = "auto"  # auto | remote | host
     host: HostId | None = None
+    let_through: set[bytes] = field(default_factory=set)  # variables, whatever is denied
     excluded: set[HostId] = field(default_factory=set)
     flags: bytes = b""
     timeout_s: float = 0.0
@@ -37,6 +38,8 @@ def read_request(body: bytes) -> ClientRequest:
             request.argv.append(value)
         elif key == tags.ENVIRONMENT:
             request.environment.append(value)
+        elif key == tags.LET_THROUGH:
+            request.let_through.add(value)
         elif key == tags.EXCLUDED:
             request.excluded.add(HostId(value.decode()))
         else:

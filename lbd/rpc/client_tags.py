@@ -38,6 +38,7 @@ MEMORY = b"M"
 NAME = b"n"
 CLOSED_FDS = b"c"  # bit 0..2 set: the caller has that descriptor closed
 DEPTH = b"H"  # how many lbruns this one is inside of
+LET_THROUGH = b"k"  # a variable named by -e: it leaves although environment.deny names it
 
 FLAG_NO_FALLBACK = b"n"
 FLAG_NO_STDIN = b"i"

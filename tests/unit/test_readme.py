@@ -43,7 +43,9 @@ def table() -> str:
             continue
         for item in fields(section.type):
             bounds = str(config.bounds_of(item.metadata)).replace(" | ", ", ")
-            kind = {bool: "true, false", str: "text"}.get(item.type, "list of tables")
+            kind = {bool: "true, false", str: "text", config.NAMES: "list of names"}.get(
+                item.type, "list of tables"
+            )
             default = "[]" if item.default in ((), MISSING) else config.shown(item.default)
             meaning = said[section.type.__name__, item.name]
             key = f"{section.name}.{item.name}"
