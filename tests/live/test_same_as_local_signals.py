@@ -1,0 +1,112 @@
+"""Signals to a command that runs, from its parent or its terminal."""
+
+import pytest
+from same_as_local import Row, assert_same, lab, table
+
+__all__ = ["lab"]
+
+NAMES = ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2")
+
+# Says what it catches and goes on; ends with its input.
+TELL = """
+import os, select, signal, sys
+wake, woken = os.pipe2(os.O_NONBLOCK)
+signal.set_wakeup_fd(woken)
+for name in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2", "WINCH", "CONT"):
+    signal.signal(getattr(signal, f"SIG{name}"), lambda *_: None)
+os.write(1, b"ready\\n")
+while True:
+    ready, _, _ = select.select([0, wake], [], [])
+    if wake in ready:
+        for number in os.read(wake, 100):
+            os.write(1, (signal.Signals(number).name + "\\n").encode())
+    if 0 in ready and not os.read(0, 1):
+        break
+"""
+ECHO = "echo ready; while read x; do echo got $x; done"
+GOES_ON = ("send 1", "see got 1", "send 2", "see got 2")
+LOOP = "echo ready; while :; do sleep 0.05; done"
+
+
+def waiting(trap="", more="", loop=LOOP):
+    return f"exec lbrun sh -c '{trap}{loop}'{more}"
+
+
+TRAPPED = [
+    Row(f"{name}, told", 'exec lbrun $PYTHON -c "$TELL"', env={"TELL": TELL},
+        do=("see ready", f"signal {name}", f"see SIG{name}"))
+    for name in (*NAMES, "WINCH", "CONT")
+]  # fmt: skip
+
+ENDED = [
+    Row("KILL", waiting(), status=-9, do=("see ready", "signal KILL")),
+    *(Row(f"{name}, trapped and then exit", waiting(f'trap "echo bye; exit 5" {name}; '),
+          status=5, do=("see ready", f"signal {name}", "see bye"))
+      for name in NAMES if name != "QUIT"),
+    *(Row(f"{name}, ignored by the command", f"exec lbrun sh -c 'trap \"\" {name}; {ECHO}'",
+          do=("see ready", f"signal {name}", *GOES_ON)) for name in NAMES),
+    Row("one of several, in order", 'exec lbrun $PYTHON -c "$TELL"', env={"TELL": TELL},
+        do=("see ready", "signal USR1", "see SIGUSR1", "signal USR2", "see SIGUSR2", "signal TERM",
+            "see SIGTERM", "signal HUP", "see SIGHUP", "signal INT", "see SIGINT")),
+    Row("TERM, then its own end", waiting('trap "echo cleaning; sleep 0.2; exit 0" TERM; '),
+        do=("see ready", "signal TERM", "see cleaning")),
+    Row("TERM three times", 'exec lbrun $PYTHON -c "$TELL"', env={"TELL": TELL},
+        do=("see ready", *("signal TERM", "see SIGTERM") * 3)),
+    Row("a shell that waits", "exec lbrun sh -c 'trap \"kill $!; echo got; exit 4\" TERM; "
+        "sleep 60 >&- 2>&- & echo ready; wait'", status=4,
+        do=("see ready", "signal TERM", "see got")),
+]  # fmt: skip
+
+# As from the keyboard: to the whole process group.
+GROUP = [
+    Row("^C that the command survives", "lbrun sh -c 'trap \"echo got\" INT; "
+        "sh -c \"echo ready; exec sleep 60\"; echo on; exit 3'; echo $?",
+        do=("see ready", "group INT", "see got")),
+    Row("^C that the script traps", "trap 'echo mine; exit 8' INT; lbrun sh -c 'echo ready; "
+        "exec sleep 60'; echo no", status=8, do=("see ready", "group INT")),
+    Row("^C that a Python sees",
+        "lbrun $PYTHON -c 'import time\ntry: print(\"ready\", flush=True);"
+        " time.sleep(60)\nexcept KeyboardInterrupt: print(\"interrupted\")'",
+        do=("see ready", "group INT", "see interrupted")),
+    Row("TERM to all", "lbrun sh -c 'echo ready; exec sleep 60'; echo no", status=-15,
+        do=("see ready", "group TERM")),
+    Row("KILL to all", "lbrun sh -c 'echo ready; exec sleep 60'; echo no", status=-9,
+        do=("see ready", "group KILL")),
+]  # fmt: skip
+
+STOPPED = [
+    Row("TSTP and CONT", "exec lbrun sh -c 'echo ready; read x; echo got $x'",
+        do=("see ready", "signal TSTP", "stopped", "signal CONT", "goes on", "send it",
+            "see got it")),
+    Row("TSTP to the group", "exec lbrun sh -c 'echo ready; read x; echo got $x'",
+        do=("see ready", "group TSTP", "stopped", "group CONT", "goes on", "send it",
+            "see got it")),
+    Row("TERM while it is stopped", waiting('trap "echo bye; exit 5" TERM; '), status=5,
+        do=("see ready", "signal TSTP", "stopped", "signal TERM", "signal CONT", "see bye")),
+    Row("KILL while it is stopped", waiting(), status=-9,
+        do=("see ready", "signal TSTP", "stopped", "signal KILL")),
+    Row("STOP of the parent's child", "exec lbrun sh -c 'echo ready; read x; echo got $x'",
+        do=("see ready", "signal STOP", "stopped", "signal CONT", "goes on", "send it",
+            "see got it")),
+]  # fmt: skip
+
+# By other programs.
+PROGRAMS = [
+    Row("timeout", "timeout 0.3 lbrun sleep 60", status=124),
+    Row("timeout -s KILL", "timeout -s KILL 0.3 lbrun sleep 60", status=None),
+    Row("timeout --foreground", "timeout --foreground 0.3 lbrun sleep 60", status=124),
+    Row("timeout --preserve-status", "timeout --preserve-status 0.3 lbrun sleep 60", status=143),
+    Row("timeout -k", "timeout -k 0.3 0.3 lbrun sh -c 'trap \"\" TERM; while :; do sleep 0.05; "
+        "done'", status=-9),
+    Row("timeout, far", "lbrun timeout 0.3 sleep 60", status=124),
+    Row("timeout, in time", "timeout 20 lbrun sh -c 'exit 4'", status=4),
+    Row("setsid", "setsid -w lbrun sh -c 'exit 4'", status=4),
+    Row("wait, interrupted", "trap 'echo mine' USR1; lbrun sh -c 'echo ready; sleep 0.4; exit 6' & "
+        "wait $!; echo $?; wait $!; echo $?", do=("see ready", "signal USR1", "see mine")),
+]  # fmt: skip
+
+
+@table([*TRAPPED, *ENDED, *GROUP, *STOPPED, *PROGRAMS])
+@pytest.mark.usefixtures("lab")
+def test_signalled_the_same(lab, row, tmp_path):
+    assert_same(lab, row, tmp_path)
