@@ -13,7 +13,9 @@ from typing import TypeVar
 from lbd.errors import ConfigError
 from lbd.spelling import hint
 
-ALGORITHMS = ("GLOBAL", "CENTRAL", "LOWEST", "NOLB")
+ALGORITHMS = (
+    "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
+)  # fmt: skip
 SCOPES = ("auto", "host", "container", "jobs")
 INDICES = ("smoothed",)
 CGROUPS = ("auto", "off")
@@ -164,7 +166,8 @@ class LimConfig(Section):
         4.0, 0.0, 10000.0
     )  # T_u: a host that stays above it need not report
     min_gain: float = within(0.1, 0.0, 1000.0)  # Δ: how much lower another host's index must be
-    probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST asks
+    probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST, THRHLD and RESERVE ask
+    reservations: int = within(5, 1, 1024)  # R: with how many loaded hosts RESERVE asks for jobs
     job_threshold_s: float = within(
         1.0, 0.0, 86400.0
     )  # T_CPU: commands below it are not worth moving

@@ -5,8 +5,8 @@ idle host. The charge counts 1 until a sample newer than the pick arrives. The s
 sample shows only a part of the job, so the charge then fades as the sample's own view of it grows:
 exp(-(sampled_at - picked_at) / T). It goes at the job's end, when it has nearly faded, and in any
 case after `limit_s`, so that a lost message never leaves one behind. (LSF lets it fade over three
-exchange intervals; in CENTRAL as printed in the thesis it would stay as long as the host's load is
-unchanged, for unchanged loads are not sent.)
+exchange intervals. In CENTRAL as printed in the thesis it would stay as long as the host's load is
+unchanged, for unchanged loads are not sent; here silence counts as a sample, see `Table`.)
 """
 
 import math
@@ -90,6 +90,10 @@ class ChargeBook:
     def picked_at_s(self, job: JobId) -> float:
         host = self._host_of.get(job)
         return -math.inf if host is None else self._hosts[host].picked_at_s(job)
+
+    def hosts(self) -> list[HostId]:
+        """Those charged for something."""
+        return [host for host, charges in self._hosts.items() if charges.total]
 
     def jobs(self) -> int:
         return len(self._host_of)

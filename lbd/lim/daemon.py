@@ -224,7 +224,7 @@ class Lim:
         deadline_s = now_s + self.state.in_force.lim.probe_timeout_s
         replies: tuple[Reply, ...] = ()
         while True:
-            step = placer.next_step(request, replies, now_s)
+            step = placer.next_step(request, replies, now_s, dry)
             if isinstance(step, Placement | Nowhere):
                 return placer.settle(request, step, now_s, dry)
             left_s = deadline_s - time.monotonic()

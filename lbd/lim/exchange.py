@@ -3,8 +3,9 @@
 A host reports to the centre when its load has changed by more than a threshold since its last
 report, not while it stays above the ceiling T_u, and always once in a while so that silence means
 trouble. The centre sends everybody what has changed each period P, and all it knows as a
-keep-alive. Whether a host may be picked at all (drained, no LBM, no free slot) is told at the next
-period under every algorithm. Under LOWEST and NOLB nothing else is told but the keep-alive.
+keep-alive. Under CENTRAL the centre keeps the changes to itself; under DISTED each host tells every
+other of its own. Whether a host may be picked at all (drained, no LBM, no free slot) is told at the
+next period under every algorithm. Under the others nothing else is told but the keep-alive.
 """
 
 from collections.abc import Iterable
@@ -51,11 +52,14 @@ class Reporter:
         """The last report was lost, or there is a new centre: tell at the next period."""
         self._told = None
 
+    def has_news(self, sample: Sample, params: LimConfig, exchanges_load: bool) -> bool:
+        return worth_telling(sample, self._told, params, exchanges_load)
+
     def due(self, sample: Sample, now_s: float, params: LimConfig, exchanges_load: bool) -> bool:
         """Whether to report now; a True is taken as done."""
         due = (
             now_s - self._told_at_s >= params.keepalive_s
-            or worth_telling(sample, self._told, params, exchanges_load)
+            or self.has_news(sample, params, exchanges_load)
         )  # fmt: skip
         if due:
             self._told, self._told_at_s = sample, now_s

@@ -74,7 +74,10 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """`ended`: jobs that the centre placed for this host."""
+
     sample: Sample
+    ended: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class AskCentre:
     dry: bool
     sample: Sample
     charges: float
+    ended: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,24 @@ class CentreReply:
     verdict: Verdict | None
     host: HostId
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """From a lightly loaded host: send me your next command."""
+
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveReply:
+    taken: bool  # not by a host that is not loaded itself
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Unreserve:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +162,7 @@ class Ack:
 
 Body = (
     Hello | Members | Report | Vector | Probe | ProbeReply | AskCentre | CentreReply | Settings
-    | Drain | Leave | Ping | Ack
+    | Drain | Leave | Ping | Ack | Reserve | ReserveReply | Unreserve
 )  # fmt: skip
 
 

@@ -11,27 +11,39 @@ from dataclasses import replace
 from random import Random
 
 from lbd.lim import messages as m
+from lbd.lim.reservations import Reservations
 from lbd.lim.table import Table
-from lbd.model import HostId, Placement, PlacementRequest, Verdict
+from lbd.model import HostId, JobId, Placement, PlacementRequest, Verdict
 from lbd.policy.ranking import choose, here, ranked, settled_early
 from lbd.policy.registry import POLICIES
-from lbd.policy.view import Decision, Nowhere, Reply, Step
+from lbd.policy.view import Decision, Nowhere, Probe, Reply, Step
 
+ENDED_MAX = 1000  # ends of jobs kept for the centre; older ones' charges fade without
 ASK_AGAIN_S = 2.0  # a centre that did not answer is left alone for this long
 
 
 class Placer:
-    def __init__(self, table: Table, dice: Random) -> None:
+    def __init__(self, table: Table, reservations: Reservations, dice: Random) -> None:
         self.table = table
+        self.reservations = reservations
         self.centre: HostId | None = None  # kept current by the state
         self.decisions: Counter[str] = Counter()  # by reason
         self._dice = dice
         self._ask_after_s = 0.0
+        self._placed_by_centre: dict[JobId, None] = {}  # and not yet ended; oldest first
+        self._ended: list[JobId] = []  # of these, and the centre does not know
 
-    def next_step(self, request: PlacementRequest, replies: Sequence[Reply], now_s: float) -> Step:
-        centre = self.centre if now_s >= self._ask_after_s else None
+    def next_step(
+        self, request: PlacementRequest, replies: Sequence[Reply], now_s: float, dry: bool = False
+    ) -> Step:
+        view = self.table.view(self.centre if now_s >= self._ask_after_s else None, now_s)
+        view.reserved = tuple(reversed(self.reservations.held))
         policy = POLICIES[self.table.params.algorithm]
-        return policy.next_step(request, self.table.view(centre, now_s), replies, self._dice)
+        step = policy.next_step(request, view, replies, self._dice)
+        if isinstance(step, Probe) and not dry:
+            for name in step.hosts:  # no other command is to try the same reservation
+                self.reservations.cancelled(name)
+        return step
 
     def settle(
         self, request: PlacementRequest, decision: Decision, now_s: float, dry: bool
@@ -53,7 +65,22 @@ class Placer:
             self.table.charge(decision.host, request.job, now_s)
         return decision
 
-    # -- LOWEST ----------------------------------------------------------------------------------
+    def job_ended(self, job: JobId, now_s: float) -> None:
+        """Drop its charge, and remember to tell the centre if that has charged it too."""
+        if self.table.charged_host(job) == self.table.me:
+            self.reservations.departed()
+        self.table.discharge(job, now_s)
+        if job in self._placed_by_centre:
+            del self._placed_by_centre[job]
+            if len(self._ended) < ENDED_MAX:
+                self._ended.append(job)
+
+    def take_ended(self) -> tuple[JobId, ...]:
+        """What the centre is to be told now."""
+        ended, self._ended = tuple(self._ended), []
+        return ended
+
+    # -- LOWEST, THRHLD, RESERVE -------------------------------------------------------------------
 
     def probed(self, host: HostId, reply: m.Body | None, now_s: float) -> Reply:
         """What a probe brought; None: no answer in time."""
@@ -74,6 +101,7 @@ class Placer:
             dry=dry,
             sample=sample,
             charges=self.table.charges(self.table.me),
+            ended=self.take_ended(),
         )
 
     def answered(
@@ -89,11 +117,21 @@ class Placer:
         if reply.host not in self.table.entries:  # it knows one that we have not heard of yet
             return Reply(centre, answered=False)
         decision = Placement(reply.verdict, reply.host, reply.reason, candidates)
+        if reply.verdict is not Verdict.WAIT:
+            self._placed_by_centre[request.job] = None
+            if len(self._placed_by_centre) > ENDED_MAX:
+                del self._placed_by_centre[next(iter(self._placed_by_centre))]
         return Reply(centre, True, decision)
+
+    def centre_told(self, ended: Sequence[JobId], now_s: float) -> None:
+        """As the centre: jobs of other hosts, placed by us, have ended."""
+        for job in ended:
+            self.table.discharge(job, now_s)
 
     def decide_for(self, origin: HostId, ask: m.AskCentre, now_s: float) -> m.CentreReply:
         """As the centre: place another host's command and charge our copy of the chosen host."""
         self.table.record(ask.sample, now_s)
+        self.centre_told(ask.ended, now_s)
         request = PlacementRequest(
             job=ask.job,
             excluded=ask.excluded,

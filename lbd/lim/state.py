@@ -5,8 +5,8 @@ Rule 1: nothing here fails because a message was lost, late, twice or out of ord
 Rule 2: nothing here waits. A placement needs at most one round of questions, with a deadline
 (`placement.py`); whatever happens to other hosts, the answer "here" is always at hand.
 
-The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `exchange`
-when load is told, `settings` the algorithm and its parameters, `placement` the commands.
+The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `teller`
+what is told each period, `settings` the algorithm and its parameters, `placement` the commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,13 @@ from lbd.errors import ConfigError
 from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim.election import Election, ranking
-from lbd.lim.events import Action, Log, Send
-from lbd.lim.exchange import Broadcaster, Reporter
+from lbd.lim.events import Action, Log
 from lbd.lim.membership import Membership
 from lbd.lim.placement import Placer
+from lbd.lim.reservations import Reservations
 from lbd.lim.settings import InForce, changed, in_force
 from lbd.lim.table import Table
+from lbd.lim.teller import Teller, send
 from lbd.model import HostId, HostState, LoadVector, Queues
 from lbd.policy.registry import POLICIES
 
@@ -52,14 +53,14 @@ class LimState:
         for member in identity.others:
             self.table.add(member, listed=True, now_s=now_s)
         self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
-        self.placer = Placer(self.table, dice)
+        self.reservations = Reservations(self.table, dice)
+        self.placer = Placer(self.table, self.reservations, dice)
         self.lbm = e.LbmStatus(accepting=False)
         self.drained = identity.drained
         self.next_due_s = now_s
         self._dice = dice
         self._election = Election(identity.me.name)
-        self._reporter = Reporter()
-        self._broadcaster = Broadcaster()
+        self._teller = Teller(self.table, self._election, self.reservations)
         self._sampled = e.Sampled(Queues(), 0.0, 0.0)
         self._sampled_at_s = now_s
         self._number = 0
@@ -97,7 +98,7 @@ class LimState:
             case e.JobStarted():
                 self.table.charge(event.host, event.job, now_s)
             case e.JobEnded():
-                self.table.discharge(event.job, now_s)
+                self.placer.job_ended(event.job, now_s)
             case e.Trouble():
                 self.table.avoid(event.host, event.reason, now_s)
                 return [Log(f"host {event.host} gave trouble: {event.reason}", warning=True)]
@@ -112,9 +113,10 @@ class LimState:
                 return self._replied(event, now_s)
             case e.Undelivered():
                 if isinstance(event.sent, m.Report) and event.to == self.centre:
-                    self._reporter.again()
+                    self._teller.reporter.again()
             case e.Stopping():
-                return [self._send(name, m.Leave()) for name in self._others(now_s, alive=True)]
+                others = self._teller.others(now_s, alive=True)
+                return [send(self.table, name, m.Leave()) for name in others]
         return []
 
     # -- our own load ----------------------------------------------------------------------------
@@ -141,22 +143,15 @@ class LimState:
         self.table.record(sample, now_s)
 
     def own_sample(self, now_s: float) -> m.Sample:
-        found = self.sample_of(self.me, now_s)
-        assert found is not None  # published in the constructor
-        return found
-
-    def sample_of(self, name: HostId, now_s: float) -> m.Sample | None:
-        """A host's newest sample, its age as of now."""
-        entry = self.table.entries[name]
-        if entry.sample is None:
-            return None
-        return replace(entry.sample, age_s=max(0.0, now_s - entry.sampled_at_s))
+        return self.table.own_sample(now_s)
 
     def _lbm_status(self, status: e.LbmStatus, now_s: float) -> None:
         if status == self.lbm:
             return
         if status.accepting != self.lbm.accepting:
             self._exchange_soon(now_s)
+        if status.jobs_foreign < self.lbm.jobs_foreign or status.jobs_local < self.lbm.jobs_local:
+            self.reservations.departed()
         self.lbm = status
         self._publish(now_s)
 
@@ -181,7 +176,8 @@ class LimState:
         actions: list[Action] = []
         if now_s >= self._next_housekeeping_s:
             self._next_housekeeping_s = now_s + HOUSEKEEPING_S
-            self.table.expire_charges(now_s)
+            changes = POLICIES[self.in_force.lim.algorithm].telling.of_changes
+            self.table.expire_charges(now_s, silence_is_news=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_anew(now_s)
         if now_s >= self._next_knock_s:
@@ -190,7 +186,8 @@ class LimState:
             actions += self.membership.greet_again(now_s, self._dice)
         if now_s >= self._next_exchange_s:
             self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
-            actions += self._exchange(now_s)
+            ended = () if self.centre == self.me else self.placer.take_ended()
+            actions += self._teller.exchange(self.centre, self.settings.version, ended, now_s)
         self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
         return actions
 
@@ -213,58 +210,11 @@ class LimState:
         if centre == self.centre:
             return []
         self.placer.centre = centre
-        self._reporter.again()
+        self._teller.reporter.again()
         self._exchange_soon(now_s)
         if centre == self.me:
-            self._broadcaster.restart()
+            self._teller.broadcaster.restart()
         return [Log(f"the load information centre is {centre}")]
-
-    def _exchange(self, now_s: float) -> list[Action]:
-        """This period's report, and the vector if we are the centre."""
-        lim = self.in_force.lim
-        exchanges_load = POLICIES[lim.algorithm].exchanges_load
-        actions: list[Action] = []
-        own = self.own_sample(now_s)
-        centres = set(self._election.heard_lately(now_s, lim.centre_silence_s))
-        centres |= {self.centre} if self.centre is not None else set()
-        centres = {name for name in centres if name in self.table.entries} - {self.me}
-        if centres and self._reporter.due(own, now_s, lim, exchanges_load):
-            actions += [self._send(name, m.Report(own)) for name in sorted(centres)]
-        if self.centre == self.me:
-            actions += self._broadcast(now_s, exchanges_load)
-        return actions
-
-    def _broadcast(self, now_s: float, exchanges_load: bool) -> list[Action]:
-        samples = self._samples_alive(now_s)
-        due = self._broadcaster.due(samples, now_s, self.in_force.lim, exchanges_load)
-        if due is None:
-            return []
-        news, full = due
-        vector = m.Vector(tuple(news), self.settings.version)
-        # Hosts that are down hear of the full vectors only, in case they are back.
-        return [self._send(name, vector) for name in self._others(now_s, alive=not full)]
-
-    def _samples_alive(self, now_s: float) -> list[m.Sample]:
-        return [
-            sample
-            for name, entry in self.table.entries.items()
-            if not entry.left
-            and now_s < entry.sampled_at_s + self.in_force.lim.down_after_s
-            and (sample := self.sample_of(name, now_s)) is not None
-        ]
-
-    def _others(self, now_s: float, alive: bool) -> list[HostId]:
-        return [
-            name
-            for name, entry in self.table.entries.items()
-            if name != self.me
-            and not entry.left
-            and not (alive and self.table.state(name, now_s)[0] is HostState.DOWN)
-        ]
-
-    def _send(self, name: HostId, body: m.Body) -> Send:
-        target = self.table.entries[name].member.lim_target
-        return Send(name, target, body, self.in_force.lim.centre_silence_s / 3)
 
     # -- settings --------------------------------------------------------------------------------
 
@@ -275,6 +225,7 @@ class LimState:
         self.in_force = in_force(self.base, settings)
         self.settings = settings
         self.table.set_params(self.in_force.lim, self.in_force.load.smoothing_s, now_s)
+        self.reservations.clear()
         self._exchange_soon(now_s)
         text = f"settings {settings.counter} of {settings.author}"
         return [
@@ -283,13 +234,14 @@ class LimState:
         ]
 
     def _tell_all(self, settings: m.Settings, now_s: float) -> list[Action]:
-        return [self._send(name, settings) for name in self._others(now_s, alive=False)]
+        others = self._teller.others(now_s, alive=False)
+        return [send(self.table, name, settings) for name in others]
 
     def _compare_settings(
         self, sender: HostId, version: tuple[int, str], now_s: float
     ) -> list[Action]:
         if version < self.settings.version:
-            return [self._send(sender, self.settings)]
+            return [send(self.table, sender, self.settings)]
         if version > self.settings.version:
             return self.membership.ask_members(sender, now_s)
         return []
@@ -310,11 +262,19 @@ class LimState:
         actions: list[Action] = []
         match body:
             case m.Probe():
+                self.reservations.used(sender)
                 return [e.Reply(m.ProbeReply(self.own_sample(now_s)))]
             case m.AskCentre() if body.sample.host == sender:
                 return [e.Reply(self.placer.decide_for(sender, body, now_s))]
             case m.Report() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
+                self.placer.centre_told(body.ended, now_s)
+            case m.Reserve() if body.sample.host == sender:
+                self.table.record(body.sample, now_s)
+                taken = self.reservations.asked(sender, now_s)
+                return [e.Reply(m.ReserveReply(taken, self.own_sample(now_s)))]
+            case m.Unreserve():
+                self.reservations.cancelled(sender)
             case m.Vector():
                 actions = self._vector(sender, body, now_s)
             case m.Settings():
@@ -339,11 +299,13 @@ class LimState:
         if refusal is not None:
             return [e.Reply(refusal)]
         # It knows nothing of our load, and it may be a better centre.
-        self._reporter.again()
+        self._teller.reporter.again()
+        self.reservations.forget(hello.self.name)
         self._next_housekeeping_s = self.next_due_s = now_s
         if self.centre == self.me:  # do not let it wait for the next keep-alive
-            vector = m.Vector(tuple(self._samples_alive(now_s)), self.settings.version)
-            actions = [*actions, self._send(hello.self.name, vector)]
+            samples = self._teller.samples_alive(now_s)
+            vector = m.Vector(tuple(samples), self.settings.version)
+            actions = [*actions, send(self.table, hello.self.name, vector)]
         if not hello.wants_members:
             return [e.Reply(m.Ack()), *actions]
         known = tuple(entry.member for entry in self.table.entries.values() if not entry.left)
@@ -366,7 +328,8 @@ class LimState:
     def _left(self, name: HostId, now_s: float) -> list[Action]:
         actions = self.membership.left(name, now_s)
         self._election.forget(name)
-        self._broadcaster.forget(name)
+        self._teller.broadcaster.forget(name)
+        self.reservations.forget(name)
         return actions + self._elect_anew(now_s)
 
     def _replied(self, event: e.Replied, now_s: float) -> list[Action]:
@@ -379,6 +342,9 @@ class LimState:
         self.membership.knows(event.reply, now_s)
         if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name)
+        if isinstance(body, m.ReserveReply) and body.sample.host == name:
+            self.table.record(body.sample, now_s)
+            self.reservations.answered(name, body)
         if not isinstance(body, m.Members):
             return []
         actions = self.membership.members_from(body.members, now_s)
@@ -390,7 +356,7 @@ class LimState:
         if known > ours or (known == ours and isinstance(event.sent, m.Hello)):
             self.membership.next_incarnation(known)
             self._publish(now_s)
-        self._reporter.again()
+        self._teller.reporter.again()
         if event.to not in self.table.entries:
             return self.membership.join_again()
         member = self.table.entries[event.to].member

@@ -20,6 +20,7 @@ from lbd.model import HostId, HostState, JobId
 from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
 
 NEVER = -math.inf
+SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
 
 
 @dataclass(slots=True)
@@ -99,6 +100,18 @@ class Table:
         self._judge(sample.host, now_s)
         return True
 
+    def sample_of(self, name: HostId, now_s: float) -> Sample | None:
+        """A host's newest sample, its age as of now."""
+        entry = self.entries[name]
+        if entry.sample is None:
+            return None
+        return replace(entry.sample, age_s=max(0.0, now_s - entry.sampled_at_s))
+
+    def own_sample(self, now_s: float) -> Sample:
+        found = self.sample_of(self.me, now_s)
+        assert found is not None  # the state publishes one before anything else
+        return found
+
     def avoid(self, name: HostId, reason: str, now_s: float) -> None:
         """A command failed there: no picks for `avoid_s`."""
         entry = self.entries[name]
@@ -132,9 +145,19 @@ class Table:
     def charged_jobs(self) -> int:
         return self._charges.jobs()
 
-    def expire_charges(self, now_s: float) -> None:
+    def expire_charges(self, now_s: float, silence_is_news: bool = False) -> None:
+        """Drop the oldest. `silence_is_news`: who reports no change has not changed, so what was
+        charged to it fades as if a sample had come."""
         for host in self._charges.expire(now_s, self.params.down_after_s):
             self._judge(host, now_s)
+        if not silence_is_news:
+            return
+        heard_s = now_s - SILENT_PERIODS * self.params.exchange_period_s
+        for host in self._charges.hosts():
+            entry = self.entries[host]
+            if host != self.me and entry.sampled_at_s < heard_s:
+                self._charges.sampled(host, heard_s, self.smoothing_s)
+                self._judge(host, now_s)
 
     # -- what follows from it --------------------------------------------------------------------
 

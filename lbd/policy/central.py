@@ -1,6 +1,10 @@
 """CENTRAL (Zhou 1987, section 3.3): hosts report as under GLOBAL, but the centre places each
 command that is eligible, and charges its own copy of the chosen host by one.
 
+As printed, that charge would stay for as long as the host's load is unchanged, for unchanged loads
+are not sent. Here it goes when the command ends, which the host it came from tells the centre with
+its next question or report, and it fades while the chosen host reports no change (`lim.charges`).
+
 A silent centre must never hinder a command: it then stays here. Only one that may not stay is
 placed by what we know ourselves.
 """
@@ -10,11 +14,11 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.ranking import choose, here, leaves, settled_early
-from lbd.policy.view import Ask, Reply, Step, View
+from lbd.policy.view import Ask, Reply, Step, Telling, View
 
 
 class Central:
-    exchanges_load = True
+    telling = Telling.CENTRE
 
     def next_step(
         self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random

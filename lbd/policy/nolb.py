@@ -5,11 +5,11 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.ranking import choose, here, must_leave, settled_early
-from lbd.policy.view import Reply, Step, View
+from lbd.policy.view import Reply, Step, Telling, View
 
 
 class NoLb:
-    exchanges_load = False
+    telling = Telling.NOBODY
 
     def next_step(
         self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random

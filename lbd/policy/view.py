@@ -9,6 +9,7 @@ is the same few lines in the daemon, in the tests and in the simulator:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 from typing import Protocol
 
@@ -43,6 +44,7 @@ class View:
     params: LimConfig
     now_s: float
     centre: HostId | None  # who is the load information centre; None: nobody that we know of
+    reserved: tuple[HostId, ...] = ()  # RESERVE: who asked us for a job, newest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,24 @@ Decision = Placement | Nowhere
 Step = Probe | Ask | Placement | Nowhere
 
 
+class Telling(Enum):
+    """Whom hosts tell that their load has changed, each period; the keep-alive comes on top."""
+
+    VECTOR = "the centre, which tells everybody"
+    CENTRE = "the centre, which keeps it to itself"
+    EVERYBODY = "everybody"
+    NOBODY = "nobody"
+    RESERVATIONS = "nobody, but lightly loaded hosts ask loaded ones for jobs"
+
+    @property
+    def of_changes(self) -> bool:
+        return self in (Telling.VECTOR, Telling.CENTRE, Telling.EVERYBODY)
+
+
 class Policy(Protocol):
     """One algorithm."""
 
-    # Whether hosts report changes each period; if not, a slow keep-alive is all they exchange.
-    exchanges_load: bool
+    telling: Telling
 
     def next_step(
         self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random

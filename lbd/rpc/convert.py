@@ -6,7 +6,7 @@ says in one line what was wrong. Behind this file every message is well formed.
 
 import ipaddress
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -16,12 +16,14 @@ from lbd.model import HostId, JobId, LoadVector, Queues, Verdict
 from lbd.rpc.gen import lim_pb2 as pb
 
 NAME_CHARS_MAX = 255
+ENDED_MAX = 10_000  # jobs in one message
 TEXT_CHARS_MAX = 4096
 PARAMS_MAX = 100
 
 Wire = (
     pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Probe | pb.ProbeReply | pb.AskCentre
-    | pb.CentreReply | pb.Settings | pb.Drain | pb.Leave | pb.Ping | pb.Ack
+    | pb.CentreReply | pb.Settings | pb.Drain | pb.Leave | pb.Ping | pb.Ack | pb.Reserve
+    | pb.ReserveReply | pb.Unreserve
 )  # fmt: skip
 
 VERDICTS = {
@@ -67,6 +69,7 @@ def fill(envelope: pb.LimMessage, body: m.Body) -> None:
             envelope.members.settings.CopyFrom(settings_out(body.settings))
         case m.Report():
             envelope.report.sample.CopyFrom(sample_out(body.sample))
+            envelope.report.ended.extend(body.ended)
         case m.Vector():
             envelope.vector.samples.extend(map(sample_out, body.samples))
             envelope.vector.settings_counter, envelope.vector.settings_author = (
@@ -92,6 +95,13 @@ def fill(envelope: pb.LimMessage, body: m.Body) -> None:
             envelope.leave.SetInParent()
         case m.Ping():
             envelope.ping.SetInParent()
+        case m.Reserve():
+            envelope.reserve.sample.CopyFrom(sample_out(body.sample))
+        case m.ReserveReply():
+            envelope.reserve_reply.taken = body.taken
+            envelope.reserve_reply.sample.CopyFrom(sample_out(body.sample))
+        case m.Unreserve():
+            envelope.unreserve.SetInParent()
         case m.Ack():
             envelope.ack.CopyFrom(ack_out(body))
 
@@ -140,6 +150,7 @@ def ask_out(ask: m.AskCentre) -> pb.AskCentre:
         dry=ask.dry,
         sample=sample_out(ask.sample),
         charges=ask.charges,
+        ended=ask.ended,
     )
 
 
@@ -244,6 +255,12 @@ def settings(wire: pb.Settings) -> m.Settings:
     )
 
 
+def jobs(wire: Sequence[str]) -> tuple[JobId, ...]:
+    if len(wire) > ENDED_MAX:
+        raise PeerError("too many jobs")
+    return tuple(JobId(text(job, "job_id")) for job in wire)
+
+
 def ask_centre(wire: pb.AskCentre) -> m.AskCentre:
     return m.AskCentre(
         job=JobId(text(wire.job_id, "job_id")),
@@ -253,6 +270,7 @@ def ask_centre(wire: pb.AskCentre) -> m.AskCentre:
         dry=wire.dry,
         sample=sample(wire.sample),
         charges=number(wire.charges, "charges"),
+        ended=jobs(wire.ended),
     )
 
 
@@ -280,7 +298,7 @@ READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
     "members": lambda e: m.Members(
         tuple(map(member, e.members.members)), settings(e.members.settings)
     ),
-    "report": lambda e: m.Report(sample(e.report.sample)),
+    "report": lambda e: m.Report(sample(e.report.sample), jobs(e.report.ended)),
     "vector": lambda e: m.Vector(
         tuple(map(sample, e.vector.samples)),
         (e.vector.settings_counter, text(e.vector.settings_author, "settings_author")),
@@ -290,6 +308,11 @@ READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
     "ask_centre": lambda e: ask_centre(e.ask_centre),
     "centre_reply": lambda e: centre_reply(e.centre_reply),
     "settings": lambda e: settings(e.settings),
+    "reserve": lambda e: m.Reserve(sample(e.reserve.sample)),
+    "reserve_reply": lambda e: m.ReserveReply(
+        e.reserve_reply.taken, sample(e.reserve_reply.sample)
+    ),
+    "unreserve": lambda _: m.Unreserve(),
     "drain": lambda e: m.Drain(e.drain.drained),
     "leave": lambda _: m.Leave(),
     "ping": lambda _: m.Ping(),

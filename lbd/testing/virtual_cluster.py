@@ -285,7 +285,7 @@ class VirtualCluster:
         found: list[Decision],
     ) -> None:
         placer = host.state.placer
-        step = placer.next_step(request, replies, self.now_s)
+        step = placer.next_step(request, replies, self.now_s, dry)
         if isinstance(step, Placement | Nowhere):
             found.append(placer.settle(request, step, self.now_s, dry))
             return
@@ -305,7 +305,7 @@ class VirtualCluster:
             self.deliver(host, entries[centre].member.lim_target, question, left_s, decided)
             return
         assert isinstance(step, Probe)
-        (asked,) = step.hosts  # LOWEST asks one after the other
+        (asked,) = step.hosts  # all of them ask one after the other
 
         def probed(reply: m.Message | None) -> None:
             go_on(placer.probed(asked, reply.body if reply else None, self.now_s))

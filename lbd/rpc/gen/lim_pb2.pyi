@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LimMessage(_message.Message):
-    __slots__ = ("cluster", "sender", "incarnation", "hello", "members", "report", "vector", "probe", "probe_reply", "ask_centre", "centre_reply", "settings", "drain", "leave", "ping", "ack")
+    __slots__ = ("cluster", "sender", "incarnation", "hello", "members", "report", "vector", "probe", "probe_reply", "ask_centre", "centre_reply", "settings", "drain", "leave", "ping", "ack", "reserve", "reserve_reply", "unreserve")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,9 @@ class LimMessage(_message.Message):
     LEAVE_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
+    RESERVE_FIELD_NUMBER: _ClassVar[int]
+    RESERVE_REPLY_FIELD_NUMBER: _ClassVar[int]
+    UNRESERVE_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     sender: str
     incarnation: int
@@ -41,7 +44,10 @@ class LimMessage(_message.Message):
     leave: Leave
     ping: Ping
     ack: Ack
-    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., vector: _Optional[_Union[Vector, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., ask_centre: _Optional[_Union[AskCentre, _Mapping]] = ..., centre_reply: _Optional[_Union[CentreReply, _Mapping]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ...) -> None: ...
+    reserve: Reserve
+    reserve_reply: ReserveReply
+    unreserve: Unreserve
+    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., vector: _Optional[_Union[Vector, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., ask_centre: _Optional[_Union[AskCentre, _Mapping]] = ..., centre_reply: _Optional[_Union[CentreReply, _Mapping]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., reserve: _Optional[_Union[Reserve, _Mapping]] = ..., reserve_reply: _Optional[_Union[ReserveReply, _Mapping]] = ..., unreserve: _Optional[_Union[Unreserve, _Mapping]] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("name", "address", "lim_port", "lbm_port", "rank", "incarnation", "version")
@@ -116,10 +122,12 @@ class Sample(_message.Message):
     def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., drained: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sample",)
+    __slots__ = ("sample", "ended")
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     sample: Sample
-    def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+    ended: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ..., ended: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Vector(_message.Message):
     __slots__ = ("samples", "settings_counter", "settings_author")
@@ -142,7 +150,7 @@ class ProbeReply(_message.Message):
     def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
 
 class AskCentre(_message.Message):
-    __slots__ = ("job_id", "excluded", "must_leave", "may_wait", "dry", "sample", "charges")
+    __slots__ = ("job_id", "excluded", "must_leave", "may_wait", "dry", "sample", "charges", "ended")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     MUST_LEAVE_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +158,7 @@ class AskCentre(_message.Message):
     DRY_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     CHARGES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     excluded: _containers.RepeatedScalarFieldContainer[str]
     must_leave: bool
@@ -157,7 +166,8 @@ class AskCentre(_message.Message):
     dry: bool
     sample: Sample
     charges: float
-    def __init__(self, job_id: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., must_leave: _Optional[bool] = ..., may_wait: _Optional[bool] = ..., dry: _Optional[bool] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., charges: _Optional[float] = ...) -> None: ...
+    ended: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., must_leave: _Optional[bool] = ..., may_wait: _Optional[bool] = ..., dry: _Optional[bool] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., charges: _Optional[float] = ..., ended: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CentreReply(_message.Message):
     __slots__ = ("verdict", "host", "reason")
@@ -178,6 +188,24 @@ class CentreReply(_message.Message):
     host: str
     reason: str
     def __init__(self, verdict: _Optional[_Union[CentreReply.Verdict, str]] = ..., host: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Reserve(_message.Message):
+    __slots__ = ("sample",)
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    sample: Sample
+    def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+
+class ReserveReply(_message.Message):
+    __slots__ = ("taken", "sample")
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    taken: bool
+    sample: Sample
+    def __init__(self, taken: _Optional[bool] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+
+class Unreserve(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Settings(_message.Message):
     __slots__ = ("counter", "author", "algorithm", "params")

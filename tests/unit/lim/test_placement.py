@@ -5,6 +5,7 @@ import pytest
 from lbd.config import LimConfig
 from lbd.lim import messages as m
 from lbd.lim.placement import ASK_AGAIN_S, Placer
+from lbd.lim.reservations import Reservations
 from lbd.lim.table import Table
 from lbd.model import HostId, Placement, Verdict
 from lbd.policy.view import Ask, Nowhere
@@ -19,7 +20,7 @@ def placer(algorithm="GLOBAL", local=3.0):
     for name in ("h2", "h3"):
         table.add(member(name), listed=False, now_s=0.0)
         table.record(sample(name, 1, vector(0.5 if name == "h2" else 1.5)), 0.0)
-    made = Placer(table, Random(1))
+    made = Placer(table, Reservations(table, Random(2)), Random(1))
     made.centre = H3
     return made
 

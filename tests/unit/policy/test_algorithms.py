@@ -114,3 +114,98 @@ def test_lowest_asks_nobody_who_could_not_take_it():
     for seed in range(20):
         assert step("LOWEST", seen, seed=seed).hosts == ("h4",)
     assert step("LOWEST", seen, excluded=["h4"]).reason == "no-willing-host"
+
+
+# -- RANDOM --------------------------------------------------------------------------------------
+
+
+def test_random_looks_at_nobodys_load():
+    seen = view({"h1": 3.0, "h2": 9.0, "h3": 0.0, "h4": 1.0}, whys={"h4": "drained"})
+    found = [step("RANDOM", seen, seed=seed) for seed in range(40)]
+    assert {placement.host for placement in found} == {"h2", "h3"}
+    assert {placement.reason for placement in found} == {"random"}
+
+
+def test_random_stays_or_waits_where_nobody_would_take_it():
+    seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": NO_SLOT})
+    assert step("RANDOM", seen).reason == "no-willing-host"
+    assert step("RANDOM", seen, may_wait=True).verdict is Verdict.WAIT
+    assert isinstance(step("RANDOM", seen, must_leave=True), Nowhere)
+
+
+# -- THRHLD --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.7])
+def test_thrhld_takes_the_first_below_the_threshold(threshold):
+    seen = view(BUSY, params=LimConfig(local_threshold=threshold))
+    assert step("THRHLD", seen, answered("h3", "h2")).host == "h2"
+    assert step("THRHLD", seen, answered("h2", "h4")).host == "h2"  # though h4 is lower
+
+
+def test_thrhld_asks_no_more_than_its_limit_and_then_stays():
+    seen = view({"h1": 3.0, "h2": 1.0, "h3": 1.2, "h4": 0.0}, params=LimConfig(probe_limit=2))
+    assert isinstance(step("THRHLD", seen, answered("h2")), Probe)
+    found = step("THRHLD", seen, answered("h2", "h3"))
+    assert (found.verdict, found.reason) == (Verdict.HERE, "none-below-threshold")
+    assert step("THRHLD", seen, answered("h2", "h3"), must_leave=True).host == "h2"
+    assert step("THRHLD", seen, silent("h2", "h3")).reason == "none-below-threshold"
+
+
+def test_thrhld_waits_where_those_it_asked_are_full():
+    seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": NO_SLOT}, params=LimConfig(probe_limit=1))
+    assert step("THRHLD", seen, answered("h2"), may_wait=True).verdict is Verdict.WAIT
+
+
+# -- RESERVE -------------------------------------------------------------------------------------
+
+
+def reserved(*names, **more):
+    seen = view(BUSY, **more)
+    seen.reserved = tuple(map(HostId, names))
+    return seen
+
+
+def test_reserve_tries_the_newest_reservation_first():
+    seen = reserved("h3", "h2")
+    assert step("RESERVE", seen) == Probe((HostId("h3"),), pytest.approx(1 / 3))
+    # h3 is not lightly loaded any more
+    assert step("RESERVE", seen, answered("h3")) == Probe((HostId("h2"),), pytest.approx(1 / 2))
+    found = step("RESERVE", seen, answered("h3", "h2"))
+    assert (found.verdict, found.host) == (Verdict.THERE, "h2")
+
+
+def test_reserve_without_a_reservation_stays():
+    found = step("RESERVE", reserved())
+    assert (found.verdict, found.reason) == (Verdict.HERE, "no-reservation")
+    assert step("RESERVE", reserved(), must_leave=True).host == "h4"
+    assert step("RESERVE", reserved("h4"), excluded=["h4"]).reason == "no-reservation"
+
+
+def test_reserve_tries_no_more_than_its_limit():
+    seen = reserved("h4", "h3", "h2", params=LimConfig(probe_limit=2))
+    assert step("RESERVE", seen, silent("h4", "h3")).reason == "no-reservation"
+
+
+# -- switching -----------------------------------------------------------------------------------
+
+SO_FAR = [
+    (), answered("h2"), silent("h2"), answered("h3", "h4"), silent("h2", "h3", "h4"),
+    (Reply(HostId("h3"), True, ELSEWHERE),), (Reply(HostId("h3"), answered=False),),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("replies", SO_FAR)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_algorithm_goes_on_from_what_another_has_asked(algorithm, replies):
+    """It may be changed while a command's questions are under way."""
+    seen = reserved("h2", "h3", centre="h3")
+    for seed in range(10):
+        found, more = None, replies
+        for _ in range(10):
+            found = step(algorithm, seen, more, seed=seed)
+            if isinstance(found, Placement):
+                break
+            names = found.hosts if isinstance(found, Probe) else (found.centre,)
+            more += answered(*names)
+        assert isinstance(found, Placement)

@@ -23,6 +23,13 @@ BODIES = [
     m.Probe(),
     m.ProbeReply(sample("h1", 1)),
     m.AskCentre(JobId("h1-3"), frozenset({HostId("h2")}), True, False, True, sample("h1", 1), 2.5),
+    m.AskCentre(
+        JobId("h1-4"), frozenset(), False, True, False, sample("h1", 1), 0.0, (JobId("h1-3"),)
+    ),
+    m.Report(sample("h1", 9), (JobId("h1-1"), JobId("h1-2"))),
+    m.Reserve(sample("h1", 2)),
+    m.ReserveReply(True, sample("h2", 3)),
+    m.Unreserve(),
     m.CentreReply(Verdict.THERE, H1, "centre-lowest"),
     m.CentreReply(Verdict.WAIT, H1, "no-free-slot"),
     m.CentreReply(None, H1, "no-willing-host"),
@@ -103,7 +110,7 @@ def test_no_bytes_do_worse_than_a_refusal(data):
         convert.decode(data)
 
 
-@given(st.integers(0, 18), st.data())
+@given(st.integers(0, len(BODIES) - 1), st.data())
 def test_no_damaged_message_does_worse_than_a_refusal(which, draw):
     data = bytearray(convert.encode(m.Message("lbd", H1, 42, BODIES[which])))
     for _ in range(draw.draw(st.integers(1, 4))):

@@ -1,0 +1,100 @@
+"""What this host says to the others each period, whatever the algorithm: `exchange` knows what is
+news, `policy.view.Telling` for whom.
+
+Under every algorithm each host reports to the centre as a keep-alive, and the centre sends all it
+knows to everybody: so every host knows who is alive, whoever decides.
+"""
+
+from collections.abc import Iterable
+
+from lbd.lim import messages as m
+from lbd.lim.election import Election
+from lbd.lim.events import Action, Send
+from lbd.lim.exchange import Broadcaster, Reporter
+from lbd.lim.reservations import Reservations
+from lbd.lim.table import Table
+from lbd.model import HostId, HostState, JobId
+from lbd.policy.registry import POLICIES
+from lbd.policy.view import Telling
+
+
+def send(table: Table, name: HostId, body: m.Body) -> Send:
+    target = table.entries[name].member.lim_target
+    return Send(name, target, body, table.params.centre_silence_s / 3)
+
+
+class Teller:
+    def __init__(self, table: Table, election: Election, reservations: Reservations) -> None:
+        self.reporter = Reporter()
+        self.broadcaster = Broadcaster()
+        self._table = table
+        self._election = election
+        self._reservations = reservations
+
+    def exchange(
+        self,
+        centre: HostId | None,
+        settings_version: tuple[int, str],
+        ended: tuple[JobId, ...],
+        now_s: float,
+    ) -> list[Action]:
+        """This period's messages. `ended`: jobs whose end the centre should know of."""
+        table, lim = self._table, self._table.params
+        telling = POLICIES[lim.algorithm].telling
+        own = table.own_sample(now_s)
+        actions: list[Action] = []
+        to = self._audience(own, centre, telling, now_s)
+        if to and (self.reporter.due(own, now_s, lim, telling.of_changes) or ended):
+            report = m.Report(own, ended)
+            actions += [send(table, name, report) for name in sorted(to)]
+        if centre == table.me:
+            changes = telling is Telling.VECTOR
+            actions += self._broadcast(settings_version, changes, now_s)
+        if telling is Telling.RESERVATIONS:
+            said = self._reservations.exchange(own, now_s)
+            actions += [send(table, name, body) for name, body in said]
+        return actions
+
+    def _audience(
+        self, own: m.Sample, centre: HostId | None, telling: Telling, now_s: float
+    ) -> set[HostId]:
+        """Whom a report goes to: whoever acts as a centre, or a change everybody under DISTED."""
+        table, lim = self._table, self._table.params
+        if telling is Telling.EVERYBODY and self.reporter.has_news(own, lim, telling.of_changes):
+            return set(self.others(now_s, alive=True))
+        centres = set(self._election.heard_lately(now_s, lim.centre_silence_s))
+        if centre is not None:
+            centres.add(centre)
+        return {name for name in centres if name in table.entries} - {table.me}
+
+    def _broadcast(
+        self, settings_version: tuple[int, str], changes: bool, now_s: float
+    ) -> list[Action]:
+        samples = self.samples_alive(now_s)
+        due = self.broadcaster.due(samples, now_s, self._table.params, changes)
+        if due is None:
+            return []
+        news, full = due
+        vector = m.Vector(tuple(news), settings_version)
+        # Hosts that are down hear of the full vectors only, in case they are back.
+        return [send(self._table, name, vector) for name in self.others(now_s, alive=not full)]
+
+    def samples_alive(self, now_s: float) -> Iterable[m.Sample]:
+        down_after_s = self._table.params.down_after_s
+        return [
+            sample
+            for name, entry in self._table.entries.items()
+            if not entry.left
+            and now_s < entry.sampled_at_s + down_after_s
+            and (sample := self._table.sample_of(name, now_s)) is not None
+        ]
+
+    def others(self, now_s: float, alive: bool) -> list[HostId]:
+        table = self._table
+        return [
+            name
+            for name, entry in table.entries.items()
+            if name != table.me
+            and not entry.left
+            and not (alive and table.state(name, now_s)[0] is HostState.DOWN)
+        ]

@@ -1,0 +1,39 @@
+"""What the algorithms that ask other hosts share: whom to ask next, and what a light load is.
+
+A host that does not answer counts as asked. Each question may take an even share of the time that
+is left, so that one dead host does not use up the others' time.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from lbd.config import LimConfig
+from lbd.model import PlacementRequest
+from lbd.policy.view import NO_SLOT, HostView, Probe, Reply, View
+
+ONE_TASK = 1.0
+
+
+def next_to_ask(
+    request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+) -> Probe | None:
+    """One more host, by lot; None when L_p were asked, or nobody is left who could take it."""
+    left = view.params.probe_limit - len(replies)
+    if left <= 0:
+        return None
+    asked = {reply.host for reply in replies}
+    worth_asking = [
+        host.name
+        for host in view.hosts.values()
+        if host is not view.me
+        and host.alive
+        and host.why in ("", NO_SLOT, "late")
+        and host.name not in request.excluded
+        and host.name not in asked
+    ]
+    return Probe((dice.choice(worth_asking),), 1.0 / left) if worth_asking else None
+
+
+def is_light(host: HostView, params: LimConfig) -> bool:
+    """Below T_l; or below one task a core where T_l is less, or at T_l = 0 nobody would be."""
+    return host.load_now < max(params.local_threshold, ONE_TASK)

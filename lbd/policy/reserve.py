@@ -1,0 +1,38 @@
+"""RESERVE (Zhou 1987, section 3.3): the idle host takes the initiative. One whose load falls below
+T_l asks loaded hosts for their next command, up to R of them at a time; they keep these
+reservations newest first. A host with a command to send tries the newest, and asks that host first
+whether it is still lightly loaded. Who made a reservation takes it back when its load rises.
+
+(The thesis has them cancelled "if the host's load falls below T_l", a slip for rises above.)
+A reservation is used up by trying it. Those of `lim.reservations` are made in that file.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from lbd.model import PlacementRequest
+from lbd.policy.probing import is_light
+from lbd.policy.ranking import choose, here, leaves, settled_early
+from lbd.policy.view import Probe, Reply, Step, Telling, View
+
+
+class Reserve:
+    telling = Telling.RESERVATIONS
+
+    def next_step(
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+    ) -> Step:
+        if (early := settled_early(request, view)) is not None:
+            return early
+        for reply in replies:
+            host = view.hosts.get(reply.host)
+            if reply.answered and host is not None and not host.why and is_light(host, view.params):
+                return choose(request, view, dice, [host.name])
+        asked = {reply.host for reply in replies} | request.excluded
+        left = view.params.probe_limit - len(replies)
+        newest = next((name for name in view.reserved if name not in asked), None)
+        if left > 0 and newest is not None:
+            return Probe((newest,), 1.0 / left)
+        if leaves(request, view):
+            return choose(request, view, dice)
+        return here(view, "no-reservation", request)
