@@ -171,6 +171,10 @@ class LimConfig(Section):
     job_threshold_s: float = within(
         1.0, 0.0, 86400.0
     )  # T_CPU: commands below it are not worth moving
+    probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST asks
+    # T_CPU: commands of less CPU time are not worth moving (seconds on the thesis's machines of
+    # 1987, which took hundreds of milliseconds to move one; here that takes a few)
+    job_threshold_s: float = within(0.05, 0.0, 86400.0)
     change_threshold: float = within(
         0.1, 0.0, 1000.0
     )  # a smaller change of the index is not reported
@@ -248,6 +252,16 @@ class EnvironmentConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class EligibilityConfig(Section):
+    # what a shell's commands always may leave by: names, kinds ("gcc -c"), patterns ("*-gcc")
+    always: tuple[str, ...] = ()
+    # what never leaves this host, also not by lbrun; as `always`, which it overrules
+    never: tuple[str, ...] = ()
+    max_commands: int = within(1000, 1, 100_000)  # whose CPU time is remembered, for each user
+    max_users: int = within(200, 1, 100_000)  # of whom anything is remembered
+
+
+@dataclass(frozen=True, slots=True)
 class UsersConfig(Section):
     allow_root: bool = False  # run commands of root that come from other hosts
 
@@ -276,6 +290,7 @@ class Config:
     lim: LimConfig = field(default_factory=LimConfig)
     lbm: LbmConfig = field(default_factory=LbmConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     users: UsersConfig = field(default_factory=UsersConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)

@@ -51,8 +51,10 @@ SHELLS = (
     "lbm/orders.py",  # and what is made of it there
     "lbm/clients.py",  # the Unix socket's server side
     "lbm/link.py",  # to the keeper
+    "lbm/eligible.py",  # what was learnt, on disk
     "lbm/origin.py",  # a command on its way out
     "lbm/remote.py",  # a command of ours on another host
+    "lbm/room.py",  # commands that wait
     "lbm/notes.py",  # notices to the LIM
     "lbm/incoming.py",  # commands of other hosts' users
     "lbm/conversation.py",  # the stream between two hosts

@@ -14,7 +14,7 @@ from pathlib import Path
 from lbd.errors import LbdError, PeerError
 from lbd.lbm.origin import Command, Home
 from lbd.lbm.remote import Ends
-from lbd.lbm.request import ClientRequest, read_request
+from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.streams import settle
 from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags
@@ -133,7 +133,7 @@ class Connection:
         try:
             await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
             if running.done() and running.result():
-                await self._see_out(process)
+                await self._see_out(process, listening if self._command.measured else None)
         finally:
             taken.cancel()
             for task in (running, listening):
@@ -149,8 +149,13 @@ class Connection:
         except BlockingIOError:
             return False
 
-    async def _see_out(self, process: int | None) -> None:
-        """The client is the command now: wait for its end, without being its parent."""
+    async def _see_out(
+        self, process: int | None, until: "asyncio.Task[None] | None" = None
+    ) -> None:
+        """The client is the command now: wait for its end, without being its parent.
+
+        Or it stays beside the command to measure it, and speaks `until` it ends.
+        """
         assert self._command is not None
         job = self._command.job
         pid = self.caller.pid or None
@@ -158,7 +163,9 @@ class Connection:
             job.id, {"host": job.host, "pid": pid, "foreign": False, "cgroup": None}
         )
         try:
-            if process is not None:
+            if until is not None:
+                await asyncio.wait((until,))
+            elif process is not None:
                 await wait_for_process(process)
         finally:
             self._command.ended_here()
@@ -192,6 +199,8 @@ class Connection:
                     self._ends.set_result(self._take_ends(self._request))
                 elif tag == tags.INPUT:
                     command.typed(body)
+                elif tag == tags.USED:
+                    command.used(*read_used(body))
             received = await self._read()
             if not received:
                 return
@@ -221,12 +230,13 @@ class Connection:
 
     # origin.Client
 
-    def here(self, job: JobId, reason: str) -> None:
+    def here(self, job: JobId, reason: str, *, measure: bool = False) -> None:
         self._send(
             tags.HERE,
             frames.field(tags.JOB, job.encode())
             + frames.field(tags.HOST, self._home.config.host.name.encode())
-            + frames.field(tags.REASON, reason.encode()),
+            + frames.field(tags.REASON, reason.encode())
+            + (frames.field(tags.MEASURE, b"1") if measure else b""),
         )
 
     async def descriptors(self) -> Ends:

@@ -21,13 +21,15 @@ from lbd.lbm.admission import LocalUser
 from lbd.lbm.agent import Host
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.directory import Looker
+from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.notes import LimNotes
-from lbd.lbm.origin import Home, Room
+from lbd.lbm.origin import Home
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
+from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.unshared import Unshared
 from lbd.load import cgroup
@@ -91,6 +93,7 @@ class Lbm:
             streams=None,
             jobs=self._jobs,
             cap=LocalCap(config.lbm.fallback_slots or max(2, 2 * math.ceil(cores))),
+            eligible=Eligibility(config),
             room=Room(),
             new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
             is_leader=lambda pid: pid in self._leaders,
@@ -197,6 +200,7 @@ class Lbm:
             await self._peers.close()
         self._lim.close()
         self._home.looker.close()
+        await self._home.eligible.close()
         for name in ("lbm.sock", "keeper.sock"):
             (self._runtime / name).unlink(missing_ok=True)
 
@@ -220,7 +224,7 @@ class Lbm:
     async def _tell_lim(self) -> None:
         slots = self._host.slots
         try:
-            await self._lim.call(
+            answer = await self._lim.call(
                 {
                     "op": "lbm",
                     "slots_total": slots.total,
@@ -234,6 +238,10 @@ class Lbm:
             )
         except LbdError as problem:
             log.debug("the LIM did not take the report: %s", problem)
+            return
+        threshold_s = answer.get("job_threshold_s")
+        if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
+            self._home.eligible.book.threshold_s = threshold_s
 
     def _job_began(self, job: JobId, pid: int, group: str) -> None:
         self._leaders[pid] = job

@@ -8,15 +8,15 @@ safe. Once a command may have begun it is never begun again.
 import asyncio
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lbd.config import Config
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.directory import Directory, Looker
+from lbd.lbm.eligible import Eligibility, Run
 from lbd.lbm.environment import DenyList, outgoing
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.notes import LimNotes
@@ -24,9 +24,11 @@ from lbd.lbm.outgoing import kept_back, make_request
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
+from lbd.lbm.room import Room
 from lbd.lbm.state import Job, Jobs, JobState, LocalCap
 from lbd.lbm.unshared import Unshared
 from lbd.model import HostId, JobId
+from lbd.policy.invocation import name_of
 from lbd.rpc import client_tags as tags
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Json, JsonClient, Refusal
@@ -44,7 +46,7 @@ ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 class Client(Protocol):
     """The connection to one `lbrun`."""
 
-    def here(self, job: JobId, reason: str) -> None: ...
+    def here(self, job: JobId, reason: str, *, measure: bool = False) -> None: ...
     async def descriptors(self) -> Ends: ...
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
@@ -61,31 +63,6 @@ class Client(Protocol):
 
 
 @dataclass(slots=True)
-class Room:
-    """Commands waiting for room somewhere, longest first; woken one by one as jobs end."""
-
-    waiting: "deque[asyncio.Future[None]]" = field(default_factory=deque)
-
-    def made(self) -> None:
-        while self.waiting:
-            waiter = self.waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    async def wait(self, limit_s: float) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(waiter)
-        try:
-            await asyncio.wait_for(waiter, limit_s)
-        except TimeoutError:
-            pass
-        finally:
-            if waiter in self.waiting:
-                self.waiting.remove(waiter)
-
-
-@dataclass(slots=True)
 class Home:
     """What all commands of this host's users share."""
 
@@ -96,6 +73,7 @@ class Home:
     streams: PeerStreams | None
     jobs: Jobs
     cap: LocalCap
+    eligible: Eligibility
     room: Room
     new_id: Callable[[], JobId]
     is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
@@ -141,6 +119,8 @@ class Command:
         self._task: asyncio.Task[bool] | None = None
         self._begun = False
         self._interrupted_by = 0
+        self._run_here: Run | None = None
+        self._used: tuple[int | None, float | None] = None, None
         self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
         self.job = Job(
             home.new_id(),
@@ -157,6 +137,8 @@ class Command:
         self._home.jobs.add(self.job)
         self._task = asyncio.current_task()
         try:
+            if (kept := self._keep()) is not None:
+                return await self._here(kept)
             for _ in range(MAX_TRIES):
                 where = await self._find_place()
                 if where.verdict != "there":
@@ -185,6 +167,26 @@ class Command:
     @property
     def own_name(self) -> HostId:
         return HostId(self._home.config.host.name)
+
+    def _keep(self) -> Where | None:
+        """Where it stays without a question: lists forbid it to leave, or it is not worth it.
+
+        Raises LbdError where the user's word is against what the owner of this host says.
+        """
+        request, eligible = self._request, self._home.eligible
+        stays = Where("here", self.own_name, "", "never")
+        if not request.has(tags.FLAG_SHELL):
+            if request.host == self.own_name or not eligible.kept_by_owner(request.argv):
+                return None
+            if request.mode == "auto":
+                return stays
+            name = name_of(request.argv)
+            raise Unavailable(f"{name} is not to leave this host (eligibility.never)")
+        verdict = eligible.judge(self._uid, request.argv, request.directory)
+        if verdict.leaves:
+            return None
+        self._run_here = eligible.run_here(self._uid, request.argv, verdict)
+        return replace(stays, reason=verdict.reason)
 
     async def _find_place(self) -> Where:
         limit_s = self._home.config.lim.hold_limit_s
@@ -266,7 +268,7 @@ class Command:
                 await self._home.room.wait(WAIT_POLL_S)
             self._client.warn(f"{fault.reason}; running here")
         self.job.start(self.own_name, where.reason, time.time())
-        self._client.here(self.job.id, where.reason)
+        self._client.here(self.job.id, where.reason, measure=self.measured)
         return True
 
     async def _there(self, where: Where) -> bool:
@@ -324,6 +326,7 @@ class Command:
         elif ended.cause == "memory":
             reason = f"over its memory limit of {self._request.memory_bytes} bytes"
         cpu_s = ended.user_cpu_s + ended.system_cpu_s
+        self._home.eligible.ran_there(self._uid, self._request.argv, cpu_s, ended.cause)
         self._client.done(
             ended.exit_status, ended.cause, host, reason, number=ended.signal, cpu_s=cpu_s
         )
@@ -354,10 +357,24 @@ class Command:
         self._home.notes.ended(self.job.id, self.job.host, charged=self._charged)
         self._home.room.made()
 
+    @property
+    def measured(self) -> bool:
+        """Does the client stay beside the command, to say what it used?"""
+        return self._run_here is not None and self._run_here.measured
+
+    def used(self, cpu_s: float, status: int) -> None:
+        """What the client says of a measured command that has ended."""
+        if self._run_here is not None and self.measured:
+            self._run_here.used(cpu_s, status)
+            self._used = status, cpu_s
+
     def ended_here(self) -> None:
         """The client's process, which had become the command, has ended."""
         self._home.cap.release(self.job.id)
-        self._end_job(JobState.DONE)
+        if self._run_here is not None:
+            self._run_here.ended()
+        status, cpu_s = self._used
+        self._end_job(JobState.FAILED if status else JobState.DONE, status, cpu_s)
 
     def signal(self, number: int) -> None:
         """Pass it on; before the command has begun it ends the wait, if it is one that ends."""

@@ -48,6 +48,8 @@ class Questions:
                 "containment": self._host.link.containment,
                 "version": __version__,
             }
+        if operation in ("eligible", "shims"):
+            return self._home.eligible.answer(question, caller.uid)
         if operation == "cut":
             if not caller.is_admin:
                 raise Refusal("only root or the daemon's own user may do that", "denied")

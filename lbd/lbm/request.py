@@ -72,3 +72,12 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.closed_fds = int(value) & 7
     elif key == tags.DEPTH:
         request.depth = max(0, int(value))
+
+
+def read_used(body: bytes) -> tuple[float, int]:
+    """CPU seconds and exit status of a USED frame. Raises ValueError."""
+    found = dict(frames.fields(body))
+    status = int(found.get(tags.STATUS, b""))
+    if not 0 <= status <= 255:
+        raise ValueError(f"exit status {status}")
+    return float(found.get(tags.CPU, b"")), status

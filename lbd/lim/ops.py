@@ -86,7 +86,8 @@ class Operations:
         self._lbm_pid = caller.pid
         pids = {caller.pid, r.count(request, "keeper")} - {0}
         self._lim.lbm_is(r.lbm_status(request), pids)
-        return {"drained": self._state.drained}
+        threshold_s = self._state.in_force.lim.job_threshold_s
+        return {"drained": self._state.drained, "job_threshold_s": threshold_s}
 
     async def _job(self, request: Json, caller: Caller) -> Json:
         self._only_admin(caller)

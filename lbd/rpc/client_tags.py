@@ -13,6 +13,7 @@ LOCAL = b"L"  # run it here: HERE is wanted for the job's name only
 DESCRIPTORS = b"F"
 SIGNAL = b"S"  # body: one byte
 FORCE = b"K"
+USED = b"U"  # a measured command has ended: JOB, CPU, STATUS
 INPUT = b"I"  # terminal input read by the client; empty = end of file
 # LBM -> client
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while
@@ -46,9 +47,12 @@ FLAG_TERMINAL_INPUT = b"p"  # the client reads standard input and sends INPUT
 FLAG_TELL = b"v"  # send PLACED
 FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
 FLAG_ROOTED = b"/"  # and it was given as an absolute path
+FLAG_SHELL = b"s"  # a shell's shim sent it: it leaves only if it is eligible
 
-# keys of HERE, PLACED and DONE
+# keys of HERE, PLACED, DONE and USED
 JOB = b"j"
+MEASURE = b"l"  # HERE: run it as a child, and send USED at its end
+CPU = b"u"  # seconds, user's and system's, children included
 REASON = b"r"
 STATUS = b"s"
 SIGNAL_NUMBER = b"g"

@@ -1,0 +1,200 @@
+"""What the LBM does with `learnt.Book`: keeps it on disk, asks it, answers `lbctl` and `lbsh`.
+
+A user's lists are told by the user's own programs, over the socket whose other end the kernel
+vouches for: a daemon that is root must not read files that users may point anywhere.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lbd.config import Config
+from lbd.lbm.learnt import Book, UserBook, generation_of, read_lists
+from lbd.policy.eligibility import Known, Lists, Verdict, in_list, judge_learnt
+from lbd.policy.invocation import key_of, name_of
+from lbd.rpc.local import Json, Refusal
+
+log = logging.getLogger("lbd.lbm")
+
+SAVE_PAUSE_S = 5.0  # a build's thousand compilations are one write
+CANNOT_BE_RUN = (126, 127)
+BY_SIGNAL = 128
+WORDS_MAX = 10_000
+
+
+class Run:
+    """One run here of a command that the book speaks of, from its beginning to its end."""
+
+    def __init__(self, eligible: "Eligibility", uid: int, key: str, *, measured: bool) -> None:
+        self._eligible = eligible
+        self._uid = uid
+        self._key = key
+        self._began_s = time.monotonic()
+        self.measured = measured
+        self._told = False
+        eligible.book.begun_here(uid, key, measured=measured)
+
+    def used(self, cpu_s: float, status: int) -> None:
+        """What the client measured, once."""
+        if self.measured and not self._told:
+            self._told = True
+            self._eligible.learn(self._uid, self._key, cpu_s, status)
+
+    def ended(self) -> None:
+        wall_s = time.monotonic() - self._began_s
+        book = self._eligible.book
+        book.ended_here(self._uid, self._key, measured=self.measured, wall_s=wall_s)
+
+
+class Eligibility:
+    """The book of this host, with its file."""
+
+    def __init__(self, config: Config) -> None:
+        own = config.eligibility
+        self.book = Book(
+            Lists(own.always, own.never),
+            own.max_commands,
+            own.max_users,
+            config.lim.job_threshold_s,
+        )
+        self._path = Path(config.host.state_dir) / "learnt.json"
+        self._timer: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._changed = False
+        self._load()
+
+    def kept_by_owner(self, argv: Sequence[bytes]) -> bool:
+        """Does the owner of this host say that it never leaves?"""
+        never = self.book.host.never
+        return bool(never) and in_list(never, name_of(argv), key_of(argv))
+
+    def judge(self, uid: int, argv: Sequence[bytes], directory: bytes) -> Verdict:
+        return self.book.judge(uid, argv, directory, time.time())
+
+    def run_here(self, uid: int, argv: Sequence[bytes], verdict: Verdict) -> Run | None:
+        """The beginning of a run; None if lists or tables decide, so there is nothing to learn."""
+        if verdict.by:
+            return None
+        return Run(self, uid, key_of(argv), measured=verdict.measure)
+
+    def ran_there(self, uid: int, argv: Sequence[bytes], cpu_s: float, cause: str) -> None:
+        status = 0 if cause == "exited" else BY_SIGNAL
+        self.learn(uid, key_of(argv), cpu_s, status)
+
+    def learn(self, uid: int, key: str, cpu_s: float, status: int) -> None:
+        if status in CANNOT_BE_RUN:
+            return
+        whole = status < BY_SIGNAL
+        if self.book.measured(uid, key, cpu_s, time.time(), whole=whole):
+            self._note_change()
+
+    # Questions
+
+    def answer(self, question: Json, uid: int) -> Json:
+        """`eligible` of lbctl, `shims` of lbsh. Raises Refusal."""
+        if "always" in question or "never" in question:
+            try:
+                lists = read_lists(question)
+            except ValueError as problem:
+                raise Refusal(str(problem)) from None
+            if self.book.set_lists(uid, lists):
+                self._note_change()
+        if question["op"] == "shims":
+            names = self.book.shimless(uid, time.time())
+            return {"generation": generation_of(names), "shimless": names}
+        if question.get("command") is not None:
+            return self._explain(question, uid)
+        book = self.book.peek(uid)
+        return {
+            "threshold_s": self.book.threshold_s,
+            "always": list(book.lists.always),
+            "never": list(book.lists.never),
+            "host_always": list(self.book.host.always),
+            "host_never": list(self.book.host.never),
+            "commands": [
+                self._row(key, known) for key, known in book.commands.items() if known.estimate
+            ],
+        }
+
+    def _row(self, key: str, known: Known) -> Json:
+        verdict = judge_learnt(known, self.book.threshold_s, time.time())
+        return {"key": key, "eligible": verdict.leaves, "reason": verdict.reason, **figures(known)}
+
+    def _explain(self, question: Json, uid: int) -> Json:
+        words, directory = question["command"], question.get("directory", "/")
+        if not isinstance(words, list) or not 0 < len(words) <= WORDS_MAX:
+            raise Refusal('"command" must be a list of words')
+        argv = [os.fsencode(str(word)) for word in words]
+        verdict = self.judge(uid, argv, os.fsencode(str(directory)))
+        book: UserBook = self.book.peek(uid)
+        return {
+            "key": key_of(argv),
+            "eligible": verdict.leaves,
+            "reason": verdict.reason,
+            "why": verdict.why,
+            "list": verdict.by or None,
+            "measure": verdict.measure,
+            "threshold_s": self.book.threshold_s,
+            **figures(book.commands.get(key_of(argv), Known())),
+        }
+
+    # The file
+
+    def _load(self) -> None:
+        """A damaged one is set aside, with one line."""
+        try:
+            self.book.read(json.loads(self._path.read_bytes()))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, RecursionError) as problem:
+            aside = self._path.with_suffix(".damaged")
+            log.warning("%s: %s; set aside as %s", self._path, str(problem)[:200], aside.name)
+            self.book.forget_all()
+            try:
+                self._path.replace(aside)
+            except OSError as failure:
+                log.warning("%s: %s", self._path, failure)
+
+    def _note_change(self) -> None:
+        self._changed = True
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SAVE_PAUSE_S, self._save_later)
+
+    def _save_later(self) -> None:
+        self._timer = None
+        stored = self.book.to_json()
+        self._changed = False
+        self._saving = asyncio.create_task(asyncio.to_thread(self._write, stored))
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._saving is not None:
+            await self._saving
+        if self._changed:
+            self._write(self.book.to_json())
+
+    def _write(self, stored: Json) -> None:
+        """Whole or not at all. For its owner alone: it says what people run."""
+        new = self._path.with_suffix(".new")
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "w") as file:
+                json.dump(stored, file, separators=(",", ":"))
+            new.replace(self._path)
+        except OSError as problem:
+            log.warning("what was learnt of commands cannot be kept: %s", problem)
+
+
+def figures(known: Known) -> Json:
+    estimate = known.estimate
+    return {
+        "cpu_s": None if estimate is None else round(estimate.mean_s, 6),
+        "runs": 0 if estimate is None else estimate.runs,
+        "measured": None if estimate is None else estimate.measured,
+    }

@@ -1,0 +1,160 @@
+"""Is a command worth sending away? Its lists, its table, and what was learnt of its CPU time. Pure.
+
+A job below T_CPU is not worth moving (Zhou 1987, section 3.3), and its CPU time is "not known upon
+the job's arrival" (4.2): the thesis fell back on a list of names. Most commands are run again and
+again, though, so here it is learnt: a new command runs on its own host once, measured; from then on
+an exponentially weighted mean of its CPU seconds stands for the next run.
+
+False friends are unlearnt both ways. A command that leaves is measured each time, so one that has
+become short is seen at once. One that stays becomes its caller and is not measured; it is again,
+after 8, 16, 32, 64 runs, or an hour, or when the last run took suspiciously long by the clock. And
+as a mean forgets an old giant slowly, `CONVINCING` runs in a row that say otherwise replace it.
+
+Order of rules: this host's owner (never), the user (never, then always), the owner (always), the
+table of what stays, what was learnt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from lbd.policy.invocation import OURS, key_of, name_of, why_stays
+
+WEIGHT = 0.25  # of a new run in the mean, once there are four
+CONVINCING = 4  # runs in a row on the other side of the threshold replace the mean
+SURE_RUNS = 3  # measured before a short command is left alone
+FIRST_PAUSE_RUNS, LONGEST_PAUSE_RUNS = 8, 64
+MEASURED_FOR_S = 3600.0
+SUSPICIOUS = 4.0  # times the threshold, by the clock: perhaps it is short no more
+# Short enough that not even asking pays: such names need no shim at all.
+SHIMLESS_SHARE = 0.2
+LIST_ENTRIES, ENTRY_CHARACTERS = 500, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Names (`cc`), kinds (`gcc -c`) and patterns (`*-gcc`) of one who has a say."""
+
+    always: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+def in_list(entries: Sequence[str], name: str, key: str) -> bool:
+    return any(entry in (name, key) or fnmatchcase(name, entry) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a command's runs cost, measured `runs` times."""
+
+    mean_s: float
+    runs: int
+    measured: float  # UNIX seconds: it outlives restarts
+    recent_s: tuple[float, ...] = ()  # the last ones, newest last
+
+
+def learn(known: Estimate | None, cpu_s: float, threshold_s: float, unix_s: float) -> Estimate:
+    """The estimate with one more run in it."""
+    if known is None:
+        return Estimate(cpu_s, 1, unix_s, (cpu_s,))
+    weight = max(WEIGHT, 1.0 / (known.runs + 1))
+    mean_s = known.mean_s + weight * (cpu_s - known.mean_s)
+    recent_s = (*known.recent_s, cpu_s)[-CONVINCING:]
+    sides = {value >= threshold_s for value in recent_s}
+    if len(recent_s) == CONVINCING and len(sides) == 1 and (mean_s >= threshold_s) not in sides:
+        mean_s = sum(recent_s) / CONVINCING
+        # The mean of equal values may come out a hair beside them.
+        mean_s = min(max(mean_s, min(recent_s)), max(recent_s))
+    return Estimate(mean_s, known.runs + 1, unix_s, recent_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A command of one user: its estimate, and what has happened since it was measured."""
+
+    estimate: Estimate | None = None
+    trials: int = 0  # first runs under way
+    unmeasured: int = 0  # runs since it was measured
+    suspect: bool = False
+
+    def learnt(self, cpu_s: float, threshold_s: float, unix_s: float) -> "Known":
+        return replace(
+            self,
+            estimate=learn(self.estimate, cpu_s, threshold_s, unix_s),
+            unmeasured=0,
+            suspect=False,
+        )
+
+
+def is_short(known: Known, threshold_s: float) -> bool:
+    return known.estimate is not None and known.estimate.mean_s < threshold_s
+
+
+def is_due(known: Known, unix_s: float) -> bool:
+    """Is a short command to be measured again? Also when the clock was set back."""
+    estimate = known.estimate
+    if estimate is None or known.suspect or estimate.runs < SURE_RUNS:
+        return True
+    pause_runs = FIRST_PAUSE_RUNS << min(estimate.runs - SURE_RUNS, 16)
+    if known.unmeasured >= min(pause_runs, LONGEST_PAUSE_RUNS):
+        return True
+    return not 0.0 <= unix_s - estimate.measured < MEASURED_FOR_S
+
+
+def needs_no_shim(known: Known, threshold_s: float, unix_s: float) -> bool:
+    """So short, and so surely, that its runs need not even be asked about for a while."""
+    estimate = known.estimate
+    if estimate is None or is_due(known, unix_s):
+        return False
+    return max((estimate.mean_s, *estimate.recent_s)) < SHIMLESS_SHARE * threshold_s
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    leaves: bool
+    reason: str  # always | never | new | trial | short | long: shown, counted, stable
+    why: str = ""  # for people, where the reason is not enough
+    by: str = ""  # whose list or table: host | user | built-in; "" = learnt
+    measure: bool = False  # run it as a child and say what it cost
+
+
+LONG = Verdict(True, "long", "its CPU time is worth the way")
+SHORT = Verdict(False, "short", "it costs less than moving it is worth")
+SHORT_DUE = replace(SHORT, measure=True, why="it was short when last measured, and is due again")
+NEW = Verdict(False, "new", "it runs here once, measured", measure=True)
+TRIAL = Verdict(True, "trial", "its first run is under way here; meanwhile others may leave")
+HOST_NEVER = Verdict(False, "never", "the owner of this host keeps it here", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What people have said, of one user's commands."""
+
+    host: Lists = field(default_factory=Lists)
+    user: Lists = field(default_factory=Lists)
+
+    def said(self, argv: Sequence[bytes], directory: bytes) -> Verdict | None:
+        """The verdict of lists and tables; None where what was learnt decides."""
+        name, key = name_of(argv), key_of(argv)
+        if name in OURS:
+            return Verdict(False, "never", "it belongs to lbd", "built-in")
+        if in_list(self.host.never, name, key):
+            return HOST_NEVER
+        if in_list(self.user.never, name, key):
+            return Verdict(False, "never", "your list keeps it here", "user")
+        if in_list(self.user.always, name, key):
+            return Verdict(True, "always", "your list sends it", "user")
+        if in_list(self.host.always, name, key):
+            return Verdict(True, "always", "the owner of this host sends it", "host")
+        if why := why_stays(argv, directory):
+            return Verdict(False, "never", why, "built-in")
+        return None
+
+
+def judge_learnt(known: Known, threshold_s: float, unix_s: float) -> Verdict:
+    """The verdict of what was learnt."""
+    if known.estimate is None:
+        return TRIAL if known.trials else NEW
+    if not is_short(known, threshold_s):
+        return LONG
+    return SHORT_DUE if is_due(known, unix_s) else SHORT

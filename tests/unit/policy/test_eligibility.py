@@ -1,0 +1,141 @@
+"""The estimate of a command's CPU time, and the verdict: bounds, unlearning, determinism."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.policy.eligibility import (
+    CONVINCING,
+    LONGEST_PAUSE_RUNS,
+    MEASURED_FOR_S,
+    SURE_RUNS,
+    Estimate,
+    Known,
+    Lists,
+    Rules,
+    is_due,
+    judge_learnt,
+    learn,
+    needs_no_shim,
+)
+
+T_S = 0.05
+cpu = st.floats(0.0, 1e6)
+runs = st.lists(cpu, min_size=1, max_size=60)
+
+
+def after(values, known=None, threshold_s=T_S):
+    for second, value in enumerate(values):
+        known = learn(known, value, threshold_s, float(second))
+    return known
+
+
+@given(runs)
+def test_the_mean_lies_among_what_was_measured(values):
+    known = after(values)
+    slack = 1e-9 * max(values)
+    assert min(values) - slack <= known.mean_s <= max(values) + slack
+    assert known.runs == len(values)
+    assert known.recent_s == tuple(values[-CONVINCING:])
+
+
+@given(runs)
+def test_the_same_runs_teach_the_same(values):
+    assert after(values) == after(values)
+
+
+@given(cpu)
+def test_equal_runs_have_that_mean(value):
+    assert math.isclose(after([value] * 20).mean_s, value, abs_tol=1e-12)
+
+
+@given(runs, st.lists(st.floats(0.0, 0.049), min_size=CONVINCING, max_size=CONVINCING))
+def test_a_giant_of_yesterday_is_unlearnt(before, short):
+    assert after(short, after(before)).mean_s < T_S
+
+
+@given(runs, st.lists(st.floats(0.05, 1e6), min_size=CONVINCING, max_size=CONVINCING))
+def test_a_dwarf_of_yesterday_is_unlearnt(before, long):
+    assert after(long, after(before)).mean_s >= T_S
+
+
+@given(runs, st.floats(0.0, 10.0), st.floats(0.0, 10.0))
+def test_the_verdict_is_of_the_threshold_of_now(values, a, b):
+    """What leaves at a higher threshold leaves at a lower one."""
+    known = Known(after(values))
+    low, high = sorted((a, b))
+    assert judge_learnt(known, low, 0.0).leaves >= judge_learnt(known, high, 0.0).leaves
+
+
+def test_new_then_known_after_one_run():
+    assert (judge_learnt(Known(), T_S, 0.0).reason, judge_learnt(Known(), T_S, 0.0).measure) == (
+        "new", True,
+    )  # fmt: skip
+    assert judge_learnt(Known(trials=1), T_S, 0.0).leaves
+    assert judge_learnt(Known().learnt(1.0, T_S, 0.0), T_S, 0.0).reason == "long"
+    assert judge_learnt(Known().learnt(0.01, T_S, 0.0), T_S, 0.0).reason == "short"
+
+
+def short(runs=SURE_RUNS, mean_s=0.01, **more):
+    return Known(Estimate(mean_s, runs, 1000.0, (mean_s,)), **more)
+
+
+@pytest.mark.parametrize(
+    ("known", "unix_s", "due"),
+    [
+        (short(runs=1), 1000.0, True),
+        (short(), 1000.0, False),
+        (short(unmeasured=7), 1000.0, False),
+        (short(unmeasured=8), 1000.0, True),
+        (short(runs=SURE_RUNS + 1, unmeasured=15), 1000.0, False),
+        (short(runs=10_000, unmeasured=LONGEST_PAUSE_RUNS - 1), 1000.0, False),
+        (short(runs=10_000, unmeasured=LONGEST_PAUSE_RUNS), 1000.0, True),
+        (short(), 1000.0 + MEASURED_FOR_S, True),
+        (short(), 999.0, True),  # the clock was set back
+        (short(suspect=True), 1000.0, True),
+    ],
+)
+def test_when_a_short_one_is_measured_again(known, unix_s, due):
+    assert is_due(known, unix_s) is due
+    verdict = judge_learnt(known, T_S, unix_s)
+    assert (verdict.reason, verdict.leaves, verdict.measure) == ("short", False, due)
+
+
+def test_only_what_is_surely_short_needs_no_shim():
+    assert needs_no_shim(short(mean_s=0.005), T_S, 1000.0)
+    assert not needs_no_shim(short(mean_s=0.02), T_S, 1000.0)
+    assert not needs_no_shim(short(mean_s=0.005, runs=1), T_S, 1000.0)
+    assert not needs_no_shim(Known(), T_S, 1000.0)
+    once_long = Known(Estimate(0.005, 9, 1000.0, (0.2, 0.001)))
+    assert not needs_no_shim(once_long, T_S, 1000.0)
+
+
+RULES = Rules(
+    host=Lists(always=("vim", "sort", "*-tool", "cat"), never=("cc -E", "big")),
+    user=Lists(always=("big", "cat", "tac", "lbctl"), never=("sort", "fold")),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("big", ("never", "host")),
+        ("cc -E x.c", ("never", "host")),
+        ("cc -c x.c", None),
+        ("sort x", ("never", "user")),
+        ("fold x", ("never", "user")),
+        ("tac x", ("always", "user")),
+        ("cat x", ("always", "user")),
+        ("vim x", ("always", "host")),
+        ("a-tool", ("always", "host")),
+        ("lbctl status", ("never", "built-in")),
+        ("emacs", ("never", "built-in")),
+        ("prog", None),
+    ],
+)
+def test_who_has_the_say(command, verdict):
+    said = RULES.said(command.encode().split(), b"/")
+    assert (said and (said.reason, said.by)) == verdict
+    assert said is None or said.leaves is (said.reason == "always")

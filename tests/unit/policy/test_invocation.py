@@ -1,0 +1,98 @@
+"""The key under which a command is learnt, and what never leaves by itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.policy.invocation import KEY_CHARACTERS, STAYS, WHY_STAYS, key_of, why_stays
+
+KEYS = {
+    "ls -l": "ls",
+    "/usr/bin/ls": "ls",
+    "gcc -c x.c -o x.o": "gcc -c",
+    "gcc -Wall -O2 x.c": "gcc link",
+    "gcc -E x.c": "gcc -E",
+    "gcc -c -MM x.c": "gcc -E",
+    "g++ -S x.cc": "g++ -S",
+    "cc --version": "cc --version",
+    "cc -dumpmachine": "cc -v",
+    "gcc-12 -c x.c": "gcc-12 -c",
+    "x86_64-linux-gnu-gcc-12 -c x.c": "x86_64-linux-gnu-gcc-12 -c",
+    "clang++ -c conftest.cpp": "clang++ -c of a configure test",
+    "cc -o CMakeFiles/cmTC_12ab.dir/x.o -c x.c": "cc -c of a configure test",
+    "python3 tools/gen.py --fast": "python3 gen.py",
+    "python3.11 -W error -X dev gen.py": "python3.11 gen.py",
+    "python -m pytest -q": "python -m pytest",
+    "python -c pass x.py": "python -c",
+    "python -IS gen.py": "python gen.py",
+    "python": "python -",
+    "python - x": "python -",
+    "perl -pe s/a/b/ x": "perl -e",
+    "perl -I lib gen.pl": "perl gen.pl",
+    "java -jar build/x.jar": "java -jar x.jar",
+    "ruby gen.rb": "ruby gen.rb",
+    "tar czf x.tgz .": "tar cz",
+    "tar -C src -xf x.tar": "tar x",
+    "tar --create --zstd --file x.tar .": "tar czstd",
+    "xz -9 x": "xz",
+    "xz -d x.xz": "xz -d",
+    "openssl speed rsa": "openssl speed",
+    "rustc -vV": "rustc --version",
+    "rustc lib.rs": "rustc",
+    "./build.sh all": "build.sh",
+}
+
+
+@pytest.mark.parametrize(("command", "key"), KEYS.items(), ids=KEYS)
+def test_the_key(command, key):
+    assert key_of(command.encode().split()) == key
+
+
+STAYING = {
+    "make -j8": "starts others", "bash -c true": "starts others", "cd /": "built into the shell",
+    "sudo true": "this host", "vim x": "talks to a person", "ssh h2": "talks to a person",
+    "/bin/kill 1": "this host", "as x.s": "part of a compiler", "cat x": "moves files",
+    "python3": "standard input", "sort /dev/tty": "/dev", "cc -c /tmp/x.c": "/tmp",
+    "cc -I/tmp/inc -c x.c": "/tmp", "cc @/tmp/args": "/tmp", "prog of=/var/tmp/x": "/var/tmp",
+    "diff /dev/fd/63 x": "/dev", "prog --out=/proc/self/fd/3": "/proc",
+}  # fmt: skip
+LEAVING = (
+    "cc -c x.c", "sort x", "prog /dev/null", "prog /home/x", "cc -Isrc/tmp/inc -c x.c",
+    "prog tmp/x", "prog /tmpfile", "prog -o../tmp/x", "prog",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "why"), STAYING.items(), ids=STAYING)
+def test_what_stays_says_why(command, why):
+    assert why in why_stays(command.encode().split(), b"/home/ann")
+
+
+@pytest.mark.parametrize("command", LEAVING)
+def test_what_may_leave(command):
+    assert why_stays(command.encode().split(), b"/home/ann") == ""
+
+
+def test_files_below_a_place_of_this_host_are_named_from_there():
+    """That the directory is the same elsewhere is checked, and so much for what lies beside it."""
+    assert why_stays([b"cc", b"-c", b"/tmp/build/x.c"], b"/tmp/build/sub") == ""
+    assert "/dev" in why_stays([b"cc", b"/dev/stdin"], b"/tmp/build")
+
+
+def test_no_name_is_listed_twice():
+    listed = [name for names in STAYS.values() for name in names.split()]
+    assert sorted(listed) == sorted(WHY_STAYS)
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=6), st.binary(max_size=50))
+def test_any_bytes_have_a_key_that_can_be_shown(argv, directory):
+    key = key_of(argv)
+    assert len(key) <= KEY_CHARACTERS
+    assert key.isprintable()
+    assert key == key_of(argv)
+    why_stays(argv, directory)
+
+
+@given(st.sampled_from(["gcc", "python3", "tar", "xz", "java", "perl", "openssl"]),
+       st.lists(st.binary(max_size=8), max_size=6))  # fmt: skip
+def test_any_arguments_have_a_key_that_begins_with_the_name(name, words):
+    assert key_of([name.encode(), *words]).split(" ")[0] == name
