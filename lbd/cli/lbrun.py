@@ -19,6 +19,8 @@ TYPE_CHECKING = False  # typing's own would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
+    from lbd.cli.shim import Shim
+
 INT, QUIT, STOP, TSTP, CONT, PIPE, XFSZ = 2, 3, 19, 20, 18, 13, 25
 HUP, USR1, USR2, TERM, WINCH = 1, 10, 12, 15, 28
 ENDING = (HUP, INT, QUIT, TERM)
@@ -30,15 +32,21 @@ LBM_SILENT_S = 3.0
 POLL_S = 0.5
 NEVER_S = float("-inf")
 REPLY_LIMIT_BYTES = 1 << 20
+OWN_NAMES = ("lbrun", "lbrun.py")  # called by another, it is a shim for that command
 LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Never returns."""
     options = Options()
+    words = sys.argv[1:] if arguments is None else arguments
+    name = sys.argv[0].rpartition("/")[2] if arguments is None else "lbrun"
     try:
-        options = read_options(sys.argv[1:] if arguments is None else arguments)
-        status = run(options)
+        if name not in OWN_NAMES or words[:1] == ["--shim"]:
+            status = run_as_shim(name, words)
+        else:
+            options = read_options(words)
+            status = run(options)
     except (Trouble, OSError) as problem:
         say(str(problem))
         status = FAILED
@@ -46,6 +54,14 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         status = 128 + INT
     posix._exit(status)
+
+
+def run_as_shim(name: str, words: list[str]) -> int:
+    from lbd.cli.shim import run_shim
+
+    if name in OWN_NAMES:
+        name, words = words[1] if words[1:] else "", words[2:]
+    return run_shim(name, words)
 
 
 def note_failure(options: Options, reason: str) -> None:
@@ -105,6 +121,7 @@ class Waiting:
     def __init__(self, sock: "socket", options: Options, closed: int) -> None:
         self.sock = sock
         self.options = options
+        self.shim: Shim | None = None
         self.closed = closed
         self.typing = not closed & 1 and "no_stdin" not in options.plain and posix.isatty(0)
         self.split = Splitter(REPLY_LIMIT_BYTES)
@@ -159,6 +176,9 @@ class Waiting:
                         self.set_signal(number, handler)
                     found = read_fields(body)
                     job, reason = found[tags.JOB], found[tags.REASON]
+                    if self.shim:
+                        measure = tags.MEASURE in found
+                        return self.shim.stay(job, found[tags.HOST], self.sock, measure=measure)
                     environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[
                         tags.HOST
                     ].encode()
@@ -183,11 +203,13 @@ class Waiting:
             self.set_signal(number, handler)
         if self.ended_by:
             posix.kill(posix.getpid(), self.ended_by)
+        if self.shim:
+            return self.shim.become_it()
         return without_daemon(self.options, command, environment, directory, what)
 
     def heard(self, tag: bytes, body: bytes) -> int | None:
         """The exit status, if that was the end."""
-        if tag == tags.WARN:
+        if tag == tags.WARN and not self.shim:
             say(body.decode(errors="replace"))
         elif tag == tags.PLACED:
             if "verbose" in self.options.plain:

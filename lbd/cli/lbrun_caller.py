@@ -19,11 +19,11 @@ def encode(text: str) -> bytes:
     return text.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
-def say(text: str) -> None:
+def say(text: str, name: str = "lbrun") -> None:
     """One line on standard error, if the caller has one."""
     if not CLOSED & 4:
         try:
-            posix.write(2, encode(f"lbrun: {' '.join(text.split())}\n"))
+            posix.write(2, encode(f"{name}: {' '.join(text.split())}\n"))
         except OSError:
             pass
 

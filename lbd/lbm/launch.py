@@ -18,10 +18,10 @@ def become(argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
     """
     name = argv[0]
     if b"/" in name or not name:
-        return _try(name, argv, environment)
+        return become_file(name, argv, environment)
     failure = OSError(ENOENT, "not found")
     for directory in environment.get(b"PATH", DEFAULT_PATH).split(b":"):
-        error = _try((directory or b".") + b"/" + name, argv, environment)
+        error = become_file((directory or b".") + b"/" + name, argv, environment)
         if error.errno not in (ENOENT, ENOTDIR):
             failure = error
             if error.errno != EACCES:
@@ -29,7 +29,8 @@ def become(argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
     return failure
 
 
-def _try(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
+def become_file(path: bytes, argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
+    """exec that file, whatever `argv[0]` says; returns only if it cannot."""
     try:
         posix.execve(path, argv, environment)
     except OSError as error:

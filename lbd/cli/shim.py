@@ -1,0 +1,147 @@
+"""A shim of `lbsh`, in Python: what the compiled front does where it was built, and more slowly.
+
+Under a command's name it asks the LBM whether that command is to leave, and where. What stays
+becomes the real program, found on PATH behind the directory of shims (LBD_SHIMS), with the
+environment it was given, so that the commands it starts share load in their turn. A person who
+typed the name has asked for nothing else: whatever is wrong before the command has begun, it just
+runs here, and nothing is said.
+
+Called by the name itself (a link to `lbrun`), or as `lbrun --shim NAME [ARG…]`.
+"""
+
+import posix
+import sys
+
+from lbd.cli import lbrun_caller as caller
+from lbd.cli.lbrun_caller import encode, make_environment, make_request
+from lbd.cli.lbrun_options import Options, Trouble, depth
+from lbd.lbm.launch import DEFAULT_PATH, become_file, exit_status_of
+from lbd.rpc import client_tags as tags
+from lbd.rpc.frames import field, pack
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+
+NOT_FOUND = 127
+REGULAR, KIND_MASK = 0o100000, 0o170000
+
+
+class Shim:
+    """One command under its own name."""
+
+    def __init__(self, name: str, words: list[str]) -> None:
+        self.options = Options()
+        self.options.plain.add("shim")
+        self.options.command = [name, *words]
+        self.command = [encode(word) for word in self.options.command]
+        self.closed = caller.closed_descriptors()
+        self.environment = make_environment(self.options)
+        self.as_given = self.environment.copy()
+        self.real = find_behind_shims(self.command[0], self.environment)
+
+    def run(self) -> int:
+        """The exit status, unless this process becomes the command."""
+        if not self.real:
+            return not_found(self.options.command[0])
+        if depth(self.environment) != b"0":  # what has moved moves no further
+            return self.become_it()
+        try:
+            directory = caller.working_directory(self.options)
+            sock = caller.connect(caller.find_runtime_dirs(None))
+        except (Trouble, OSError):
+            sock = None
+        if sock is None:
+            return self.become_it()
+        from lbd.cli.lbrun import Waiting
+
+        away = leaving(self.environment)
+        body = make_request(self.options, self.command, away, directory, self.closed)
+        waiting = Waiting(sock, self.options, self.closed)
+        waiting.shim = self
+        try:
+            waiting.ask(pack(tags.RUN, body))
+        except OSError:
+            return waiting.without_answer(self.command, self.environment, directory)
+        return waiting.until_done(self.command, self.environment, directory)
+
+    def become_it(self) -> int:
+        """As if there were no lbd; also where the LBM is of no use."""
+        from lbd.cli.lbrun import let_pipes_break
+
+        let_pipes_break()
+        return self._failed(become_file(self.real, self.command, self.as_given))
+
+    def stay(self, job: str, host: str, sock: "socket", *, measure: bool) -> int:
+        """The LBM's answer is "here"."""
+        for name, value in ((b"JOB_ID", job), (b"HOST", host), (b"ORIGIN", host)):
+            self.as_given[b"LBD_" + name] = value.encode()
+        if not measure:
+            return self.become_it()
+        from lbd.cli.measured import run_measured
+
+        def at_its_end(cpu_s: float, status: int) -> None:
+            tell(sock, job, cpu_s, status)
+
+        return run_measured(self.become_it, at_its_end, sock.fileno())
+
+    def _failed(self, failure: OSError) -> int:
+        name = self.options.command[0]
+        caller.say(f"{name}: {failure.strerror}", name="lbsh")
+        return exit_status_of(failure)
+
+
+def run_shim(name: str, words: list[str]) -> int:
+    return Shim(name, words).run()
+
+
+def not_found(name: str) -> int:
+    caller.say(f"{name}: not found", name="lbsh")
+    return NOT_FOUND
+
+
+def shim_directory(environment: dict[bytes, bytes]) -> bytes:
+    return environment.get(b"LBD_SHIMS", b"").rstrip(b"/")
+
+
+def leaving(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """What goes along: on another host there are no shims."""
+    shims = shim_directory(environment)
+    away = {name: value for name, value in environment.items() if name != b"LBD_SHIMS"}
+    if shims and b"PATH" in away:
+        kept = [entry for entry in away[b"PATH"].split(b":") if entry.rstrip(b"/") != shims]
+        away[b"PATH"] = b":".join(kept)
+    return away
+
+
+def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:
+    """The program's path; b"" if there is none. Never a shim again, wherever PATH names it."""
+    if b"/" in name:
+        return name
+    shims = shim_directory(environment)
+    try:
+        ourselves = posix.stat(sys.argv[0])
+    except OSError:
+        ourselves = None
+    for entry in environment.get(b"PATH", DEFAULT_PATH).split(b":"):
+        path = (entry or b".") + b"/" + name
+        if shims and entry.rstrip(b"/") == shims:
+            continue
+        try:
+            found = posix.stat(path)
+        except OSError:
+            continue
+        same = ourselves and (found.st_dev, found.st_ino) == (ourselves.st_dev, ourselves.st_ino)
+        if not same and found.st_mode & KIND_MASK == REGULAR and posix.access(path, posix.X_OK):
+            return path
+    return b""
+
+
+def tell(sock: "socket", job: str, cpu_s: float, status: int) -> None:
+    """What the run has used; an LBM that is gone need not know."""
+    pairs = ((tags.JOB, job), (tags.CPU, f"{cpu_s:.6f}"), (tags.STATUS, str(status)))
+    body = b"".join([field(key, text.encode()) for key, text in pairs])
+    try:
+        sock.send(pack(tags.USED, body))
+    except OSError:
+        return
