@@ -28,11 +28,11 @@ def place_request(
     }  # fmt: skip
 
 
-def show(reply: Json, command: Sequence[str], as_json: bool) -> None:
-    """Print the decision as the LIM gave it."""
+def show(reply: Json, command: Sequence[str], as_json: bool, eligible: Json | None = None) -> None:
+    """Print the decision as the LIM gave it, and whether a shell would have asked for it."""
     if as_json:
         answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
-        print_json({"command": list(command), **answer})
+        print_json({"command": list(command), **answer, "eligibility": eligible})
         return
     reason = text(reply, "reason")
     verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}
@@ -49,6 +49,15 @@ def show(reply: Json, command: Sequence[str], as_json: bool) -> None:
     if rows:
         header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
         print("\n" + "\n".join(lay_out(header, rows, paint)))
+    if eligible is not None:
+        print(f"\nthrough lbsh: {verdict_line(eligible)}")
+
+
+def verdict_line(eligible: Json) -> str:
+    """What the LBM says of a command's eligibility, in one line."""
+    may = "may leave" if eligible.get("eligible") is True else "stays here"
+    why = text(eligible, "why")
+    return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
 
 
 def candidate_row(rank: int, item: Json, chosen: str) -> Row:

@@ -21,6 +21,7 @@ COMMANDS = {
     "top": ("lbctl_top", "the same, live, with the jobs; q ends it"),
     "jobs": ("lbctl_jobs", "what runs now; --all: and what ended recently"),
     "explain": ("lbctl", "where a command would run and why; runs nothing"),
+    "eligible": ("lbctl_eligible", "what is known of commands a shell may send away, or of one"),
     "drain": ("lbctl_steer", "no new jobs on that host"),
     "undrain": ("lbctl_steer", "jobs again"),
     "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
@@ -37,6 +38,7 @@ DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n
 EXAMPLES = (
     "lbctl status                            who is up, and how busy",
     "lbctl explain make -j8                  where would it go, and why",
+    "lbctl eligible gcc -c x.c               would a shell send it away, and why not",
     "lbctl drain h3 --wait                   empty h3 before its reboot",
     "lbctl algorithm LOWEST                  probe a few hosts instead of broadcasting",
     "lbctl param local_threshold 0.5         send commands away sooner",
@@ -94,6 +96,9 @@ def command_parser(name: str) -> Parser:
         where.add_argument("--remote", action="store_true", help="as of lbrun")
         parser.add_argument("command", metavar="COMMAND", help="it is not run")
         parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
+    elif name == "eligible":
+        parser.add_argument("command", metavar="COMMAND", nargs="?", help="it is not run")
+        parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
     elif name in ("drain", "undrain"):
         parser.add_argument("host", metavar="HOST")
         if name == "drain":
@@ -120,11 +125,14 @@ def duration(text: str) -> float:
 
 def explain(daemons: Daemons, options: argparse.Namespace) -> int:
     from lbd.cli.explain import place_request, show
+    from lbd.cli.lbctl_eligible import ask_eligible
 
     if options.host in options.exclude:
         raise ConfigError(f"-H {options.host} and -x {options.host} exclude each other")
     request = place_request(options.host, options.exclude, options.remote, options.local)
-    show(daemons.lim(request), [options.command, *options.arguments], options.json)
+    command = [options.command, *options.arguments]
+    reply = daemons.lim(request)
+    show(reply, command, options.json, ask_eligible(daemons.lbm, command))
     return 0
 
 

@@ -176,6 +176,8 @@ def make_request(
         flags += tags.FLAG_ROOTED if values["chdir"].startswith("/") else b""
     if "verbose" in plain or "status_file" in values:
         flags += tags.FLAG_TELL
+    if "shim" in plain:
+        flags += tags.FLAG_SHELL
     pairs = [
         (tags.DIRECTORY, directory),
         (tags.UMASK, b"%d" % umask),

@@ -60,11 +60,13 @@ def show(options: "Options") -> int:
 
 def explain(options: "Options") -> int:
     from lbd.cli import explain as decision
+    from lbd.cli.lbctl_eligible import ask_eligible
     from lbd.cli.lbrun_caller import find_runtime_dirs
     from lbd.cli.lbrun_options import FAILED
     from lbd.errors import LbdError
     from lbd.rpc.local import ask
 
+    command = options.command
     directories = find_runtime_dirs(options.values.get("config"))
     found = [path for path in directories if os.path.exists(f"{path}/lim.sock")]
     request = decision.place_request(
@@ -74,11 +76,13 @@ def explain(options: "Options") -> int:
         "local" in options.plain,
     )
     try:
-        reply = ask(Path((found or directories)[0]) / "lim.sock", request)
+        directory = Path((found or directories)[0])
+        reply = ask(directory / "lim.sock", request)
+        eligible = ask_eligible(lambda request: ask(directory / "lbm.sock", request), command)
     except LbdError as problem:
         print(f"lbrun: {problem}", file=sys.stderr)
         return FAILED
-    decision.show(reply, options.command, "json" in options.plain)
+    decision.show(reply, command, "json" in options.plain, eligible)
     sys.stdout.flush()
     return 0
 

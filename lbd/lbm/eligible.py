@@ -101,6 +101,8 @@ class Eligibility:
                 lists = read_lists(question)
             except ValueError as problem:
                 raise Refusal(str(problem)) from None
+            if lists == self.book.host:  # both have read the same lbd.toml
+                lists = Lists()
             if self.book.set_lists(uid, lists):
                 self._note_change()
         if question["op"] == "shims":

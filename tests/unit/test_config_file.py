@@ -47,6 +47,15 @@ def test_built_in_defaults_are_one_host_on_loopback():
     assert config.lim == LimConfig()
 
 
+def test_a_list_of_names(tmp_path):
+    path = write(tmp_path / "c.toml", '[eligibility]\nnever = ["ls", "gcc -E"]\n')
+    assert load(path).eligibility.never == ("ls", "gcc -E")
+    assert load(path, ['eligibility.never=["x"]']).eligibility.never == ("x",)
+    for wrong in ('"ls"', "[1]", '[""]', "3", "[[]]"):
+        with pytest.raises(ConfigError, match=r"c.toml:2: eligibility.always: .* is not a list"):
+            load(write(tmp_path / "c.toml", f"[eligibility]\nalways = {wrong}\n"))
+
+
 def test_search_order(tmp_path, monkeypatch):
     places = [tmp_path / "etc/lbd.toml", tmp_path / "home/.config/lbd/lbd.toml"]
     for rank, path in enumerate(places, 1):

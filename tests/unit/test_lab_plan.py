@@ -56,6 +56,13 @@ def test_namespaces_hosts_measure_themselves_on_their_own_network(tmp_path):
     assert config.host.address == "10.1.2.1"
 
 
+def test_a_setting_may_be_a_list_of_names(tmp_path):
+    never = ("gcc -E", 'a "quoted" one')
+    setting = """eligibility.never=["gcc -E", 'a "quoted" one']"""
+    config = config_of(replace(PLAN, settings=(setting,)), "h1", tmp_path)
+    assert config.eligibility.never == never
+
+
 def test_lbrun_finds_the_runtime_directory_by_its_line():
     text = planning.toml(planning.host_sections(PLAN, "h1"))
     assert re.search(r'^runtime_dir = "/tmp/a lab/h1/run"$', text, re.MULTILINE)
