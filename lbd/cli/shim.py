@@ -131,10 +131,14 @@ def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:
             found = posix.stat(path)
         except OSError:
             continue
-        same = ourselves and (found.st_dev, found.st_ino) == (ourselves.st_dev, ourselves.st_ino)
-        if not same and found.st_mode & KIND_MASK == REGULAR and posix.access(path, posix.X_OK):
+        itself = ourselves and (found.st_dev, found.st_ino) == (ourselves.st_dev, ourselves.st_ino)
+        if not itself and found.st_mode & KIND_MASK == REGULAR and is_executable(path):
             return path
     return b""
+
+
+def is_executable(path: bytes) -> bool:
+    return posix.access(path, posix.X_OK, effective_ids=True)
 
 
 def tell(sock: "socket", job: str, cpu_s: float, status: int) -> None:
