@@ -228,8 +228,6 @@ def _scalar(value: Scalar) -> str:
         return f"[{', '.join(map(_scalar, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_scalar, value))}]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
