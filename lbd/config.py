@@ -168,10 +168,6 @@ class LimConfig(Section):
     min_gain: float = within(0.1, 0.0, 1000.0)  # Δ: how much lower another host's index must be
     probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST, THRHLD and RESERVE ask
     reservations: int = within(5, 1, 1024)  # R: with how many loaded hosts RESERVE asks for jobs
-    job_threshold_s: float = within(
-        1.0, 0.0, 86400.0
-    )  # T_CPU: commands below it are not worth moving
-    probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST asks
     # T_CPU: commands of less CPU time are not worth moving (seconds on the thesis's machines of
     # 1987, which took hundreds of milliseconds to move one; here that takes a few)
     job_threshold_s: float = within(0.05, 0.0, 86400.0)
