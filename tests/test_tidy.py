@@ -60,6 +60,7 @@ SHELLS = (
     "lbm/conversation.py",  # the stream between two hosts
     "lbm/outbox.py",  # what is to be sent on it
     "lbm/peer_streams.py",  # those we have opened
+    "lbm/checks.py",  # whether a command could begin
     "lbm/questions.py",  # of lbctl and of the other hosts
     "lbm/agent.py",
     "lbm/terminal.py",

@@ -1,11 +1,13 @@
 """Where a command would go and why, with nothing run: `lbctl explain` and `lbrun --explain`."""
 
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lbd.cli.output import BOLD, DIM, GREEN, Cell, Row, figure, lay_out, paint_for, print_json
 from lbd.cli.reply import Json, number, tables, text
+from lbd.errors import Unavailable
 
 REASONS = {
     "below-threshold": "the load here is at or below T_l, lim.local_threshold",
@@ -26,6 +28,25 @@ def place_request(
         "op": "place", "job": "explain", "wanted": wanted, "excluded": list(excluded),
         "must_leave": must_leave, "must_stay": must_stay, "may_wait": True, "dry": True,
     }  # fmt: skip
+
+
+def question(request: Json, command: Sequence[str], directory: bytes, given_directory: str) -> Json:
+    """For the LBM, which also asks the hosts whether the command could begin there."""
+    flags = ("C/" if given_directory.startswith("/") else "C") if given_directory else ""
+    return {
+        **request, "op": "explain", "program": command[0], "flags": flags,
+        "directory": os.fsdecode(directory), "path": os.environ.get("PATH", os.defpath),
+    }  # fmt: skip
+
+
+def ask_both(
+    lbm: Callable[[Json], Json], lim: Callable[[Json], Json], request: Json, asked: Json
+) -> Json:
+    """Without an LBM the LIM alone answers: it knows loads, not files. Raises LbdError."""
+    try:
+        return lbm(asked)
+    except Unavailable:
+        return lim(request)
 
 
 def show(reply: Json, command: Sequence[str], as_json: bool, eligible: Json | None = None) -> None:

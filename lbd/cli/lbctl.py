@@ -124,14 +124,17 @@ def duration(text: str) -> float:
 
 
 def explain(daemons: Daemons, options: argparse.Namespace) -> int:
-    from lbd.cli.explain import place_request, show
+    from lbd.cli.explain import ask_both, place_request, question, show
     from lbd.cli.lbctl_eligible import ask_eligible
+    from lbd.cli.lbrun_caller import working_directory
+    from lbd.cli.lbrun_options import Options
 
     if options.host in options.exclude:
         raise ConfigError(f"-H {options.host} and -x {options.host} exclude each other")
     request = place_request(options.host, options.exclude, options.remote, options.local)
     command = [options.command, *options.arguments]
-    reply = daemons.lim(request)
+    asked = question(request, command, working_directory(Options()), "")
+    reply = ask_both(daemons.lbm, daemons.lim, request, asked)
     show(reply, command, options.json, ask_eligible(daemons.lbm, command))
     return 0
 

@@ -61,7 +61,7 @@ def show(options: "Options") -> int:
 def explain(options: "Options") -> int:
     from lbd.cli import explain as decision
     from lbd.cli.lbctl_eligible import ask_eligible
-    from lbd.cli.lbrun_caller import find_runtime_dirs
+    from lbd.cli.lbrun_caller import find_runtime_dirs, working_directory
     from lbd.cli.lbrun_options import FAILED
     from lbd.errors import LbdError
     from lbd.rpc.local import ask
@@ -75,10 +75,18 @@ def explain(options: "Options") -> int:
         "remote" in options.plain,
         "local" in options.plain,
     )
+    asked = decision.question(
+        request, options.command, working_directory(options), options.values.get("chdir", "")
+    )
+    place = Path((found or directories)[0])
     try:
-        directory = Path((found or directories)[0])
-        reply = ask(directory / "lim.sock", request)
-        eligible = ask_eligible(lambda request: ask(directory / "lbm.sock", request), command)
+        reply = decision.ask_both(
+            lambda asked: ask(place / "lbm.sock", asked),
+            lambda request: ask(place / "lim.sock", request),
+            request,
+            asked,
+        )
+        eligible = ask_eligible(lambda request: ask(place / "lbm.sock", request), command)
     except LbdError as problem:
         print(f"lbrun: {problem}", file=sys.stderr)
         return FAILED

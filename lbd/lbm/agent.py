@@ -21,7 +21,7 @@ from lbd.lbm import keeper
 from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
-from lbd.lbm.orders import make_order
+from lbd.lbm.orders import explain, make_order
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.model import HostId, JobId
@@ -152,22 +152,12 @@ class ForeignJob:
             await self._start(admitted)
         except NotStarted as trouble:
             self._refuse(
-                self._explain(trouble), trouble.stage, try_another=True, number=trouble.number
+                explain(request, trouble), trouble.stage, try_another=True, number=trouble.number
             )
             return
         job.state, job.started = JobState.RUNNING, time.time()
         self._host.changed()
         await self._follow()
-
-    def _explain(self, trouble: NotStarted) -> str:
-        what = os.strerror(trouble.number) if trouble.number else "failed"
-        if trouble.stage in ("chdir", "directory"):
-            directory = self._request.directory.decode(errors="replace")
-            differs = "not the directory it is at the origin (not shared?)"
-            return f"{directory}: {differs if trouble.stage == 'directory' else what}"
-        if trouble.stage == "exec":
-            return f"{self._request.argv[0].decode(errors='replace')}: {what}"
-        return f"{trouble.stage}: {what}"
 
     async def _start(self, admitted: Admit) -> None:
         """The command begun, and the bookkeeping that its end undoes. Raises NotStarted."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from lbd.lbm.containment import MARK, Containment
-from lbd.lbm.launch import become
-from lbd.lbm.look import kernel_id, look
+from lbd.lbm.launch import DEFAULT_PATH, become
+from lbd.lbm.look import find_program, kernel_id, look
 from lbd.lbm.stamp import Stamp, is_same, read_stamp
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
@@ -35,6 +35,9 @@ NICE = b"N"
 MEMORY = b"M"
 CLOSED_FDS = b"c"
 STAMP = b"s"  # of DIRECTORY at the origin; absent: any will do
+CHECK = b"?"  # only say whether it could begin
+
+ABLE = "able"  # the "stage" at which an order to check fails when all is well
 
 ORDER_LIMIT_BYTES = 16 << 20
 RLIMITS = 16
@@ -60,6 +63,7 @@ class Order:
     memory_bytes: int = 0
     closed_fds: int = 0
     stamp: Stamp | None = None
+    check: bool = False
 
 
 class CannotStart(Exception):
@@ -99,6 +103,8 @@ def read_order(body: bytes) -> Order:
             order.closed_fds = int(value)
         elif key == STAMP:
             order.stamp = read_stamp(value)
+        elif key == CHECK:
+            order.check = True
     if not order.job or not order.argv:
         raise ValueError("a job without id or command")
     return order
@@ -207,6 +213,10 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         _leave_keeper(parent, sock.fileno())
         order, descriptors = _receive(sock)
         _set_up(parent, order, descriptors, group)
+        if order.check:
+            path = order.environment.get(b"PATH", DEFAULT_PATH)
+            missing = find_program(order.argv[0], path)
+            raise CannotStart("exec" if missing else ABLE, OSError(missing, "checked"))
         mark = parent.containment.mark.partition(b"=")[2] + order.job.encode()
         order.environment[MARK] = mark
         raise CannotStart("exec", become(order.argv, order.environment))

@@ -178,6 +178,10 @@ class Lbm:
                     self._questions.jobs_for_peer,
                     response_serializer=lbm_pb2.JobsReply.SerializeToString,
                 ),
+                "Check": grpc.unary_unary_rpc_method_handler(
+                    self._questions.checks.for_peer,
+                    response_serializer=lbm_pb2.CheckReply.SerializeToString,
+                ),
             },
         )
         self._server = transport.bind(

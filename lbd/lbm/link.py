@@ -266,6 +266,8 @@ def pack_order(order: Order) -> bytes:
     ]
     if order.stamp is not None:
         pairs.append((child.STAMP, order.stamp.pack()))
+    if order.check:
+        pairs.append((child.CHECK, b""))
     if order.user:
         pairs.append((child.USER, b" ".join(b"%d" % number for number in order.user)))
     return b"".join(frames.field(key, value) for key, value in pairs)

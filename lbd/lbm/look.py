@@ -6,7 +6,9 @@ run, after they have become their user: root is not let everywhere on a file ser
 
 import contextlib
 import ctypes
+import errno
 import os
+import stat
 import struct
 from collections.abc import Callable
 
@@ -41,6 +43,27 @@ def file_system(mount: int, device: str, process: str = "self") -> str:
         if (int(words[0]) == mount) if mount >= 0 else (words[2] == device):
             return right.split(" ", 1)[0]
     return ""
+
+
+def find_program(name: bytes, path: bytes) -> int:
+    """0 if exec would find something to run there, else the errno it would fail with."""
+    if b"/" in name:
+        return _executable(name)
+    failure = errno.ENOENT
+    for directory in path.split(b":"):
+        problem = _executable((directory or b".") + b"/" + name)
+        if problem == 0:
+            return 0
+        failure = errno.EACCES if problem == errno.EACCES else failure
+    return failure
+
+
+def _executable(path: bytes) -> int:
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as problem:
+        return problem.errno or errno.EIO
+    return 0 if is_file and os.access(path, os.X_OK) else errno.EACCES
 
 
 def look(

@@ -1,10 +1,11 @@
-"""From a request of another host's user to the order for our keeper."""
+"""From a request of another host's user to the order for our keeper, and why it failed."""
 
 import os
 
 from lbd.config import Config
 from lbd.lbm.admission import LocalUser
 from lbd.lbm.child import Order
+from lbd.lbm.link import NotStarted
 from lbd.lbm.stamp import Stamp
 from lbd.rpc.gen import lbm_pb2
 
@@ -50,3 +51,15 @@ def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
     return Stamp(
         sent.kernel, sent.device, sent.inode, sent.born_ns, sent.changed_ns, sent.file_system
     )
+
+
+def explain(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
+    """One line for the user: what of the request could not be met here."""
+    what = os.strerror(trouble.number) if trouble.number else "failed"
+    if trouble.stage in ("chdir", "directory"):
+        directory = request.directory.decode(errors="replace")
+        differs = "not the directory it is at the origin (not shared?)"
+        return f"{directory}: {differs if trouble.stage == 'directory' else what}"
+    if trouble.stage == "exec":
+        return f"{request.argv[0].decode(errors='replace')}: {what}"
+    return f"{trouble.stage}: {what}"

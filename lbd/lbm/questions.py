@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from lbd import __version__
 from lbd.errors import Unavailable
 from lbd.lbm.agent import Host
+from lbd.lbm.checks import Checks
 from lbd.lbm.origin import Home
 from lbd.lbm.state import Job
 from lbd.rpc.gen import lbm_pb2
@@ -29,6 +30,7 @@ class Questions:
     def __init__(self, host: Host, home: Home) -> None:
         self._host = host
         self._home = home
+        self.checks = Checks(host, home)
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         operation = question.get("op")
@@ -50,6 +52,8 @@ class Questions:
             }
         if operation in ("eligible", "shims"):
             return self._home.eligible.answer(question, caller.uid)
+        if operation == "explain":
+            return await self.checks.explain(question, caller)
         if operation == "cut":
             if not caller.is_admin:
                 raise Refusal("only root or the daemon's own user may do that", "denied")

@@ -4,6 +4,7 @@ The hosts are in namespaces and each has a file system of its own at `lab.privat
 they share.
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -140,3 +141,59 @@ def test_a_lab_wants_its_own_files_shared(lab, tmp_path):
     assert "lies in it" in result.stderr
     result = lab.lab("up", "--private", tmp_path / "none", check=False)
     assert "no directory" in result.stderr
+
+
+# What explain says
+
+
+@pytest.mark.parametrize("words", [("lbrun", "--explain"), ("lbctl", "explain")])
+def test_explain_says_of_each_host_why_it_is_no_candidate(lab, words):
+    result = inside(lab, "h1", '"$@"', *words, "--json", "true")
+    reply = json.loads(result.stdout)
+    assert (reply["verdict"], reply["host"]) == ("here", "h1")
+    whys = {row["name"]: row["why"] for row in reply["candidates"] if not row["willing"]}
+    assert whys.keys() == {"h2", "h3"}
+    assert all(str(lab.private) in why and "not shared" in why for why in whys.values())
+    shown = inside(lab, "h1", '"$@"', *words, "true").stdout
+    assert shown.count("not shared") == 2
+    refused = inside(lab, "h1", '"$@"', *words, "--remote", "true")
+    assert (refused.returncode, refused.stdout) == (125 if words[0] == "lbrun" else 1, "")
+    assert_one_line(refused.stderr, words[0], "h2", "h3", "not shared")
+    refused = inside(lab, "h1", '"$@"', *words, "-H", "h2", "true")
+    assert_one_line(refused.stderr, words[0], "h2", "not shared")
+
+
+def test_explain_looks_for_the_program_too(lab, tmp_path):
+    tool = "printf '#!/bin/sh\\n' > tool && chmod 755 tool"
+    for host in ("h1", "h3"):
+        inside(lab, host, f"{tool}; mkdir -p bin; cp tool bin/only-some-have", check=True)
+    path = f"{lab.environment('h1')['PATH']}:{lab.private}/bin"
+    for command, status in ((f"{lab.private}/tool", 127), ("only-some-have", 127)):
+        result = lab.run("h1", "lbctl", "explain", "--remote", "--json", command, cwd=tmp_path,
+                         env={"PATH": path})  # fmt: skip
+        reply = json.loads(result.stdout)
+        assert reply["host"] == "h3"
+        whys = {row["name"]: row["why"] for row in reply["candidates"]}
+        assert whys["h2"] == f"{command}: No such file or directory"
+        ran = lab.run("h1", "lbrun", "-H", "h2", command, cwd=tmp_path, env={"PATH": path})
+        assert ran.returncode == status
+    inside(lab, "h3", "chmod 644 tool", check=True)
+    result = lab.run("h1", "lbrun", "--explain", "-H", "h3", f"{lab.private}/tool", cwd=tmp_path)
+    assert "Permission denied" in result.stderr
+
+
+def test_explain_without_an_lbm_knows_loads_only(lab):
+    lab.kill("h1", "lbm")
+    try:
+        result = inside(lab, "h1", "lbctl explain true")
+        assert (result.returncode, "not shared" in result.stdout) == (0, False)
+    finally:
+        lab.start("h1", "lbm")
+
+
+def test_explain_leaves_nothing_behind(lab, tmp_path):
+    before = lab.ask("h2", "lbm", "status")["slots"]["used"]
+    for _ in range(20):
+        lab.run("h1", "lbctl", "explain", "sleep", "1000", cwd=tmp_path, check=True)
+    assert lab.ask("h2", "lbm", "status")["slots"]["used"] == before
+    assert not [p for p in lab.jobs_alive() if "sleep" in str(p)]

@@ -86,6 +86,16 @@ class Refused(_message.Message):
     stage: str
     def __init__(self, reason: _Optional[str] = ..., try_another: _Optional[bool] = ..., errno: _Optional[int] = ..., stage: _Optional[str] = ...) -> None: ...
 
+class CheckReply(_message.Message):
+    __slots__ = ("able", "reason", "stage")
+    ABLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    able: bool
+    reason: str
+    stage: str
+    def __init__(self, able: _Optional[bool] = ..., reason: _Optional[str] = ..., stage: _Optional[str] = ...) -> None: ...
+
 class Started(_message.Message):
     __slots__ = ("host", "pid", "note")
     HOST_FIELD_NUMBER: _ClassVar[int]
