@@ -53,7 +53,8 @@ class Run:
 class Eligibility:
     """The book of this host, with its file."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, save_pause_s: float = SAVE_PAUSE_S) -> None:
+        self._save_pause_s = save_pause_s
         own = config.eligibility
         self.book = Book(
             Lists(own.always, own.never),
@@ -164,10 +165,15 @@ class Eligibility:
     def _note_change(self) -> None:
         self._changed = True
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SAVE_PAUSE_S, self._save_later)
+            self._timer = asyncio.get_running_loop().call_later(
+                self._save_pause_s, self._save_later
+            )
 
     def _save_later(self) -> None:
         self._timer = None
+        if self._saving is not None and not self._saving.done():
+            self._note_change()  # a slow disk: later
+            return
         stored = self.book.to_json()
         self._changed = False
         self._saving = asyncio.create_task(asyncio.to_thread(self._write, stored))

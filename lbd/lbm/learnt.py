@@ -79,10 +79,11 @@ class Book:
     def judge(self, uid: int, argv: Sequence[bytes], directory: bytes, unix_s: float) -> Verdict:
         """Whether a command would leave, and why. Changes nothing."""
         book = self.peek(uid)
-        said = Rules(self.host, book.lists).said(argv, directory)
+        key = key_of(argv)
+        said = Rules(self.host, book.lists).said(argv, key, directory)
         if said is not None:
             return said
-        known = book.commands.get(key_of(argv), NOTHING)
+        known = book.commands.get(key, NOTHING)
         return judge_learnt(known, self.threshold_s, unix_s)
 
     # A run that stays, from its beginning to its end
@@ -194,7 +195,7 @@ def exact(entries: Iterable[str]) -> list[str]:
 
 def may_leave(rules: Rules, name: str) -> bool:
     """Is there a way of calling `name` that leaves because a list says so?"""
-    said = rules.said([name.encode()], b"/")
+    said = rules.said([name.encode()], name, b"/")
     kinds = (entry.partition(" ")[0] for entry in (*rules.user.always, *rules.host.always))
     return (said is not None and said.leaves) or (
         name in kinds and not (said is not None and said.by in ("host", "user"))

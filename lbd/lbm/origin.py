@@ -175,7 +175,7 @@ class Command:
         """
         request, eligible = self._request, self._home.eligible
         stays = Where("here", self.own_name, "", "never")
-        if not request.has(tags.FLAG_SHELL):
+        if not request.has(tags.FLAG_SHELL) or request.mode != "auto":
             if request.host == self.own_name or not eligible.kept_by_owner(request.argv):
                 return None
             if request.mode == "auto":

@@ -14,11 +14,13 @@ Order of rules: this host's owner (never), the user (never, then always), the ow
 table of what stays, what was learnt.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 
-from lbd.policy.invocation import OURS, key_of, name_of, why_stays
+from lbd.policy.invocation import OURS, name_of, why_stays
 
 WEIGHT = 0.25  # of a new run in the mean, once there are four
 CONVINCING = 4  # runs in a row on the other side of the threshold replace the mean
@@ -39,8 +41,20 @@ class Lists:
     never: tuple[str, ...] = ()
 
 
-def in_list(entries: Sequence[str], name: str, key: str) -> bool:
-    return any(entry in (name, key) or fnmatchcase(name, entry) for entry in entries)
+@lru_cache(maxsize=1024)
+def prepared(entries: tuple[str, ...]) -> "tuple[frozenset[str], re.Pattern[str] | None]":
+    """The plain entries of a list, and all its patterns as one: it is asked at every command."""
+    patterns = [translate(entry) for entry in entries if set(entry) & set("*?[")]
+    return frozenset(entries), re.compile("|".join(patterns)) if patterns else None
+
+
+def in_list(entries: tuple[str, ...], name: str, key: str) -> bool:
+    if not entries:
+        return False
+    plain, patterns = prepared(entries)
+    if name in plain or key in plain:
+        return True
+    return patterns is not None and patterns.match(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +147,9 @@ class Rules:
     host: Lists = field(default_factory=Lists)
     user: Lists = field(default_factory=Lists)
 
-    def said(self, argv: Sequence[bytes], directory: bytes) -> Verdict | None:
+    def said(self, argv: Sequence[bytes], key: str, directory: bytes) -> Verdict | None:
         """The verdict of lists and tables; None where what was learnt decides."""
-        name, key = name_of(argv), key_of(argv)
+        name = name_of(argv)
         if name in OURS:
             return Verdict(False, "never", "it belongs to lbd", "built-in")
         if in_list(self.host.never, name, key):
@@ -146,7 +160,7 @@ class Rules:
             return Verdict(True, "always", "your list sends it", "user")
         if in_list(self.host.always, name, key):
             return Verdict(True, "always", "the owner of this host sends it", "host")
-        if why := why_stays(argv, directory):
+        if why := why_stays(argv, key, directory):
             return Verdict(False, "never", why, "built-in")
         return None
 

@@ -64,12 +64,12 @@ TRIALS = (b"conftest", b"cmTC_", b"CMakeScratch", b"CMakeTmp")
 
 def compiling(words: Sequence[bytes]) -> str:
     """What a compiler is asked for; linking is what it does when asked for nothing less."""
-    if all(word.startswith(b"-") for word in words):
+    line = b"\n".join((b"", *words))
+    if line.count(b"\n-") == len(words):
         return "-v"
     stages = (("-E", (b"-E", b"-M", b"-MM")), ("-S", (b"-S",)), ("-c", (b"-c", b"-fsyntax-only")))
     found = next((kind for kind, flags in stages if any(f in words for f in flags)), "link")
-    trial = any(mark in word for word in words for mark in TRIALS)
-    return f"{found} of a configure test" if trial else found
+    return f"{found} of a configure test" if any(mark in line for mark in TRIALS) else found
 
 
 def interpreting(inline: bytes, valued: bytes) -> Callable[[Sequence[bytes]], str]:
@@ -174,15 +174,15 @@ def key_of(argv: Sequence[bytes]) -> str:
     return f"{name} {kind}"[:KEY_CHARACTERS] if kind else name
 
 
-def why_stays(argv: Sequence[bytes], directory: bytes) -> str:
+def why_stays(argv: Sequence[bytes], key: str, directory: bytes) -> str:
     """Why this command is not to leave by itself, whatever it costs; "" if it may."""
     name = name_of(argv)
     if why := WHY_STAYS.get(name):
         return why
-    if key_of(argv) == f"{name} {PROMPT}":
+    if key == f"{name} {PROMPT}":
         return "it reads its program from standard input, perhaps from a person"
     for word in argv[1:]:
-        if place := local_place(word, directory):
+        if b"/" in word and (place := local_place(word, directory)):
             return f"it names a file below {place.decode()}, which each host has for itself"
     return ""
 

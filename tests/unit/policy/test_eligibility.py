@@ -20,6 +20,7 @@ from lbd.policy.eligibility import (
     learn,
     needs_no_shim,
 )
+from lbd.policy.invocation import key_of
 
 T_S = 0.05
 cpu = st.floats(0.0, 1e6)
@@ -136,6 +137,6 @@ RULES = Rules(
     ],
 )
 def test_who_has_the_say(command, verdict):
-    said = RULES.said(command.encode().split(), b"/")
+    said = RULES.said(command.encode().split(), key_of(command.encode().split()), b"/")
     assert (said and (said.reason, said.by)) == verdict
     assert said is None or said.leaves is (said.reason == "always")
