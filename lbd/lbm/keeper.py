@@ -21,7 +21,15 @@ import sys
 import time
 from dataclasses import dataclass
 
-from lbd.lbm.child import CLOSED_FDS, JOB, ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
+from lbd.lbm.child import (
+    CLOSED_FDS,
+    JOB,
+    ORDER_LIMIT_BYTES,
+    Parent,
+    Spare,
+    fork_spare,
+    is_plain,
+)
 from lbd.lbm.containment import Containment
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
@@ -49,7 +57,9 @@ RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
 
 SPARES = 2
-QUIET_MS = 1  # without an order for this long: time to fork ahead
+SPARES_SMALL = 8  # of spare.c, which takes hardly any memory
+QUIET_MS = 10  # nothing to do for this long: time to fork ahead, which keeps a core busy
+FEW_SPARES = 2  # with fewer it cannot wait: at once, while the last command is on its way
 POLL_ENDING_MS = 5
 PR_SET_CHILD_SUBREAPER = 36
 GROUP_WIDE = (
@@ -72,7 +82,12 @@ class Keeper:
     """The loop: the LBM's orders in, its children's ends out."""
 
     def __init__(
-        self, listener: socket.socket, containment: Containment, orphan_s: float, grace_s: float
+        self,
+        listener: socket.socket,
+        containment: Containment,
+        program: bytes,
+        orphan_s: float,
+        grace_s: float,
     ) -> None:
         self._listener = listener
         self._containment = containment
@@ -92,7 +107,8 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._asked_to_quit)
-        self._parent = Parent.of_this_process(containment)
+        self._parent = Parent.of_this_process(containment, program)
+        self._spares_wanted = SPARES_SMALL if program else SPARES
         self._parent.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def _asked_to_quit(self, *_: object) -> None:
@@ -129,9 +145,9 @@ class Keeper:
 
     def _fork_ahead(self) -> None:
         """In a quiet moment, so that nobody waits for it."""
-        if len(self._spares) < SPARES and not self._quitting:
+        if len(self._spares) < self._spares_wanted and not self._quitting:
             with contextlib.suppress(OSError):
-                self._spares.append(fork_spare(self._parent))
+                self._spares.append(fork_spare(self._parent, plain=True))
 
     def _poll_ms(self) -> int:
         if any(job.ended for job in self._jobs.values()):
@@ -139,8 +155,8 @@ class Keeper:
         due = [job.kill_at_s for job in self._jobs.values() if job.kill_at_s is not None]
         if due:
             return max(0, int((min(due) - time.monotonic()) * 1000)) + 1
-        if len(self._spares) < SPARES:
-            return QUIET_MS
+        if len(self._spares) < self._spares_wanted:
+            return QUIET_MS if len(self._spares) >= FEW_SPARES else 0
         return 500 if self._lbm is None else -1
 
     def _accept(self) -> None:
@@ -221,7 +237,7 @@ class Keeper:
         count = 3 - closed_fds.bit_count()
         own, self._descriptors = self._descriptors[:count], self._descriptors[count:]
         try:
-            spare = self._spares.pop() if self._spares else fork_spare(self._parent)
+            spare = self._take_spare(plain=is_plain(given))
             spare.start(body, own)
         except OSError as error:
             self._tell(FAILED, (JOB, job), (STAGE, "spawn"), (NUMBER, error.errno or 0))
@@ -232,6 +248,12 @@ class Keeper:
         self._jobs[job] = Running(spare.pid, spare.group)
         self._starting[spare.socket.fileno()] = (job, spare.socket)
         self._poll.register(spare.socket, select.POLLIN)
+
+    def _take_spare(self, *, plain: bool) -> Spare:
+        """One that was forked ahead serves, if the order is plain. Raises OSError."""
+        if self._spares and (plain or not self._parent.program):
+            return self._spares.pop()
+        return fork_spare(self._parent, plain=plain)
 
     def _hear_start(self, descriptor: int) -> None:
         """End of file: it has become the command. Anything else says why it could not."""
@@ -350,6 +372,9 @@ def raise_descriptor_limit() -> None:
 def main(argv: list[str]) -> None:
     """argv: the listening socket's descriptor, runtime_dir, auto or off, orphan_s, grace_s."""
     descriptor, runtime_dir, cgroup, orphan_s, grace_s = argv
+    program = os.fsencode(os.path.join(os.path.dirname(__file__), "spare"))
+    if not os.access(program, os.X_OK) or os.environ.get("LBD_SPARE") == "python":
+        program = b""
     listener = socket.socket(fileno=int(descriptor))
     listener.set_inheritable(False)
     containment = Containment(runtime_dir, cgroup == "auto")
@@ -359,7 +384,7 @@ def main(argv: list[str]) -> None:
     gc.freeze()  # what is never collected is never written to: forks go on sharing it
     gc.disable()  # and nothing in here makes cycles
     try:
-        Keeper(listener, containment, float(orphan_s), float(grace_s)).run()
+        Keeper(listener, containment, program, float(orphan_s), float(grace_s)).run()
     finally:
         containment.close()
 

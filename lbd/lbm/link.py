@@ -258,7 +258,6 @@ def pack_order(order: Order) -> bytes:
         (child.DIRECTORY, order.directory),
         (child.UMASK, b"%d" % order.umask),
         (child.NICE, b"%d" % order.nice),
-        (child.MEMORY, b"%d" % order.memory_bytes),
         (child.CLOSED_FDS, b"%d" % order.closed_fds),
         *((child.ARGUMENT, argument) for argument in order.argv),
         *((child.ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
@@ -268,6 +267,8 @@ def pack_order(order: Order) -> bytes:
         pairs.append((child.STAMP, order.stamp.pack()))
     if order.check:
         pairs.append((child.CHECK, b""))
+    if order.memory_bytes:
+        pairs.append((child.MEMORY, b"%d" % order.memory_bytes))
     if order.user:
         pairs.append((child.USER, b" ".join(b"%d" % number for number in order.user)))
     return b"".join(frames.field(key, value) for key, value in pairs)

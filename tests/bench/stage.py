@@ -41,6 +41,8 @@ class Installation:
         # What lbd depends on is taken from where we run.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         compileall.compile_dir(str(packages / "lbd"), quiet=1)
+        lbm = packages / "lbd/lbm"
+        subprocess.run([ROOT / "deploy/compile", lbm / "spare.c", lbm / "spare"], check=True)
         _, _, code = (ROOT / "deploy/bin/lbrun").read_text().partition("\n")
         self.lbrun.write_text(f"#!{self.python} -IS\n{code}")
         self.lbrun.chmod(0o755)
