@@ -38,7 +38,9 @@ class PeerStream:
 
     @property
     def usable(self) -> bool:
-        return not self.reading.done() and self._last_number < MAX_NUMBER
+        if self._stream.outbox.broken or self._last_number == MAX_NUMBER:
+            return False
+        return not self.reading.done()
 
     def converse(self) -> Conversation:
         self._last_number += 1

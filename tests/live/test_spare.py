@@ -1,0 +1,206 @@
+"""spare.c and its twin in Python become the same command from the same order."""
+
+import ctypes
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lbd.lbm import child
+from lbd.lbm.child import Order, is_plain
+from lbd.lbm.link import pack_order
+from lbd.lbm.look import kernel_id, look
+from lbd.rpc import frames
+
+ROOT = Path(__file__).resolve().parents[2]
+S = 10**9
+# A keeper with a single child: it hands the order over and says what came back on its socket.
+KEEPER = """
+import os, sys
+from lbd.lbm.child import Parent, fork_spare
+from lbd.lbm.containment import Containment
+program, runtime_dir, *descriptors = sys.argv[1:]
+parent = Parent.of_this_process(Containment(runtime_dir, False), program.encode())
+spare = fork_spare(parent, plain=True)
+spare.start(sys.stdin.buffer.read(), [int(word) for word in descriptors])
+trouble = spare.socket.recv(256)
+_, status = os.waitpid(spare.pid, 0)
+print(trouble.decode(), status, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    program = tmp_path_factory.mktemp("spare") / "spare"
+    subprocess.run([ROOT / "deploy/compile", ROOT / "lbd/lbm/spare.c", program], check=True)
+    return program
+
+
+def outcome(program, order, where, stdin=b"typed\n"):
+    """(what the keeper hears and the wait status, standard output, standard error)."""
+    paths = [where / name for name in ("in", "out", "err")]
+    paths[0].write_bytes(stdin)
+    ends = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666) for path in paths]
+    wanted = [end for number, end in enumerate(ends) if not order.closed_fds >> number & 1]
+    words = [str(program or ""), str(where), *map(str, wanted)]
+    said = subprocess.run(
+        [sys.executable, "-c", KEEPER, *words], cwd=ROOT, pass_fds=wanted, input=pack_order(order),
+        capture_output=True, timeout=30, check=True,
+    )  # fmt: skip
+    for end in ends:
+        os.close(end)
+    return said.stdout, paths[1].read_bytes(), paths[2].read_bytes()
+
+
+def shell(script, **more):
+    return Order(job="h1-1", argv=[b"sh", b"-c", script], environment=ENVIRONMENT, **more)
+
+
+ENVIRONMENT = {b"PATH": b"/usr/bin:/bin", b"ODD": b"\xff=x\n", b"EMPTY": b""}
+FACTS = (
+    b"pwd; umask; nice; ulimit -n; ulimit -Hn; ulimit -c; id; env | sort; ls -l /proc/self/fd | "
+    b"grep -c '^l'; grep -E 'Sig(Blk|Ign|Cgt)' /proc/$$/status; ps -o sid= -p $$ | grep -c $$; cat"
+)
+ORDERS = {
+    "facts": shell(FACTS, umask=0o27, nice=3, limits=[(7, 200, 300), (4, 0, 1 << 63)]),
+    "a limit above the hard one": shell(b"ulimit -n; ulimit -Hn", limits=[(7, 500, 400)]),
+    "a limit that is none": shell(b"ulimit -n", limits=[(99, 1, 1)]),
+    "status": shell(b"exit 7"),
+    "a signal": shell(b"kill -9 $$"),
+    "arguments": Order(job="j", argv=[b"printf", b"%s|", b"", b"\xff\n", b"-n"]),
+    "no PATH": Order(job="j", argv=[b"true"], environment={}),
+    "not found": Order(job="j", argv=[b"lbd-no-such"], environment=ENVIRONMENT),
+    "an empty name": Order(job="j", argv=[b""], environment=ENVIRONMENT),
+    "not a directory": Order(job="j", argv=[b"/etc/passwd/x"], environment=ENVIRONMENT),
+    "a directory": Order(job="j", argv=[b"/etc"], environment=ENVIRONMENT),
+    "a zero byte": Order(job="j", argv=[b"echo", b"a\0b"], environment=ENVIRONMENT),
+    "no stdin": shell(b"cat; echo $?", closed_fds=1),
+    "no stdout": shell(b"echo lost; echo $? >&2", closed_fds=2),
+    "nothing open": shell(b"true", closed_fds=7),
+    "no such place": shell(b"pwd", directory=b"/lbd/no/such"),
+    "many words": Order(job="j", argv=[b"echo", *[b"%d" % n for n in range(20_000)]]),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_same_order(compiled, tmp_path, name):
+    order = ORDERS[name]
+    if order.directory == b"/":
+        order.directory = os.fsencode(tmp_path)
+    reference = outcome(None, order, tmp_path)
+    assert outcome(compiled, order, tmp_path) == reference
+
+
+def test_scripts_and_what_may_not_be_executed(compiled, tmp_path):
+    script = tmp_path / "script"
+    script.write_text('echo "$0" "$@"\n')
+    order = Order(job="j", argv=[b"script", b"a"], environment={b"PATH": os.fsencode(tmp_path)})
+    heard, printed, _ = outcome(compiled, order, tmp_path)
+    assert (heard, printed) == outcome(None, order, tmp_path)[:2]
+    assert heard.startswith(b"exec 13 ")
+    script.chmod(0o755)
+    heard, printed, _ = outcome(compiled, order, tmp_path)
+    assert (heard, printed) == outcome(None, order, tmp_path)[:2]
+    assert printed == os.fsencode(script) + b" a\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes anybody")
+@pytest.mark.parametrize("user", [(65534, 65534), (65534, 12, 12, 65534), (0, 0, 0)])
+def test_users(compiled, tmp_path, user):
+    tmp_path.chmod(0o755)
+    order = shell(b"id; cat /etc/shadow", user=user, directory=b"/")
+    assert outcome(compiled, order, tmp_path) == outcome(None, order, tmp_path)
+
+
+def stamps(directory):
+    own = look(os.fsencode(directory), kernel_id(), ctypes.CDLL(None))
+    other = replace(own, kernel="another")
+    networked = replace(other, file_system="nfs4")
+    unborn = replace(networked, born_ns=0)
+    return {
+        "its own": own,
+        "another inode": replace(own, inode=own.inode + 1),
+        "another device": replace(own, device=own.device + 1),
+        "another kernel": other,
+        "seen over the network": networked,
+        "the same kernel over the network": replace(networked, kernel=own.kernel, device=1),
+        "sshfs": replace(other, file_system="fuse.sshfs"),
+        "a type like one": replace(other, file_system="nfs4x"),
+        "born at another time": replace(networked, born_ns=own.born_ns + 1),
+        "birth not told": unborn,
+        "changed a while ago": replace(unborn, changed_ns=own.changed_ns - 59 * S),
+        "changed long ago": replace(unborn, changed_ns=own.changed_ns - 61 * S),
+        "changed in the future": replace(unborn, changed_ns=own.changed_ns + 61 * S),
+        "no kernel told": replace(own, kernel=""),
+    }
+
+
+@pytest.mark.parametrize("name", stamps("/"))
+def test_directories(compiled, tmp_path, name):
+    place = tmp_path / "place"
+    place.mkdir()
+    order = shell(b"pwd", directory=os.fsencode(place), stamp=stamps(place)[name])
+    assert outcome(compiled, order, tmp_path) == outcome(None, order, tmp_path)
+
+
+def test_what_it_cannot_do_is_not_plain():
+    asked = dict(frames.fields(pack_order(shell(b"true", memory_bytes=1 << 20))))
+    assert not is_plain(asked)
+    del asked[child.MEMORY]
+    assert is_plain(asked)
+
+
+@pytest.fixture(scope="module")
+def sanitised(tmp_path_factory):
+    program = tmp_path_factory.mktemp("spare") / "spare"
+    words = ("cc", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-w")
+    found = subprocess.run([*words, "-o", program, ROOT / "lbd/lbm/spare.c"], check=False)
+    if found.returncode != 0:
+        pytest.skip("no compiler with sanitisers")
+    return program
+
+
+def hear(program, data):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen(
+            [program, str(theirs.fileno()), "LBD_KEPT=x:", "-"], pass_fds=[theirs.fileno()],
+            stderr=subprocess.PIPE, env={"ASAN_OPTIONS": "detect_leaks=0"},
+        )  # fmt: skip
+        theirs.close()
+        ours.sendall(data)
+        ours.shutdown(socket.SHUT_WR)
+        _, errors = process.communicate(timeout=30)
+    return process.returncode, errors
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.tuples(st.sampled_from([b"j", b"d", b"u", b"w", b"N", b"l", b"c", b"s", b"?"]),
+                       st.binary(max_size=12))),
+    st.integers(0, 12),
+)  # fmt: skip
+def test_garbage_is_no_command(sanitised, pairs, cut):
+    body = b"".join(frames.field(key, value) for key, value in pairs)
+    data = frames.pack(b"S", body[: len(body) - cut] if cut < len(body) else body)
+    status, errors = hear(sanitised, data)
+    assert status in (0, 127)
+    assert not errors, errors
+
+
+def test_it_is_built_without_a_warning(tmp_path):
+    words = ("cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+    subprocess.run([*words, "-o", tmp_path / "spare", ROOT / "lbd/lbm/spare.c"], check=True)
+    assert stat.S_IXUSR & (tmp_path / "spare").stat().st_mode
