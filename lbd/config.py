@@ -263,6 +263,12 @@ class UsersConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class ShellConfig(Section):
+    # what lbsh is: "" = /bin/sh for -c and scripts, $SHELL on a terminal; $LBD_SHELL overrules it
+    program: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SecurityConfig(Section):
     # the cluster's secret: mode 0600, the same on every host; without it no network port is opened
     key_file: str = ""
@@ -288,6 +294,7 @@ class Config:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     users: UsersConfig = field(default_factory=UsersConfig)
+    shell: ShellConfig = field(default_factory=ShellConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)
     path: str = ""  # the file it came from, "" for built-in defaults

@@ -116,7 +116,7 @@ HEAVY = {
 }  # fmt: skip
 
 # Programs, and what a program imports by name when it is asked for.
-ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "up", "lab", "lbrun")
+ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "up", "lab", "lbrun", "lbsh")
 STARTED_BY_PATH = {"lbd.lab.enter"}
 
 
@@ -305,11 +305,12 @@ def test_every_module_is_used():
         assert name in used, f"nobody imports {name}"
 
 
-def test_lbrun_starts_light():
+@pytest.mark.parametrize("client", ["lbrun", "lbsh"])
+def test_clients_start_light(client):
     """Every import costs milliseconds that each command run through it would pay."""
     program = (
         "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
-        "import lbd.cli.lbrun; print(*(set(sys.modules) - before))"
+        f"import lbd.cli.{client}; print(*(set(sys.modules) - before))"
     )
     command = [sys.executable, "-I", "-S", "-c", program, str(ROOT)]
     result = subprocess.run(command, capture_output=True, text=True, check=True)

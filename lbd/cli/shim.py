@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from _socket import socket
 
 NOT_FOUND = 127
+# Many programs look for themselves along PATH and find their parts from there (gcc, Python, TeX):
+# behind a shim they would find the shim. So they are told their whole name. Not these, who put it
+# before each of their messages, and have no parts.
+NAMELY = """
+    ar b2sum base32 base64 bison bunzip2 bzcat bzip2 cksum comm cpio csplit diff3 expand factor flex
+    fmt fold join lzma m4 md5sum numfmt od patch pr ptx ranlib sdiff sha1sum sha224sum sha256sum
+    sha384sum sha512sum shuf size sort split strings strip sum tac tar tsort unexpand unxz xz xzcat
+    """
 REGULAR, KIND_MASK = 0o100000, 0o170000
 
 
@@ -70,7 +78,9 @@ class Shim:
         from lbd.cli.lbrun import let_pipes_break
 
         let_pipes_break()
-        return self._failed(become_file(self.real, self.command, self.as_given))
+        called = self.command[0] if self.options.command[0] in NAMELY.split() else self.real
+        argv = [called, *self.command[1:]]
+        return self._failed(become_file(self.real, argv, self.as_given))
 
     def stay(self, job: str, host: str, sock: "socket", *, measure: bool) -> int:
         """The LBM's answer is "here"."""

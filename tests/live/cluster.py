@@ -29,7 +29,7 @@ FAST = (
     "lbm.orphan_after_s=3.0", "lbm.kill_grace_s=0.5", "lbm.connect_timeout_s=0.5",
 )  # fmt: skip
 
-CLIENTS = {"lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun"}
+CLIENTS = {"lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun", "lbsh": "lbsh"}
 
 
 def is_installed():
@@ -50,7 +50,7 @@ def clients_path():
     made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
     made.mkdir(exist_ok=True)
     for name, module in CLIENTS.items():
-        bare = "-IS" if name == "lbrun" else "-P"
+        bare = "-IS" if name in ("lbrun", "lbsh") else "-P"
         script = made / name
         if not script.exists():
             lines = (

@@ -1,0 +1,170 @@
+"""`lbsh`: the user's own shell, whose eligible commands go where there is room.
+
+Not a shell: it puts a private directory of shims first on PATH (see lbsh_shims.py) and becomes the
+shell that parses and executes. Each shim is the front under a command's name; it asks the LBM and
+either becomes that command or lets another host run it. Where `-c` is given one simple command, the
+shell is left out: what it would do is known.
+
+Started once for each line of a Makefile, so nothing heavy is imported, as in lbrun.
+"""
+
+import posix
+import sys
+
+from lbd.cli import lbsh_shims as shims
+from lbd.cli.lbrun import let_pipes_break
+from lbd.cli.lbrun_caller import closed_descriptors, encode, make_environment
+from lbd.cli.lbrun_options import Options, depth
+from lbd.cli.lbsh_options import Invocation, read_invocation
+from lbd.lbm.launch import DEFAULT_PATH
+
+SHELL = b"/bin/sh"
+NOT_FOUND, CANNOT_EXECUTE = 127, 126
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Never returns."""
+    closed_descriptors()
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = run(words)
+    except OSError as problem:
+        say(f"{problem.filename or ''}: {problem.strerror}")
+        status = NOT_FOUND if problem.errno == 2 else CANNOT_EXECUTE
+    posix._exit(status)
+
+
+def run(words: list[str]) -> int:
+    """The exit status, unless this process becomes the shell."""
+    called = b"lbsh"
+    if words[:1] == ["--called"]:  # by lbsh.c
+        called = encode(words[1])
+        words = words[2:]
+    if words[:1] in (["--help"], ["--version"]):
+        from lbd.cli.lbsh_info import show
+
+        return show(words[0])
+    environment = make_environment(Options())
+    if words[:1] == ["--config"] and len(words) > 1:
+        environment[b"LBD_CONFIG"] = encode(words[1])
+        words = words[2:]
+    invocation = read_invocation(words)
+    place = shims.Place(environment, front())
+    stamp = None
+    if int(depth(environment)) == 0:  # what has moved moves no further
+        stamp = usable_stamp(place)
+    environment.pop(b"LBD_SHIMS", None)
+    environment[b"PATH"] = place.path or DEFAULT_PATH
+    if stamp is not None:
+        directory = b"%s/%s" % (place.directory, stamp.set_number)
+        environment[b"LBD_SHIMS"] = directory
+        environment[b"PATH"] = place.search_path(directory)
+    let_pipes_break()
+    shell = choose_shell(invocation, stamp, place, environment)
+    if stamp is not None and invocation.is_direct and not called.startswith(b"-"):
+        from lbd.cli.lbsh_direct import run_directly
+
+        run_directly(invocation.text or "", shell, environment)
+    is_login = invocation.is_login or called.startswith(b"-")
+    if stamp is not None and is_login and shell.endswith(b"/bash"):
+        keep_shims_first(environment)
+    posix.execve(shell, [name_for(shell, called), *map(encode, words)], environment)
+
+
+def name_for(shell: bytes, called: bytes) -> bytes:
+    """Called by another name, as by `exec -a` or through a link, the shell is to have that name."""
+    if called.rpartition(b"/")[2] == b"lbsh":
+        return shell
+    return b"-" + shell.rpartition(b"/")[2] if called == b"-lbsh" else called
+
+
+def usable_stamp(place: shims.Place) -> shims.Stamp | None:
+    """None, and one line that says why, if there can be no shims."""
+    stamp = shims.read_stamp(place.directory)
+    if stamp and stamp.is_fresh and stamp.circumstances == place.circumstances():
+        return stamp
+    from lbd.cli.lbsh_build import refresh
+    from lbd.errors import LbdError
+
+    try:
+        return refresh(place)
+    except (OSError, LbdError) as problem:
+        what = getattr(problem, "strerror", None) or problem
+        say(f"no shims, so commands stay here: {what}")
+        return None
+
+
+def choose_shell(
+    invocation: Invocation,
+    stamp: shims.Stamp | None,
+    place: shims.Place,
+    environment: dict[bytes, bytes],
+) -> bytes:
+    """The real shell's path. What was wished for counts everywhere."""
+    if stamp is not None and stamp.shell != SHELL:
+        return stamp.shell
+    if place.wished_shell:
+        return find(place.wished_shell, place.path)
+    if not is_interactive(invocation):
+        return SHELL
+    usual = environment.get(b"SHELL", b"")
+    if usual.rpartition(b"/")[2] not in (b"", b"lbsh") and posix.access(usual, posix.X_OK):
+        return usual
+    try:
+        return find(b"bash", place.path)
+    except FileNotFoundError:
+        return SHELL
+
+
+def find(name: bytes, path: bytes) -> bytes:
+    """Raises FileNotFoundError."""
+    if b"/" in name:
+        return name
+    for directory in (path or DEFAULT_PATH).split(b":"):
+        found = directory + b"/" + name
+        if directory.startswith(b"/") and posix.access(found, posix.X_OK):
+            return found
+    raise FileNotFoundError(2, "not found", name.decode(errors="replace"))
+
+
+def is_interactive(invocation: Invocation) -> bool:
+    if "i" in invocation.letters:
+        return True
+    return invocation.reads_input and posix.isatty(0) and posix.isatty(2)
+
+
+def keep_shims_first(environment: dict[bytes, bytes]) -> None:
+    """A login bash reads files that set PATH anew. At its first prompt the shims come back."""
+    before = environment.get(b"PROMPT_COMMAND", b"")
+    again = b"PROMPT_COMMAND=" + quoted(before) if before else b"unset PROMPT_COMMAND"
+    environment[b"PROMPT_COMMAND"] = (
+        b'case ":$PATH:" in *":$LBD_SHIMS:"*) ;; *) PATH=$LBD_SHIMS:$PATH ;; esac; ' + again
+    )
+
+
+def quoted(text: bytes) -> bytes:
+    return b"'" + text.replace(b"'", b"'\\''") + b"'"
+
+
+def front() -> bytes:
+    """What a shim is a link to: the `lbrun` that was installed beside us."""
+    path: str = getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]
+    name = encode(path)
+    try:
+        while True:
+            target = posix.readlink(name)
+            name = target if target[:1] == b"/" else name.rpartition(b"/")[0] + b"/" + target
+    except OSError:
+        pass
+    directory = name.rpartition(b"/")[0] or b"."
+    if not directory.startswith(b"/"):
+        directory = posix.getcwdb() + b"/" + directory
+    return directory + b"/lbrun"
+
+
+def say(text: str) -> None:
+    """One line on standard error, if the caller has one."""
+    try:
+        posix.write(2, encode(f"lbsh: {' '.join(text.split())}\n"))
+    except OSError:
+        pass

@@ -1,0 +1,76 @@
+"""Which command strings are so simple that no shell is needed to take them apart. Pure.
+
+A string is simple when dash and bash would both make one command of it, with exactly the words
+returned here, and find that command on PATH. Everything in doubt is not simple: the real shell
+gets it. What front.c takes must be a subset of this.
+"""
+
+# Characters that mean nothing to a shell, wherever in a word they stand.
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%=")
+# The first word is also looked up as keyword, builtin, function and assignment.
+NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+/")
+PRINTABLE = frozenset(map(chr, range(32, 127)))
+IN_DOUBLE = PRINTABLE - frozenset('"$`\\!')
+
+KEYWORDS = "if then else elif fi do done case esac while until for in function select time coproc"
+BUILTINS = """
+    . : alias bg bind break builtin caller cd chdir command compgen complete compopt continue
+    declare dirs disown echo enable eval exec exit export false fc fg getopts hash help history
+    jobs kill let local logout mapfile newgrp popd printf pushd pwd read readarray readonly return
+    set setvar shift shopt source suspend test times trap true type typeset ulimit umask unalias
+    unset wait
+    """
+RESERVED = frozenset((KEYWORDS + BUILTINS).split())
+# They show what a shell does to the environment it hands on.
+TELL_TALES = frozenset(("env", "printenv"))
+
+
+def simple_command(text: str) -> list[str] | None:
+    """The words of one simple command, None if that is for a shell to say."""
+    words = split(text)
+    if not words or not is_program(words[0]):
+        return None
+    # Quotes would hide it from a shell's look at keywords, but then nobody writes it so.
+    if not text.lstrip(" \t").startswith(words[0]):
+        return None
+    return words
+
+
+def is_program(word: str) -> bool:
+    if not word or not NAME.issuperset(word) or not (word[0].isalnum() or word[0] in "_./"):
+        return False
+    return word not in RESERVED and word not in TELL_TALES
+
+
+def split(text: str) -> list[str] | None:
+    """Words and quotes; None for anything that a shell would expand or act on."""
+    words: list[str] = []
+    word = ""
+    inside = False  # a word has begun, if only with ''
+    at, end = 0, len(text)
+    while at < end:
+        char = text[at]
+        at += 1
+        if char in " \t":
+            if inside:
+                words.append(word)
+            word, inside = "", False
+            continue
+        inside = True
+        if char in PLAIN:
+            word += char
+        elif char == "\\":
+            if at == end or text[at] not in PRINTABLE:
+                return None
+            word += text[at]
+            at += 1
+        elif char in "'\"":
+            close = text.find(char, at)
+            quoted = text[at:close]
+            if close < 0 or not (IN_DOUBLE if char == '"' else PRINTABLE).issuperset(quoted):
+                return None
+            word += quoted
+            at = close + 1
+        else:
+            return None
+    return [*words, word] if inside else words

@@ -1,0 +1,340 @@
+"""lbsh beside the shell it stands for: the same words, statuses and directories; and its shims."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import FAST, Lab, wait_until
+
+SHELLS = [path for path in ("/bin/dash", "/bin/bash") if os.path.exists(path)]
+AWAY = ('eligibility.always=["where", "sorted"]', "lim.local_threshold=0.0", "lim.min_gain=0.0")
+BUSY = Path(__file__).with_name("busy.py")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(3, "none", settings=(*FAST, "lbm.slots=8"))
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """A directory of programs, first on PATH."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+
+    def add(name, *lines, shell="/bin/sh"):
+        path = directory / name
+        path.write_text("\n".join((f"#!{shell}", *lines)) + "\n")
+        path.chmod(0o755)
+        return path
+
+    add("shows", 'printf "<%s>" "$@"')
+    add("fails", "exit 3")
+    add("dies", "kill -TERM $$")
+    # Not called often enough to be known as short, and so to lose its shim.
+    add("seldom", 'printf "<%s>" "$@"')
+    (directory / "plain-text").write_text("echo a script without a first line: $1\n")
+    (directory / "plain-text").chmod(0o755)
+    (directory / "locked").write_text("#!/bin/sh\n")
+    (directory / "wrong").write_text("#!/no/such/interpreter\n")
+    (directory / "wrong").chmod(0o755)
+    (directory / "folder").mkdir()
+    add.path = f"{directory}:{os.environ['PATH']}"
+    add.directory = directory
+    return add
+
+
+def both(lab, shell, words, commands, **options):
+    """(stdout, stderr, status) by the plain shell and by lbsh."""
+    env = {"LBD_SHELL": shell, "PATH": f"{commands.path}"}
+    path = lab.environment("h1")["PATH"].split(":")[0]
+    results = [
+        lab.run("h1", *argv, env=env, timeout=60, **options)
+        for argv in ([shell, *words], [f"{path}/lbsh", *words])
+    ]
+    return [(r.stdout, r.stderr, r.returncode) for r in results]
+
+
+STRINGS = [
+    "shows a b", "shows 'a  b' \"c d\" \\e -DV=\\\"1\\\" ''", "fails", "dies", "true", "false",
+    "nosuchcommand x", "./nosuchfile", "/no/such/file", "locked", "folder",
+    "plain-text x", "/", ".", "", " ", "exit 7", "fails; echo $?", "fails || shows or",
+    "set -e; fails; shows never", "set -o pipefail 2>/dev/null; fails | cat; echo $?",
+    "cat <<x\n$((1+2)) `shows q`\nx\n", "shows *", "(exit 5); echo $?", "exec shows gone",
+    "trap 'shows bye' EXIT; fails", "f() { shows f \"$@\"; }; f 1 2", "shows a | tr a b",
+    "X=1 sh -c 'echo $X'", "x=$(fails); echo $?", "dies; echo $?", "nosuch; echo $?",
+    "locked; echo $?", "command -V if", "echo $0 $#", "sh -c 'echo $0'", "shows 'unended",
+    "if", "shows >out; cat out", "shows a &\nwait $!; echo $?", "umask", "echo \"$PWD\"",
+    "cd /; shows; pwd", "shows -- -x", "printf '%s|' a b", "'shows' x", "kill -9 $$",
+    "shows \"$(nosuch)\"", "test -t 0; echo $?", "ulimit -n", "read x; echo \"$x\"",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("text", STRINGS)
+def test_a_string_is_what_it_is_to_the_shell(lab, commands, shell, text):
+    plain, ours = both(lab, shell, ["-c", text], commands, cwd=commands.directory)
+    assert ours == plain
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-ec", "fails; shows never"], ["-e", "-c", "fails"], ["-xc", "shows a"],
+        ["-c", "shows $0 $1 $2", "name", "a", "b"], ["-uc", "shows $unset"], ["-nc", "shows a"],
+        ["-ec", "shows simple", "name"], ["script", "a", "b c"], ["-e", "script", "a"],
+        ["-x", "script"], ["nosuchscript"], ["-c"], ["--", "script", "a"], ["-s", "a"],
+    ],
+)  # fmt: skip
+def test_a_command_line_is_what_it_is_to_the_shell(lab, commands, shell, words):
+    (commands.directory / "script").write_text('shows "$0" "$@"; fails; echo $?\n')
+    plain, ours = both(
+        lab, shell, words, commands, cwd=commands.directory, input='shows piped "$@"\n'
+    )
+    assert ours == plain
+
+
+@pytest.mark.parametrize("text", ["wrong", "wrong; echo $?"])
+def test_what_cannot_be_executed_though_it_may_be_has_its_status_and_one_line(lab, commands, text):
+    """A shim cannot know it beforehand; only the words are not the shell's."""
+    plain, ours = both(lab, "/bin/sh", ["-c", text], commands)
+    assert (ours[0], ours[2]) == (plain[0], plain[2])
+    assert ours[1] == "lbsh: wrong: No such file or directory\n"
+
+
+def test_files_given_as_descriptors_and_the_environment_pass(lab, commands):
+    commands("env-of", 'printf "%s" "$GIVEN"; cat <&7')
+    commands("runs", 'exec 7<"$0.in"; exec lbsh -c env-of')
+    (commands.directory / "runs.in").write_text(" through 7")
+    env = {"GIVEN": "a\nb  c", "PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
+    result = lab.run("h1", str(commands.directory / "runs"), env=env)
+    assert result.stdout == "a\nb  c through 7", result.stderr
+
+
+# -- the shims --------------------------------------------------------------------------------
+
+
+def shims_of(lab, commands, host="h1", **env):
+    env = {"PATH": f"{commands.path}:{lab.environment(host)['PATH']}", **env}
+    result = lab.run(host, "lbsh", "-c", 'echo "$LBD_SHIMS"; echo "$PATH"', env=env, check=True)
+    shims, path = result.stdout.splitlines()
+    assert path.split(":")[0] == shims
+    return Path(shims)
+
+
+def test_the_shims_are_private_links_to_the_front(lab, commands):
+    shims = shims_of(lab, commands)
+    assert (shims / "seldom").is_symlink()
+    target = os.readlink(shims / "seldom")
+    assert os.path.basename(target) == "lbrun"
+    assert os.access(target, os.X_OK)
+    for directory in (shims.parent, shims.parent.parent):
+        status = directory.lstat()
+        assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
+    names = set(os.listdir(shims))
+    assert not names & {"sed", "cat", "ls", "sh", "make", "lbsh", "lbrun", "vi", "locked", "folder"}
+
+
+def test_nothing_is_made_anew_while_nothing_has_changed(lab, commands):
+    before = shims_of(lab, commands)
+    stamp = before.parent / "stamp"
+    seen = stamp.stat().st_ino
+    for _ in range(3):
+        assert shims_of(lab, commands) == before
+    time.sleep(0.1)  # a directory that changed this instant is looked at twice
+    shims_of(lab, commands)
+    seen = stamp.stat().st_ino
+    shims_of(lab, commands)
+    assert stamp.stat().st_ino == seen
+
+
+def test_a_new_program_gets_a_shim_and_a_removed_one_loses_it(lab, commands):
+    before = shims_of(lab, commands)
+    commands("fresh", "echo fresh")
+    (commands.directory / "fails").unlink()
+    after = shims_of(lab, commands)
+    assert after != before
+    assert after.parent == before.parent
+    assert (after / "fresh").exists()
+    assert not (after / "fails").is_symlink()
+
+
+def test_a_shell_that_remembers_where_a_command_was_still_finds_it(lab, commands, tmp_path):
+    """The set changes, more often than sets are kept, while a script runs."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    script = f"hash seldom; seldom before; read x <{go}; seldom after; command -v seldom"
+    env = {"PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
+    running = lab.popen("h1", "lbsh", "-c", script, env=env, stdout=subprocess.PIPE, text=True)
+    assert running.stdout.read(8) == "<before>"
+    old = shims_of(lab, commands)
+    for number in range(6):
+        commands(f"fresh{number}", "echo fresh")
+        time.sleep(0.06)
+        assert shims_of(lab, commands) != old
+    go.write_text("go\n")
+    rest, _ = running.communicate(timeout=30)
+    assert rest.startswith("<after>")
+    assert rest.splitlines()[-1].endswith("/seldom")
+    assert os.path.islink(old)
+    assert (old / "seldom").exists()
+
+
+def test_a_shim_somebody_wrote_down_works_without_lbsh(lab, commands):
+    shim = shims_of(lab, commands) / "seldom"
+    result = subprocess.run(
+        [shim, "a b"], env={"PATH": commands.path}, capture_output=True, text=True, timeout=30
+    )
+    assert (result.stdout, result.stderr, result.returncode) == ("<a b>", "", 0)
+
+
+@pytest.mark.parametrize("variable", ["HOME", "PATH", "LBD_CONFIG"])
+def test_lbsh_inside_lbsh_with_another_home_or_path_or_none(lab, commands, tmp_path, variable):
+    """An outer lbsh's shims must not find each other."""
+    other = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:$PATH", "LBD_CONFIG": "/dev/null"}
+    inner = f"{variable}={other[variable]} exec lbsh -c 'shows $PATH; shows x'"
+    env = {"PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
+    result = lab.run("h1", "lbsh", "-c", inner, env=env, timeout=20)
+    path, shown, _ = result.stdout.split(">")
+    assert shown == "<x", result
+    assert path.count("lbd-shims") == 1, result
+
+
+def test_programs_that_look_for_themselves_find_themselves(lab, commands):
+    python = shutil.which("python3")
+    ask = f"{os.path.basename(python)} -c 'import sys; print(sys.prefix)'; gcc -print-prog-name=cc1"
+    env = {"PATH": f"{os.path.dirname(python)}:{lab.environment('h1')['PATH']}"}
+    plain, ours = (
+        lab.run("h1", shell, "-c", ask, env=env, check=True).stdout for shell in ("sh", "lbsh")
+    )
+    assert ours == plain
+
+
+def test_without_a_daemon_it_is_the_plain_shell(commands, lab, tmp_path):
+    (tmp_path / "state").mkdir(mode=0o700)
+    config = tmp_path / "lbd.toml"
+    dirs = (tmp_path / "run", tmp_path / "state")
+    config.write_text('[host]\nruntime_dir = "{}"\nstate_dir = "{}"\n'.format(*dirs))
+    env = {"LBD_CONFIG": str(config), "PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
+    for text in ("shows a", "shows a; fails", "nosuch"):
+        plain, ours = (lab.run("h1", shell, "-c", text, env=env) for shell in ("/bin/sh", "lbsh"))
+        found = (ours.stdout, ours.stderr, ours.returncode)
+        assert found == (plain.stdout, plain.stderr, plain.returncode)
+
+
+def test_a_directory_of_another_users_is_not_used(lab, commands, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to own things as somebody else")
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    env = {"HOME": str(home), "LBD_CONFIG": "/dev/null"}
+    shims = shims_of(lab, commands, **env)
+    assert not list(home.iterdir())
+    assert str(shims).startswith("/var/tmp/")
+    shutil.rmtree(shims.parent)
+
+
+def test_a_shell_that_is_not_there_is_127(lab, commands):
+    result = lab.run("h1", "lbsh", "-c", "echo x; echo y", env={"LBD_SHELL": "nosuchshell"})
+    assert result.returncode == 127
+    assert "nosuchshell" in result.stderr
+    assert all(line.startswith("lbsh: ") for line in result.stderr.splitlines())
+
+
+def test_its_own_help_and_version(lab):
+    assert lab.run("h1", "lbsh", "--version", check=True).stdout.startswith("lbsh ")
+    assert "make -j8 SHELL=lbsh" in lab.run("h1", "lbsh", "--help", check=True).stdout
+
+
+# -- what leaves ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def generous():
+    """Where eligible commands leave h1, which is busy."""
+    lab = Lab.up(3, "none", settings=(*FAST, *AWAY, "lbm.slots=8"))
+    argv = ("lbrun", "--local", sys.executable, "-I", "-S", BUSY, "processes", "3")
+    busy = lab.popen("h1", *argv, start_new_session=True)
+    try:
+        lab.wait_until(lambda: load_of_h1(lab) > 0.7, "h1 is seen to be busy", 30)
+        yield lab
+    finally:
+        os.killpg(busy.pid, signal.SIGKILL)
+        busy.wait()
+        lab.down()
+
+
+def load_of_h1(lab):
+    return next(h["index"] for h in lab.ask("h1", "lim", "status")["hosts"] if h["name"] == "h1")
+
+
+@pytest.fixture
+def away(commands):
+    commands("where", 'echo "$LBD_HOST ${LBD_SHIMS-none} $PATH"')
+    commands("sorted", "sort")
+    return commands
+
+
+@pytest.mark.parametrize("text", ["where", "where; :", "where | cat", "x=$(where); echo $x"])
+def test_an_eligible_command_leaves_and_takes_no_shims_along(generous, away, text):
+    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
+    result = generous.run("h1", "lbsh", "-c", text, env=env, check=True, cwd=away.directory)
+    host, shims, path = result.stdout.split(None, 2)
+    assert host in ("h2", "h3"), generous.run("h1", "lbctl", "eligible", "where").stdout
+    assert shims == "none"
+    assert "lbd-shims" not in path
+
+
+def test_pipes_statuses_and_signals_of_what_left(generous, away):
+    away("sized", "wc -c")
+    away("dies", "kill -KILL $$")
+    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
+    script = "seq 5 -1 1 | sorted | tr '\\n' ' '; dies; echo $?; fails; echo $?"
+    result = generous.run("h1", "lbsh", "-c", script, env=env, cwd=away.directory)
+    assert result.stdout == "1 2 3 4 5 137\n3\n", result.stderr
+
+
+@pytest.mark.parametrize("tool", ["make", "xargs", "env", "cron"])
+def test_used_as_the_shell_of_other_programs(generous, away, tool):
+    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
+    (away.directory / "Makefile").write_text("all:\n\t@where\n\t@where >file && cat file\n")
+    lbsh = shutil.which("lbsh", path=env["PATH"])
+    calls = {
+        "make": ["make", "-s", "SHELL=lbsh"],
+        "xargs": ["sh", "-c", "echo 1 2 | xargs -n1 lbsh -c where"],
+        "env": ["env", "-i", f"PATH={env['PATH']}", "HOME=/root", "LBD_CONFIG=" + str(
+            generous.paths("h1").config), "lbsh", "-c", "where; where"],
+        "cron": ["env", "-i", "HOME=/root", f"SHELL={lbsh}", f"PATH={env['PATH']}",
+                 f"LBD_CONFIG={generous.paths('h1').config}", "sh", "-c",
+                 '"$SHELL" -c "where; where"'],
+    }  # fmt: skip
+    result = generous.run("h1", *calls[tool], env=env, check=True, cwd=away.directory)
+    hosts = [line.split()[0] for line in result.stdout.splitlines()]
+    assert len(hosts) == 2, result
+    assert set(hosts) <= {"h2", "h3"}, result
+
+
+def test_an_interrupt_ends_make_and_what_it_sent_away(generous, away):
+    away("where", "echo started; exec sleep 100")
+    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
+    (away.directory / "Makefile").write_text("all: a b\na b:\n\t@where\n")
+    make = generous.popen(
+        "h1", "make", "-s", "-j2", "SHELL=lbsh", env=env, cwd=away.directory, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    for _ in range(2):
+        assert make.stdout.readline() == "started\n"
+    os.killpg(make.pid, signal.SIGINT)
+    make.communicate(timeout=20)
+    assert make.returncode in (2, -signal.SIGINT)
+    wait_until(lambda: not generous.jobs_alive(), "no process is left", 10)
