@@ -165,7 +165,7 @@ class Connection:
         try:
             if until is not None:
                 await asyncio.wait((until,))
-            if process is not None:
+            if process is not None and not self._command.told:
                 await wait_for_process(process)
         finally:
             self._command.ended_here()

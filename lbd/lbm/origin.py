@@ -362,6 +362,11 @@ class Command:
         """Does the client stay beside the command, to say what it used?"""
         return self._run_here is not None and self._run_here.measured
 
+    @property
+    def told(self) -> bool:
+        """Has the client said what the measured command used, so that has ended?"""
+        return self._used != (None, None)
+
     def used(self, cpu_s: float, status: int) -> None:
         """What the client says of a measured command that has ended."""
         if self._run_here is not None and self.measured:

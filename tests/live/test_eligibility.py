@@ -3,39 +3,21 @@
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from cluster import FAST, Lab, clients_path
-from contract import assert_one_line, shell_status
+from cluster import FAST
+from contract import assert_one_line
+from shim_host import LONG_S, SHORT_S, SURE_RUNS, THRESHOLD_S, Host
 
 BUSY = Path(__file__).with_name("busy.py")
-SURE_RUNS = 3
-# Burns that many seconds of CPU time, says where, and ends as it is told.
-BURN = """
-import os, sys, time
-while time.process_time() < float(sys.argv[1]):
-    pass
-print(os.environ.get("LBD_HOST"))
-sys.stdout.flush()
-end = int(sys.argv[2]) if sys.argv[2:] else 0
-if end < 0:
-    os.kill(os.getpid(), -end)
-sys.exit(end)
-"""
-LONG_S, SHORT_S = "0.4", "0"
-THRESHOLD_S = 0.15  # far from both, whatever starting an interpreter costs
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """A directory of programs; any name is one that burns."""
-    directory = tmp_path_factory.mktemp("programs")
-    (directory / "burn.py").write_text(BURN)
-    return directory
+    return tmp_path_factory.mktemp("programs")
 
 
 @pytest.fixture
@@ -45,51 +27,6 @@ def make_host(make_lab, programs):
         return Host(lab, programs)
 
     return make
-
-
-class Host:
-    """h1 of a lab, and commands run there as by shims."""
-
-    def __init__(self, lab, programs):
-        self.lab = lab
-        self.programs = programs
-        self.shims = programs / "shims"
-        self.shims.mkdir(exist_ok=True)
-
-    def program(self, name):
-        path = self.programs / name
-        if not path.exists():
-            path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {self.programs}/burn.py "$@"\n')
-            path.chmod(0o755)
-        shim = self.shims / name
-        if not shim.exists():
-            shim.write_text(f'#!/bin/sh\nexec lbrun --shim {name} "$@"\n')
-            shim.chmod(0o755)
-
-    def environment(self):
-        path = f"{self.shims}:{self.programs}:{clients_path()}:{os.environ['PATH']}"
-        return {"PATH": path, "LBD_SHIMS": str(self.shims)}
-
-    def shim(self, name, *words, **more):
-        self.program(name)
-        return self.lab.run("h1", name, *words, env=self.environment(), **more)
-
-    def where(self, name, *words):
-        """The host it ran on."""
-        result = self.shim(name, *words)
-        assert (result.returncode, result.stderr) == (0, "")
-        return result.stdout.strip()
-
-    def eligible(self, *command):
-        result = self.lab.run("h1", "lbctl", "eligible", "--json", *command, check=True)
-        return json.loads(result.stdout)
-
-    def learnt(self):
-        return {row["key"]: row for row in self.eligible()["commands"]}
-
-    def stop(self, *hosts):
-        for host in hosts:
-            self.lab.lab("kill", host, "lbm", "-s", "TERM")
 
 
 @pytest.fixture
@@ -271,96 +208,3 @@ def test_one_users_runs_teach_nothing_of_anothers(make_host):
     theirs = json.loads(host.lab.run("h1", *ask, check=True).stdout)
     assert (theirs["reason"], theirs["runs"]) == ("short", 1)
     assert (host.eligible("fit")["reason"], host.eligible("fit")["runs"]) == ("long", 1)
-
-
-ENDINGS = {"status": ("7", 7), "TERM": ("-15", 143), "KILL": ("-9", 137), "ok": ("0", 0)}
-
-
-@pytest.mark.parametrize("measured", [True, False], ids=["measured", "known"])
-@pytest.mark.parametrize(("end", "status"), ENDINGS.values(), ids=ENDINGS)
-def test_what_stays_ends_as_it_would(quiet, end, status, measured):
-    name = f"ends{end.strip('-')}{'m' if measured else 'k'}"
-    quiet.program(name)
-    for _ in range(0 if measured else SURE_RUNS):
-        quiet.shim(name, SHORT_S)
-    known = {row["key"]: row for row in quiet.eligible()["commands"]}.get(name)
-    assert (known is None) == measured
-    result = quiet.shim(name, SHORT_S, end)
-    assert (shell_status(result.returncode), result.stderr) == (status, "")
-    assert (result.returncode < 0) == (status > 128)
-    assert result.stdout == "h1\n"
-
-
-@pytest.fixture(scope="module")
-def quiet(programs):
-    lab = Lab.up(2, settings=(*FAST, f"lim.job_threshold_s={THRESHOLD_S}"))
-    yield Host(lab, programs)
-    lab.down()
-
-
-def test_without_an_lbm_a_shim_is_silent(quiet, programs):
-    quiet.program("alone")
-    env = quiet.environment() | {"LBD_CONFIG": "/nonexistent.toml"}
-    result = quiet.lab.run("h1", "alone", "0", "3", env=env)
-    assert (result.returncode, result.stdout, result.stderr) == (3, "None\n", "")
-
-
-def test_what_has_moved_moves_no_further(quiet):
-    quiet.program("nested")
-    result = quiet.lab.run("h1", "nested", "0", env=quiet.environment() | {"LBD_DEPTH": "1"})
-    assert (result.stdout, result.stderr) == ("None\n", "")
-    assert "nested" not in quiet.learnt()
-
-
-def test_a_shim_without_a_program_says_so_and_ends_with_127(quiet):
-    result = quiet.lab.run("h1", "lbrun", "--shim", "no-such-thing", env=quiet.environment())
-    assert result.returncode == 127
-    assert_one_line(result.stderr, "lbsh", "no-such-thing: not found")
-
-
-def test_what_a_measured_command_closes_is_closed(quiet):
-    """Its reader sees the end while the command goes on."""
-    script = quiet.programs / "closes.py"
-    script.write_text("import os, sys\nos.write(1, b'x')\nos.close(1)\nsys.stdin.read()\n")
-    path = quiet.programs / "closes"
-    path.write_text(f"#!/bin/sh\nexec {sys.executable} -IS {script}\n")
-    path.chmod(0o755)
-    argv = ("lbrun", "--shim", "closes")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with quiet.lab.popen("h1", *argv, env=quiet.environment(), **pipes) as job:
-        watch = threading.Timer(20, job.kill)
-        watch.start()
-        assert job.stdout.read() == b"x"
-        assert job.poll() is None
-        job.stdin.close()
-        assert job.wait(timeout=20) == 0
-        watch.cancel()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_for_a_measured_command_reaches_it(quiet, number):
-    name = f"hears{number}"
-    path = quiet.programs / name
-    script = quiet.programs / "hears.py"
-    script.write_text(
-        "import os, signal, sys\n"
-        "number = int(sys.argv[1])\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [number])\n"
-        "os.write(1, b'ready\\n')\n"
-        "signal.sigwait([number])\n"
-        "print('heard', number)\n"
-        "sys.exit(9)\n"
-    )
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {script} "$@"\n')
-    path.chmod(0o755)
-    argv = ("lbrun", "--shim", name, str(number.value))
-    with quiet.lab.popen(
-        "h1", *argv, env=quiet.environment(), stdout=subprocess.PIPE, start_new_session=True
-    ) as job:
-        watch = threading.Timer(20, job.kill)
-        watch.start()
-        assert job.stdout.readline() == b"ready\n"
-        job.send_signal(number)
-        assert job.stdout.read() == f"heard {number.value}\n".encode()
-        assert job.wait(timeout=20) == 9
-        watch.cancel()
