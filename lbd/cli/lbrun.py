@@ -134,7 +134,8 @@ class Waiting:
         # Before the request is sent: from then on a signal is for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
-        self.restore = [(number, _signal.signal(number, self.forward)) for number in FORWARDED]
+        heeded = [n for n in FORWARDED if _signal.getsignal(n) != _signal.SIG_IGN]
+        self.restore = [(number, _signal.signal(number, self.forward)) for number in heeded]
         self.set_signal = _signal.signal
 
     def ask(self, request: bytes) -> None:

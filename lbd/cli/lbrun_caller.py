@@ -31,6 +31,7 @@ def say(text: str, name: str = "lbrun") -> None:
 CLOSED = 0
 EMPTY_INPUT = False  # standard input is /dev/null: nobody need carry nothing
 NULL_DEVICE = 0x103
+PIPE, XFSZ = 13, 25
 
 
 def closed_descriptors() -> int:
@@ -185,6 +186,7 @@ def make_request(
         (tags.FLAGS, flags),
         (tags.CLOSED_FDS, b"%d" % closed),
         (tags.DEPTH, depth(environment)),
+        (tags.IGNORED, b"%d" % ignored_signals()),
     ]
     if "host" in values:
         pairs.append((tags.HOST, encode(values["host"])))
@@ -199,6 +201,17 @@ def make_request(
     pairs += [(tags.ARGUMENT, word) for word in command]
     pairs += [(tags.ENVIRONMENT, name + b"=" + text) for name, text in environment.items()]
     return b"".join([field(key, value) for key, value in pairs])
+
+
+def ignored_signals() -> int:
+    """As a mask; a command inherits them. Two Python ignores itself, and hides what it found."""
+    import _signal  # type: ignore[import-not-found]  # `signal` without its enums
+
+    found = 0
+    for number in range(1, 65):
+        if number not in (PIPE, XFSZ) and _signal.getsignal(number) == _signal.SIG_IGN:
+            found |= 1 << (number - 1)
+    return found
 
 
 def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:

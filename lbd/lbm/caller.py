@@ -9,6 +9,7 @@ import resource
 from pathlib import Path
 
 UNLIMITED = (1 << 64) - 1
+RLIMIT_LOCKS = 10  # the module does not name it
 # The names in /proc/PID/limits, in the order the kernel prints them.
 NAMES = {
     "Max cpu time": resource.RLIMIT_CPU,
@@ -16,10 +17,12 @@ NAMES = {
     "Max data size": resource.RLIMIT_DATA,
     "Max stack size": resource.RLIMIT_STACK,
     "Max core file size": resource.RLIMIT_CORE,
+    "Max resident set": resource.RLIMIT_RSS,
     "Max processes": resource.RLIMIT_NPROC,
     "Max open files": resource.RLIMIT_NOFILE,
     "Max locked memory": resource.RLIMIT_MEMLOCK,
     "Max address space": resource.RLIMIT_AS,
+    "Max file locks": RLIMIT_LOCKS,
     "Max pending signals": resource.RLIMIT_SIGPENDING,
     "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
     "Max nice priority": resource.RLIMIT_NICE,
@@ -53,6 +56,15 @@ def limits_of(pid: int) -> list[tuple[int, int, int]]:
 
 def _value(text: str) -> int:
     return UNLIMITED if text == "unlimited" else int(text)
+
+
+def has_no_new_privileges(pid: int) -> bool:
+    """Whether exec can never give it any (PR_SET_NO_NEW_PRIVS); of one out of sight, False."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return b"\nNoNewPrivs:\t1" in file.read()
+    except OSError:
+        return False
 
 
 def nice_of(pid: int) -> int:

@@ -35,6 +35,8 @@ UMASK = b"u"
 LIMIT = b"l"
 USER = b"w"  # "uid gid group group …"; absent: stay who we are
 NICE = b"N"
+IGNORED = b"i"  # signals it is to ignore: bit N - 1 for signal N
+NO_NEW_PRIVILEGES = b"P"
 MEMORY = b"M"
 CLOSED_FDS = b"c"
 STAMP = b"s"  # of DIRECTORY at the origin; absent: any will do
@@ -46,6 +48,7 @@ ORDER_LIMIT_BYTES = 16 << 20
 RLIMITS = 16
 MAX_DESCRIPTORS = 1 << 20
 PR_SET_PDEATHSIG = 1
+PR_SET_NO_NEW_PRIVS = 38
 CLONE_INTO_CGROUP = 1 << 33
 SYS_CLONE3 = 435
 MACHINES = ("x86_64", "aarch64", "riscv64")  # where that is its number
@@ -63,13 +66,18 @@ class Order:
     limits: list[tuple[int, int, int]] = field(default_factory=list)
     user: tuple[int, ...] = ()  # uid, gid, then every group; () = stay who we are
     nice: int = 0
+    ignored_signals: int = 0
+    no_new_privileges: bool = False
     memory_bytes: int = 0
     closed_fds: int = 0
     stamp: Stamp | None = None
     check: bool = False
 
 
-PLAIN = {JOB, ARGUMENT, ENVIRONMENT, DIRECTORY, STAMP, UMASK, LIMIT, USER, NICE, CLOSED_FDS}
+PLAIN = {
+    JOB, ARGUMENT, ENVIRONMENT, DIRECTORY, STAMP, UMASK, LIMIT, USER, NICE, IGNORED,
+    NO_NEW_PRIVILEGES, CLOSED_FDS,
+}  # fmt: skip
 
 
 def is_plain(given: dict[bytes, bytes]) -> bool:
@@ -106,6 +114,10 @@ def read_order(body: bytes) -> Order:
             order.limits.append((number, soft, hard))
         elif key == USER:
             order.user = tuple(int(number) for number in value.split())
+        elif key == IGNORED:
+            order.ignored_signals = int(value)
+        elif key == NO_NEW_PRIVILEGES:
+            order.no_new_privileges = True
         elif key == NICE:
             order.nice = int(value)
         elif key == MEMORY:
@@ -301,6 +313,10 @@ def _set_up(parent: Parent, order: Order, descriptors: list[int], group: str) ->
     if order.user and order.user != parent.identity:
         _become_user(order.user)
         parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # setuid cleared it
+    if order.no_new_privileges:
+        parent.libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if order.ignored_signals:
+        _ignore(order.ignored_signals)
     os.umask(order.umask)
     try:
         os.chdir(order.directory)
@@ -308,6 +324,13 @@ def _set_up(parent: Parent, order: Order, descriptors: list[int], group: str) ->
         raise CannotStart("chdir", error) from error
     if order.stamp is not None and not is_here(order.stamp, parent):
         raise CannotStart("directory", OSError(0, "another one"))
+
+
+def _ignore(mask: int) -> None:
+    for number in signal.valid_signals():
+        if mask >> (number - 1) & 1:
+            with contextlib.suppress(OSError):
+                signal.signal(number, signal.SIG_IGN)
 
 
 def is_here(stamp: Stamp, parent: Parent) -> bool:

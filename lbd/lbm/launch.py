@@ -46,4 +46,4 @@ def become_file(path: bytes, argv: list[bytes], environment: dict[bytes, bytes])
 
 def exit_status_of(error: OSError) -> int:
     """127 not found, 126 cannot be executed."""
-    return 127 if error.errno in (ENOENT, ENOTDIR) else 126
+    return 127 if error.errno == ENOENT else 126

@@ -267,6 +267,10 @@ def pack_order(order: Order) -> bytes:
         pairs.append((child.STAMP, order.stamp.pack()))
     if order.check:
         pairs.append((child.CHECK, b""))
+    if order.ignored_signals:
+        pairs.append((child.IGNORED, b"%d" % order.ignored_signals))
+    if order.no_new_privileges:
+        pairs.append((child.NO_NEW_PRIVILEGES, b""))
     if order.memory_bytes:
         pairs.append((child.MEMORY, b"%d" % order.memory_bytes))
     if order.user:

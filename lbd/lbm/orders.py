@@ -37,6 +37,8 @@ def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Co
         limits=[(item.resource, item.soft, item.hard) for item in request.limits],
         user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
         nice=request.nice,
+        ignored_signals=request.ignored_signals,
+        no_new_privileges=request.no_new_privileges,
         memory_bytes=request.memory_bytes,
         closed_fds=request.closed_fds & 7,
         stamp=stamp_of(request),

@@ -1,6 +1,6 @@
 """What goes along with a command that leaves this host."""
 
-from lbd.lbm.caller import limits_of, nice_of
+from lbd.lbm.caller import has_no_new_privileges, limits_of, nice_of
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.state import Job
@@ -40,6 +40,8 @@ def make_request(
         name=request.name,
         forced=request.mode == "host",
         nice=nice_of(pid),
+        ignored_signals=request.ignored_signals,
+        no_new_privileges=has_no_new_privileges(pid),
         directory_stamp=stamp_message(stamp),
     )
 

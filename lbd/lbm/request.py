@@ -6,6 +6,8 @@ from lbd.model import HostId
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 
+ALL_SIGNALS = (1 << 64) - 1
+
 
 @dataclass(slots=True)
 class ClientRequest:
@@ -25,6 +27,7 @@ class ClientRequest:
     name: str = ""
     closed_fds: int = 0
     depth: int = 0
+    ignored_signals: int = 0
 
     def has(self, flag: bytes) -> bool:
         return flag in self.flags
@@ -70,6 +73,8 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.name = value.decode(errors="replace")
     elif key == tags.CLOSED_FDS:
         request.closed_fds = int(value) & 7
+    elif key == tags.IGNORED:
+        request.ignored_signals = int(value) & ALL_SIGNALS
     elif key == tags.DEPTH:
         request.depth = max(0, int(value))
 

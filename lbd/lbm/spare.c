@@ -27,7 +27,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 5, ORDER_LIMIT_BYTES = 16 << 20, DESCRIPTORS = 3, FIRST_FREE = 10 };
+enum { HEADER_BYTES = 5, ORDER_LIMIT_BYTES = 16 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64 };
 #define MARK_NAME "LBD_KEPT="
 #define CACHED_NS 60000000000LL /* attributes of a directory on NFS are believed this long */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
@@ -200,7 +200,8 @@ int main(int count, char **arguments) {
 
     struct words command = {0}, environment = {0}, limits = {0};
     char *directory = "/", *job = "", *user = NULL, *stamp = NULL;
-    int umask_bits = 022, nice_value = 0, closed = 0;
+    int umask_bits = 022, nice_value = 0, closed = 0, no_new_privileges = 0;
+    unsigned long long ignored = 0;
     for (size_t at = 0; at < size;) {
         if (size - at < HEADER_BYTES) fail("spawn", EBADMSG);
         unsigned char key = body[at];
@@ -221,6 +222,8 @@ int main(int count, char **arguments) {
         case 'u': umask_bits = atoi(value); break;
         case 'l': add(&limits, value); break;
         case 'w': user = value; break;
+        case 'i': ignored = strtoull(value, NULL, 10); break;
+        case 'P': no_new_privileges = 1; break;
         case 'N': nice_value = atoi(value); break;
         case 'c': closed = atoi(value); break;
         default: fail("spawn", ENOTSUP);
@@ -238,6 +241,9 @@ int main(int count, char **arguments) {
     for (size_t i = 0; i < limits.count; i++) set_limit(limits.list[i]);
     if (nice_value) setpriority(PRIO_PROCESS, 0, nice_value); /* as far as allowed */
     if (user) become_user(user);
+    if (no_new_privileges) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    for (int number = 1; number <= SIGNALS; number++)
+        if (ignored >> (number - 1) & 1) signal(number, SIG_IGN);
     umask((mode_t)umask_bits);
     if (chdir(directory)) fail("chdir", errno);
     if (stamp && !is_here(stamp, arguments[3])) fail("directory", 0);

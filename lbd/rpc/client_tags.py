@@ -39,6 +39,7 @@ MEMORY = b"M"
 NAME = b"n"
 CLOSED_FDS = b"c"  # bit 0..2 set: the caller has that descriptor closed
 DEPTH = b"H"  # how many lbruns this one is inside of
+IGNORED = b"i"  # the signals the caller ignores: bit N - 1 for signal N
 LET_THROUGH = b"k"  # a variable named by -e: it leaves although environment.deny names it
 
 FLAG_NO_FALLBACK = b"n"

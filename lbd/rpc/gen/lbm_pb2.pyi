@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunRequest(_message.Message):
-    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp")
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,8 @@ class RunRequest(_message.Message):
     FORCED_FIELD_NUMBER: _ClassVar[int]
     NICE_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_STAMP_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_SIGNALS_FIELD_NUMBER: _ClassVar[int]
+    NO_NEW_PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     origin: str
     user: str
@@ -46,7 +48,9 @@ class RunRequest(_message.Message):
     forced: bool
     nice: int
     directory_stamp: DirectoryStamp
-    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ...) -> None: ...
+    ignored_signals: int
+    no_new_privileges: bool
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ...) -> None: ...
 
 class DirectoryStamp(_message.Message):
     __slots__ = ("kernel", "device", "inode", "born_ns", "changed_ns", "file_system")
