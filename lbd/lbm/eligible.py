@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lbd.config import Config
 from lbd.lbm.learnt import Book, UserBook, generation_of, read_lists
-from lbd.policy.eligibility import Known, Lists, Verdict, in_list, judge_learnt
+from lbd.policy.eligibility import Known, Lists, Verdict, in_list
 from lbd.policy.invocation import key_of, name_of
 from lbd.rpc.local import Json, Refusal
 
@@ -119,13 +119,19 @@ class Eligibility:
             "host_always": list(self.book.host.always),
             "host_never": list(self.book.host.never),
             "commands": [
-                self._row(key, known) for key, known in book.commands.items() if known.estimate
+                self._row(uid, key, known) for key, known in book.commands.items() if known.estimate
             ],
         }
 
-    def _row(self, key: str, known: Known) -> Json:
-        verdict = judge_learnt(known, self.book.threshold_s, time.time())
-        return {"key": key, "eligible": verdict.leaves, "reason": verdict.reason, **figures(known)}
+    def _row(self, uid: int, key: str, known: Known) -> Json:
+        verdict = self.book.judge_key(uid, key, time.time())
+        return {
+            "key": key,
+            "eligible": verdict.leaves,
+            "reason": verdict.reason,
+            "list": verdict.by or None,
+            **figures(known),
+        }
 
     def _explain(self, question: Json, uid: int) -> Json:
         words, directory = question["command"], question.get("directory", "/")

@@ -78,8 +78,16 @@ class Book:
 
     def judge(self, uid: int, argv: Sequence[bytes], directory: bytes, unix_s: float) -> Verdict:
         """Whether a command would leave, and why. Changes nothing."""
+        return self._judge(uid, argv, key_of(argv), directory, unix_s)
+
+    def judge_key(self, uid: int, key: str, unix_s: float) -> Verdict:
+        """The same for all commands of that key, whatever files they name."""
+        return self._judge(uid, [key.partition(" ")[0].encode()], key, b"/", unix_s)
+
+    def _judge(
+        self, uid: int, argv: Sequence[bytes], key: str, directory: bytes, unix_s: float
+    ) -> Verdict:
         book = self.peek(uid)
-        key = key_of(argv)
         said = Rules(self.host, book.lists).said(argv, key, directory)
         if said is not None:
             return said
