@@ -26,10 +26,11 @@ COMMANDS = {
     "undrain": ("lbctl_steer", "jobs again"),
     "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
     "param": ("lbctl_steer", "show or change a parameter, cluster-wide"),
+    "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
     "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
 }
 LATER = (
-    "job", "logs", "kill", "hold", "release", "requeue", "wait", "stats", "tags", "predict",
+    "job", "logs", "kill", "hold", "release", "requeue", "wait", "stats", "predict",
     "init", "join",
 )  # fmt: skip
 DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
@@ -42,6 +43,7 @@ EXAMPLES = (
     "lbctl drain h3 --wait                   empty h3 before its reboot",
     "lbctl algorithm LOWEST                  probe a few hosts instead of broadcasting",
     "lbctl param local_threshold 0.5         send commands away sooner",
+    "lbctl tags solve --alpha 1 --mean 3000 --max 1e10 --load 0.5 --hosts 4",
     "lbctl status --json | jq '.hosts[].index'",
 )
 
@@ -66,6 +68,10 @@ def dispatch(argv: list[str]) -> int:
         parser.error(f"which command? {', '.join(COMMANDS)}")
     if name not in COMMANDS:
         parser.error(f"{name!r} is no command; {hint(name, COMMANDS)}")
+    if name == "tags":
+        from lbd.cli.lbctl_tags import main as tags
+
+        return tags(options.rest)
     chosen = command_parser(name).parse_args(options.rest)
     path: str | None = chosen.config or options.config
     if name == "doctor":

@@ -1,0 +1,53 @@
+"""A trace from a file, .swf or .swf.gz, with one clear line for whatever is wrong with it."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from lbd.cli.program import complain
+from lbd.errors import ConfigError
+from lbd.sim.trace import LONGEST_LINE, BrokenLine, Trace, read
+
+SHOWN = 5  # broken lines told one by one
+SKIP_BROKEN = "pass over lines of the trace that are not of its format, and count them"
+
+
+def read_trace(program: str, path: str, limit: int | None, skip_broken: bool) -> Trace:
+    """Raises ConfigError, with its number, at the first broken line unless such are skipped."""
+    met: list[int] = []
+
+    def pass_over(problem: BrokenLine) -> None:
+        met.append(problem.number)
+        if len(met) <= SHOWN:
+            complain(program, f"{path}:{problem.number}: {problem}; passed over")
+
+    try:
+        trace = read(lines_of(path), limit, pass_over if skip_broken else None)
+    except BrokenLine as problem:
+        raise ConfigError(
+            f"{path}:{problem.number}: {problem}; --skip-broken passes over such lines"
+        ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise ConfigError(f"{path}: not a sound gzip file: {problem}") from None
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror or problem}") from None
+    if len(met) > SHOWN:
+        complain(program, f"{path}: {len(met)} broken lines in all")
+    if not trace.jobs:
+        raise ConfigError(f"{path}: no job with a positive run time ({trace.skipped} without)")
+    return trace
+
+
+def lines_of(path: str) -> Iterator[bytes]:
+    with opened(path) as stream:
+        while line := stream.readline(LONGEST_LINE + 1):
+            yield line
+
+
+def opened(path: str) -> BinaryIO | gzip.GzipFile:
+    """By its content, not its name: gzip begins with 1f 8b."""
+    with Path(path).open("rb") as stream:
+        compressed = stream.read(2) == b"\x1f\x8b"
+    return gzip.GzipFile(path) if compressed else Path(path).open("rb")

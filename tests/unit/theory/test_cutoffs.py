@@ -1,0 +1,115 @@
+import math
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from lbd.theory.bounded_pareto import BoundedPareto, with_mean
+from lbd.theory.cutoffs import Infeasible, solve
+from lbd.theory.tags import Overloaded, Traffic, analyse, balanced
+
+ALPHAS = (0.2, 0.6, 1.0, 1.5, 1.9)
+
+
+def paper(alpha, load, hosts, p=1e10):
+    return Traffic(with_mean(3000.0, p, alpha), load, hosts)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize(("load", "hosts"), [(0.3, 2), (0.5, 2), (0.3, 4), (0.2, 8)])
+@pytest.mark.parametrize("objective", ["slowdown", "waiting"])
+def test_nothing_beside_the_optimum_is_better(alpha, load, hosts, objective):
+    traffic = paper(alpha, load, hosts)
+    found = solve(traffic, objective)
+    assert not isinstance(found, Infeasible)
+    best = found.slowdown if objective == "slowdown" else found.waiting_s
+    dice = Random(f"{alpha}{load}{hosts}")
+    for _ in range(40):
+        spread = 10.0 ** dice.uniform(-4, 0)
+        moved = [s * math.exp(dice.gauss(0, spread)) for s in found.cutoffs_s]
+        try:
+            other = analyse(traffic, moved)
+        except ValueError:  # they do not rise, or overload a host
+            continue
+        assert (other.slowdown if objective == "slowdown" else other.waiting_s) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("objective", ["slowdown", "waiting"])
+def test_with_two_hosts_no_cutoff_on_a_fine_grid_is_better(alpha, objective):
+    traffic = paper(alpha, 0.5, 2)
+    found = solve(traffic, objective)
+    assert not isinstance(found, Infeasible)
+    width = traffic.sizes.width
+    least = math.inf
+    for i in range(1, 1000):
+        try:
+            other = analyse(traffic, [traffic.sizes.size(width * i / 1000)])
+        except Overloaded:
+            continue
+        least = min(least, other.slowdown if objective == "slowdown" else other.waiting_s)
+    assert (found.slowdown if objective == "slowdown" else found.waiting_s) <= least
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.6, 1.0, 1.5, 1.9])
+@pytest.mark.parametrize(("load", "hosts"), [(0.1, 2), (0.5, 2), (0.7, 2), (0.3, 4), (0.2, 6)])
+def test_fair_cutoffs_slow_all_down_alike(alpha, load, hosts):
+    found = solve(paper(alpha, load, hosts), "fairness")
+    assert not isinstance(found, Infeasible)
+    assert found.unfairness == pytest.approx(1.0, abs=1e-6)
+    best = solve(paper(alpha, load, hosts), "slowdown")
+    assert not isinstance(best, Infeasible)
+    assert found.slowdown >= best.slowdown * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "load", "hosts", "low", "high"),
+    [
+        (0.6, 0.7, 2, 5e8, 2e9),  # section 6.1: "10^9"
+        (0.6, 0.35, 4, 0.3, 3.0),  # section 6.1: "around 1"
+        (1.0, 0.3, 4, 0.0, 6.2),  # section 6: "never over 6 and often under 1"
+        (0.2, 0.3, 4, 0.0, 6.2),
+        (1.9, 0.3, 4, 0.0, 6.2),
+    ],
+)
+def test_slowdowns_of_the_paper(alpha, load, hosts, low, high):
+    found = solve(paper(alpha, load, hosts), "slowdown")
+    assert not isinstance(found, Infeasible)
+    assert low <= found.slowdown <= high
+
+
+@pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
+def test_some_loads_have_no_cutoffs_at_all(objective):
+    found = solve(paper(1.9, 0.5, 4), objective)
+    assert isinstance(found, Infeasible)
+    assert 0.25 < found.max_load < 0.5
+    just_below = solve(paper(1.9, found.max_load * (1 - 1e-6), 4), objective)
+    assert not isinstance(just_below, Infeasible)
+    assert isinstance(solve(paper(1.9, found.max_load * 1.001, 4), objective), Infeasible)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-12, 1.0, 1 + 1e-12, 2.0, 2 - 1e-12])
+@pytest.mark.parametrize("ratio", [1.001, 1e3, 1e10])
+@pytest.mark.parametrize("hosts", [2, 5])
+def test_sound_at_the_limits(alpha, ratio, hosts):
+    sizes = BoundedPareto(1.0, ratio, alpha)
+    _, max_load = balanced(sizes, hosts)
+    for share in (0.3, 0.999):
+        for objective in ("slowdown", "waiting", "fairness"):
+            found = solve(Traffic(sizes, share * max_load, hosts), objective)
+            assert not isinstance(found, Infeasible)
+            assert math.isfinite(found.slowdown)
+            assert math.isfinite(found.response_s)
+            bounds = (1.0, *found.cutoffs_s, ratio)
+            assert all(a < b for a, b in pairwise(bounds))
+
+
+def test_one_host_has_nothing_to_cut():
+    with pytest.raises(ValueError, match="at least 2 hosts"):
+        solve(paper(1.0, 0.5, 1), "slowdown")
+
+
+def test_more_hosts_than_any_tier_needs():
+    found = solve(paper(1.0, 0.3, 16), "slowdown")
+    assert not isinstance(found, Infeasible)
+    assert len(found.cutoffs_s) == 15
