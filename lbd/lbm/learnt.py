@@ -150,9 +150,9 @@ class Book:
         for key, known in book.commands.items():
             kinds.setdefault(key.partition(" ")[0], []).append(known)
         for name, all_known in kinds.items():
-            if family_of(name) is None and all(
-                needs_no_shim(known, self.threshold_s, unix_s) for known in all_known
-            ):
+            # Of a compiler, or of what was only asked for its version, the real work may come yet.
+            whole = family_of(name) is None and name in book.commands
+            if whole and all(needs_no_shim(k, self.threshold_s, unix_s) for k in all_known):
                 names.add(name)
         return sorted(name for name in names if not may_leave(rules, name))
 

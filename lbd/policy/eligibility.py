@@ -30,7 +30,7 @@ MEASURED_FOR_S = 3600.0
 SUSPICIOUS = 4.0  # times the threshold, by the clock: perhaps it is short no more
 # Short enough that not even asking pays: such names need no shim at all.
 SHIMLESS_SHARE = 0.2
-LIST_ENTRIES, ENTRY_CHARACTERS = 500, 200
+LIST_ENTRIES, ENTRY_CHARACTERS = 200, 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,10 @@ class TestShims:
             run_measured(b, ANN, "sed", 0.001)
             run_measured(b, ANN, "awk", 0.03)
             run_measured(b, ANN, "gcc -c", 0.001)
+            run_measured(b, ANN, "rustc --version", 0.001)
         names = b.shimless(ANN, NOW)
         assert {"vim", "cat", "lbrun", "secret", "sed"} <= set(names)
-        assert not {"awk", "gcc", "cc", "cc -E", "*-x", "sort"} & set(names)
+        assert not {"awk", "gcc", "rustc", "cc", "cc -E", "*-x", "sort"} & set(names)
         assert "sed" not in b.shimless(BOB, NOW)
         assert "sed" not in b.shimless(ANN, NOW + 1e6)  # due again
 
