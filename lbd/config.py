@@ -229,6 +229,14 @@ class LbmConfig(Section):
     cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable
 
 
+@dataclass(frozen=True, slots=True)
+class StageConfig(Section):
+    root: str = ""  # where commands with --send get their directories; "" = stage in host.state_dir
+    # that one command may send or fetch; 0: no commands with --send or --fetch here
+    max_bytes: int = within(1 << 30, 0, 1 << 50)
+    max_files: int = within(100_000, 0, 100_000_000)  # likewise, directories and links included
+
+
 # What means something on this host only, and what should not lie about in the memory of others.
 KEPT_BACK = (
     "DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET", "XAUTHORITY", "ICEAUTHORITY", "SESSION_MANAGER",
@@ -291,6 +299,7 @@ class Config:
     load: LoadConfig = field(default_factory=LoadConfig)
     lim: LimConfig = field(default_factory=LimConfig)
     lbm: LbmConfig = field(default_factory=LbmConfig)
+    stage: StageConfig = field(default_factory=StageConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     users: UsersConfig = field(default_factory=UsersConfig)

@@ -60,6 +60,11 @@ SHELLS = (
     "lbm/conversation.py",  # the stream between two hosts
     "lbm/outbox.py",  # what is to be sent on it
     "lbm/peer_streams.py",  # those we have opened
+    "lbm/home.py",  # what commands on their way out share
+    "lbm/packing.py",  # files to a stream and back
+    "lbm/stages.py",  # directories for commands that bring their files
+    "lbm/stage_worker.py",  # in there
+    "lbm/staging.py",  # and where those came from
     "lbm/checks.py",  # whether a command could begin
     "lbm/questions.py",  # of lbctl and of the other hosts
     "lbm/agent.py",

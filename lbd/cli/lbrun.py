@@ -84,6 +84,10 @@ def run(options: Options) -> int:
     runtime_dirs = caller.find_runtime_dirs(options.values.get("config"))
     command = [encode(word) for word in options.command]
     directory = caller.working_directory(options)
+    if options.send or options.fetch:
+        from lbd.cli.lbrun_stage import Staging
+
+        options.staging = Staging(options, directory)
     sock = caller.connect(runtime_dirs)
     if sock is None:
         what = f"no lbm is running here (looked in {' or '.join(runtime_dirs)})"
@@ -221,6 +225,8 @@ class Waiting:
                 caller.give_descriptors(self.sock, self.closed, self.typing)
             except (BrokenPipeError, ConnectionResetError):
                 raise Trouble(LOST) from None
+        elif tag in (tags.PACK, tags.UNPACK) and self.options.staging is not None:
+            self.options.staging.heard(self.sock, tag, body)
         elif tag == tags.INPUT_TAKEN:
             self.may_type = self.typing
         elif tag == tags.DONE:

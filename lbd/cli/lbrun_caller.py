@@ -197,6 +197,9 @@ def make_request(
     if options.memory_bytes:
         pairs.append((tags.MEMORY, b"%d" % options.memory_bytes))
     pairs += [(tags.EXCLUDED, encode(name)) for name in options.excluded]
+    if options.staging is not None:
+        pairs += [(tags.SEND, path) for path in options.staging.send]
+        pairs += [(tags.FETCH, path) for path in options.staging.fetch]
     pairs += [(tags.LET_THROUGH, encode(item.partition("=")[0])) for item in options.variables]
     pairs += [(tags.ARGUMENT, word) for word in command]
     pairs += [(tags.ENVIRONMENT, name + b"=" + text) for name, text in environment.items()]

@@ -28,6 +28,9 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   -C, --chdir DIR       working directory
   -e, --env NAME=VALUE  extra environment (repeatable); NAME alone: ours, even if kept back
   --clean-env           no environment but PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ
+  --send PATH           a file or directory that goes along (repeatable): the command then runs in
+                        a private directory of the other host
+  --fetch PATH          one that comes back from there, whole or not at all (repeatable)
   -T, --no-tty          no terminal on the far side
   --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause
   --explain [--json]    print the ranked hosts, the decision and its reason; run nothing

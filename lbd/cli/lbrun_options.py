@@ -2,6 +2,10 @@
 
 import posix
 
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from lbd.cli.lbrun_stage import Staging
+
 FAILED = 125
 DEPTH_MAX = 32
 
@@ -9,6 +13,7 @@ WITH_VALUE = {
     "-H": "host", "--host": "host", "-x": "exclude", "--exclude": "exclude",
     "-C": "chdir", "--chdir": "chdir", "-e": "env", "--env": "env", "--name": "name",
     "--timeout": "timeout", "--mem": "mem", "--status-file": "status_file", "--config": "config",
+    "--send": "send", "--fetch": "fetch",
 }  # fmt: skip
 PLAIN = {
     "--local": "local", "--remote": "remote", "--explain": "explain", "--json": "json",
@@ -36,6 +41,9 @@ class Options:
         self.values: dict[str, str] = {}
         self.excluded: list[str] = []
         self.variables: list[str] = []
+        self.send: list[str] = []
+        self.fetch: list[str] = []
+        self.staging: Staging | None = None  # both, once the directory is known
         self.plain: set[str] = set()
         self.command: list[str] = []
         self.timeout_s = 0.0
@@ -79,6 +87,8 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
             options.excluded.append(value)
         elif key == "env":
             options.variables.append(value)
+        elif key in ("send", "fetch"):
+            (options.send if key == "send" else options.fetch).append(value)
         else:
             options.values[key] = value
     elif name in LATER:

@@ -22,6 +22,7 @@ from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.orders import explain, make_order
+from lbd.lbm.stages import Stages
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.model import HostId, JobId
@@ -46,9 +47,21 @@ class Host:
     changed: Callable[[], None]  # slots or jobs changed: tell the LIM
     job_began: Callable[[JobId, int, str], None]
     job_ended: Callable[[JobId], None]
+    stages: Stages
     drained_mark: (
         str  # a file that is there as long as the owner wants no new jobs; the LIM's doing
     )
+
+    async def admit(self, user: str, uid: int) -> Admit | Refuse:
+        """May who is `user` there run commands here, and as whom?"""
+        return admit(
+            user,
+            uid,
+            await self.look_up_user(user),
+            os.geteuid(),
+            self.config.users.allow_root,
+            os.path.exists(self.drained_mark),
+        )
 
 
 class ForeignJob:
@@ -81,7 +94,10 @@ class ForeignJob:
             name=self._request.name,
             foreign=True,
         )
-        admitted = await self._admit()
+        if self._request.HasField("stage") and not self._stage_path():
+            self._refuse("its stage is gone", "admission", try_another=True)
+            return
+        admitted = await self._host.admit(self._request.user, self._request.uid)
         if isinstance(admitted, Refuse):
             self._refuse(admitted.reason, "admission", admitted.try_another)
             return
@@ -115,16 +131,9 @@ class ForeignJob:
             raise PeerError(f"job {request.job_id} is here already")
         return request
 
-    async def _admit(self) -> Admit | Refuse:
-        request = self._request
-        return admit(
-            request.user,
-            request.uid,
-            await self._host.look_up_user(request.user),
-            os.geteuid(),
-            self._host.config.users.allow_root,
-            os.path.exists(self._host.drained_mark),
-        )
+    def _stage_path(self) -> bytes:
+        stage = self._host.stages.of(self._request)
+        return stage.path if stage is not None else b""
 
     def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:
         refused = lbm_pb2.Refused(reason=reason, stage=stage, try_another=try_another, errno=number)
@@ -133,7 +142,9 @@ class ForeignJob:
     async def _with_slot(self, admitted: Admit, job: Job) -> None:
         request, slots = self._request, self._host.slots
         nested = request.hops > 0
-        if not slots.take(self._id, beyond=request.forced and nested):
+        # What belongs to a stage has been let in with it.
+        beyond = nested if request.forced else request.HasField("stage")
+        if not slots.take(self._id, beyond=beyond or request.stage.step in ("unpack", "pack")):
             if not request.forced:
                 self._refuse("no free slot", "admission", try_another=True)
                 return
@@ -181,7 +192,7 @@ class ForeignJob:
         try:
             self._make_pipes(child_ends)
             self._spawned = await self._host.link.spawn(
-                make_order(self._request, admitted.run_as, self._host.config),
+                make_order(self._request, admitted.run_as, self._host.config, self._stage_path()),
                 child_ends,
                 self._stopped,
             )

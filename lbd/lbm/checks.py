@@ -15,14 +15,14 @@ from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm import keeper
-from lbd.lbm.admission import Refuse, admit
+from lbd.lbm.admission import Refuse
 from lbd.lbm.agent import Host
 from lbd.lbm.child import ABLE
 from lbd.lbm.clients import user_name
 from lbd.lbm.directory import Directory
+from lbd.lbm.home import Home
 from lbd.lbm.link import NotStarted
 from lbd.lbm.orders import explain, make_order
-from lbd.lbm.origin import Home
 from lbd.lbm.outgoing import stamp_message
 from lbd.lbm.request import ClientRequest
 from lbd.model import JobId
@@ -55,15 +55,7 @@ class Checks:
             request = lbm_pb2.RunRequest.FromString(data)
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a RunRequest")
-        user = await self._host.look_up_user(request.user)
-        admitted = admit(
-            request.user,
-            request.uid,
-            user,
-            os.geteuid(),
-            self._host.config.users.allow_root,
-            os.path.exists(self._host.drained_mark),
-        )
+        admitted = await self._host.admit(request.user, request.uid)
         if isinstance(admitted, Refuse):
             return lbm_pb2.CheckReply(reason=admitted.reason, stage="admission")
         request.job_id = f"check.{next(self._numbers)}"

@@ -41,6 +41,7 @@ MEMORY = b"M"
 CLOSED_FDS = b"c"
 STAMP = b"s"  # of DIRECTORY at the origin; absent: any will do
 CHECK = b"?"  # only say whether it could begin
+WORKER = b"W"  # no program: the arguments are for stage_worker.py, here and now
 
 ABLE = "able"  # the "stage" at which an order to check fails when all is well
 
@@ -72,6 +73,7 @@ class Order:
     closed_fds: int = 0
     stamp: Stamp | None = None
     check: bool = False
+    worker: bool = False
 
 
 PLAIN = {
@@ -128,6 +130,8 @@ def read_order(body: bytes) -> Order:
             order.stamp = read_stamp(value)
         elif key == CHECK:
             order.check = True
+        elif key == WORKER:
+            order.worker = True
     if not order.job or not order.argv:
         raise ValueError("a job without id or command")
     return order
@@ -240,7 +244,12 @@ def _live(parent: Parent, sock: socket.socket, group: str, program: bytes) -> No
             _shrink(parent, program, sock)
         _touch()
         order, descriptors = _receive(sock)
+        if order.worker:  # loaded while we may read it
+            from lbd.lbm import stage_worker
         _set_up(parent, order, descriptors, group)
+        if order.worker:
+            sock.close()  # as exec would have done
+            os._exit(stage_worker.main(order.argv))
         if order.check:
             path = order.environment.get(b"PATH", DEFAULT_PATH)
             missing = find_program(order.argv[0], path)

@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lbd.errors import LbdError, PeerError
-from lbd.lbm.origin import Command, Home
+from lbd.lbm.home import Home
+from lbd.lbm.origin import Command
 from lbd.lbm.remote import Ends
 from lbd.lbm.request import ClientRequest, read_request, read_used
+from lbd.lbm.staging import Pipes
 from lbd.lbm.streams import settle
 from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags
@@ -46,6 +48,7 @@ class Connection:
         self._asked_to_tell = False
         self._types = False
         self._taken = False
+        self.pipes = Pipes(self._send)
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self.caller = caller_of(sock)
 
@@ -197,6 +200,10 @@ class Connection:
                     command.force()
                 elif tag == tags.DESCRIPTORS and not self._ends.done():
                     self._ends.set_result(self._take_ends(self._request))
+                elif tag == tags.PIPE and self._descriptors:
+                    self.pipes.came(self._descriptors.pop())
+                elif tag == tags.STAGED:
+                    self.pipes.ended(body.decode(errors="replace"))
                 elif tag == tags.INPUT:
                     command.typed(body)
                 elif tag == tags.USED:
@@ -221,6 +228,7 @@ class Connection:
 
     def _close_descriptors(self) -> None:
         """Those that nobody has taken."""
+        self.pipes.close()
         left = self._descriptors
         if self._ends.done() and not self._taken and not self._ends.cancelled():
             ends = self._ends.result()

@@ -23,13 +23,14 @@ from lbd.lbm.clients import ClientServer
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
+from lbd.lbm.home import Home
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.notes import LimNotes
-from lbd.lbm.origin import Home
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
 from lbd.lbm.room import Room
+from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.unshared import Unshared
 from lbd.load import cgroup
@@ -82,6 +83,9 @@ class Lbm:
             changed=self._report.set,
             job_began=self._job_began,
             job_ended=self._job_ended,
+            stages=Stages(
+                config.stage.root or f"{config.host.state_dir}/stage", config.host.name, self._jobs
+            ),
             drained_mark=f"{config.host.state_dir}/drained",
         )
         ids = job_numbers(Path(config.host.state_dir))
@@ -112,6 +116,7 @@ class Lbm:
         try:
             self._bind_network()
             await self._connect_keeper()
+            self._host.stages.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
                 await self._server.start()
             clients.start()
@@ -198,6 +203,7 @@ class Lbm:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
         self._link.close()
+        await self._host.stages.close()
         if self._home.streams is not None:
             await self._home.streams.close()
         if self._peers is not None:

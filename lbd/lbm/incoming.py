@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
-from lbd.lbm.agent import ForeignJob, Host
+from lbd.lbm.admission import Refuse
+from lbd.lbm.agent import JOB_ID, ForeignJob, Host
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -27,6 +29,38 @@ async def serve_stream(host: Host, context: "Context") -> None:
         incoming.close()
 
 
+async def serve_stage(host: Host, talk: Conversation, message: memoryview) -> None:
+    """A directory for a command and its files, until the origin hangs up (that cancels us)."""
+    request, refused = lbm_pb2.StageRequest(), lbm_pb2.Refused(stage="admission", try_another=True)
+    try:
+        request.ParseFromString(bytes(message))
+    except DecodeError:
+        refused.reason = "the request is not a StageRequest"
+    else:
+        admitted = await host.admit(request.user, request.uid)
+        if isinstance(admitted, Refuse):
+            refused.reason = admitted.reason
+        elif not JOB_ID.fullmatch(request.id):
+            refused.reason = "the request lacks a proper id"
+        elif not (host.config.stage.max_bytes and host.config.stage.max_files):
+            refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
+        elif not request.forced and host.slots.is_full:
+            refused.reason = "no free slot"
+        else:
+            try:
+                host.stages.make(request, admitted.run_as)
+            except OSError as problem:
+                refused.reason, refused.stage = f"stage.root: {problem.strerror}", "stage"
+    if refused.reason:
+        talk.put(tags.REFUSED, refused.SerializeToString())
+        return
+    try:
+        talk.put(tags.STARTED, lbm_pb2.Started(host=host.config.host.name).SerializeToString())
+        await asyncio.get_running_loop().create_future()
+    finally:
+        host.stages.end(request.id)
+
+
 class Incoming:
     """One peer's commands on this host."""
 
@@ -40,14 +74,14 @@ class Incoming:
     def hear(self, message: bytes) -> None:
         """Raises ValueError on a message that makes no sense."""
         for number, tag, body in tags.unpack(message):
-            if tag == tags.RUN:
-                self._begin(number, body)
+            if tag in (tags.RUN, tags.STAGE):
+                self._begin(number, tag, body)
             elif tag != tags.HANGUP:
                 self._stream.deliver(number, tag, body)
             elif number in self._jobs:
                 self._jobs[number].cancel()
 
-    def _begin(self, number: int, body: memoryview) -> None:
+    def _begin(self, number: int, tag: bytes, body: memoryview) -> None:
         if number in self._jobs:
             raise ValueError(f"a second command as number {number}")
         talk = self._stream.converse(number)
@@ -59,7 +93,8 @@ class Incoming:
             talk.close()
             return
         job = ForeignJob(self._host, talk)
-        task = asyncio.create_task(job.serve(body), name=f"foreign job {number}")
+        serve = job.serve(body) if tag == tags.RUN else serve_stage(self._host, talk, body)
+        task = asyncio.create_task(serve, name=f"foreign job {number}")
         self._jobs[number] = task
         task.add_done_callback(lambda done: self._over(number, talk, done))
 

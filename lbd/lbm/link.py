@@ -265,6 +265,8 @@ def pack_order(order: Order) -> bytes:
     ]
     if order.stamp is not None:
         pairs.append((child.STAMP, order.stamp.pack()))
+    if order.worker:
+        pairs.append((child.WORKER, b""))
     if order.check:
         pairs.append((child.CHECK, b""))
     if order.ignored_signals:

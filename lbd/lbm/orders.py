@@ -10,8 +10,10 @@ from lbd.lbm.stamp import Stamp
 from lbd.rpc.gen import lbm_pb2
 
 
-def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Config) -> Order:
-    """The command as asked, in an environment that tells it where it is now."""
+def make_order(
+    request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Config, stage: bytes = b""
+) -> Order:
+    """The command as asked, in an environment that tells it where it is now; in `stage`, if any."""
     environment: dict[bytes, bytes] = {}
     for item in request.environment:
         name, _, text = item.partition(b"=")
@@ -28,11 +30,15 @@ def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Co
     environment.pop(b"LBD_CONFIG", None)
     if config.path:
         environment[b"LBD_CONFIG"] = os.fsencode(os.path.abspath(config.path))
+    if stage:
+        environment[b"PWD"] = stage
+    worker = request.stage.step in ("unpack", "pack")
     return Order(
         job=request.job_id,
-        argv=list(request.argv),
+        argv=worker_words(request.stage, config) if worker else list(request.argv),
+        worker=worker,
         environment=environment,
-        directory=request.directory or b"/",
+        directory=stage or request.directory or b"/",
         umask=request.umask,
         limits=[(item.resource, item.soft, item.hard) for item in request.limits],
         user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
@@ -43,6 +49,17 @@ def make_order(request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Co
         closed_fds=request.closed_fds & 7,
         stamp=stamp_of(request),
     )
+
+
+def worker_words(step: lbm_pb2.StageStep, config: Config) -> list[bytes]:
+    """For stage_worker.py."""
+    numbers = (config.stage.max_bytes, config.stage.max_files, len(step.send))
+    return [
+        step.step.encode(),
+        *(b"%d" % number for number in numbers),
+        *step.send,
+        *step.fetch,
+    ]
 
 
 def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
@@ -59,7 +76,8 @@ def explain(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
     """One line for the user: what of the request could not be met here."""
     what = os.strerror(trouble.number) if trouble.number else "failed"
     if trouble.stage in ("chdir", "directory"):
-        directory = request.directory.decode(errors="replace")
+        staged = request.HasField("stage")
+        directory = "its stage" if staged else request.directory.decode(errors="replace")
         differs = "not the directory it is at the origin (not shared?)"
         return f"{directory}: {differs if trouble.stage == 'directory' else what}"
     if trouble.stage == "exec":

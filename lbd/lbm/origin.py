@@ -8,31 +8,29 @@ safe. Once a command may have begun it is never begun again.
 import asyncio
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
-from lbd.config import Config
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.directory import STAGES as NOT_SHARED
-from lbd.lbm.directory import Directory, Looker
-from lbd.lbm.eligible import Eligibility, Run
-from lbd.lbm.environment import DenyList, outgoing
+from lbd.lbm.directory import Directory
+from lbd.lbm.environment import outgoing
+from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
-from lbd.lbm.notes import LimNotes
 from lbd.lbm.outgoing import kept_back, make_request
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import Ends, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
-from lbd.lbm.room import Room
-from lbd.lbm.state import Job, Jobs, JobState, LocalCap
-from lbd.lbm.unshared import Unshared
+from lbd.lbm.staging import Pipes, Staging
+from lbd.lbm.state import Job, JobState
 from lbd.model import HostId, JobId
 from lbd.policy.invocation import name_of
 from lbd.rpc import client_tags as tags
 from lbd.rpc.gen import lbm_pb2
-from lbd.rpc.local import Json, JsonClient, Refusal
-from lbd.rpc.transport import Peers
+from lbd.rpc.local import Json, Refusal
+
+if TYPE_CHECKING:
+    from lbd.lbm.eligible import Run
 
 ASK_TIMEOUT_S = 1.0
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
@@ -51,6 +49,8 @@ class Client(Protocol):
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
     def input_taken(self) -> None: ...
+    @property
+    def pipes(self) -> Pipes: ...
     def done(
         self,
         status: int,
@@ -60,43 +60,6 @@ class Client(Protocol):
         number: int = 0,
         cpu_s: float = 0.0,
     ) -> None: ...
-
-
-@dataclass(slots=True)
-class Home:
-    """What all commands of this host's users share."""
-
-    config: Config
-    lim: JsonClient
-    notes: LimNotes
-    peers: Peers | None
-    streams: PeerStreams | None
-    jobs: Jobs
-    cap: LocalCap
-    eligible: Eligibility
-    room: Room
-    new_id: Callable[[], JobId]
-    is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
-    looker: Looker
-    unshared: Unshared
-    denied: DenyList
-    lim_rests_until_s: float = 0.0
-    # Where hosts' LBMs were found lately, and until when that is believed.
-    addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
-
-    def known_address(self, host: HostId) -> str:
-        address, until_s = self.addresses.get(host, ("", 0.0))
-        return address if self.lim.connected and time.monotonic() < until_s else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The LIM's answer, or ours in its place."""
-
-    verdict: str  # here | there | wait
-    host: HostId
-    address: str
-    reason: str
 
 
 class Command:
@@ -114,6 +77,7 @@ class Command:
         self._directory = Directory(home.looker, home.unshared, request, uid, pid)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
+        self._staging: Staging | None = None
         self._asked_lim = False
         self._charged = False
         self._task: asyncio.Task[bool] | None = None
@@ -160,8 +124,7 @@ class Command:
             self._client.done(status, "signalled", "", number=self._interrupted_by)
             self._end_job(JobState.CANCELLED, status, reason="interrupted before it began")
         finally:
-            if self._remote is not None:
-                self._remote.close()
+            self._let_go()
         return False
 
     @property
@@ -203,7 +166,8 @@ class Command:
     async def _ask_lim(self, may_wait: bool) -> Where:
         """Raises LbdError where running here would be against the user's word."""
         request = self._request
-        strangers = set() if request.mode == "host" else await self._directory.strangers()
+        anywhere = request.mode == "host" or request.is_staged
+        strangers = set() if anywhere else await self._directory.strangers()
         question: Json = {
             "op": "place",
             "job": self.job.id,
@@ -277,7 +241,7 @@ class Command:
         if streams is None:
             raise Unavailable("this host has no cluster key (security.key_file), so no peers")
         try:
-            stamp = await self._directory.stamp()
+            stamp = None if self._request.is_staged else await self._directory.stamp()
         except Unavailable as problem:
             if self._request.mode != "auto":
                 raise
@@ -289,21 +253,14 @@ class Command:
             self._request.environment, self._home.denied, self._request.let_through
         )
         request = make_request(self.job, self._request, environment, self._uid, self._pid, stamp)
+        if self._request.is_staged:
+            self._staging = self._stage_on(where, streams)
+            if (refused := await self._staging.open()) is not None:
+                return self._turned_down(refused, where)
+            self._staging.enter(request)
         answer = await self._remote.start(request)
         if isinstance(answer, NotRun):
-            self._remote.close()
-            self._home.addresses.pop(where.host, None)
-            if answer.fault and not self._asked_lim:
-                return False  # it may have moved
-            self._note_refusal(answer, where.host)
-            if self._request.mode == "host":
-                status = LBRUN_FAILED
-                if answer.stage == "exec":
-                    status = exit_status_of(OSError(answer.errno, ""))
-                self.job.host = where.host
-                self._fail(answer.reason, "refused", status)
-                return True
-            return False
+            return self._turned_down(answer, where)
         self._begun = True
         self._directory.found(where.host)
         self.job.start(where.host, where.reason, time.time())
@@ -313,11 +270,43 @@ class Command:
         if ended is None:
             ends = await self._client.descriptors()
             ended = await self._remote.follow(ends, self._client.input_taken)
-        if trouble := self._remote.trouble():
+        trouble = self._remote.trouble()
+        if self._staging is not None and not trouble:
+            trouble = await self._staging.fetch(ended.exit_status)
+        if trouble:
             self._fail(f"{trouble}; the command itself ended with {ended.exit_status}", "failed")
             return True
         self._report(ended, where.host)
         return True
+
+    def _stage_on(self, where: Where, streams: PeerStreams) -> Staging:
+        place, caller = (where.host, where.address), (self._uid, self._pid)
+        config, pipes = self._home.config, self._client.pipes
+        return Staging(config, streams, place, pipes, self.job, self._request, caller)
+
+    def _turned_down(self, answer: NotRun, where: Where) -> bool:
+        """Nothing ran there. As `_there`."""
+        self._let_go()
+        self._home.addresses.pop(where.host, None)
+        if answer.fault and not self._asked_lim:
+            return False  # it may have moved
+        self._note_refusal(answer, where.host)
+        if self._request.mode != "host":
+            return False
+        status = LBRUN_FAILED
+        if answer.stage == "exec":
+            status = exit_status_of(OSError(answer.errno, ""))
+        self.job.host = where.host
+        hint = "; --send and --fetch take files along" if answer.stage in NOT_SHARED else ""
+        self._fail(answer.reason + hint, "refused", status)
+        return True
+
+    def _let_go(self) -> None:
+        """Of the other host: it ends and removes what is there of this command."""
+        if self._remote is not None:
+            self._remote.close()
+        if self._staging is not None:
+            self._staging.close()
 
     def _report(self, ended: lbm_pb2.Ended, host: HostId) -> None:
         reason = ""
@@ -383,6 +372,8 @@ class Command:
 
     def signal(self, number: int) -> None:
         """Pass it on; before the command has begun it ends the wait, if it is one that ends."""
+        if self._begun and self._staging is not None and self._staging.signal(number):
+            return
         if self._begun and self._remote is not None:
             self._remote.signal(number)
         elif number in ENDING_SIGNALS and self._task is not None:

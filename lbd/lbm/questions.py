@@ -12,7 +12,7 @@ from lbd import __version__
 from lbd.errors import Unavailable
 from lbd.lbm.agent import Host
 from lbd.lbm.checks import Checks
-from lbd.lbm.origin import Home
+from lbd.lbm.home import Home
 from lbd.lbm.state import Job
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Caller, Json, Refusal

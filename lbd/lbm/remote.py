@@ -54,11 +54,13 @@ class RemoteRun:
         self._early: list[Message] = []
         self._ended = False
 
-    async def start(self, request: lbm_pb2.RunRequest) -> lbm_pb2.Started | NotRun:
+    async def start(
+        self, request: lbm_pb2.RunRequest | lbm_pb2.StageRequest, tag: bytes = tags.RUN
+    ) -> lbm_pb2.Started | NotRun:
         """Ask the host to run it. Raises LostContact if it may have begun, but nobody knows."""
         try:
             self._talk = talk = await self._streams.converse(self._host, self._address)
-            talk.put(tags.RUN, request.SerializeToString())
+            talk.put(tag, request.SerializeToString())
             return await self._first_answer(talk)
         except Unavailable as problem:
             return NotRun(str(problem), fault=True)

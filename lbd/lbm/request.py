@@ -19,6 +19,8 @@ class ClientRequest:
     umask: int = 0o022
     mode: str = "auto"  # auto | remote | host
     host: HostId | None = None
+    send: list[bytes] = field(default_factory=list)
+    fetch: list[bytes] = field(default_factory=list)
     let_through: set[bytes] = field(default_factory=set)  # variables, whatever is denied
     excluded: set[HostId] = field(default_factory=set)
     flags: bytes = b""
@@ -28,6 +30,11 @@ class ClientRequest:
     closed_fds: int = 0
     depth: int = 0
     ignored_signals: int = 0
+
+    @property
+    def is_staged(self) -> bool:
+        """Does it bring its files along?"""
+        return bool(self.send or self.fetch)
 
     def has(self, flag: bytes) -> bool:
         return flag in self.flags
@@ -41,6 +48,10 @@ def read_request(body: bytes) -> ClientRequest:
             request.argv.append(value)
         elif key == tags.ENVIRONMENT:
             request.environment.append(value)
+        elif key == tags.SEND:
+            request.send.append(value)
+        elif key == tags.FETCH:
+            request.fetch.append(value)
         elif key == tags.LET_THROUGH:
             request.let_through.add(value)
         elif key == tags.EXCLUDED:

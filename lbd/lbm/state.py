@@ -68,6 +68,10 @@ class Slots:
             return True
         return False
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.holders) >= self.total
+
     def enqueue(self, job: JobId) -> bool:
         """Wait for a slot; False if too many do."""
         beyond = max(0, len(self.holders) - self.total)

@@ -14,12 +14,16 @@ DESCRIPTORS = b"F"
 SIGNAL = b"S"  # body: one byte
 FORCE = b"K"
 USED = b"U"  # a measured command has ended: JOB, CPU, STATUS
+PIPE = b"p"  # one end of a pipe attached: the answer to PACK and UNPACK
+STAGED = b"k"  # the packer or unpacker has ended; body: what went wrong, empty if nothing
 INPUT = b"I"  # terminal input read by the client; empty = end of file
 # LBM -> client
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while
 UNFIT = b"O"  # the LBM cannot take this request; body: why. Nothing ran
 HERE = b"H"
 GIVE = b"G"
+PACK = b"C"  # pack what is to be sent; body: the most bytes and files, "BYTES FILES"
+UNPACK = b"E"  # unpack what was fetched; body: "BYTES FILES STATUS", that of the command
 PLACED = b"P"  # the command has begun on another host
 WARN = b"W"  # body: a line for stderr
 INPUT_TAKEN = b"A"  # the last INPUT is consumed: read on
@@ -40,6 +44,8 @@ NAME = b"n"
 CLOSED_FDS = b"c"  # bit 0..2 set: the caller has that descriptor closed
 DEPTH = b"H"  # how many lbruns this one is inside of
 IGNORED = b"i"  # the signals the caller ignores: bit N - 1 for signal N
+SEND = b"S"  # a path, relative to DIRECTORY, that goes along; repeatable, as is
+FETCH = b"E"  # one that comes back
 LET_THROUGH = b"k"  # a variable named by -e: it leaves although environment.deny names it
 
 FLAG_NO_FALLBACK = b"n"

@@ -13,6 +13,7 @@ signal and no other job, and memory stays bounded whatever gRPC buffers undernea
 
 # origin -> target
 RUN = b"R"  # RunRequest, first
+STAGE = b"G"  # StageRequest, first: a private directory, there until HANGUP
 STDIN = b"0"  # bytes; empty = end of file
 SIGNAL = b"S"  # one byte, the signal number
 FORCE = b"K"  # kill the whole tree now

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunRequest(_message.Message):
-    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges")
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "stage")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class RunRequest(_message.Message):
     DIRECTORY_STAMP_FIELD_NUMBER: _ClassVar[int]
     IGNORED_SIGNALS_FIELD_NUMBER: _ClassVar[int]
     NO_NEW_PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     origin: str
     user: str
@@ -50,7 +51,34 @@ class RunRequest(_message.Message):
     directory_stamp: DirectoryStamp
     ignored_signals: int
     no_new_privileges: bool
-    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ...) -> None: ...
+    stage: StageStep
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
+
+class StageRequest(_message.Message):
+    __slots__ = ("id", "origin", "user", "uid", "forced")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    FORCED_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    origin: str
+    user: str
+    uid: int
+    forced: bool
+    def __init__(self, id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., forced: _Optional[bool] = ...) -> None: ...
+
+class StageStep(_message.Message):
+    __slots__ = ("stage", "step", "send", "fetch")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    SEND_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    stage: str
+    step: str
+    send: _containers.RepeatedScalarFieldContainer[bytes]
+    fetch: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, stage: _Optional[str] = ..., step: _Optional[str] = ..., send: _Optional[_Iterable[bytes]] = ..., fetch: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DirectoryStamp(_message.Message):
     __slots__ = ("kernel", "device", "inode", "born_ns", "changed_ns", "file_system")

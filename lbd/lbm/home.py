@@ -1,0 +1,55 @@
+"""What all commands of this host's users share, and where one of them may go."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lbd.config import Config
+from lbd.lbm.directory import Looker
+from lbd.lbm.eligible import Eligibility
+from lbd.lbm.environment import DenyList
+from lbd.lbm.notes import LimNotes
+from lbd.lbm.peer_streams import PeerStreams
+from lbd.lbm.room import Room
+from lbd.lbm.state import Jobs, LocalCap
+from lbd.lbm.unshared import Unshared
+from lbd.model import HostId, JobId
+from lbd.rpc.local import JsonClient
+from lbd.rpc.transport import Peers
+
+
+@dataclass(slots=True)
+class Home:
+    """What all commands of this host's users share."""
+
+    config: Config
+    lim: JsonClient
+    notes: LimNotes
+    peers: Peers | None
+    streams: PeerStreams | None
+    jobs: Jobs
+    cap: LocalCap
+    eligible: Eligibility
+    room: Room
+    new_id: Callable[[], JobId]
+    is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
+    looker: Looker
+    unshared: Unshared
+    denied: DenyList
+    lim_rests_until_s: float = 0.0
+    # Where hosts' LBMs were found lately, and until when that is believed.
+    addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
+
+    def known_address(self, host: HostId) -> str:
+        address, until_s = self.addresses.get(host, ("", 0.0))
+        return address if self.lim.connected and time.monotonic() < until_s else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The LIM's answer, or ours in its place."""
+
+    verdict: str  # here | there | wait
+    host: HostId
+    address: str
+    reason: str

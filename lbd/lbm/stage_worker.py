@@ -1,0 +1,58 @@
+"""In a child of the keeper, in a stage and as its user: unpack what was sent, pack what is fetched.
+
+    unpack MAX_BYTES MAX_FILES COUNT PATH…   from stdin
+    pack   MAX_BYTES MAX_FILES COUNT PATH…   to stdout
+
+COUNT of the paths are those sent, the rest those to be fetched. Where it cannot: one line on stderr
+and exit status 1.
+"""
+
+import os
+from contextlib import ExitStack
+
+from lbd.lbm.packing import Allowance, BadPack, Packer, Unpacker, naming, open_parent, shown
+
+
+def main(words: list[bytes]) -> int:
+    """The exit status."""
+    step, max_bytes, max_files, count, *paths = words
+    sent, fetched = paths[: int(count)], paths[int(count) :]
+    allowance = Allowance(int(max_bytes), int(max_files))
+    try:
+        if step == b"unpack":
+            unpack(sent, fetched, allowance)
+        else:
+            with open(1, "wb", closefd=False) as output:
+                Packer(output, allowance, follow=False).pack(fetched)
+    except BadPack as problem:
+        return complain(str(problem))
+    except OSError as problem:
+        return complain(problem.strerror or str(problem))
+    return 0
+
+
+def complain(text: str) -> int:
+    os.write(2, text.encode(errors="replace") + b"\n")
+    return 1
+
+
+def unpack(sent: list[bytes], fetched: list[bytes], allowance: Allowance) -> None:
+    """Raises BadPack, OSError."""
+    places: dict[int, tuple[int, bytes]] = {}
+    with ExitStack() as stack, open(0, "rb", closefd=False) as source:
+
+        def place(number: int) -> tuple[int, bytes]:
+            if number >= len(sent):
+                raise BadPack("more came than was announced")
+            if number not in places:
+                parent = open_parent(sent[number], follow=False, make=True)
+                stack.callback(os.close, parent)
+                places[number] = parent, os.path.basename(sent[number])
+            return places[number]
+
+        result = Unpacker(source, allowance, place).unpack()
+    for number in sorted(set(range(len(sent))) - result.arrived):
+        raise BadPack(f"{shown(sent[number])} did not come")
+    for path in fetched:  # what is to be made there finds its directory, as it would at home
+        with naming(path):
+            os.close(open_parent(path, follow=False, make=True))

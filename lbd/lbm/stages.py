@@ -1,0 +1,101 @@
+"""The private directories of this host for commands that bring their files along (--send).
+
+A stage belongs to one conversation with the origin: it is made when that opens and removed when it
+ends, however it ends, once nothing runs in it any more. What an LBM that was killed has left is
+removed at the next start.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.lbm.admission import LocalUser
+from lbd.lbm.packing import clear_away
+from lbd.lbm.state import Jobs
+from lbd.rpc.gen import lbm_pb2
+
+POLL_S = 0.05
+POLLS = 600  # for what ran in a stage to be gone
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    origin: str
+    user: str
+    path: bytes
+
+
+class Stages:
+    """Those of this host, by id."""
+
+    def __init__(self, root: str, host: str, jobs: Jobs) -> None:
+        # The root may be on a file system that other hosts use as well.
+        self._root = Path(root) / host
+        self._jobs = jobs
+        self._stages: dict[str, Stage] = {}
+        self._removing: set[asyncio.Task[None]] = set()
+
+    def sweep(self, grace_s: float) -> None:
+        """Remove what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
+        with contextlib.suppress(OSError):
+            left = [os.fsencode(entry) for entry in self._root.iterdir()]
+            until_s = time.monotonic() + grace_s
+            if left:
+                self._start_removing(left, lambda: time.monotonic() < until_s)
+
+    def make(self, request: lbm_pb2.StageRequest, owner: LocalUser | None) -> None:
+        """Raises OSError. `owner`: who is not the daemon's own user."""
+        if request.id in self._stages:
+            raise FileExistsError(17, "a stage of that name is here already")
+        for directory in (self._root.parent, self._root):
+            if not directory.exists():
+                directory.mkdir(parents=True)
+                directory.chmod(0o711)  # whatever our umask is: its users pass through here
+        path = os.fsencode(self._root / f"{request.id}.{secrets.token_hex(4)}")
+        os.mkdir(path, 0o700)
+        if owner is not None:
+            os.chown(path, owner.uid, owner.gid)
+        self._stages[request.id] = Stage(request.origin, request.user, path)
+
+    def of(self, request: lbm_pb2.RunRequest) -> Stage | None:
+        """The stage in which it is to run, if that is its user's."""
+        stage = self._stages.get(request.stage.stage)
+        if stage is None or (stage.origin, stage.user) != (request.origin, request.user):
+            return None
+        return stage
+
+    def end(self, name: str) -> None:
+        """Nobody needs it any more: remove it as soon as nothing runs in it."""
+        stage = self._stages.pop(name, None)
+        if stage is not None:
+            self._start_removing([stage.path], lambda: self._is_used(name))
+
+    def _is_used(self, name: str) -> bool:
+        return any(job == name or job.startswith(f"{name}.") for job in self._jobs.running)
+
+    def _start_removing(self, paths: list[bytes], is_used: Callable[[], bool]) -> None:
+        task = asyncio.create_task(self._remove(paths, is_used), name="remove a stage")
+        self._removing.add(task)
+        task.add_done_callback(self._removing.discard)
+
+    async def _remove(self, paths: list[bytes], is_used: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(POLLS):
+            if not is_used():
+                break
+            await asyncio.sleep(POLL_S)
+        for path in paths:
+            await loop.run_in_executor(None, clear_away, path)
+
+    async def close(self) -> None:
+        """All of them, at once: the keeper has ended what ran in them."""
+        for task in self._removing:
+            task.cancel()
+        with contextlib.suppress(OSError):
+            for entry in self._root.iterdir():
+                clear_away(os.fsencode(entry))
