@@ -121,7 +121,7 @@ HEAVY = {
 }  # fmt: skip
 
 # Programs, and what a program imports by name when it is asked for.
-ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "up", "lab", "lbrun", "lbsh")
+ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "up", "lab", "lbrun", "lbsh", "sim")
 STARTED_BY_PATH = {"lbd.lab.enter"}
 
 

@@ -1,4 +1,4 @@
-"""`lbd`: the daemons and the lab. A subcommand's code is imported only when it is asked for."""
+"""`lbd`: the daemons, the lab and the simulator. A subcommand is imported when it is asked for."""
 
 import argparse
 import importlib
@@ -21,8 +21,12 @@ DAEMONS = {
     "lbm": "run commands here, and send them to other hosts",
     "up": "this host's daemons, restarted when they die",
 }
-COMMANDS = {**DAEMONS, "lab": "a cluster of real daemons on this one machine"}
-LATER = {"dispatcher": "the queue", "sim": "the simulator"}
+COMMANDS = {
+    **DAEMONS,
+    "lab": "a cluster of real daemons on this one machine",
+    "sim": "the same policies in virtual time",
+}
+LATER = {"dispatcher": "the queue"}
 
 DESCRIPTION = """load-balancing daemons: a plain command runs on the host where it ends soonest
 
@@ -54,6 +58,8 @@ def dispatch(argv: list[str]) -> int:
         if options.config:
             os.environ["LBD_CONFIG"] = options.config
         return guard("lbd lab", lambda: run_lab(options.rest))
+    if command == "sim":
+        return guard("lbd sim", lambda: run_sim(options.rest))
     if command is None:
         parser.error(f"which command? {', '.join(COMMANDS)}")
     if command in LATER:
@@ -84,6 +90,11 @@ def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
 
 def run_lab(argv: list[str]) -> int:
     run: Callable[[list[str]], int] = importlib.import_module("lbd.cli.lab").main
+    return run(argv)
+
+
+def run_sim(argv: list[str]) -> int:
+    run: Callable[[list[str]], int] = importlib.import_module("lbd.cli.sim").main
     return run(argv)
 
 

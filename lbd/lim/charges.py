@@ -121,7 +121,9 @@ class ChargeBook:
 
     def expire(self, now_s: float, limit_s: float) -> list[HostId]:
         """Drop charges older than `limit_s`. Returns the hosts that had some."""
-        touched = []
+        touched: list[HostId] = []
+        if not self._host_of:
+            return touched
         for host, charges in self._hosts.items():
             if gone := charges.expire(now_s - limit_s):
                 self._forget(gone)

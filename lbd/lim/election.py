@@ -8,7 +8,7 @@ side has a centre; two at once do no harm, since samples are ordered by themselv
 reports to every centre that it hears.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from lbd.lim.messages import Member
 from lbd.model import HostId
@@ -36,15 +36,17 @@ class Election:
         self._suspected.discard(name)
 
     def centre(
-        self, order: Iterable[HostId], gone: Collection[HostId], now_s: float, silence_s: float
+        self,
+        order: Iterable[HostId],
+        gone: Callable[[HostId], bool],
+        now_s: float,
+        silence_s: float,
     ) -> HostId:
-        """The centre as seen from here. `gone` have left, or are known to be down."""
+        """The centre as seen from here. `gone`: has left, or is known to be down."""
         for name in order:
             if name == self._me:
                 break
-            if name in self._suspected or (
-                name in gone and not self._hears(name, now_s, silence_s)
-            ):
+            if name in self._suspected or (gone(name) and not self._hears(name, now_s, silence_s)):
                 continue
             if self._candidate != name:
                 self._candidate, self._candidate_since_s = name, now_s

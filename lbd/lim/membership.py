@@ -163,9 +163,7 @@ class Membership:
             if member.name == self.me.name:
                 continue
             if entry is not None:
-                rank = min(member.rank, entry.member.rank)
-                if rank != entry.member.rank:  # the ranking must be the same everywhere
-                    entry.member = replace(entry.member, rank=rank)
+                self._table.rank(member.name, member.rank)
                 continue
             if len(self._table.entries) >= self._table.params.max_hosts:
                 return [*actions, Log("the table is full: lim.max_hosts", warning=True)]

@@ -16,7 +16,7 @@ from random import Random
 from lbd.errors import ConfigError
 from lbd.lim import events as e
 from lbd.lim import messages as m
-from lbd.lim.election import Election, ranking
+from lbd.lim.election import Election
 from lbd.lim.events import Action, Log
 from lbd.lim.membership import Membership
 from lbd.lim.placement import Placer
@@ -196,14 +196,14 @@ class LimState:
 
     def _elect(self, now_s: float) -> HostId:
         silence_s = self.in_force.lim.centre_silence_s
-        gone = set()
-        for name, entry in self.table.entries.items():
+
+        def gone(name: HostId) -> bool:
+            entry = self.table.entries[name]
             waited_s = now_s - entry.known_since_s
             down = self.table.state(name, now_s)[0] is HostState.DOWN
-            if entry.left or (down and (entry.sample is not None or waited_s > silence_s)):
-                gone.add(name)
-        order = ranking(entry.member for entry in self.table.entries.values())
-        return self._election.centre(order, gone, now_s, silence_s)
+            return entry.left or (down and (entry.sample is not None or waited_s > silence_s))
+
+        return self._election.centre(self.table.ranking(), gone, now_s, silence_s)
 
     def _elect_anew(self, now_s: float) -> list[Action]:
         centre = self._elect(now_s)

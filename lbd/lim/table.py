@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from lbd.config import LimConfig
 from lbd.lim.charges import ChargeBook
+from lbd.lim.election import ranking
 from lbd.lim.messages import Member, Sample
 from lbd.model import HostId, HostState, JobId
 from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
@@ -49,6 +50,7 @@ class Table:
         self._charges = ChargeBook()
         self._views: dict[HostId, HostView] = {}
         self._changes_at_s = math.inf
+        self._ranking: list[HostId] = []  # best first; empty when it is to be made anew
         self.add(me, listed=True, now_s=now_s)
 
     # -- members ---------------------------------------------------------------------------------
@@ -56,17 +58,34 @@ class Table:
     def add(self, member: Member, listed: bool, now_s: float) -> None:
         """A host heard of for the first time."""
         self.entries[member.name] = Entry(member, listed, now_s)
+        self._ranking.clear()
         self._judge(member.name, now_s)
 
     def update(self, member: Member, now_s: float) -> None:
         """News of a known host: another address, a new incarnation. It has not left, then."""
         entry = self.entries[member.name]
+        if entry.member.rank != member.rank:
+            self._ranking.clear()
         entry.member = member
         entry.left = False
         self._judge(member.name, now_s)
 
+    def rank(self, name: HostId, rank: int) -> None:
+        """The ranking must be the same everywhere: the best one heard of holds."""
+        entry = self.entries[name]
+        if rank < entry.member.rank:
+            entry.member = replace(entry.member, rank=rank)
+            self._ranking.clear()
+
+    def ranking(self) -> list[HostId]:
+        """For the election, best first."""
+        if not self._ranking:
+            self._ranking = ranking(entry.member for entry in self.entries.values())
+        return self._ranking
+
     def remove(self, name: HostId) -> None:
         self.entries.pop(name, None)
+        self._ranking.clear()
         self._views.pop(name, None)
         self._charges.forget_host(name)
 

@@ -70,24 +70,32 @@ class Teller:
     def _broadcast(
         self, settings_version: tuple[int, str], changes: bool, now_s: float
     ) -> list[Action]:
-        samples = self.samples_alive(now_s)
-        due = self.broadcaster.due(samples, now_s, self._table.params, changes)
+        due = self.broadcaster.due(self._alive(now_s), now_s, self._table.params, changes)
         if due is None:
             return []
         news, full = due
-        vector = m.Vector(tuple(news), settings_version)
+        vector = m.Vector(tuple(self._of_now(news, now_s)), settings_version)
         # Hosts that are down hear of the full vectors only, in case they are back.
         return [send(self._table, name, vector) for name in self.others(now_s, alive=not full)]
 
-    def samples_alive(self, now_s: float) -> Iterable[m.Sample]:
+    def samples_alive(self, now_s: float) -> list[m.Sample]:
+        """The newest sample of each host that is not down."""
+        return self._of_now(self._alive(now_s), now_s)
+
+    def _alive(self, now_s: float) -> list[m.Sample]:
+        """The same, their ages as when they came."""
         down_after_s = self._table.params.down_after_s
         return [
-            sample
-            for name, entry in self._table.entries.items()
-            if not entry.left
+            entry.sample
+            for entry in self._table.entries.values()
+            if entry.sample is not None
+            and not entry.left
             and now_s < entry.sampled_at_s + down_after_s
-            and (sample := self._table.sample_of(name, now_s)) is not None
         ]
+
+    def _of_now(self, samples: Iterable[m.Sample], now_s: float) -> list[m.Sample]:
+        aged = (self._table.sample_of(sample.host, now_s) for sample in samples)
+        return [sample for sample in aged if sample is not None]
 
     def others(self, now_s: float, alive: bool) -> list[HostId]:
         table = self._table

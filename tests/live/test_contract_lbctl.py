@@ -235,7 +235,7 @@ LATER = [
     *(("lbctl", name, "1") for name in ("job", "logs", "kill", "hold", "release", "requeue",
                                         "wait")),
     ("lbctl", "stats"), ("lbctl", "predict"), ("lbctl", "tags", "show"), ("lbctl", "logs", "-f",
-    "1"), ("lbctl", "kill", "-s", "TERM", "2-5"), ("lbd", "dispatcher"), ("lbd", "sim", "list"),
+    "1"), ("lbctl", "kill", "-s", "TERM", "2-5"), ("lbd", "dispatcher"),
 ]  # fmt: skip
 
 

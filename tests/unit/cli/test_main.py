@@ -12,8 +12,8 @@ from lbd.errors import ConfigError, Unavailable
 from lbd.rpc.local import Refusal
 
 USAGE = [
-    ([], "lbd: which command? lim, lbm, up, lab; see lbd --help"),
-    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, up, lab; see"),
+    ([], "lbd: which command? lim, lbm, up, lab, sim; see lbd --help"),
+    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, up, lab, sim;"),
     (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
     (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),
     (["lbm", "--conf", "x"], "lbd lbm: unrecognized arguments: --conf x"),
@@ -21,7 +21,7 @@ USAGE = [
     (["up", "--config", "/nowhere"], "lbd up: --config /nowhere: no such file"),
     (["lim", "--set", "lim.prt=1"], "lbd lim: --set lim.prt=1: lim.prt: unknown key; did you mean"),
     (["dispatcher"], "lbd: dispatcher: the queue is not part of lbd"),
-    (["sim", "list"], "lbd: sim: the simulator is not part of lbd"),
+    (["sim", "blance"], "lbd sim: 'blance' is no command; did you mean \"balance\"?"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,32 @@
+"""`lbd sim …`: the same deciding code in virtual time. A subcommand is imported when asked for."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from lbd.cli.program import Parser
+from lbd.spelling import hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODULES = {
+    "balance": "lbd.cli.sim_balance",
+}
+COMMANDS = {
+    "balance": "the load-exchange algorithms over simulated hosts and jobs",
+}
+DESCRIPTION = """the same policies in virtual time
+
+commands:
+""" + "\n".join(f"  {name:<9} {text}" for name, text in COMMANDS.items())  # fmt: skip
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("lbd sim", DESCRIPTION)
+    parser.add_version()
+    parser.add_argument("command", metavar="COMMAND", help="see above; each has its own --help")
+    options = parser.parse_args(argv[:1])
+    if options.command not in MODULES:
+        parser.error(f"{options.command!r} is no command; {hint(options.command, COMMANDS)}")
+    run: Callable[[list[str]], int] = importlib.import_module(MODULES[options.command]).main
+    return run(argv[1:])

@@ -1,0 +1,209 @@
+"""`lbd sim balance`: what is to be simulated, the runs spread over cores, the results."""
+
+import argparse
+import gzip
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, replace
+
+from lbd.cli.output import figure, print_json, print_table
+from lbd.cli.program import Parser
+from lbd.cli.reply import Json
+from lbd.cli.sim_progress import Progress
+from lbd.errors import ConfigError
+from lbd.sim.balance import Outcome, Result, load_of, run_once, summed_up
+from lbd.sim.balance_setup import Setup, algorithms, with_settings
+from lbd.sim.balance_trace import TraceJob, read_jobs
+from lbd.sim.balance_workload import WORKLOADS
+from lbd.spelling import hint
+from lbd.units import duration_s, show_duration
+
+EXAMPLES = (
+    "lbd sim balance --algorithm ALL",
+    "lbd sim balance --hosts 49 --utilisation 0.8 --set exchange_period_s=2 --set probe_limit=5",
+    "lbd sim balance --workload jobs.csv --set speeds=1,1,2 --set cores=2,4 --json",
+)
+NICENESS = 10
+HEADER = (
+    "algorithm", ">mean s", ">± 95 %", ">sd s", ">of NOLB", ">moved", ">wrong", ">msg/host/s",
+    ">CPU cost",
+)  # fmt: skip
+
+
+def main(argv: list[str]) -> int:
+    options = parsed(argv)
+    names = algorithms(options.algorithm)
+    setup = setup_of(options)
+    runs = [(name, number) for name in names for number in range(options.replications)]
+    outcomes = run_all(setup, runs, options.workers)
+    results = []
+    for name in names:
+        mine, base = (
+            [outcomes[who, number] for number in range(options.replications)]
+            for who in (name, "NOLB")
+        )
+        results.append(summed_up(mine, base))
+    if options.algorithm.upper() != "ALL" and len(results) > 1:
+        results = results[1:]  # NOLB ran for the ratio only
+    show(setup, options, results)
+    return 0
+
+
+def parsed(argv: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        "lbd sim balance",
+        "simulate hosts, jobs and the daemons' own placement code; ratios are to NOLB, same jobs",
+        EXAMPLES,
+    )
+    parser.add_version()
+    add = parser.add_argument
+    add("--hosts", type=whole(1, 10_000), default=28, metavar="N", help="(default 28)")
+    add("--algorithm", default="ALL", metavar="A",
+        help="one of lim.algorithm, PartCOST, NoCOST, or ALL (default)")  # fmt: skip
+    add("--workload", default="berkeley", metavar="W",
+        help="berkeley, bell, lbl, or a file: arrival, CPU s, I/Os a line (or .swf)")  # fmt: skip
+    add("--utilisation", type=share, default=0.0, metavar="U",
+        help="of all CPUs by the jobs (default: as the workload was measured)")  # fmt: skip
+    add("--duration", metavar="DUR", help="of arrivals (default 1h, or the whole file)")
+    add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="(default 1)")
+    add("--replications", type=whole(1, 10_000), default=5, metavar="R", help="(default 5)")
+    add("--set", action="append", default=[], metavar="PARAM=VALUE", dest="settings",
+        help="a parameter of [lim], a cost, cores, speeds, immobile, smoothing_s")  # fmt: skip
+    add("--workers", type=whole(1, 1024), default=max(1, (os.cpu_count() or 2) - 1), metavar="N",
+        help="processes (default: all cores but one)")  # fmt: skip
+    add("--json", action="store_true", help="the numbers, for programs")
+    return parser.parse_args(argv)
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+def share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 1")
+    return value
+
+
+def setup_of(options: argparse.Namespace) -> Setup:
+    """Raises ConfigError."""
+    name = options.workload
+    known = WORKLOADS.get(name.lower())
+    trace = () if known else read_trace(name)
+    workload = known or replace(WORKLOADS["berkeley"], name=name)
+    setup = Setup(
+        workload,
+        hosts=options.hosts,
+        utilisation=options.utilisation,
+        duration_s=length_s(options.duration, trace),
+        seed=options.seed,
+        costs=workload.costs,
+        trace=trace,
+    )
+    return with_settings(setup, options.settings)
+
+
+def length_s(text: str | None, trace: tuple[TraceJob, ...]) -> float:
+    if text is None:
+        return trace[-1][0] + 1.0 if trace else 3600.0
+    try:
+        found = duration_s(text)
+    except ValueError as problem:
+        raise ConfigError(f"--duration: {problem}") from None
+    if not 1.0 <= found <= 1e9:
+        raise ConfigError(f"--duration: {text} is out of range; allowed: 1s to 11574d")
+    return found
+
+
+def read_trace(name: str) -> tuple[TraceJob, ...]:
+    """Raises ConfigError."""
+    if not os.path.exists(name):
+        raise ConfigError(f'no workload "{name}", nor a file of that name; {hint(name, WORKLOADS)}')
+    try:
+        with gzip.open(name, "rt") if name.endswith(".gz") else open(name) as file:
+            return read_jobs(file, name)
+    except (OSError, UnicodeDecodeError, EOFError) as problem:
+        raise ConfigError(f"{name}: {problem}") from problem
+
+
+def run_all(
+    setup: Setup, runs: list[tuple[str, int]], workers: int
+) -> dict[tuple[str, int], Outcome]:
+    """Each run by (algorithm, replication); the order they end in changes nothing."""
+    progress = Progress("lbd sim balance", len(runs))
+    if workers == 1 or len(runs) == 1:
+        found = {}
+        for name, number in runs:
+            found[name, number] = run_once(setup, name, number)
+            progress.one_more()
+        return found
+    with ProcessPoolExecutor(
+        min(workers, len(runs)), initializer=os.nice, initargs=(NICENESS,)
+    ) as pool:
+        futures = {
+            pool.submit(run_once, setup, name, number): (name, number) for name, number in runs
+        }
+        try:
+            for _ in as_completed(futures):
+                progress.one_more()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return {key: future.result() for future, key in futures.items()}
+
+
+def show(setup: Setup, options: argparse.Namespace, results: list[Result]) -> None:
+    if options.json:
+        reply: Json = {
+            "hosts": setup.hosts,
+            "workload": setup.workload.name,
+            "utilisation": load_of(setup),
+            "duration_s": setup.duration_s,
+            "seed": setup.seed,
+            "replications": options.replications,
+            "results": [as_json(result) for result in results],
+        }
+        print_json(reply)
+        return
+    print(
+        f"{setup.hosts} hosts, {setup.workload.name}, utilisation {load_of(setup):.3g}, "
+        f"{show_duration(setup.duration_s)} of arrivals, seed {setup.seed}, "
+        f"{options.replications} replications"
+    )
+    print_table(HEADER, [row(result) for result in results])
+
+
+def row(result: Result) -> list[str]:
+    ratio = figure(result.ratio_to_nolb, 3)
+    if result.ratio_ci95 > 0:
+        ratio += f" ±{result.ratio_ci95:.3f}"
+    return [
+        result.algorithm,
+        figure(result.mean_response_s),
+        figure(result.ci95_s),
+        figure(result.sd_response_s),
+        ratio,
+        f"{result.transferred:.1%}",
+        f"{result.wrong_transfers:.2%}",
+        figure(result.messages_per_host_s),
+        f"{result.overhead:.1%}",
+    ]
+
+
+def as_json(result: Result) -> Json:
+    """A number that there is not is null: JSON has no NaN."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in asdict(result).items()
+    }

@@ -1,0 +1,107 @@
+"""What one simulation of load balancing is made of, read from words like `probe_limit=9`.
+
+The algorithms' parameters are those of `[lim]` and begin where the thesis's runs began: T_l = 0,
+Δ = 1, P = 1 s, T_CPU = 1 s, L_p = 9, R = 5. The load index is the CPU queue length of the moment.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+
+from lbd.config import ALGORITHMS, LimConfig, fault_of
+from lbd.errors import ConfigError
+from lbd.lim.settings import SHARED
+from lbd.sim.balance_trace import TraceJob
+from lbd.sim.balance_workload import BERKELEY, IMBALANCE, Costs, Workload
+from lbd.spelling import hint
+
+BOUNDS = ("PartCOST", "NoCOST")
+EVERY = ("NOLB", *(name for name in ALGORITHMS if name != "NOLB"), *BOUNDS)
+NEVER_S = 86400.0
+
+# Nothing fails here, so nobody need be told again, and nobody is late or down.
+LIM = LimConfig(
+    exchange_period_s=1.0, local_threshold=0.0, report_ceiling=10000.0, min_gain=1.0, probe_limit=9,
+    reservations=5, job_threshold_s=1.0, change_threshold=0.01, keepalive_s=3600.0,
+    probe_timeout_s=60.0, stale_after_s=NEVER_S, down_after_s=NEVER_S, centre_silence_s=NEVER_S,
+    max_hosts=65536,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    workload: Workload
+    hosts: int = 28
+    utilisation: float = 0.0  # 0: as the workload was measured
+    duration_s: float = 3600.0
+    seed: int = 1
+    lim: LimConfig = LIM
+    costs: Costs = BERKELEY
+    cores: tuple[float, ...] = (1.0,)  # of the hosts in turn, over and over
+    speeds: tuple[float, ...] = (1.0,)
+    immobile: float = 0.0  # τ: the share of jobs that must stay, whatever their size
+    imbalance: float = IMBALANCE
+    smoothing_s: float = 0.0  # T; 0: the queue length of the moment
+    trace: tuple[TraceJob, ...] = field(default=(), repr=False)  # instead of drawn jobs
+
+    def power(self, host: int) -> tuple[float, float]:
+        """(cores, speed)"""
+        return self.cores[host % len(self.cores)], self.speeds[host % len(self.speeds)]
+
+
+NUMBERS = {"immobile": (0.0, 1.0), "imbalance": (0.0, 0.9), "smoothing_s": (0.0, 600.0)}
+LISTS = {"cores": (0.1, 1024.0), "speeds": (0.01, 100.0)}
+COSTS = tuple(item.name for item in fields(Costs))
+
+
+def with_settings(setup: Setup, words: list[str]) -> Setup:
+    """`words` are PARAM=VALUE. Raises ConfigError with the nearest right spelling."""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f'"{word}" is not PARAM=VALUE')
+        setup = with_setting(setup, name.strip().removeprefix("lim."), value.strip())
+    return setup
+
+
+def with_setting(setup: Setup, name: str, value: str) -> Setup:
+    if name in SHARED:
+        return replace(setup, lim=with_lim(setup.lim, name, value))
+    if name in COSTS:
+        cost = number(name, value, 0.0, 3600.0)
+        return replace(setup, costs=replace(setup.costs, **{name: cost}))
+    if name in NUMBERS:
+        found = number(name, value, *NUMBERS[name])
+        return replace(setup, **{name: found})  # type: ignore[arg-type]  # all of them floats
+    if name in LISTS:
+        values = tuple(number(name, part, *LISTS[name]) for part in value.split(","))
+        return replace(setup, **{name: values})  # type: ignore[arg-type]  # both of them tuples
+    known = [*SHARED, *COSTS, *NUMBERS, *LISTS]
+    raise ConfigError(f'no parameter "{name}"; {hint(name, known)}')
+
+
+def with_lim(lim: LimConfig, name: str, value: str) -> LimConfig:
+    item = next(item for item in fields(LimConfig) if item.name == name)
+    found = number(name, value, -1e12, 1e12)
+    typed: object = int(found) if item.type is int and found == int(found) else found
+    if fault := fault_of(item, typed):
+        raise ConfigError(f"{name}: {fault}")
+    return replace(lim, **{name: typed})  # type: ignore[arg-type]  # checked
+
+
+def number(name: str, value: str, low: float, high: float) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        raise ConfigError(f'{name}: "{value}" is not a number') from None
+    if not low <= found <= high:
+        raise ConfigError(f"{name}: {value} is out of range; allowed: {low:g} to {high:g}")
+    return found
+
+
+def algorithms(name: str) -> tuple[str, ...]:
+    """Those to run, NOLB always first. Raises ConfigError for an unknown one."""
+    if name.upper() == "ALL":
+        return EVERY
+    for known in EVERY:
+        if known.upper() == name.upper():
+            return ("NOLB",) if known == "NOLB" else ("NOLB", known)
+    raise ConfigError(f'no algorithm "{name}"; {hint(name, (*EVERY, "ALL"))}')

@@ -1,0 +1,102 @@
+"""A host's CPUs, shared equally by the tasks on them: round robin with a quantum that goes to zero.
+
+Virtual time makes every event O(log n): `served_s` is the service that a task present since the
+start would have had, it grows at the speed of a core, or slower when the tasks outnumber the cores;
+a task that arrives is done when it has grown by the task's own demand, whatever happens meanwhile.
+
+Messages and job transfers go before all tasks (Zhou 1987, section 3.2.3): while they keep the CPU,
+the virtual time stands still.
+"""
+
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+Task = TypeVar("Task")
+
+ROUNDING_S = 1e-9
+NEVER = float("inf")
+
+
+class SharedCpu(Generic[Task]):
+    __slots__ = (
+        "_at_s", "_order", "_queue", "_served_s", "_stalled_until_s", "_task_seconds", "cores",
+        "due_s", "speed",
+    )  # fmt: skip
+
+    def __init__(self, cores: float, speed: float) -> None:
+        self.cores = cores
+        self.speed = speed
+        self.due_s = NEVER  # when the next task would be done if nothing else came
+        self._queue: list[tuple[float, int, Task]] = []
+        self._served_s = 0.0
+        self._at_s = 0.0
+        self._stalled_until_s = 0.0
+        self._order = 0
+        self._task_seconds = 0.0  # since `mean_tasks` was last asked for
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, task: Task, demand_s: float, now_s: float) -> float | None:
+        """Returns the moment to call `finished` if that is now sooner than it was."""
+        self._advance(now_s)
+        self._order += 1
+        heappush(self._queue, (self._served_s + demand_s, self._order, task))
+        due_s = self._first_due_s()
+        if due_s >= self.due_s:
+            return None  # we are called then and see
+        self.due_s = due_s
+        return due_s
+
+    def finished(self, now_s: float) -> list[Task]:
+        """The tasks that are done, at the moment `due_s`. It is late where something came between:
+        then there are none, and `due_s` is later."""
+        self._advance(now_s)
+        queue = self._queue
+        done = []
+        limit_s = self._served_s + ROUNDING_S
+        while queue and queue[0][0] <= limit_s:
+            done.append(heappop(queue)[2])
+        if queue:
+            self.due_s = self._first_due_s()
+        else:
+            self.due_s = NEVER
+            self._served_s = 0.0
+        return done
+
+    def overhead(self, seconds: float, now_s: float) -> float:
+        """Work that goes before the tasks, after such work already waiting. Returns its end."""
+        if not seconds:
+            return max(now_s, self._stalled_until_s)
+        self._advance(now_s)
+        began_s = max(now_s, self._stalled_until_s)
+        self._stalled_until_s = began_s + seconds / (self.cores * self.speed)
+        return self._stalled_until_s
+
+    def mean_tasks(self, now_s: float, passed_s: float) -> float:
+        """Over the time since this was last asked for."""
+        self._advance(now_s)
+        mean = self._task_seconds / passed_s
+        self._task_seconds = 0.0
+        return mean
+
+    def _advance(self, now_s: float) -> None:
+        tasks = len(self._queue)
+        if tasks:
+            at_s, began_s = self._at_s, self._stalled_until_s
+            self._task_seconds += tasks * (now_s - at_s)
+            if began_s < at_s:
+                began_s = at_s
+            if now_s > began_s:
+                cores = self.cores
+                rate = self.speed if tasks <= cores else self.speed * cores / tasks
+                self._served_s += (now_s - began_s) * rate
+        self._at_s = now_s
+
+    def _rate(self) -> float:
+        tasks = len(self._queue)
+        return self.speed if tasks <= self.cores else self.speed * self.cores / tasks
+
+    def _first_due_s(self) -> float:
+        left_s = max(0.0, self._queue[0][0] - self._served_s)
+        return max(self._at_s, self._stalled_until_s) + left_s / self._rate()

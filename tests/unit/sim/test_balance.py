@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+from lbd.cli.main import main
+from lbd.sim.balance import half_width, mean_and_sd, run_once, summed_up
+from lbd.sim.balance_setup import EVERY, Setup, with_settings
+from lbd.sim.balance_workload import WORKLOADS
+
+BERKELEY = WORKLOADS["berkeley"]
+SMALL = Setup(BERKELEY, hosts=6, duration_s=300.0)
+
+
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_a_run_follows_from_its_seed(algorithm):
+    first, again = (run_once(SMALL, algorithm, 3) for _ in range(2))
+    assert first == again
+    assert first.jobs == sum(first.seen.values())
+    assert run_once(SMALL, algorithm, 4).mean_response_s != first.mean_response_s
+
+
+@pytest.mark.parametrize("algorithm", [name for name in EVERY if name != "NOLB"])
+@pytest.mark.parametrize("words", [["speeds=1,4", "cores=1,2"], ["smoothing_s=4"]])
+def test_unequal_hosts_and_a_smoothed_index(algorithm, words):
+    """Every job ends, and some have moved."""
+    run = run_once(with_settings(SMALL, words), algorithm, 0)
+    assert run.mean_response_s > 0
+    assert run.moved > 0
+    assert run.wrong <= run.moved
+
+
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_immobile_jobs_stay(algorithm):
+    assert run_once(with_settings(SMALL, ["immobile=1"]), algorithm, 0).moved == 0
+
+
+def test_messages_and_moves_cost_what_was_said():
+    words = ["send_s=0", "receive_s=0", "transfer_s=0"]
+    assert run_once(with_settings(SMALL, words), "LOWEST", 0).overhead_share == 0
+    run = run_once(SMALL, "RANDOM", 0)
+    power_s = SMALL.hosts * SMALL.duration_s
+    assert run.overhead_share == pytest.approx(run.moved * 2 * 0.1 / power_s)
+    assert run.messages_per_host_s == 0
+
+
+def test_the_sum_of_runs():
+    nolb = [run_once(SMALL, "NOLB", n) for n in range(3)]
+    lowest = [run_once(SMALL, "LOWEST", n) for n in range(3)]
+    found = summed_up(lowest, nolb)
+    pairs = zip(lowest, nolb, strict=True)
+    ratios = [run.mean_response_s / base.mean_response_s for run, base in pairs]
+    assert found.ratio_to_nolb == pytest.approx(sum(ratios) / 3)
+    assert summed_up(nolb, nolb).ratio_to_nolb == 1.0
+    alone = summed_up(lowest[:1], nolb[:1])  # its interval is of its parts
+    assert alone.ci95_s > 0
+
+
+def test_intervals():
+    assert mean_and_sd([1.0, 2.0, 3.0]) == (2.0, 1.0)
+    assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
+
+
+def test_the_program_prints_the_contract(capsys):
+    words = ["sim", "balance", "--hosts", "3", "--duration", "60s", "--replications", "2",
+             "--workers", "1", "--seed", "5", "--algorithm", "lowest", "--json"]  # fmt: skip
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    reply = json.loads(out)
+    assert err == ""
+    assert (reply["schema"], reply["hosts"], reply["workload"], reply["seed"]) == (
+        1, 3, "berkeley", 5,
+    )  # fmt: skip
+    (result,) = reply["results"]
+    assert result["algorithm"] == "LOWEST"
+    assert result.keys() >= {
+        "mean_response_s", "sd_response_s", "ci95_s", "ratio_to_nolb", "transferred",
+        "wrong_transfers", "messages_per_host_s",
+    }  # fmt: skip
+    assert main(words) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_the_program_prints_a_table_with_nolb_first(capsys):
+    words = ["sim", "balance", "--hosts", "3", "--duration", "30s", "--replications", "1"]
+    assert main([*words, "--workers", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == list(EVERY)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--algorithm", "LOWST"], 'did you mean "LOWEST"'),
+        (["--workload", "nowhere"], 'no workload "nowhere"'),
+        (["--hosts", "0"], "1 to 10000"),
+        (["--utilisation", "1.2"], "between 0 and 1"),
+        (["--duration", "soon"], "--duration"),
+        (["--set", "x"], "PARAM=VALUE"),
+    ],
+)
+def test_what_the_program_refuses(capsys, words, part):
+    assert main(["sim", "balance", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert part in err
+    assert err.startswith("lbd sim")
+    assert err.count("\n") == 1
