@@ -24,6 +24,8 @@ LOOKERS = 4
 KNOWN_MOUNTS = 1024
 KNOWN_S = 60.0  # the number of a mount may be another's by then
 STAGES = ("chdir", "directory")  # of a refusal: it is not there, or is another one
+NO_CANDIDATE = (*STAGES, "exec")  # and of those of a host that simply does not have what is needed
+PROGRAM = -1  # for `Unshared`, in place of a device: what is not there is a program
 
 
 class Looker:
@@ -80,7 +82,7 @@ class Looker:
 
 
 class Directory:
-    """The working directory of one command."""
+    """The working directory of one command, and its program."""
 
     def __init__(
         self, looker: Looker, unshared: Unshared, request: ClientRequest, uid: int, pid: int
@@ -94,6 +96,9 @@ class Directory:
         # Who names both the host and the directory means what is there.
         self._by_name = request.mode == "host" and request.has(tags.FLAG_ROOTED)
         self._stamp: Stamp | None = None
+        self._name = request.argv[0]
+        self._program = program_key(request)
+        self.left_out = ""  # who is no candidate and why, for people
 
     async def stamp(self) -> Stamp | None:
         """None: any directory of that name will do. Raises Unavailable if it cannot be seen."""
@@ -108,27 +113,41 @@ class Directory:
         return self._stamp
 
     async def strangers(self) -> set[HostId]:
-        """The hosts that have lately said that they do not have it."""
-        try:
-            stamp = await self.stamp() if self._unshared else None
-        except Unavailable:
-            return set()
-        if stamp is None:
-            return set()
-        return self._unshared.hosts(self._uid, stamp.device, self._path, time.monotonic())
+        """The hosts that have lately said that they do not have it, or not the program."""
+        found: dict[str, set[HostId]] = {}
+        if self._unshared:
+            now_s = time.monotonic()
+            with contextlib.suppress(Unavailable):
+                if (stamp := await self.stamp()) is not None:
+                    name = self._path.decode(errors="replace")
+                    hosts = self._unshared.hosts(self._uid, stamp.device, self._path, now_s)
+                    found[f"{name} is not the same on"] = hosts
+            name = self._name.decode(errors="replace")
+            hosts = self._unshared.hosts(self._uid, PROGRAM, self._program, now_s)
+            found[f"{name} is not found on"] = hosts
+        self.left_out = "; ".join(
+            f"{what} {', '.join(sorted(hosts))}" for what, hosts in found.items() if hosts
+        )
+        return set().union(*found.values())
 
     def refused(self, stage: str, host: HostId) -> None:
+        now_s = time.monotonic()
         if stage in STAGES and self._stamp is not None:
-            now_s = time.monotonic()
             self._unshared.note(self._uid, self._stamp.device, self._path, host, now_s)
-
-    def not_on(self, hosts: set[HostId]) -> str:
-        """For people."""
-        return (
-            f"{self._path.decode(errors='replace')} is not the same on {', '.join(sorted(hosts))}"
-        )
+        elif stage == "exec" and self._program:
+            self._unshared.note(self._uid, PROGRAM, self._program, host, now_s)
 
     def found(self, host: HostId) -> None:
         """The command has begun there."""
         if self._stamp is not None:
             self._unshared.shares(self._uid, self._stamp.device, self._path, host)
+        if self._program:
+            self._unshared.shares(self._uid, PROGRAM, self._program, host)
+
+
+def program_key(request: ClientRequest) -> bytes:
+    """Of what is looked up on PATH; b"" for a path, which may be about to be made by a build."""
+    if b"/" in request.argv[0]:
+        return b""
+    path = next((item for item in request.environment if item.startswith(b"PATH=")), b"")
+    return b"%d" % hash((request.argv[0], path))

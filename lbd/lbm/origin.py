@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.errors import LbdError, LostContact, Unavailable
+from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
-from lbd.lbm.directory import Directory
 from lbd.lbm.environment import outgoing
 from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
@@ -193,8 +193,8 @@ class Command:
         except Refusal as refusal:
             if self._refusals and request.mode != "auto":
                 raise Unavailable(self._refusals[-1].reason) from None
-            if strangers:
-                raise Unavailable(f"{refusal}; {self._directory.not_on(strangers)}") from None
+            if self._directory.left_out:
+                raise Unavailable(f"{refusal}; {self._directory.left_out}") from None
             raise
         except Unavailable as problem:
             if home.lim.connected and time.monotonic() > home.lim_rests_until_s:
@@ -207,7 +207,7 @@ class Command:
             str(answer["verdict"]),
             HostId(str(answer["host"])),
             str(answer.get("address") or ""),
-            str(answer["reason"]) + (f"; {self._directory.not_on(strangers)}" if strangers else ""),
+            "; ".join(filter(None, (str(answer["reason"]), self._directory.left_out))),
         )
         if where.verdict == "there":
             home.addresses[where.host] = where.address, time.monotonic() + ADDRESS_KEPT_S
@@ -218,7 +218,7 @@ class Command:
         refused = [
             item
             for item in self._refusals
-            if request.mode != "auto" or item.stage not in NOT_SHARED  # it was no candidate
+            if request.mode != "auto" or item.stage not in NO_CANDIDATE
         ]
         fault = next((item for item in refused if item.fault or item.stage != "admission"), None)
         if refused and (request.has(tags.FLAG_NO_FALLBACK) or request.mode != "auto"):

@@ -197,3 +197,20 @@ def test_explain_leaves_nothing_behind(lab, tmp_path):
         lab.run("h1", "lbctl", "explain", "sleep", "1000", cwd=tmp_path, check=True)
     assert lab.ask("h2", "lbm", "status")["slots"]["used"] == before
     assert not [p for p in lab.jobs_alive() if "sleep" in str(p)]
+
+
+def test_a_program_that_others_do_not_have_stays_quietly(lab, tmp_path):
+    inside(lab, "h1", "mkdir -p own && cp /bin/echo own/only-here", check=True)
+    path = f"{lab.environment('h1')['PATH']}:{lab.private}/own"
+    lab.run("h1", "lbctl", "drain", "h1", check=True)  # so that it would rather leave
+    try:
+        for _ in range(3):
+            result = lab.run("h1", "lbrun", "only-here", "x", env={"PATH": path}, cwd=tmp_path)
+            assert (result.stdout, result.stderr) == ("x\n", "")
+        result = lab.run("h1", "lbrun", "-v", "only-here", env={"PATH": path}, cwd=tmp_path)
+        assert "only-here is not found on h2, h3" in result.stderr
+        result = lab.run("h1", "lbrun", "no-such-program", cwd=tmp_path)
+        assert result.returncode == 127
+        assert_one_line(result.stderr, "lbrun", "no-such-program")
+    finally:
+        lab.run("h1", "lbctl", "undrain", "h1", check=True)
