@@ -32,7 +32,8 @@ LBM_SILENT_S = 3.0
 POLL_S = 0.5
 NEVER_S = float("-inf")
 REPLY_LIMIT_BYTES = 1 << 20
-OWN_NAMES = ("lbrun", "lbrun.py")  # called by another, it is a shim for that command
+OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")  # called by another, it is a shim for that one
+UNANSWERED = b"LBD_UNANSWERED"  # from front.c, which has asked in vain: why the LBM is of no use
 LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
 
 
@@ -80,14 +81,18 @@ def run(options: Options) -> int:
 
         return show(options)
     closed = caller.closed_descriptors()
+    unanswered = posix.environ.pop(UNANSWERED, b"")
     environment = caller.make_environment(options)
-    runtime_dirs = caller.find_runtime_dirs(options.values.get("config"))
     command = [encode(word) for word in options.command]
     directory = caller.working_directory(options)
     if options.send or options.fetch:
         from lbd.cli.lbrun_stage import Staging
 
         options.staging = Staging(options, directory)
+    if unanswered:
+        what = unanswered.decode(errors="replace")
+        return without_daemon(options, command, environment, directory, what)
+    runtime_dirs = caller.find_runtime_dirs(options.values.get("config"))
     sock = caller.connect(runtime_dirs)
     if sock is None:
         what = f"no lbm is running here (looked in {' or '.join(runtime_dirs)})"

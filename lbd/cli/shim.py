@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from _socket import socket
 
 NOT_FOUND = 127
+# From front.c, which has asked: "DESCRIPTOR JOB HOST", the connection to the LBM and its answer.
+MEASURE_FOR = b"LBD_MEASURE"
 # Many programs look for themselves along PATH and find their parts from there (gcc, Python, TeX):
 # behind a shim they would find the shim. So they are told their whole name. Not these, who put it
 # before each of their messages, and have no parts.
@@ -63,8 +65,7 @@ class Shim:
             return self.become_it()
         from lbd.cli.lbrun import Waiting
 
-        away = leaving(self.environment)
-        body = make_request(self.options, self.command, away, directory, self.closed)
+        body = make_request(self.options, self.command, self.environment, directory, self.closed)
         waiting = Waiting(sock, self.options, self.closed)
         waiting.shim = self
         try:
@@ -102,7 +103,15 @@ class Shim:
 
 
 def run_shim(name: str, words: list[str]) -> int:
-    return Shim(name, words).run()
+    answer = posix.environ.pop(MEASURE_FOR, b"").decode(errors="replace").split(" ")
+    shim = Shim(name, words)
+    if len(answer) != 3 or not shim.real:
+        return shim.run()
+    from _socket import socket
+
+    descriptor, job, host = answer
+    posix.set_inheritable(int(descriptor), False)
+    return shim.stay(job, host, socket(fileno=int(descriptor)), measure=True)
 
 
 def not_found(name: str) -> int:
@@ -112,16 +121,6 @@ def not_found(name: str) -> int:
 
 def shim_directory(environment: dict[bytes, bytes]) -> bytes:
     return environment.get(b"LBD_SHIMS", b"").rstrip(b"/")
-
-
-def leaving(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """What goes along: on another host there are no shims."""
-    shims = shim_directory(environment)
-    away = {name: value for name, value in environment.items() if name != b"LBD_SHIMS"}
-    if shims and b"PATH" in away:
-        kept = [entry for entry in away[b"PATH"].split(b":") if entry.rstrip(b"/") != shims]
-        away[b"PATH"] = b":".join(kept)
-    return away
 
 
 def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:

@@ -7,6 +7,7 @@ there. What the caller names with -e goes all the same.
 A jobserver of `make` is a pair of descriptors or a pipe of this host: there it would only earn a
 warning, so it is taken out of the flags, and with it -jN, which alone would let every make that
 leaves start N jobs of its own. One by one is safe; who wants more says so: lbrun make -j4.
+The shims of `lbsh` are of this host, too.
 """
 
 import fnmatch
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Set
 MAKE_FLAGS = (b"MAKEFLAGS", b"MFLAGS", b"CARGO_MAKEFLAGS")
 JOBSERVER = (b"--jobserver-auth", b"--jobserver-fds", b"--jobserver-style")
 JOBS = re.compile(rb"-j\d*|--jobs(=\d*)?")
+SHIMS, PATH = b"LBD_SHIMS=", b"PATH="
 VERDICTS = 4096
 
 
@@ -48,7 +50,7 @@ def outgoing(
 ) -> tuple[list[bytes], list[str]]:
     """What goes along of these NAME=VALUE, and the names of what is kept back."""
     leaving, kept = [], []
-    for item in environment:
+    for item in without_shims(environment):
         name, _, value = item.partition(b"=")
         if name in MAKE_FLAGS and name not in let_through:
             leaving.append(name + b"=" + without_jobserver(value))
@@ -57,6 +59,19 @@ def outgoing(
         else:
             leaving.append(item)
     return leaving, kept
+
+
+def without_shims(environment: list[bytes]) -> list[bytes]:
+    """As it was before `lbsh` put its shims first on PATH: on another host there are none."""
+    shims = next((item[len(SHIMS) :] for item in environment if item.startswith(SHIMS)), b"")
+    if not shims:
+        return environment
+    left = [item for item in environment if not item.startswith(SHIMS)]
+    for at, item in enumerate(left):
+        if item.startswith(PATH):
+            entries = item[len(PATH) :].split(b":")
+            left[at] = PATH + b":".join([entry for entry in entries if entry != shims])
+    return left
 
 
 def without_jobserver(flags: bytes) -> bytes:

@@ -29,14 +29,21 @@ FAST = (
     "lbm.orphan_after_s=3.0", "lbm.kill_grace_s=0.5", "lbm.connect_timeout_s=0.5",
 )  # fmt: skip
 
-CLIENTS = {"lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun", "lbsh": "lbsh"}
+CLIENTS = {
+    "lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun", "lbrun-python": "lbrun", "lbsh": "lbsh"
+}  # fmt: skip
 
 
 def is_installed():
     """Whether what is installed is what stands in the source tree."""
     paths = [Path(sysconfig.get_path("purelib"), "lbd"), Path(PACKAGE_PARENT, "lbd")]
     installed, source = (
-        {path.relative_to(root): path.read_bytes() for path in root.rglob("*.py")} for root in paths
+        {
+            path.relative_to(root): path.read_bytes()
+            for path in root.rglob("*")
+            if path.suffix in (".py", ".c")
+        }
+        for root in paths
     )
     scripts = Path(sysconfig.get_path("scripts"))
     return installed == source and all((scripts / name).exists() for name in CLIENTS)
@@ -50,7 +57,7 @@ def clients_path():
     made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
     made.mkdir(exist_ok=True)
     for name, module in CLIENTS.items():
-        bare = "-IS" if name in ("lbrun", "lbsh") else "-P"
+        bare = "-IS" if module in ("lbrun", "lbsh") else "-P"
         script = made / name
         if not script.exists():
             lines = (
@@ -63,7 +70,23 @@ def clients_path():
             )
             script.write_text("\n".join(lines) + "\n")
             script.chmod(0o755)
+    compiled = compile_front(made / "lbrun.new", made / "lbrun-python")
+    if compiled.exists():
+        compiled.rename(made / "lbrun")
     return str(made)
+
+
+def compile_front(program, client, *flags):
+    """By the installer's own means; no program if there is no compiler."""
+    source, named = Path(PACKAGE_PARENT, "lbd/cli/front.c"), f'-DPYTHON_CLIENT="{client}"'
+    command = [Path(PACKAGE_PARENT, "deploy/compile"), source, program, named, *flags]
+    subprocess.run(command, check=True)
+    return program
+
+
+def has_front():
+    """Whether `lbrun` is the compiled front."""
+    return Path(clients_path(), "lbrun").read_bytes().startswith(b"\x7fELF")
 
 
 def client_environment(**more):

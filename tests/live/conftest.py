@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lbd.lab import namespaces, processes
-from tests.live.cluster import PREFIX, Lab, assert_nothing_left
+from tests.live.cluster import PREFIX, Lab, assert_nothing_left, has_front
 
 
 def need_namespaces():
@@ -35,6 +35,17 @@ def lab_ns():
     lab = Lab.up(3, "namespaces")
     yield lab
     lab.down()
+
+
+@pytest.fixture(scope="module", params=["compiled", "python"])
+def client(request):
+    """The tests of a module once with each `lbrun`: the compiled front, the Python client."""
+    if request.param == "compiled" and not has_front():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiled front")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setenv("LBD_FRONT", "python")
+        yield request.param
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import signal
 import pytest
 from contract import PYTHON, WHERE, assert_one_line, everywhere, read_status, shell_status
 
+pytestmark = pytest.mark.usefixtures("client")
+
 # Exit statuses
 
 

@@ -19,6 +19,8 @@ from contract import (
     shell_status,
 )
 
+pytestmark = pytest.mark.usefixtures("client")
+
 AWAY = WHERE["away"]
 TIMED = ("--local", "--timeout", "600")
 # Those where lbrun stays as the parent, and those where the command may be lbrun itself, replaced.
@@ -135,7 +137,7 @@ def test_interrupt_twice_ends_by_force(lab, where, attempt):
         job.send_signal(signal.SIGINT)
         assert job.stdout.readline() == "SIGINT\n"
         job.send_signal(signal.SIGINT)
-        assert job.wait(30) == 137
+        assert shell_status(job.wait(30)) == 137
 
 
 def test_interrupt_twice_spares_nobody(lab):
@@ -145,7 +147,7 @@ def test_interrupt_twice_spares_nobody(lab):
         job.send_signal(signal.SIGINT)
         assert job.stdout.readline() == "int\n"
         job.send_signal(signal.SIGINT)
-        assert job.wait(30) == 137
+        assert shell_status(job.wait(30)) == 137
         assert_gone(pids)
 
 
@@ -233,7 +235,7 @@ def test_a_time_limit_ends_the_whole_tree(tree):
 def test_terminate_ends_the_whole_tree(tree):
     with tree(AWAY) as (job, pids):
         job.terminate()
-        assert job.wait(30) == 143
+        assert shell_status(job.wait(30)) == 143
         assert_gone(pids)
 
 

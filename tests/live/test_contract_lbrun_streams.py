@@ -13,6 +13,8 @@ from contract import PYTHON, WHERE, alive, assert_gone, bounded, everywhere, she
 
 from tests.live.cluster import wait_until
 
+pytestmark = pytest.mark.usefixtures("client")
+
 BYTES = bytes(range(256)) * 7 + b"\r\n\n\0no line end"
 MIB = 1 << 20
 SHA = "import hashlib, sys; print(hashlib.file_digest(sys.stdin.buffer, 'sha256').hexdigest())"

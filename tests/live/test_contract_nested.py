@@ -65,7 +65,7 @@ def test_streams_and_status_pass_every_level(lab, chain, host, origin):
                                                 ("kill -KILL $$", 137), ("exit 0", 0)])  # fmt: skip
 def test_an_ending_is_the_same_after_two_hosts(lab, ending, status):
     result = lab.run("h1", *words(AWAY, "sh", "-c", ending))
-    assert (result.returncode, result.stderr) == (status, "")
+    assert (shell_status(result.returncode), result.stderr) == (status, "")
 
 
 def test_a_failure_of_the_inner_one_is_said_once(lab):

@@ -36,6 +36,13 @@ def test_exceptions_of_the_owner_and_of_the_caller():
     assert (names(leaving), kept) == (["B_TOKEN", "C_TOKEN"], ["A_TOKEN"])
 
 
+def test_shims_stay_and_path_is_as_before_them():
+    given = [b"PATH=rel:/s/1:/usr/bin::/s/10", b"A=/s/1", b"LBD_SHIMS=/s/1"]
+    leaving, kept = outgoing(given, DenyList([], []), set())
+    assert (leaving, kept) == ([b"PATH=rel:/usr/bin::/s/10", b"A=/s/1"], [])
+    assert outgoing(given[:2], DenyList([], []), set()) == (given[:2], [])
+
+
 def test_patterns_are_those_of_file_names_and_heed_case():
     denied = DenyList(["A?", "[xy]*", "Z*Z"], [])
     names = (b"A", b"AB", b"ABC", b"x1", b"z1", b"ZZ", b"ZaZ", b"a1")

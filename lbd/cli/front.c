@@ -1,0 +1,399 @@
+/* lbrun, compiled: a bare interpreter's start already costs as much as a whole warm ssh call.
+
+   It speaks the protocol of rpc/client_tags.py for plain cases and knows no others: for an option
+   that is not KNOWN, for typed input, for an LBM that does not answer, for anything odd it becomes
+   the Python client (lbrun.py), which is the reference, with what it was given: before it has sent
+   or changed anything, or after hanging up on an LBM that has not acted. Called by another name it
+   is a shim of lbsh's: that command, from PATH behind the shims, elsewhere if the LBM thinks so.
+   Any trouble before, and it just runs. Memory is not given back: it is soon another, or none. */
+
+#define _GNU_SOURCE
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/times.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define NOT_HERE "it would have to run here, on %s, and --%s forbids that"
+#define LOST "lost contact with the lbm of this host; the command, if it had begun, is ended"
+enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
+enum { SILENT_MS = 3000, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
+
+/* As rpc/client_tags.py has them: frames to the LBM, frames from it, keys of fields. */
+enum { RUN = 'R', LOCAL = 'L', DESCRIPTORS = 'F', SIGNAL = 'S', FORCE = 'K' };
+enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', WARN = 'W', DONE = 'D' };
+enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
+enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
+enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
+enum { CAUSE = 'c', MEASURE = 'l' };
+enum { SILENCE = 0, GONE = -1 }; /* in place of a frame's tag */
+
+static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
+    {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
+    {"-C", 'C'}, {"--chdir", 'C'}, {"--name", 'N'}, {"--local", 'l'}, {"--remote", 'r'},
+    {"-v", 'v'}, {"--verbose", 'v'}, {"--no-stdin", 'i'}, {"--no-fallback", 'f'},
+    {"-T", 't'}, {"--no-tty", 't'}, {"--no-restart", 's'}, {NULL, 0},
+};
+static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
+                                 SIGCONT, SIGWINCH, 0};
+
+/* Told their own name, as shim.py has it; others their path, as they find their parts by it. */
+static const char NAMELY[] =
+    " ar b2sum base32 base64 bison bunzip2 bzcat bzip2 cksum comm cpio csplit diff3 expand factor "
+    "flex fmt fold join lzma m4 md5sum numfmt od patch pr ptx ranlib sdiff sha1sum sha224sum "
+    "sha256sum sha384sum sha512sum shuf size sort split strings strip sum tac tar tsort unexpand "
+    "unxz xz xzcat ";
+
+static char **arguments, **untouched; /* what we were given, for whoever takes over */
+static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
+static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
+static int closed_fds, lbm = -1, signals = -1, ended_by;
+static bool empty_input, spoken, placed;
+static clock_t interrupted = -FORCE_TICKS;
+static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
+static sigset_t mask_given;
+static char *body; /* of the frame that came last, and a NUL */
+static size_t body_size;
+
+#define text(...) ({ char *made; if (asprintf(&made, __VA_ARGS__) < 0) _exit(FAILED); made; })
+
+/* One line on standard error, if the caller has one. The exit status of a failure. */
+#define say(...) say_as("lbrun", text(__VA_ARGS__))
+static int say_as(const char *program, char *line) {
+    char *end = line;
+    for (char *at = line; *at; at++)
+        if (!strchr(" \t\n\v\f\r", *at)) *end++ = *at;
+        else if (end > line && !strchr(" \t\n\v\f\r", at[1])) *end++ = ' ';
+    void (*broken)(int) = signal(SIGPIPE, SIG_IGN);
+    if (!(closed_fds & 4)) dprintf(2, "%s: %.*s\n", program, (int)(end - line), line);
+    signal(SIGPIPE, broken);
+    return FAILED;
+}
+
+static const char *depth(void) {
+    const char *value = getenv("LBD_DEPTH") ?: "";
+    return *value && strlen(value) < 4 && !value[strspn(value, "0123456789")] ? value : "0";
+}
+
+/* Exit with `status`; by the signal `number`, if that is how the command ended. */
+static _Noreturn void end_like(int status, int number) {
+    if (number > 0 && status == 128 + number && (number < SIGSTOP || number > SIGTTOU)) {
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core of ours */
+        signal(number, SIG_DFL);
+        sigdelset(&mask_given, number);
+        sigprocmask(SIG_SETMASK, &mask_given, NULL);
+        raise(number);
+    }
+    _exit(status);
+}
+
+static void restore_signals(void) {
+    sigprocmask(SIG_SETMASK, &mask_given, NULL);
+    if (ended_by) end_like(128 + ended_by, ended_by); /* it came for a command that has not begun */
+}
+
+static _Noreturn void become(void) {
+    char *name = command[0], *program = real_program ?: name;
+    restore_signals();
+    if (real_program && !strstr(NAMELY, text(" %s ", name))) command[0] = real_program;
+    execvp(program, command);
+    bool missing = errno == ENOENT || errno == ENOTDIR, sought = !strchr(program, '/') && *program;
+    char *why = missing && sought ? "not found" : strerror(errno);
+    say_as(real_program ? "lbsh" : "lbrun", text("%s: %s", name, why));
+    _exit(missing ? NOT_FOUND : CANNOT_EXECUTE);
+}
+
+/* The Python client, with one variable more if `name` is given. */
+static _Noreturn void become_python(const char *name, const char *value) {
+    environ = untouched;
+    restore_signals();
+    if (name) setenv(name, value, 1);
+    execv(PYTHON_CLIENT, arguments);
+    _exit(say("%s: %s", PYTHON_CLIENT, strerror(errno)));
+}
+
+/* What is not ours to handle. `unanswered`: why the LBM, though it listens, is of no use. */
+static _Noreturn void leave_it(const char *unanswered) {
+    close(lbm);
+    environ = untouched;
+    if (real_program) become();
+    become_python(unanswered ? "LBD_UNANSWERED" : NULL, unanswered);
+}
+
+static void put(FILE *to, char key, const char *value) {
+    int size = (int)strlen(value);
+    fprintf(to, "%c%c%c%c%c%s", key, size, size >> 8, size >> 16, size >> 24, value);
+}
+
+/* One frame; DESCRIPTORS with those of 0, 1, 2 that are open. False if it is not taken in time. */
+static bool send_frame(char tag, char *fields, size_t size) {
+    unsigned length = htole32((unsigned)size);
+    struct iovec parts[] = {{&length, sizeof length}, {&tag, 1}, {fields, size}};
+    struct { struct cmsghdr head; int numbers[3]; } control =
+        {.head = {CMSG_LEN(0), SOL_SOCKET, SCM_RIGHTS}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    for (int number = 0, count = 0; tag == DESCRIPTORS && number < 3; number++)
+        if (!(closed_fds >> number & 1)) {
+            control.numbers[count++] = number;
+            message.msg_control = &control;
+            message.msg_controllen = control.head.cmsg_len += sizeof number;
+        }
+    int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* a signal must not wait for it */
+    return sendmsg(lbm, &message, flags) == (ssize_t)(size + 5);
+}
+
+/* The directory as the shell spells it ($PWD), if that is where we are; -C on top. */
+static char *working_directory(void) {
+    char *spelled = getenv("PWD") ?: "", *wanted = option['C'], *actual = getcwd(NULL, 0);
+    struct stat here, there;
+    if (!actual) leave_it(NULL);
+    if (*spelled == '/' && !stat(".", &here) && !stat(spelled, &there) &&
+        here.st_dev == there.st_dev && here.st_ino == there.st_ino)
+        actual = spelled;
+    if (!wanted || !*wanted) return actual;
+    return *wanted == '/' ? wanted : text("%s/%s", strcmp(actual, "/") ? actual : "", wanted);
+}
+
+static bool ask(char tag) {
+    char *fields, *host = option['H'];
+    size_t size;
+    FILE *to = open_memstream(&fields, &size);
+    mode_t mask = umask(0);
+    umask(mask);
+    for (char **word = command; *word; word++) put(to, ARGUMENT, *word);
+    put(to, NAME, option['N'] ?: "");
+    put(to, DIRECTORY, directory);
+    put(to, UMASK, text("%d", (int)mask));
+    put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
+    put(to, FLAGS, text("%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
+                        empty_input || option['i'] ? "i" : "", real_program ? "s" : "",
+                        option['C'] ? "C" : "", option['C'] && *option['C'] == '/' ? "/" : ""));
+    put(to, CLOSED_FDS, text("%d", closed_fds));
+    put(to, DEPTH, depth());
+    put(to, IGNORED, text("%llu", ignored));
+    if (host) put(to, HOST, host);
+    for (char **item = repeated; *item; item++)
+        if (**item == 'X') put(to, EXCLUDED, *item + 1);
+        else put(to, LET_THROUGH, text("%.*s", (int)strcspn(*item + 1, "="), *item + 1));
+    for (char **entry = environ; tag == RUN && *entry; entry++)
+        if (strchr(*entry, '=')) put(to, ENVIRONMENT, *entry);
+    return !fclose(to) && send_frame(tag, fields, size);
+}
+
+/* From here on a signal is for the command; one that the caller ignores stays ignored. */
+static void catch_signals(void) {
+    sigset_t caught = {0};
+    struct sigaction now;
+    for (int one = 1; one <= 64; one++)
+        if (!sigaction(one, NULL, &now) && now.sa_handler == SIG_IGN) ignored |= 1ull << (one - 1);
+        else if (strchr(FORWARDED, one)) sigaddset(&caught, one);
+    sigprocmask(SIG_BLOCK, &caught, NULL);
+    signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Signals that came go along; a second interrupt within a second ends the command by force. */
+static void pass_signals_on(void) {
+    struct signalfd_siginfo came;
+    struct tms used;
+    while (read(signals, &came, sizeof came) == sizeof came) {
+        int number = (int)came.ssi_signo;
+        if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
+            send_frame(FORCE, NULL, 0);
+        if (number == SIGINT) interrupted = times(&used);
+        send_frame(SIGNAL, &(char){(char)number}, 1);
+        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
+            ended_by = number;
+        if (number == SIGTSTP) raise(SIGSTOP);
+    }
+}
+
+/* The tag of the next frame, its fields in `body`; SILENCE if the first does not come in time. */
+static int next_frame(void) {
+    struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
+    struct __attribute__((packed)) { unsigned size; char tag; } head;
+    while (!both[0].revents) {
+        if (!poll(both, 2, spoken ? -1 : SILENT_MS)) return SILENCE;
+        if (both[1].revents) pass_signals_on();
+    }
+    spoken = true;
+    if (recv(lbm, &head, sizeof head, MSG_WAITALL) != sizeof head) return GONE;
+    body_size = le32toh(head.size);
+    body = body_size > FRAME_MAX ? NULL : calloc(1, body_size + 1);
+    if (!body || (body_size && recv(lbm, body, body_size, MSG_WAITALL) != (ssize_t)body_size))
+        return GONE;
+    return head.tag;
+}
+
+/* A field of the frame that came last, "" if it has no such field. */
+static char *field(char key) {
+    unsigned size;
+    for (size_t at = 0; at + 5 <= body_size; at += 5 + size) {
+        memcpy(&size, body + at + 1, sizeof size);
+        size = le32toh(size);
+        if (size > body_size - at - 5) break;
+        if (body[at] == key) return text("%.*s", (int)size, body + at + 5);
+    }
+    return "";
+}
+
+static void make_empty(int number) {
+    int null = open("/dev/null", number ? O_WRONLY : O_RDONLY);
+    if (null != number) dup2(null, number), close(null);
+}
+
+/* Become the command. `job` is "" if the LBM did not give it a number. */
+static _Noreturn void run_here(char *host, char *job, char *reason) {
+    if (option['r']) _exit(say(NOT_HERE, host, "remote"));
+    for (char **item = repeated; *item; item++)
+        if (**item == 'X' && !strcmp(*item + 1, host)) _exit(say(NOT_HERE, host, "exclude"));
+    if (real_program) environ = untouched;
+    else setenv("LBD_DEPTH", text("%d", atoi(depth()) + 1), 1);
+    if (*job) setenv("LBD_JOB_ID", job, 1), setenv("LBD_HOST", host, 1);
+    if (*job) setenv("LBD_ORIGIN", host, 1);
+    if (option['C'] && chdir(directory)) _exit(say("%s: %s", directory, strerror(errno)));
+    if (option['v']) say("%s: here (%s)", command[0], reason);
+    if (option['i']) make_empty(0);
+    become();
+}
+
+static _Noreturn void wait_for_end(bool taken) {
+    for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
+        case SILENCE: leave_it("the lbm of this host does not answer (stopped?)");
+        case UNFIT: leave_it(body);
+        case HERE:
+            if (real_program && *field(MEASURE)) /* the Python client watches over it, and tells */
+                become_python("LBD_MEASURE", text("%d %s %s", fcntl(lbm, F_DUPFD, 3), field(JOB),
+                                                  field(HOST)));
+            run_here(field(HOST), field(JOB), field(REASON));
+        case GIVE: /* kept, its pipes would hide from their other ends that it has closed them */
+            placed = true;
+            if (!send_frame(DESCRIPTORS, NULL, 0)) _exit(say(LOST));
+            for (int number = 0; number < 2; number++)
+                if (!(closed_fds >> number & 1)) make_empty(number);
+            break;
+        case DONE:
+            if (real_program && !placed && (*field(CAUSE) == 'f' || *field(CAUSE) == 'r'))
+                leave_it(NULL); /* failed or refused */
+            if (*field(REASON)) say("%s", field(REASON));
+            end_like(*field(STATUS) ? atoi(field(STATUS)) : FAILED, atoi(field(SIGNAL_NUMBER)));
+        case GONE:
+            if (real_program && !placed) leave_it(NULL);
+            _exit(say(LOST));
+        case WARN: if (!real_program) say("%s", body); break;
+        case PLACED: if (option['v']) say("%s: on %s (%s)", *command, field(HOST), field(REASON));
+        }
+}
+
+/* True if there is an LBM of this host's. A directory of somebody else's is not trusted. */
+static bool connect_in(const char *runtime_dir) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = SILENT_MS / 1000};
+    struct stat status;
+    int size = snprintf(name.sun_path, sizeof name.sun_path, "%s/lbm.sock", runtime_dir);
+    if (size >= (int)sizeof name.sun_path || lstat(runtime_dir, &status) ||
+        (status.st_uid && status.st_uid != geteuid() && strncmp(runtime_dir, "/run/", 5)))
+        return false;
+    lbm = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(lbm, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(lbm, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (!connect(lbm, (struct sockaddr *)&name, sizeof name)) return true;
+    return close(lbm), false;
+}
+
+/* Where lbd.toml says, or where it is by default. */
+static bool find_lbm(void) {
+    static char config[CONFIG_MAX] = {0};
+    char *named = getenv("LBD_CONFIG") ?: "", *base = getenv("XDG_RUNTIME_DIR") ?: "";
+    char *usual = text("%s/.config/lbd/lbd.toml", getenv("HOME") ?: "");
+    char *own = *base ? text("%s/lbd", base) : text("/tmp/lbd-%d", (int)geteuid());
+    int file = open(*named ? named : usual, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 && !*named ? 0 : read(file, config + 1, CONFIG_MAX - 2);
+    config[0] = '\n';
+    close(file);
+    char *found = strstr(config, "\nruntime_dir = \""), *from = found ? found + 16 : "";
+    char *end = from + strcspn(from, "\"\\\n");
+    if (size < 0 || size == CONFIG_MAX - 2 || strlen(config) != (size_t)size + 1 ||
+        (strstr(config, "runtime_dir") && *end != '"'))
+        leave_it(NULL); /* it takes a TOML parser, or there is something to be said */
+    if (found) return connect_in(text("%.*s", (int)(end - from), from));
+    return (geteuid() && connect_in(own)) || connect_in("/run/lbd");
+}
+
+/* What stands before the command; to Python with what is not KNOWN or does not go together. */
+static void read_options(char **word) {
+    char **next = repeated;
+    for (; *word && **word == '-' && (*word)[1] && strcmp(*word, "--"); word++) {
+        bool full = (*word)[1] == '-';
+        int i = 0, size = full ? (int)strcspn(*word, "=") : 2;
+        char *name = text("%.*s", size, *word), *value = *word + size;
+        while (KNOWN[i].word && strcmp(KNOWN[i].word, name)) i++;
+        bool takes = KNOWN[i].key < 'a';
+        if (!KNOWN[i].word || (*value && !takes) || (takes && !*value && !word[1])) leave_it(NULL);
+        option[(int)KNOWN[i].key] = value = takes ? *value ? value + full : *++word : "";
+        if (strchr("XE", KNOWN[i].key)) *next++ = text("%c%s", KNOWN[i].key, value);
+        if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
+    }
+    command = word + (*word && !strcmp(*word, "--"));
+    bool odd = option['l'] ? option['H'] || option['r'] : option['H'] && option['X'];
+    if (!*command || odd || atoi(depth()) >= DEPTH_MAX) leave_it(NULL);
+}
+
+/* The first program of that name on PATH that is not this one; NULL without one. */
+static char *find_behind_shims(char *name) {
+    char *path = text("%s", getenv("PATH") ?: "/usr/local/bin:/usr/bin:/bin");
+    struct stat self, other;
+    for (char *in; !stat("/proc/self/exe", &self) && (in = strsep(&path, ":"));) {
+        char *file = text("%s/%s", *in ? in : ".", name);
+        if (!stat(file, &other) && S_ISREG(other.st_mode) && !euidaccess(file, X_OK) &&
+            (other.st_ino != self.st_ino || other.st_dev != self.st_dev))
+            return file;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    struct stat status;
+    size_t count = 0, room = (size_t)argc + 3;
+    for (int number = 0; number < 3; number++)
+        if (fstat(number, &status)) closed_fds |= 1 << number;
+        else if (!number) empty_input = status.st_rdev == NULL_DEVICE;
+    while (environ[count++]) continue;
+    untouched = calloc(count, sizeof *untouched);
+    arguments = calloc(2 * room, sizeof *arguments);
+    if (!argc || !arguments || !untouched) return FAILED;
+    memcpy(untouched, environ, count * sizeof *untouched);
+    sigprocmask(SIG_SETMASK, NULL, &mask_given);
+    char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
+    bool shim = strcmp(name, "lbrun"), typed = !(closed_fds & 1) && !empty_input && isatty(0);
+    memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv);
+    repeated = arguments + room;
+    if (shim) {
+        arguments[0] = "lbrun", arguments[1] = "--shim", arguments[2] = name;
+        command = arguments + 2;
+        if (!(real_program = find_behind_shims(name)))
+            return say_as("lbsh", text("%s: not found", name)), NOT_FOUND;
+    }
+    if (!strcmp(getenv("LBD_FRONT") ?: "", "python")) become_python(NULL, NULL);
+    if (!shim) read_options(arguments + 1);
+    if ((shim && strcmp(depth(), "0")) || !find_lbm()) leave_it(NULL);
+    if (typed && !option['l'] && !option['i']) become_python(NULL, NULL);
+    for (char **item = repeated; *item; item++)
+        if (**item == 'E' && strchr(*item, '=')) putenv(*item + 1);
+    directory = working_directory();
+    bool told = option['l'] && ask(LOCAL) && next_frame() == HERE;
+    if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "asked-to-stay");
+    catch_signals();
+    wait_for_end(ask(RUN) || errno == EPIPE); /* which has its reasons, if not for us */
+}

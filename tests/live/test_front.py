@@ -1,0 +1,275 @@
+"""The compiled front: small, built without a warning, the Python client's equal in what it asks and
+says, and unshaken by whatever an LBM might send."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cluster import clients_path, compile_front, has_front
+from fake_lbm import FakeLbm
+
+from lbd.rpc import client_tags as tags
+from lbd.rpc.frames import field, fields, pack
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "lbd/cli/front.c"
+LINES = 400
+FAILED = 125
+LOST = b"lbrun: lost contact with the lbm of this host; the command, if it had begun, is ended\n"
+STRICT = "-Wall -Wextra -Wshadow -Wconversion -Werror"
+SANITISED = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
+ENDS_OF_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+
+
+def need(what):
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
+
+
+def build(directory, flags):
+    if not shutil.which("cc"):
+        need("no C compiler")
+    return compile_front(directory / "lbrun", Path(clients_path(), "lbrun-python"), *flags.split())
+
+
+@pytest.fixture(scope="module")
+def front():
+    if not has_front():
+        need("no compiled front")
+    return Path(clients_path(), "lbrun")
+
+
+@pytest.fixture(scope="module")
+def sanitised(tmp_path_factory):
+    made = build(tmp_path_factory.mktemp("front"), SANITISED)
+    if not made.exists():
+        need("no sanitisers")
+    return made
+
+
+@pytest.fixture
+def fake(short_dir):
+    fake = FakeLbm(short_dir)
+    yield fake
+    fake.close()
+
+
+# The source
+
+
+def test_it_is_small_and_compiles_without_a_warning(tmp_path):
+    assert len(SOURCE.read_text().splitlines()) < LINES
+    assert build(tmp_path, STRICT).exists()
+
+
+def test_its_tags_are_those_of_the_protocol():
+    listed = SOURCE.read_text().partition("/* As rpc/client_tags.py")[2].partition("SILENCE")[0]
+    found = dict(re.findall(r"(\w+) = '(.)'", listed))
+    assert len(found) > 20
+    assert {name: getattr(tags, name).decode() for name in found} == found
+
+
+# What it asks
+
+ASKED = {
+    "plain": (),
+    "host": ("-H", "h2"),
+    "host in one word": ("-Hh2", "--"),
+    "long host": ("--host=h2",),
+    "all of it": ("--remote", "-x", "h3", "--exclude=h4", "--no-fallback", "-v", "--no-restart"),
+    "a name": ("--name", "two words"),
+    "an empty name": ("--name=",),
+    "directory": ("-C", "/usr"),
+    "relative directory": ("--chdir", "live"),
+    "empty directory": ("-C", ""),
+    "environment": ("-e", "A=1", "-e", "PATH=/bin", "--env", "HOME", "-eB=2=3", "-e", "A=4"),
+    "no input": ("--no-stdin", "-T"),
+    "local": ("--local",),
+    "local with a name": ("--local", "--name", "x"),
+    "for python": ("-vT", "--timeout", "1h"),
+}  # fmt: skip
+ENVIRONMENTS = {
+    "usual": {"HOME": "/root", "LBD_DEPTH": "3", "ODD": "a\nb=c\tü"},
+    "depth nonsense": {"LBD_DEPTH": "x1"},
+    "elsewhere": {"PWD": "/nowhere"},
+}
+
+
+def end_well(connection, frame):
+    if frame and frame[0] == tags.LOCAL:
+        here = ((tags.JOB, b"h1-1"), (tags.HOST, b"h1"), (tags.REASON, b"asked-to-stay"))
+        connection.sendall(pack(tags.HERE, b"".join(field(*pair) for pair in here)))
+    else:
+        connection.sendall(done(0))
+
+
+def done(status, number=0, reason=b"", cause=b"exited"):
+    numbers = ((tags.STATUS, b"%d" % status), (tags.SIGNAL_NUMBER, b"%d" % number))
+    return pack(
+        tags.DONE, b"".join(field(*pair) for pair in (*numbers, (tags.REASON, reason),
+                                                     (tags.CAUSE, cause)))
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("environment", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_it_asks_what_the_python_client_asks(front, fake, options, environment):
+    argv = [front, *options, "true", "-v", "--", "", "ü \n"]
+    ran = [
+        fake.run(argv, end_well, **environment, **more) for more in ({}, {"LBD_FRONT": "python"})
+    ]
+    assert [(one.returncode, one.stdout, one.stderr) for one in ran] == [(0, b"", b"")] * 2
+    (tag, body), (python_tag, python_body) = fake.requests
+    assert tag == python_tag
+    found, reference = sorted_fields(body), sorted_fields(python_body)
+    if tag == tags.LOCAL:
+        assert {key: found[key] for key in reference} == reference
+    else:
+        unnamed = {tags.NAME: [b""]}
+        assert unnamed | found == unnamed | reference
+
+
+def sorted_fields(body):
+    """By key; only arguments and excluded hosts have an order."""
+    found = {}
+    for key, value in fields(body):
+        if value != b"LBD_FRONT=python":
+            value = bytes(sorted(value)) if key == tags.FLAGS else value
+            found.setdefault(key, []).append(value)
+    return {
+        key: values if key in (tags.ARGUMENT, tags.EXCLUDED) else sorted(values)
+        for key, values in found.items()
+    }
+
+
+def test_a_large_request_arrives_whole(front, fake):
+    words = [f"{number:05}" * 20 for number in range(9000)]
+    environment = {f"V{number}": "x" * 10_000 for number in range(60)}
+    result = fake.run([front, "-H", "h2", "true", *words], end_well, **environment)
+    assert (result.returncode, result.stderr) == (0, b"")
+    body = fake.requests[0][1]
+    assert [v.decode() for k, v in fields(body) if k == tags.ARGUMENT] == ["true", *words]
+    assert sum(k == tags.ENVIRONMENT and v[:1] == b"V" for k, v in fields(body)) == 60
+
+
+# What it makes of the answers
+
+ANSWERS = {
+    "a status": (done(3), 3, b""),
+    "a signal": (done(143, 15), -15, b""),
+    "a signal that only stops": (done(128 + 20, 20), 148, b""),
+    "a signal of another status": (done(124, 15, b"over its time"), 124, b"lbrun: over its time\n"),
+    "a failure": (done(125, 0, b"no  such\nhost"), 125, b"lbrun: no such host\n"),
+    "warnings": (
+        pack(tags.WARN, b"one\n two ") + pack(tags.TAKEN) + pack(tags.WARN) + done(0), 0,
+        b"lbrun: one two\nlbrun: \n",
+    ),
+    "nothing": (b"", FAILED, LOST),
+    "half a header": (b"\x05\0\0", FAILED, LOST),
+    "half a frame": (pack(tags.DONE, b"x" * 100)[:50], FAILED, LOST),
+    "an endless frame": (b"\xff\xff\xff\x7fD" + b"x" * 1000, FAILED, LOST),
+    "a frame of a later version": (pack(b"?", b"x" * 5000) + done(4), 4, b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "status", "said"), ANSWERS.values(), ids=ANSWERS)
+def test_answers(front, fake, answer, status, said):
+    result = fake.run([front, "-H", "h2", "true"], lambda peer, _: peer.sendall(answer))
+    assert (result.returncode, result.stderr) == (status, said)
+
+
+def test_an_lbm_that_falls_silent_in_the_middle_of_a_frame(front, fake):
+    def say(connection, _):
+        connection.sendall(pack(tags.WARN, b"x" * 100)[:50])
+        connection.recv(1)  # until the client is gone
+
+    result = fake.run([front, "-H", "h2", "true"], say)
+    assert (result.returncode, result.stderr) == (FAILED, LOST)
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["asked", "not read"])
+def test_an_lbm_that_does_not_answer(front, fake, reads):
+    """The Python client says so, in its words, and does not ask again."""
+
+    def say(connection, _):
+        while connection.recv(1 << 16):
+            continue
+
+    words = ["echo", *["x" * 100_000] * 15]  # more than the socket's buffer
+    result = fake.run([front, *words], say if reads else lambda peer, _: time.sleep(5), reads)
+    assert result.returncode == 0
+    assert result.stdout.startswith(b"xxx")
+    assert result.stderr == (
+        b"lbrun: the lbm of this host does not answer (stopped?); running here\n"
+    )
+    result = fake.run([front, "-H", "h2", "true"], say)
+    assert result.returncode == FAILED
+    assert result.stderr == b"lbrun: the lbm of this host does not answer (stopped?)\n"
+
+
+def test_a_refusal_is_left_to_the_python_client(front, fake):
+    result = fake.run(
+        [front, "sh", "-c", "env | grep LBD_U"],
+        lambda peer, _: peer.sendall(pack(tags.UNFIT, b"too large")),
+    )
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr == b"lbrun: too large; running here\n"
+
+
+# Garbage
+
+KNOWN = [value for name, value in vars(tags).items() if name.isupper() and len(value) == 1]
+
+
+def garbage(dice):
+    """Bytes that are frames now and then."""
+    pieces = []
+    for _ in range(dice.randrange(1, 6)):
+        kind = dice.random()
+        pairs = b"".join(
+            field(dice.choice(KNOWN), dice.choice((b"", b"0", b"true", dice.randbytes(9))))
+            for _ in range(dice.randrange(8))
+        )
+        if kind < 0.5:
+            pieces.append(pack(dice.choice(KNOWN), pairs))
+        elif kind < 0.7:
+            pieces.append(pack(dice.choice(KNOWN), dice.randbytes(dice.randrange(3000))))
+        elif kind < 0.8:
+            pieces.append(pack(dice.choice(KNOWN), pairs)[: dice.randrange(40)])
+        elif kind < 0.9:
+            pieces.append(pack(tags.WARN, b" a\n" * dice.randrange(300_000)))
+        else:
+            pieces.append(dice.randbytes(dice.randrange(100)))
+    return b"".join(pieces)
+
+
+def assert_survives(program, fake, seed):
+    data = garbage(random.Random(seed))
+    options = random.Random(seed).choice(((), ("-H", "h2"), ("-v", "--remote"), ("--local",)))
+    argv = [program, *options, "/bin/sh", "-c", "exit 7"]
+    result = fake.run(argv, lambda peer, _: peer.sendall(data), LBD_FRONT_SEED=str(seed))
+    said = result.stderr
+    assert b"anitizer" not in said, (seed, said)
+    assert b"runtime error" not in said, (seed, said)
+    assert -result.returncode not in ENDS_OF_CRASHES, (seed, said)
+    assert all(line.startswith(b"lbrun: ") for line in said.splitlines()), (seed, said)
+
+
+def test_garbage_from_the_lbm(front, fake):
+    for seed in range(300):
+        assert_survives(front, fake, seed)
+
+
+def test_garbage_under_the_sanitisers(sanitised, fake):
+    for seed in range(1000, 1120):
+        assert_survives(sanitised, fake, seed)
+
+
+@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+def test_requests_under_the_sanitisers(sanitised, fake, options):
+    result = fake.run([sanitised, *options, "true", "x" * 5000], end_well, **ENVIRONMENTS["usual"])
+    assert (result.returncode, result.stderr) == (0, b"")
