@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 MODULES = {
     "balance": "lbd.cli.sim_balance",
+    "dispatch": "lbd.cli.sim_dispatch",
 }
 COMMANDS = {
     "balance": "the load-exchange algorithms over simulated hosts and jobs",
+    "dispatch": "the queueing disciplines over Poisson arrivals or a trace",
 }
 DESCRIPTION = """the same policies in virtual time
 

@@ -1,0 +1,30 @@
+"""sita-e: Size Interval Task Assignment with Equal load (Harchol-Balter, section 2).
+
+As tags, but a job goes to the tier of its estimate at once and nothing is killed: the cutoffs are
+those that give every tier the same work. A job without an estimate goes to the last tier, where it
+cannot hold up the small ones.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from random import Random
+
+from lbd.dispatch.discipline import Hosts, HostSlots, Line, QueuedJob
+from lbd.dispatch.disciplines.tiers import checked, tier_for, tiers_of
+
+
+class SitaE:
+    def __init__(self, cutoffs_s: Sequence[float]) -> None:
+        self.cutoffs_s = checked(cutoffs_s, "sita-e")
+
+    def join(self, job: QueuedJob, hosts: Hosts, now_s: float, dice: Random) -> Line:
+        tiers = len(self.cutoffs_s) + 1
+        known = job.estimate_s
+        tier = tiers if known is None else bisect_left(self.cutoffs_s, known) + 1
+        return tier_for(job, tier, tiers, hosts)
+
+    def serves(self, host: HostSlots, hosts: Sequence[HostSlots]) -> tuple[Line, ...]:
+        return tuple(tiers_of(host, hosts, len(self.cutoffs_s) + 1))
+
+    def cutoff_s(self, line: Line) -> None:
+        return None

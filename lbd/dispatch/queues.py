@@ -1,0 +1,318 @@
+"""The lines of waiting jobs and the hosts that serve them, driven by any discipline.
+
+Events go in, `Start`s come out; the daemon and the simulator drive this same code. Its rules:
+
+- Order in a line is strict: nobody passes the head, also where the head needs several slots and a
+  job behind it only one. A job too large for every host that serves its line steps aside instead,
+  until hosts change.
+- A host that serves several lines keeps its slots for the head of the earlier one, if that fits it.
+- A job without an estimate counts as the mean of those that came with one.
+- A lost attempt's job returns to its old place; one that was cut off joins the next tier's end.
+- Where several hosts could start a job, that of the lowest load does, by lot among equals; what was
+  started since that load was told counts as well.
+- A host that is drained or lost (`host_gone`) takes nothing more, and who waited for it alone joins
+  another line. What runs there stays on the books until `ended`, `lost` or `cut_off` tells its
+  fate: so a job is never started while an attempt of it may be alive.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from random import Random
+
+from lbd.dispatch.discipline import Discipline, HostSlots, Line, QueuedJob, Start
+from lbd.model import HostId, JobId
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A job on the books. It waits in `line`, or runs on `host`, or has stepped aside (neither)."""
+
+    job: QueuedJob
+    number: int  # its place: smaller is earlier
+    work_s: float  # by its estimate, on all its slots together
+    tier: int  # in which it runs, or ran last
+    line: Line | None = None
+    host: HostId | None = None
+    started_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One line. Who left it otherwise than from the head is passed over when met."""
+
+    heap: list[tuple[int, Entry]] = field(default_factory=list)
+    jobs: int = 0
+    work_s: float = 0.0  # estimated
+
+
+@dataclass(slots=True)
+class Seat:
+    """A host's place on the books; `host` is None while only what still runs there is known."""
+
+    host: HostSlots | None
+    own_line: Waiting  # those who wait for this host alone, if the discipline has such a line
+    lines: tuple[Line, ...] = ()
+    running: dict[JobId, Entry] = field(default_factory=dict)
+    used: int = 0  # slots
+    started: int = 0  # slots, since its load was told
+
+    @property
+    def slots(self) -> int:
+        return self.host.slots if self.host else 0
+
+    @property
+    def free(self) -> int:
+        return self.host.usable - self.used if self.host else 0
+
+    @property
+    def load(self) -> float:
+        return self.host.load + self.started / self.host.slots if self.host else 0.0
+
+    @property
+    def jobs(self) -> int:
+        return self.own_line.jobs + len(self.running)
+
+    def work_left_s(self, now_s: float) -> float:
+        left_s = self.own_line.work_s
+        for entry in self.running.values():
+            left_s += max(0.0, entry.work_s - (now_s - entry.started_s) * entry.job.slots)
+        return left_s / max(1, self.slots)
+
+
+class Queues:
+    def __init__(self, discipline: Discipline) -> None:
+        self.discipline = discipline
+        self.entries: dict[JobId, Entry] = {}
+        self.aside: dict[JobId, Entry] = {}
+        self.seats: dict[HostId, Seat] = {}
+        self.hosts: dict[HostId, Seat] = {}  # those of the seats that take jobs
+        self.lines: dict[Line, Waiting] = {}
+        self.servers: dict[Line, list[Seat]] = {}
+        self._numbers = 0
+        self._wide_waiting = 0  # jobs in lines that need more than one slot
+        self._estimates = 0
+        self._estimated_s = 0.0  # all of them together
+
+    # Jobs
+
+    def arrived(self, job: QueuedJob, now_s: float, dice: Random) -> list[Start]:
+        entry = self._book(job)
+        line = self._put(entry, now_s, dice)
+        return self._fill((line,), now_s, dice) if line is not None else []
+
+    def found_running(self, job: QueuedJob, host: HostId, now_s: float) -> None:
+        """A new dispatcher learns of an attempt of the last one's, begun `now_s` or before."""
+        entry = self._book(job)
+        entry.started_s = now_s
+        self._sit(entry, self._seat(host), host)
+
+    def ended(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
+        """It ran to its end, or was cancelled or held: it neither runs nor waits any more."""
+        entry = self.entries.pop(job, None)
+        return self._left(entry, now_s, dice) if entry else []
+
+    def cut_off(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
+        """It reached the cutoff and was killed: from scratch, at the end of the next tier."""
+        entry = self.entries.get(job)
+        if entry is None or entry.host is None:
+            return []
+        entry.job = replace(entry.job, tier=entry.tier + 1)
+        return self._again(entry, self._number(), now_s, dice)
+
+    def lost(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
+        """Its attempt is over for certain but the job did not end: back to where it was."""
+        entry = self.entries.get(job)
+        if entry is None or entry.host is None:
+            return []
+        return self._again(entry, entry.number, now_s, dice)
+
+    # Hosts
+
+    def host_is(self, host: HostSlots, now_s: float, dice: Random) -> list[Start]:
+        """It joined, is back, or something of it changed."""
+        seat = self._seat(host.name)
+        before, seat.host, seat.started = seat.host, host, 0
+        if before is None or (before.slots, before.tiers) != (host.slots, host.tiers):
+            self.hosts.setdefault(host.name, seat)
+            return self._hosts_changed(now_s, dice)
+        return self._fill(seat.lines, now_s, dice) if seat.free > 0 else []
+
+    def host_gone(self, name: HostId, now_s: float, dice: Random) -> list[Start]:
+        """Drained, lost or left: nothing new goes there."""
+        seat = self.hosts.pop(name, None)
+        if seat is None:
+            return []
+        seat.host = None
+        if not seat.running:
+            del self.seats[name]
+        return self._hosts_changed(now_s, dice)
+
+    # Inside
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _book(self, job: QueuedJob) -> Entry:
+        if job.id in self.entries:
+            raise ValueError(f"job {job.id} is on the books already")
+        if job.estimate_s is not None:
+            self._estimates += 1
+            self._estimated_s += job.estimate_s
+            work_s = job.estimate_s
+        else:
+            work_s = self._estimated_s / self._estimates if self._estimates else 0.0
+        entry = self.entries[job.id] = Entry(job, self._number(), work_s * job.slots, job.tier)
+        return entry
+
+    def _seat(self, name: HostId) -> Seat:
+        if name not in self.seats:
+            self.seats[name] = Seat(None, self.lines.setdefault(name, Waiting()))
+        return self.seats[name]
+
+    def _put(self, entry: Entry, now_s: float, dice: Random) -> Line | None:
+        line = self.discipline.join(entry.job, self.hosts, now_s, dice)
+        if line is None or not self._fits(entry, line):
+            self.aside[entry.job.id] = entry
+            return None
+        waiting = self.lines.get(line) or self.lines.setdefault(line, Waiting())
+        entry.line = line
+        heappush(waiting.heap, (entry.number, entry))
+        waiting.jobs += 1
+        waiting.work_s += entry.work_s
+        self._wide_waiting += entry.job.slots > 1
+        return line
+
+    def _fits(self, entry: Entry, line: Line) -> bool:
+        return any(seat.slots >= entry.job.slots for seat in self.servers.get(line, ()))
+
+    def _unput(self, entry: Entry) -> None:
+        """Out of its line."""
+        assert entry.line is not None
+        waiting = self.lines[entry.line]
+        entry.line = None
+        waiting.jobs -= 1
+        # Sums of floats drift; an empty line starts afresh.
+        waiting.work_s = waiting.work_s - entry.work_s if waiting.jobs else 0.0
+        self._wide_waiting -= entry.job.slots > 1
+
+    def _head(self, line: Line) -> Entry | None:
+        heap = self.lines[line].heap if line in self.lines else []
+        while heap:
+            number, entry = heap[0]
+            if entry.line == line and entry.number == number:
+                return entry
+            heappop(heap)
+        return None
+
+    def _sit(self, entry: Entry, seat: Seat, name: HostId) -> None:
+        entry.host = name
+        seat.running[entry.job.id] = entry
+        seat.used += entry.job.slots
+        seat.started += entry.job.slots
+
+    def _rise(self, entry: Entry) -> Seat:
+        assert entry.host is not None
+        name, entry.host = entry.host, None
+        seat = self.seats[name]
+        del seat.running[entry.job.id]
+        seat.used -= entry.job.slots
+        if seat.host is None and not seat.running:
+            del self.seats[name]
+        return seat
+
+    def _left(self, entry: Entry, now_s: float, dice: Random) -> list[Start]:
+        if entry.host is not None:
+            return self._fill(self._rise(entry).lines, now_s, dice)
+        if entry.line is None:
+            del self.aside[entry.job.id]
+            return []
+        line = entry.line
+        self._unput(entry)
+        return self._fill((line,), now_s, dice)
+
+    def _again(self, entry: Entry, number: int, now_s: float, dice: Random) -> list[Start]:
+        lines = self._rise(entry).lines
+        entry.number = number
+        joined = self._put(entry, now_s, dice)
+        return self._fill((*lines, joined) if joined is not None else lines, now_s, dice)
+
+    def _hosts_changed(self, now_s: float, dice: Random) -> list[Start]:
+        """Who serves which line is worked out anew; who cannot be served where he waits moves."""
+        present = [seat.host for seat in self.hosts.values() if seat.host]
+        self.servers = {}
+        for seat in self.hosts.values():
+            assert seat.host is not None
+            seat.lines = self.discipline.serves(seat.host, present)
+            for line in seat.lines:
+                self.servers.setdefault(line, []).append(seat)
+        stranded = list(self.aside.values())
+        self.aside.clear()
+        for line, waiting in self.lines.items():
+            entries = [pair for pair in waiting.heap if pair[1].line == line]
+            waiting.heap = [pair for pair in entries if self._fits(pair[1], line)]
+            heapify(waiting.heap)
+            for _, entry in entries:
+                if not self._fits(entry, line):
+                    self._unput(entry)
+                    stranded.append(entry)
+        for entry in sorted(stranded, key=lambda one: one.number):
+            self._put(entry, now_s, dice)
+        self._forget_lines()
+        return self._fill(tuple(self.servers), now_s, dice)
+
+    def _forget_lines(self) -> None:
+        for line in [line for line in self.lines if line not in self.servers]:
+            if line not in self.seats and not self.lines[line].jobs:
+                del self.lines[line]
+
+    def _fill(self, lines: Iterable[Line], now_s: float, dice: Random) -> list[Start]:
+        """Start whom these lines' heads may start; with wide jobs about, one start may free others
+        of waiting for it, so all lines are looked at until nothing more starts."""
+        starts: list[Start] = []
+        for line in lines:
+            self._fill_line(line, starts, now_s, dice)
+        while self._wide_waiting:
+            before = len(starts)
+            for line in sorted(self.servers, key=str):
+                self._fill_line(line, starts, now_s, dice)
+            if len(starts) == before:
+                break
+        return starts
+
+    def _fill_line(self, line: Line, starts: list[Start], now_s: float, dice: Random) -> None:
+        while (head := self._head(line)) is not None:
+            seat = self._seat_for(head, line, dice)
+            if seat is None or seat.host is None:
+                return
+            heappop(self.lines[line].heap)
+            self._unput(head)
+            head.started_s = now_s
+            self._sit(head, seat, seat.host.name)
+            head.tier = line if isinstance(line, int) else 1
+            cutoff_s = self.discipline.cutoff_s(line)
+            starts.append(Start(head.job, seat.host.name, head.tier, cutoff_s))
+
+    def _seat_for(self, head: Entry, line: Line, dice: Random) -> Seat | None:
+        need = head.job.slots
+        seats = [seat for seat in self.servers.get(line, ()) if seat.free >= need]
+        if self._wide_waiting:
+            seats = [seat for seat in seats if not self._kept(seat, line)]
+        if len(seats) < 2:
+            return seats[0] if seats else None
+        # Who serves this line before others leaves the rest to those who serve both.
+        ranks = [(seat.lines.index(line), seat.load) for seat in seats]
+        best = min(ranks)
+        seats = [seat for seat, rank in zip(seats, ranks, strict=True) if rank == best]
+        return seats[0] if len(seats) == 1 else dice.choice(seats)
+
+    def _kept(self, seat: Seat, line: Line) -> bool:
+        """Whether its slots are kept for the head of a line that it serves before this one."""
+        for earlier in seat.lines:
+            if earlier == line:
+                return False
+            head = self._head(earlier)
+            if head is not None and head.job.slots <= seat.slots:
+                return True
+        return False

@@ -1,0 +1,175 @@
+"""What `lbd sim dispatch` simulates: its jobs, its hosts, and the cutoffs of the tiered modes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from lbd.dispatch.disciplines.registry import TIERED, Mode, make
+from lbd.sim.dispatch import Arrival, simulate, single_hosts
+from lbd.sim.dispatch_report import Result, Summary, result, summary
+from lbd.sim.trace import Trace
+from lbd.theory.bounded_pareto import BoundedPareto
+from lbd.theory.cutoffs import Infeasible, Objective, solve
+from lbd.theory.pareto_fit import fit
+from lbd.theory.rivals import sita_cutoffs_s
+from lbd.theory.tags import Traffic
+
+MOST_TIERS = 64  # that cutoffs are worked out for, in seconds
+
+
+class NoCutoffs(ValueError):
+    """A tiered mode cannot run: the text says why, in one line."""
+
+    def __init__(self, why: str, max_load: float | None = None) -> None:
+        super().__init__(why)
+        self.max_load = max_load
+
+
+@dataclass(frozen=True, slots=True)
+class Synthetic:
+    """Poisson arrivals of bounded Pareto sizes, afresh for each replication."""
+
+    traffic: Traffic
+    jobs: int
+
+    @property
+    def load(self) -> float:
+        return self.traffic.load
+
+    def arrivals(self, dice: Random) -> list[Arrival]:
+        sizes, rate = self.traffic.sizes, self.traffic.rate_per_s
+        found = []
+        now_s = 0.0
+        for _ in range(self.jobs):
+            now_s += dice.expovariate(rate)
+            size_s = sizes.sample(dice)
+            found.append(Arrival(now_s, size_s, size_s))
+        return found
+
+    def tags_traffic(self) -> Traffic:
+        return self.traffic
+
+    def sita_cutoffs_s(self) -> tuple[float, ...]:
+        return sita_cutoffs_s(self.traffic)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The jobs of a trace, the same in each replication."""
+
+    jobs: tuple[Arrival, ...]
+    hosts: int
+
+    @property
+    def load(self) -> float:
+        """Work over time and hosts; infinite if all came at once."""
+        span_s = self.jobs[-1].at_s - self.jobs[0].at_s
+        work_s = sum(job.size_s for job in self.jobs)
+        return work_s / span_s / self.hosts if span_s > 0 else float("inf")
+
+    def arrivals(self, _: Random) -> Sequence[Arrival]:
+        return self.jobs
+
+    def tags_traffic(self) -> Traffic:
+        """The fitted distribution; Poisson arrivals that bring the load of the trace."""
+        return Traffic(fit([job.size_s for job in self.jobs]).sizes, self.load, self.hosts)
+
+    def sita_cutoffs_s(self) -> tuple[float, ...]:
+        """Sizes that cut the recorded work into equal parts."""
+        sizes = sorted(job.size_s for job in self.jobs)
+        total_s = sum(sizes)
+        cutoffs: list[float] = []
+        done_s = 0.0
+        for size_s in sizes:
+            done_s += size_s
+            if done_s >= total_s * (len(cutoffs) + 1) / self.hosts:
+                if not cutoffs or size_s > cutoffs[-1]:
+                    cutoffs.append(size_s)
+                if len(cutoffs) == self.hosts - 1:
+                    return tuple(cutoffs)
+        raise NoCutoffs(f"too few sizes for {self.hosts} tiers of equal work")
+
+
+Workload = Synthetic | Recorded
+
+
+def recorded(
+    trace: Trace, hosts: int, scale_load: float | None, estimates_by_user: bool
+) -> Recorded:
+    """A job is its run time on one host; with `scale_load`, gaps are stretched to that load.
+
+    Least-work and sita-e are told the true sizes, as in the paper, or what the users requested.
+    """
+    begin_s = trace.jobs[0].submitted_s
+    jobs = tuple(
+        Arrival(
+            job.submitted_s - begin_s,
+            job.run_s,
+            job.requested_s if estimates_by_user else job.run_s,
+        )
+        for job in trace.jobs
+    )
+    found = Recorded(jobs, hosts)
+    if scale_load is None:
+        return found
+    stretch = found.load / scale_load
+    if not 0 < stretch < float("inf"):
+        raise ValueError("all jobs of the trace came at once: no load to scale")
+    return Recorded(tuple(job._replace(at_s=job.at_s * stretch) for job in jobs), hosts)
+
+
+def cutoffs_for(
+    mode: Mode,
+    workload: Workload,
+    hosts: int,
+    given: tuple[float, ...] | None,
+    objective: Objective,
+) -> tuple[float, ...] | None:
+    """The cutoffs a mode runs with, None for those without; `given` ones are for tags."""
+    if mode not in TIERED:
+        return None
+    if hosts < 2:
+        raise NoCutoffs(f"{mode} needs at least two tiers, so at least two hosts")
+    if mode == "sita-e":
+        return workload.sita_cutoffs_s()
+    if given is not None:
+        if len(given) != hosts - 1:
+            raise NoCutoffs(f"{hosts} hosts are {hosts} tiers, with {hosts - 1} cutoffs between")
+        return given
+    if hosts > MOST_TIERS:
+        raise NoCutoffs(f"no cutoffs are worked out for more than {MOST_TIERS} tiers: give them")
+    try:
+        found = solve(workload.tags_traffic(), objective)
+    except ValueError as problem:
+        raise NoCutoffs(f"no cutoffs for tags: {problem}") from None
+    if isinstance(found, Infeasible):
+        raise NoCutoffs(
+            f"no cutoffs for tags at load {workload.load:.3g} on {hosts} hosts:"
+            f" there are some below {found.max_load:.4g}",
+            found.max_load,
+        )
+    return found.cutoffs_s
+
+
+def run_mode(
+    mode: Mode,
+    workload: Workload,
+    hosts: int,
+    cutoffs_s: tuple[float, ...] | None,
+    seed: int,
+    replications: int,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """All modes meet the same arrivals: those of a seed and a replication."""
+    runs: list[Summary] = []
+    for replication in range(replications):
+        arrivals = workload.arrivals(Random(f"arrivals {seed} {replication}"))
+        dice = Random(f"{mode} {seed} {replication}")
+        discipline = make(mode, cutoffs_s or ())
+        places = single_hosts(hosts, mode in TIERED)
+        runs.append(summary(arrivals, simulate(arrivals, discipline, places, dice, progress)))
+    return result(mode, cutoffs_s, runs, replications > 1 and isinstance(workload, Synthetic))
+
+
+def synthetic(sizes: BoundedPareto, load: float, hosts: int, jobs: int) -> Synthetic:
+    return Synthetic(Traffic(sizes, load, hosts), jobs)

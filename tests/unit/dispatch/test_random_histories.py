@@ -1,0 +1,178 @@
+"""Every discipline through random histories; what must hold is checked after each event."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.dispatch.discipline import HostSlots, QueuedJob
+from lbd.dispatch.disciplines.registry import MODES, TIERED, make
+from lbd.dispatch.queues import Queues
+from lbd.model import HostId, JobId
+
+CUTOFFS = (1.0, 10.0)
+LAST = len(CUTOFFS) + 1
+
+
+class History:
+    """Drives the queues as a dispatcher would, and knows what an observer knows."""
+
+    def __init__(self, mode, conserving, seed):
+        self.mode = mode
+        self.queues = Queues(make(mode, CUTOFFS, conserving))
+        self.dice = Random(seed)
+        self.now_s = 0.0
+        self.jobs = {}  # on the books, by id
+        self.alive = {}  # id: Start, attempts that run
+        self.made = 0
+        self.hosts = {}
+
+    def arrive(self, slots, may_restart, estimate_s):
+        self.made += 1
+        job = QueuedJob(JobId(f"j{self.made}"), slots, may_restart, estimate_s=estimate_s)
+        self.jobs[job.id] = job
+        self.after(self.queues.arrived(job, *self.when()))
+
+    def host(self, number, slots, open_slots, tier):
+        name = HostId(f"h{number}")
+        host = HostSlots(name, slots, min(open_slots, slots), self.dice.random(), (tier,))
+        self.hosts[name] = host
+        self.after(self.queues.host_is(host, *self.when()))
+
+    def leave(self, which):
+        if self.hosts:
+            name = sorted(self.hosts)[which % len(self.hosts)]
+            del self.hosts[name]
+            self.after(self.queues.host_gone(name, *self.when()))
+
+    def end(self, which):
+        if self.alive:
+            job = sorted(self.alive)[which % len(self.alive)]
+            del self.alive[job], self.jobs[job]
+            self.after(self.queues.ended(job, *self.when()))
+
+    def cancel(self, which):
+        waiting = sorted(self.jobs.keys() - self.alive.keys())
+        if waiting:
+            job = waiting[which % len(waiting)]
+            del self.jobs[job]
+            self.after(self.queues.ended(job, *self.when()))
+
+    def lose(self, which):
+        if self.alive:
+            job = sorted(self.alive)[which % len(self.alive)]
+            del self.alive[job]
+            self.after(self.queues.lost(job, *self.when()))
+
+    def cut(self, which):
+        limited = sorted(job for job, start in self.alive.items() if start.cutoff_s is not None)
+        if limited:
+            job = limited[which % len(limited)]
+            start = self.alive.pop(job)
+            starts = self.queues.cut_off(job, *self.when())
+            self.after(starts)
+            tier = self.queues.entries[job].job.tier
+            assert tier == start.tier + 1
+
+    def when(self):
+        self.now_s += self.dice.random()
+        return self.now_s, self.dice
+
+    def after(self, starts):
+        for start in starts:
+            assert start.job.id in self.jobs, "it is known"
+            assert start.job.id not in self.alive, "never two attempts at once"
+            assert start.host in self.hosts, "the host takes jobs"
+            self.check_cutoff(start)
+            self.alive[start.job.id] = start
+        self.check_books()
+        self.check_slots(starts)
+        self.check_nobody_waits_for_nothing()
+
+    def check_cutoff(self, start):
+        if self.mode != "tags":
+            assert start.cutoff_s is None
+            return
+        assert start.tier >= start.job.tier
+        if not start.job.may_restart:
+            assert (start.tier, start.cutoff_s) == (LAST, None)
+        assert start.cutoff_s == (CUTOFFS[start.tier - 1] if start.tier < LAST else None)
+
+    def check_books(self):
+        """Each job is in exactly one place."""
+        queues = self.queues
+        assert queues.entries.keys() == self.jobs.keys()
+        for job, entry in queues.entries.items():
+            places = [entry.line is not None, entry.host is not None, job in queues.aside]
+            assert places.count(True) == 1
+            assert (entry.host is not None) == (job in self.alive)
+            if entry.host is not None:
+                assert queues.seats[entry.host].running[job] is entry
+        for line, waiting in queues.lines.items():
+            here = [e for e in queues.entries.values() if e.line == line]
+            assert waiting.jobs == len(here)
+            assert {id(e) for e in here} <= {id(e) for _, e in waiting.heap}
+        for seat in queues.seats.values():
+            assert seat.used == sum(e.job.slots for e in seat.running.values())
+
+    def check_slots(self, starts):
+        for start in starts:
+            seat = self.queues.seats[start.host]
+            assert seat.used <= seat.host.usable, "no slot is taken twice"
+
+    def check_nobody_waits_for_nothing(self):
+        """Nobody waits beside a slot that could take him and is kept for nobody before him; and
+        in each line he who came first goes first."""
+        queues = self.queues
+        for line in queues.servers:
+            waiting = [e for e in queues.entries.values() if e.line == line]
+            if not waiting:
+                continue
+            head = min(waiting, key=lambda e: e.number)
+            assert queues._head(line) is head
+            for seat in queues.servers[line]:
+                if seat.free >= head.job.slots:
+                    earlier = seat.lines[: seat.lines.index(line)]
+                    kept = [queues._head(other) for other in earlier]
+                    assert any(e and e.job.slots <= seat.slots for e in kept)
+        for entry in queues.aside.values():
+            line = queues.discipline.join(entry.job, queues.hosts, self.now_s, Random(0))
+            seats = queues.servers.get(line, ())
+            assert not any(seat.slots >= entry.job.slots for seat in seats)
+
+    def finish(self):
+        """All hosts come back for good, large and open, and every job must end."""
+        for number in range(1, 5):
+            self.host(number, 9, 9, min(number, LAST))
+        for _ in range(10 * len(self.jobs) + 1):
+            if not self.jobs:
+                break
+            assert self.alive, "somebody runs as long as somebody is there"
+            self.cut(0)
+            self.end(0)
+        assert not self.jobs
+        assert not self.queues.entries
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arrive"), st.sampled_from([1, 1, 1, 1, 2, 3]), st.booleans(),
+                  st.one_of(st.none(), st.floats(0.1, 100.0))),
+        st.tuples(st.just("host"), st.integers(1, 4), st.integers(1, 4), st.integers(0, 4),
+                  st.integers(1, LAST)),
+        st.tuples(st.just("leave"), st.integers(0, 3)),
+        *(st.tuples(st.just(name), st.integers(0, 9)) for name in ("end", "cancel", "lose", "cut")),
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=120, deadline=None)
+@given(events=EVENTS, conserving=st.booleans(), seed=st.integers(0, 9))
+def test_no_history_breaks_a_rule(mode, events, conserving, seed):
+    history = History(mode, conserving and mode in TIERED, seed)
+    for name, *details in events:
+        getattr(history, name)(*details)
+    history.finish()
