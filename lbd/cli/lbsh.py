@@ -36,10 +36,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(words: list[str]) -> int:
     """The exit status, unless this process becomes the shell."""
-    called = b"lbsh"
+    called, link_to = b"lbsh", b""
     if words[:1] == ["--called"]:  # by lbsh.c
-        called = encode(words[1])
-        words = words[2:]
+        called, link_to = encode(words[1]), encode(words[2])
+        words = words[3:]
     if words[:1] in (["--help"], ["--version"]):
         from lbd.cli.lbsh_info import show
 
@@ -49,7 +49,7 @@ def run(words: list[str]) -> int:
         environment[b"LBD_CONFIG"] = encode(words[1])
         words = words[2:]
     invocation = read_invocation(words)
-    place = shims.Place(environment, front())
+    place = shims.Place(environment, link_to or front())
     stamp = None
     if int(depth(environment)) == 0:  # what has moved moves no further
         stamp = usable_stamp(place)

@@ -6,37 +6,17 @@ import subprocess
 
 import pytest
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from lbd.cli.lbsh_options import read_invocation
 from lbd.cli.lbsh_words import RESERVED, simple_command
+from tests.unit.cli.shell_strings import COMMANDS, make_programs
 
 SHELLS = [name for name in ("dash", "bash") if shutil.which(name)]
-SHOW = '#!/bin/sh\nprintf "%s\\0" "${0##*/}" "$@"\n'
-
-PIECES = st.sampled_from(
-    [
-        "cc", "show", "a=b", "-DV=\\\"1\\\"", "x.c", "'", '"', "\\", " ", "\t", "  ", "\n", "$x",
-        "`", ";", "|", "&", "<", ">", "(", ")", "{", "}", "{a,b}", "*", "?", "[", "]", "~", "#",
-        "!", "^", "%", "@", ",", ":", "+", "=", "-", "'a b'", '"c d"', "''", '""', "é", "\x7f",
-        "/dev/null", "~root", "echo", "2>&1", "\\n",
-    ]
-)  # fmt: skip
-COMMANDS = st.one_of(
-    st.lists(PIECES, max_size=8).map("".join),
-    st.lists(PIECES, max_size=6).map(lambda pieces: "show " + " ".join(pieces)),
-    st.text(st.characters(min_codepoint=9, max_codepoint=126), max_size=20).map("show ".__add__),
-)
 
 
 @pytest.fixture(scope="module")
 def show(tmp_path_factory):
-    """A PATH where every name that the strategies make a command of shows its words."""
-    directory = tmp_path_factory.mktemp("bin")
-    (directory / "show").write_text(SHOW)
-    (directory / "show").chmod(0o755)
-    (directory / "cc").symlink_to("show")
-    return directory
+    return make_programs(tmp_path_factory.mktemp("bin"))
 
 
 @pytest.mark.parametrize("shell", SHELLS)

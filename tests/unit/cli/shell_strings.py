@@ -1,0 +1,27 @@
+"""Strings that a shell may take in many ways, and a program that shows what it made of them."""
+
+from hypothesis import strategies as st
+
+SHOW = '#!/bin/sh\nprintf "%s\\0" "${0##*/}" "$@"\n'
+
+PIECES = st.sampled_from(
+    [
+        "cc", "show", "a=b", "-DV=\\\"1\\\"", "x.c", "'", '"', "\\", " ", "\t", "  ", "\n", "$x",
+        "`", ";", "|", "&", "<", ">", "(", ")", "{", "}", "{a,b}", "*", "?", "[", "]", "~", "#",
+        "!", "^", "%", "@", ",", ":", "+", "=", "-", "'a b'", '"c d"', "''", '""', "é", "\x7f",
+        "/dev/null", "~root", "echo", "2>&1", "\\n",
+    ]
+)  # fmt: skip
+COMMANDS = st.one_of(
+    st.lists(PIECES, max_size=8).map("".join),
+    st.lists(PIECES, max_size=6).map(lambda pieces: "show " + " ".join(pieces)),
+    st.text(st.characters(min_codepoint=9, max_codepoint=126), max_size=20).map("show ".__add__),
+)
+
+
+def make_programs(directory):
+    """The only PATH these strings are to be run with."""
+    (directory / "show").write_text(SHOW)
+    (directory / "show").chmod(0o755)
+    (directory / "cc").symlink_to("show")
+    return directory
