@@ -17,22 +17,33 @@ from lbd.spelling import hint
 
 Table = dict[str, object]
 SYSTEM_FILE = Path("/etc/lbd/lbd.toml")
+LISTS_ONLY = {"eligibility"}
 
 
 def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
     """The configuration in force: file, then overrides ("section.key=value"), then defaults.
 
-    Without `path`: $LBD_CONFIG, ~/.config/lbd/lbd.toml, /etc/lbd/lbd.toml, else built-in values.
+    Without `path`: $LBD_CONFIG, ~/.config/lbd/lbd.toml, /etc/lbd/lbd.toml, else built-in values. A
+    user's file that holds [eligibility] alone says nothing of hosts: it is laid over /etc's.
     Raises ConfigError, one line.
     """
     source = find_file(path)
+    given = read_given(source)
+    named = path or os.environ.get("LBD_CONFIG")
+    if not named and given.sections == LISTS_ONLY and os.path.isfile(SYSTEM_FILE):
+        own, given = given, read_given(SYSTEM_FILE)
+        given.lay_over(own)
+    for override in overrides:
+        given.add_override(override)
+    return settle(given.config(), given)
+
+
+def read_given(source: Path | None) -> "Given":
     text = read_text(source) if source else ""
     given = Given(str(source) if source else "", text)
     for section, table in parse(text, str(source)).items():
         given.add_section(section, table)
-    for override in overrides:
-        given.add_override(override)
-    return settle(given.config(), given)
+    return given
 
 
 def find_file(path: str | None) -> Path | None:
@@ -86,6 +97,14 @@ class Given:
         self._lines = text.splitlines()
         self._sections = {f.name: f.type for f in fields(Config) if is_dataclass(f.type)}
         self._values: dict[tuple[str, str], Origin] = {}
+
+    @property
+    def sections(self) -> set[str]:
+        return {section for section, _ in self._values}
+
+    def lay_over(self, other: "Given") -> None:
+        """What `other` says counts."""
+        self._values.update(other._values)
 
     def add_section(self, section: str, table: object) -> None:
         place = f"{self.source}:{line_of(self._lines, section, '')}"

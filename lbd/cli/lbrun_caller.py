@@ -120,6 +120,8 @@ def find_runtime_dirs(config: str | None) -> list[str]:
             from lbd.cli.lbrun_info import runtime_dir_of
 
             return [runtime_dir_of(path)]
+        if 0 < text.count(b"\n[") == text.count(b"\n[eligibility]"):
+            continue  # as `config_file.load`: it says nothing of hosts
         break
     uid = posix.geteuid()
     if uid == 0:

@@ -56,6 +56,21 @@ def test_a_list_of_names(tmp_path):
             load(write(tmp_path / "c.toml", f"[eligibility]\nalways = {wrong}\n"))
 
 
+def test_a_users_lists_alone_are_laid_over_the_systems_file(tmp_path, monkeypatch):
+    own = write(tmp_path / "home/.config/lbd/lbd.toml", '[eligibility]\nalways = ["fit"]\n')
+    assert load().eligibility.always == ("fit",)
+    write(tmp_path / "etc/lbd.toml", '[lbm]\nslots = 3\n[eligibility]\nalways=["a"]\nnever=["b"]\n')
+    config = load()
+    assert (config.lbm.slots, config.eligibility.always) == (3, ("fit",))
+    assert (config.eligibility.never, config.path) == (("b",), str(tmp_path / "etc/lbd.toml"))
+    assert load(own).lbm.slots == 0  # asked for by name: that file alone
+    write(tmp_path / "home/.config/lbd/lbd.toml", "[eligibility]\nalways = 3\n")
+    with pytest.raises(ConfigError, match=rf"{own}:2: eligibility.always"):
+        load()
+    write(tmp_path / "home/.config/lbd/lbd.toml", "[lbm]\nslots = 1\n[eligibility]\n")
+    assert load().lbm.slots == 1
+
+
 def test_search_order(tmp_path, monkeypatch):
     places = [tmp_path / "etc/lbd.toml", tmp_path / "home/.config/lbd/lbd.toml"]
     for rank, path in enumerate(places, 1):
