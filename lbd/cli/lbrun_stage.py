@@ -175,7 +175,7 @@ def clean(option: str, given: list[str]) -> list[bytes]:
             )
         paths.append(path)
     kept: list[bytes] = []
-    for path in sorted(set(paths), key=len):
+    for path in sorted(set(paths), key=lambda path: (path != b".", len(path))):
         if not any(k == b"." or path.startswith(k + b"/") for k in kept):
             kept.append(path)
     return kept

@@ -24,6 +24,7 @@ PLAN = Plan(
     algorithm="LOWEST",
     settings=(),
     allow_root=False,
+    private=("/srv/a b",),
 )
 
 
@@ -107,6 +108,22 @@ def test_a_directory_too_long_for_sockets_is_refused():
     planning.check_root(Path("/tmp/" + "d" * 81), names)
     with pytest.raises(ConfigError, match="86 characters at most"):
         planning.check_root(Path("/tmp/" + "d" * 82), names)
+
+
+@pytest.mark.parametrize(
+    ("place", "isolate", "part"),
+    [
+        ("/srv", "none", "only hosts in namespaces"),
+        ("/tmp/a lab", "namespaces", "the lab lies in it"),
+        ("/", "namespaces", "the lab lies in it"),
+        ("/opt/python", "namespaces", "Python lies in it"),
+    ],
+)
+def test_what_all_hosts_need_stays_shared(place, isolate, part):
+    shared = {"the lab": Path("/tmp/a lab"), "Python": Path("/opt/python/3")}
+    planning.check_private([Path("/srv")], "namespaces", shared)
+    with pytest.raises(ConfigError, match=part):
+        planning.check_private([Path(place)], isolate, shared)
 
 
 def test_an_unknown_algorithm_is_refused_with_the_nearest():
