@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 from cluster import clients_path
 
@@ -26,8 +27,9 @@ THRESHOLD_S = 0.15  # far from both, whatever starting an interpreter costs
 class Host:
     """h1 of a lab, and commands run there as by shims."""
 
-    def __init__(self, lab, programs):
+    def __init__(self, lab, programs, front=""):
         self.lab = lab
+        self.front = front  # "python": not the compiled client
         self.programs = programs
         self.shims = programs / "shims"
         self.shims.mkdir(exist_ok=True)
@@ -38,14 +40,22 @@ class Host:
         if not path.exists():
             path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {self.programs}/burn.py "$@"\n')
             path.chmod(0o755)
-        shim = self.shims / name
-        if not shim.exists():
+        self.link(name)
+
+    def link(self, name):
+        """The shim itself: as lbsh makes them, if the compiled client is there to be linked to."""
+        shim, client = self.shims / name, Path(clients_path(), "lbrun")
+        if shim.is_symlink() or shim.exists():
+            return
+        if client.read_bytes()[:4] == b"\x7fELF":
+            shim.symlink_to(client)
+        else:
             shim.write_text(f'#!/bin/sh\nexec lbrun --shim {name} "$@"\n')
             shim.chmod(0o755)
 
     def environment(self):
         path = f"{self.shims}:{self.programs}:{clients_path()}:{os.environ['PATH']}"
-        return {"PATH": path, "LBD_SHIMS": str(self.shims)}
+        return {"PATH": path, "LBD_SHIMS": str(self.shims), "LBD_FRONT": self.front}
 
     def shim(self, name, *words, **more):
         self.program(name)

@@ -1,6 +1,7 @@
 """What stays and is measured: to everybody but the LBM it is as if nobody were beside it."""
 
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -34,10 +35,10 @@ def test_what_stays_ends_as_it_would(quiet, end, status, measured):
     assert result.stdout == "h1\n"
 
 
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory):
+@pytest.fixture(scope="module", params=["compiled", "python"])
+def quiet(request, tmp_path_factory):
     lab = Lab.up(2, settings=(*FAST, f"lim.job_threshold_s={THRESHOLD_S}"))
-    yield Host(lab, tmp_path_factory.mktemp("programs"))
+    yield Host(lab, tmp_path_factory.mktemp("programs"), request.param)
     lab.down()
 
 
@@ -56,7 +57,8 @@ def test_what_has_moved_moves_no_further(quiet):
 
 
 def test_a_shim_without_a_program_says_so_and_ends_with_127(quiet):
-    result = quiet.lab.run("h1", "lbrun", "--shim", "no-such-thing", env=quiet.environment())
+    quiet.link("no-such-thing")
+    result = quiet.lab.run("h1", "no-such-thing", env=quiet.environment())
     assert result.returncode == 127
     assert_one_line(result.stderr, "lbsh", "no-such-thing: not found")
 
@@ -68,9 +70,9 @@ def test_what_a_measured_command_closes_is_closed(quiet):
     path = quiet.programs / "closes"
     path.write_text(f"#!/bin/sh\nexec {sys.executable} -IS {script}\n")
     path.chmod(0o755)
-    argv = ("lbrun", "--shim", "closes")
+    quiet.link("closes")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with quiet.lab.popen("h1", *argv, env=quiet.environment(), **pipes) as job:
+    with quiet.lab.popen("h1", "closes", env=quiet.environment(), **pipes) as job:
         watch = threading.Timer(20, job.kill)
         watch.start()
         assert job.stdout.read() == b"x"
@@ -101,7 +103,8 @@ def hearing(quiet):
         path = quiet.programs / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {quiet.programs}/hears.py "$@"\n')
         path.chmod(0o755)
-        words = ("lbrun", "--shim", name, *(str(int(number)) for number in numbers))
+        quiet.link(name)
+        words = (name, *(str(int(number)) for number in numbers))
         job = quiet.lab.popen(
             "h1", *words, env=quiet.environment(), stdout=subprocess.PIPE, process_group=0
         )
@@ -142,6 +145,46 @@ def test_a_measured_command_is_stopped_and_goes_on(hearing, send):
         wait_until(lambda: state(job.pid) == state(pid) == "S", "both go on")
     job.send_signal(signal.SIGUSR2)
     assert job.wait(timeout=20) == 9
+
+
+COUNTS = """
+import os, signal, sys, time
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+os.write(1, b"%d ready\\n" % os.getpid())
+while not heard:
+    time.sleep(0.05)
+time.sleep(0.5)
+print("interrupts:", len(heard), flush=True)
+"""
+
+
+def test_an_interrupt_typed_at_the_terminal_reaches_it_once(quiet):
+    """Both have it from the terminal: nothing is passed on."""
+    (quiet.programs / "counts.py").write_text(COUNTS)
+    path = quiet.programs / "counts"
+    path.write_text(f"#!/bin/sh\nexec {sys.executable} -IS {quiet.programs}/counts.py\n")
+    path.chmod(0o755)
+    quiet.link("counts")
+    environment = quiet.lab.environment("h1", **quiet.environment())
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(quiet.shims / "counts", ["counts"], environment)
+    watch = threading.Timer(30, os.kill, (pid, signal.SIGKILL))
+    watch.start()
+    try:
+        shown = b""
+        while b"ready" not in shown:
+            shown += os.read(terminal, 1000)
+        assert int(shown.split()[0]) != pid  # it is measured
+        os.write(terminal, b"\x03")
+        while b"interrupts" not in shown:
+            shown += os.read(terminal, 1000)
+        assert b"interrupts: 1" in shown
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        watch.cancel()
+        os.close(terminal)
 
 
 def test_a_measured_command_that_is_killed_with_its_shim_is_gone(hearing):
