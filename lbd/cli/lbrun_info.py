@@ -81,6 +81,7 @@ def explain(options: "Options") -> int:
     asked = decision.question(
         request, options.command, working_directory(options), options.values.get("chdir", "")
     )
+    asked["staged"] = bool(options.send or options.fetch)
     place = Path((found or directories)[0])
     try:
         reply = decision.ask_both(

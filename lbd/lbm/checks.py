@@ -119,8 +119,11 @@ class Checks:
         return {name: why for (name, _), why in zip(hosts, found, strict=True) if why}
 
     async def _request(self, question: Json, caller: Caller) -> lbm_pb2.RunRequest:
+        program = str(question["program"])
+        staged = question.get("staged") is True
         told = ClientRequest(
-            argv=[os.fsencode(str(question["program"]))],
+            # What is sent along need not be there yet.
+            argv=[os.fsencode("sh" if staged and "/" in program else program)],
             directory=os.fsencode(str(question["directory"])),
             mode="auto" if question.get("wanted") is None else "host",
             flags=str(question.get("flags", "")).encode(),
@@ -132,8 +135,8 @@ class Checks:
             uid=caller.uid,
             argv=told.argv,
             environment=[b"PATH=" + os.fsencode(str(question["path"]))],
-            directory=told.directory,
-            directory_stamp=stamp_message(await directory.stamp()),
+            directory=b"/" if staged else told.directory,
+            directory_stamp=None if staged else stamp_message(await directory.stamp()),
         )
 
     async def _ask(self, host: str, address: str, request: lbm_pb2.RunRequest) -> str:

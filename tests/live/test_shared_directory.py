@@ -214,3 +214,14 @@ def test_a_program_that_others_do_not_have_stays_quietly(lab, tmp_path):
         assert_one_line(result.stderr, "lbrun", "no-such-program")
     finally:
         lab.run("h1", "lbctl", "undrain", "h1", check=True)
+
+
+def test_what_brings_its_files_along_may_go_anywhere(lab):
+    inside(lab, "h1", "echo mine > input; cp /bin/cat tool", check=True)
+    words = "--remote --send input --send tool --fetch output"
+    result = inside(lab, "h1", f"lbrun {words} --explain --json ./tool input")
+    assert json.loads(result.stdout)["host"] in ("h2", "h3"), result.stderr
+    result = inside(lab, "h1", f"lbrun {words} sh -c './tool input > output'; cat output")
+    assert (result.stdout, result.stderr) == ("mine\n", "")
+    result = inside(lab, "h1", f"lbrun {words} --explain no-such-program")
+    assert_one_line(result.stderr, "lbrun", "h2", "h3", "No such file")
