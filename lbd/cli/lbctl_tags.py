@@ -11,7 +11,7 @@ from lbd.cli.quantities import count, not_negative, positive
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace
 from lbd.errors import ConfigError
 from lbd.sim.trace import Trace
-from lbd.theory.bounded_pareto import with_mean
+from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import OBJECTIVES, Infeasible, solve
 from lbd.theory.pareto_fit import Fit, fit
 from lbd.theory.rivals import Means, at_random, least_work, sita_e
@@ -95,7 +95,7 @@ def run_solve(options: argparse.Namespace) -> int:
     if options.json:
         print_json(solved(traffic, found, rivals))
     else:
-        show_solved(traffic, options.objective, found, rivals)
+        show_solved(sizes, traffic, options.objective, found, rivals)
     return 0
 
 
@@ -127,9 +127,12 @@ def solved(traffic: Traffic, found: TagsFigures, rivals: dict[str, Means]) -> di
 
 
 def show_solved(
-    traffic: Traffic, objective: str, found: TagsFigures, rivals: dict[str, Means]
+    sizes: BoundedPareto,
+    traffic: Traffic,
+    objective: str,
+    found: TagsFigures,
+    rivals: dict[str, Means],
 ) -> None:
-    sizes = traffic.sizes
     print(
         f"{traffic.hosts} hosts at load {traffic.load:g}; jobs of {sizes.k:.4g} to {sizes.p:.4g} s,"
         f" mean {sizes.mean_s:.4g} s, alpha {sizes.alpha:g}; best for {objective}\n"

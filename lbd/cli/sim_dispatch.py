@@ -1,6 +1,7 @@
 """`lbd sim dispatch`: the queueing disciplines on single hosts, in virtual time."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lbd.cli.output import print_json, print_table
@@ -13,13 +14,14 @@ from lbd.errors import ConfigError
 from lbd.sim.dispatch import PROGRESS_EVERY
 from lbd.sim.dispatch_report import Result
 from lbd.sim.dispatch_setup import (
+    Cutoffs,
     NoCutoffs,
     Recorded,
+    Synthetic,
     Workload,
     cutoffs_for,
     recorded,
     run_mode,
-    synthetic,
 )
 from lbd.sim.intervals import BATCHES
 from lbd.spelling import hint
@@ -47,23 +49,29 @@ class Source:
     broken: int
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    results: tuple[Result, ...]
+    left_out: tuple[dict[str, str], ...]  # modes that cannot run, with the reason
+    warnings: tuple[str, ...]
+
+
 def main(argv: list[str]) -> int:
     options = make_parser().parse_args(argv)
     check(options)
     source = read_source(options)
-    results, left_out = simulate_modes(options, source)
-    if not results:
-        complain(PROGRAM, left_out[0]["reason"])
+    outcome = simulate_modes(options, source)
+    if not outcome.results:
+        complain(PROGRAM, outcome.left_out[0]["reason"])
         return EXIT_FAILED
-    for one in left_out:
+    for one in outcome.left_out:
         complain(PROGRAM, f"without {one['mode']}: {one['reason']}")
-    if source.workload.load >= 1:
-        complain(PROGRAM, f"load {source.workload.load:.3g}: the hosts cannot keep up, and waits"
-                          " depend on how long that lasts")  # fmt: skip
+    for warning in outcome.warnings:
+        complain(PROGRAM, warning)
     if options.json:
-        show_json(options, source, results, left_out)
+        show_json(options, source, outcome)
     else:
-        show(options, source, results)
+        show(options, source, outcome.results)
     return 0
 
 
@@ -87,6 +95,12 @@ def add_jobs_options(parser: Parser) -> None:
         help="what least-work and sita-e know of a job "
         "of the trace: its size (default, as in the paper) or the time its user requested",
     )
+    add(
+        "--fitted",
+        action="store_true",
+        help="solve tags' cutoffs for the bounded Pareto nearest to "
+        "the trace's sizes (lbctl tags fit), not for the sizes themselves",
+    )
     add("--alpha", type=not_negative, metavar="A", help="tail exponent of the sizes (default 1)")
     add("--mean", type=positive, metavar="M", help="mean size, seconds (default 3000)")
     add("--max", type=positive, metavar="P", help="largest size, seconds (default 1e10)")
@@ -108,8 +122,7 @@ def add_run_options(parser: Parser) -> None:
         "--cutoffs",
         type=rising,
         metavar="S1,S2…",
-        help="of tags, CPU seconds (default: the best "
-        "by theory; for a trace, of the sizes fitted to it)",
+        help="of tags, CPU seconds (default: the best by theory)",
     )
     add(
         "--objective",
@@ -143,8 +156,8 @@ def check(options: argparse.Namespace) -> None:
     if options.trace is not None and drawn:
         raise ConfigError(f"dispatch: --trace and {drawn[0]} exclude each other")
     if options.trace is None:
-        for name in ("limit", "scale_load", "estimates"):
-            if getattr(options, name) is not None:
+        for name in ("limit", "scale_load", "estimates", "fitted"):
+            if getattr(options, name):
                 raise ConfigError(f"dispatch: --{name.replace('_', '-')} goes with --trace only")
         for name, value in SYNTHETIC.items():
             if getattr(options, name) is None:
@@ -155,6 +168,11 @@ def check(options: argparse.Namespace) -> None:
         raise ConfigError(f"dispatch: --hosts {options.hosts}: allowed 1 to {MOST_HOSTS}")
     if options.scale_load is not None and options.scale_load > 100:
         raise ConfigError(f"dispatch: --scale-load {options.scale_load:g}: allowed up to 100")
+    if options.cutoffs is not None and len(options.cutoffs) != options.hosts - 1:
+        raise ConfigError(
+            f"dispatch: {options.hosts} hosts are {options.hosts} tiers, with"
+            f" {options.hosts - 1} cutoffs between, not {len(options.cutoffs)}"
+        )
     if options.cutoffs is not None and "tags" not in options.mode:
         raise ConfigError("dispatch: --cutoffs are for tags only")
 
@@ -163,21 +181,18 @@ def read_source(options: argparse.Namespace) -> Source:
     try:
         if options.trace is None:
             sizes = with_mean(options.mean, options.max, options.alpha)
-            drawn = synthetic(sizes, options.load, options.hosts, options.jobs)
+            drawn = Synthetic(sizes, options.load, options.hosts, options.jobs)
             return Source(drawn, options.jobs, 0, 0)
         trace = read_trace(PROGRAM, options.trace, options.limit, options.skip_broken)
         by_user = options.estimates == "user"
-        jobs = recorded(trace, options.hosts, options.scale_load, by_user)
+        jobs = recorded(trace, options.hosts, options.scale_load, by_user, options.fitted)
         return Source(jobs, len(jobs.jobs), trace.skipped, trace.broken)
     except ValueError as problem:
         raise ConfigError(f"dispatch: {problem}") from None
 
 
-def simulate_modes(
-    options: argparse.Namespace, source: Source
-) -> tuple[list[Result], list[dict[str, str]]]:
-    """The results, and with their reasons the modes that cannot run."""
-    settled: list[tuple[Mode, tuple[float, ...] | None]] = []
+def simulate_modes(options: argparse.Namespace, source: Source) -> Outcome:
+    settled: list[tuple[Mode, Cutoffs | None]] = []
     left_out: list[dict[str, str]] = []
     for mode in options.mode:
         try:
@@ -187,14 +202,19 @@ def simulate_modes(
             left_out.append({"mode": mode, "reason": str(problem)})
     steps = -(-source.jobs // PROGRESS_EVERY) * options.replications
     progress = Progress("jobs", steps * len(settled))
-    results = [
+    results = tuple(
         run_mode(
-            mode, source.workload, options.hosts, cutoffs_s, options.seed, options.replications,
-            lambda _: progress.one_more(),
+            mode, source.workload, options.hosts, cutoffs.cutoffs_s if cutoffs else None,
+            options.seed, options.replications, lambda _: progress.one_more(),
         )
-        for mode, cutoffs_s in settled
-    ]  # fmt: skip
-    return results, left_out
+        for mode, cutoffs in settled
+    )  # fmt: skip
+    warnings = [cutoffs.warning for _, cutoffs in settled if cutoffs and cutoffs.warning]
+    if (load := source.workload.load) >= 1:
+        warnings.append(
+            f"load {load:.3g}: the hosts cannot keep up; waits depend on how long that lasts"
+        )
+    return Outcome(results, tuple(left_out), tuple(warnings))
 
 
 def interval(options: argparse.Namespace, source: Source) -> str:
@@ -203,12 +223,7 @@ def interval(options: argparse.Namespace, source: Source) -> str:
     return f"{BATCHES} batch means"
 
 
-def show_json(
-    options: argparse.Namespace,
-    source: Source,
-    results: list[Result],
-    left_out: list[dict[str, str]],
-) -> None:
+def show_json(options: argparse.Namespace, source: Source, outcome: Outcome) -> None:
     print_json(
         {
             "jobs": source.jobs,
@@ -219,8 +234,9 @@ def show_json(
             "seed": options.seed,
             "replications": options.replications,
             "ci95_by": interval(options, source),
-            "results": [as_json(one) for one in results],
-            "left_out": left_out,
+            "results": [as_json(one) for one in outcome.results],
+            "left_out": list(outcome.left_out),
+            "warnings": list(outcome.warnings),
         }
     )
 
@@ -242,7 +258,7 @@ def as_json(one: Result) -> dict[str, object]:
     }
 
 
-def show(options: argparse.Namespace, source: Source, results: list[Result]) -> None:
+def show(options: argparse.Namespace, source: Source, results: Sequence[Result]) -> None:
     left = f" ({source.skipped} without a positive run time left out)" if source.skipped else ""
     print(
         f"{source.jobs} jobs{left} on {options.hosts} hosts at load {source.workload.load:.3g},"

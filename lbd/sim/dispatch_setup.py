@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from lbd.dispatch.disciplines.registry import TIERED, Mode, make
 from lbd.sim.dispatch import Arrival, simulate, single_hosts
@@ -10,9 +11,10 @@ from lbd.sim.dispatch_report import Result, Summary, result, summary
 from lbd.sim.trace import Trace
 from lbd.theory.bounded_pareto import BoundedPareto
 from lbd.theory.cutoffs import Infeasible, Objective, solve
+from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.pareto_fit import fit
 from lbd.theory.rivals import sita_cutoffs_s
-from lbd.theory.tags import Traffic
+from lbd.theory.tags import Traffic, balanced
 
 MOST_TIERS = 64  # that cutoffs are worked out for, in seconds
 
@@ -20,24 +22,22 @@ MOST_TIERS = 64  # that cutoffs are worked out for, in seconds
 class NoCutoffs(ValueError):
     """A tiered mode cannot run: the text says why, in one line."""
 
-    def __init__(self, why: str, max_load: float | None = None) -> None:
-        super().__init__(why)
-        self.max_load = max_load
-
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
     """Poisson arrivals of bounded Pareto sizes, afresh for each replication."""
 
-    traffic: Traffic
+    sizes: BoundedPareto
+    load: float
+    hosts: int
     jobs: int
 
     @property
-    def load(self) -> float:
-        return self.traffic.load
+    def traffic(self) -> Traffic:
+        return Traffic(self.sizes, self.load, self.hosts)
 
     def arrivals(self, dice: Random) -> list[Arrival]:
-        sizes, rate = self.traffic.sizes, self.traffic.rate_per_s
+        sizes, rate = self.sizes, self.traffic.rate_per_s
         found = []
         now_s = 0.0
         for _ in range(self.jobs):
@@ -59,6 +59,7 @@ class Recorded:
 
     jobs: tuple[Arrival, ...]
     hosts: int
+    fitted: bool = False  # tags' cutoffs are for the nearest bounded Pareto, not for these sizes
 
     @property
     def load(self) -> float:
@@ -71,8 +72,10 @@ class Recorded:
         return self.jobs
 
     def tags_traffic(self) -> Traffic:
-        """The fitted distribution; Poisson arrivals that bring the load of the trace."""
-        return Traffic(fit([job.size_s for job in self.jobs]).sizes, self.load, self.hosts)
+        """Poisson arrivals that bring the load of the trace."""
+        sizes_s = [job.size_s for job in self.jobs]
+        sizes = fit(sizes_s).sizes if self.fitted else MeasuredSizes(sizes_s)
+        return Traffic(sizes, self.load, self.hosts)
 
     def sita_cutoffs_s(self) -> tuple[float, ...]:
         """Sizes that cut the recorded work into equal parts."""
@@ -94,7 +97,11 @@ Workload = Synthetic | Recorded
 
 
 def recorded(
-    trace: Trace, hosts: int, scale_load: float | None, estimates_by_user: bool
+    trace: Trace,
+    hosts: int,
+    scale_load: float | None = None,
+    estimates_by_user: bool = False,
+    fitted: bool = False,
 ) -> Recorded:
     """A job is its run time on one host; with `scale_load`, gaps are stretched to that load.
 
@@ -109,13 +116,21 @@ def recorded(
         )
         for job in trace.jobs
     )
-    found = Recorded(jobs, hosts)
+    found = Recorded(jobs, hosts, fitted)
     if scale_load is None:
         return found
     stretch = found.load / scale_load
     if not 0 < stretch < float("inf"):
         raise ValueError("all jobs of the trace came at once: no load to scale")
-    return Recorded(tuple(job._replace(at_s=job.at_s * stretch) for job in jobs), hosts)
+    stretched = tuple(job._replace(at_s=job.at_s * stretch) for job in jobs)
+    return Recorded(stretched, hosts, fitted)
+
+
+class Cutoffs(NamedTuple):
+    """What a tiered mode runs with."""
+
+    cutoffs_s: tuple[float, ...]
+    warning: str = ""  # one line, if they are not what was asked for
 
 
 def cutoffs_for(
@@ -124,31 +139,34 @@ def cutoffs_for(
     hosts: int,
     given: tuple[float, ...] | None,
     objective: Objective,
-) -> tuple[float, ...] | None:
+) -> Cutoffs | None:
     """The cutoffs a mode runs with, None for those without; `given` ones are for tags."""
     if mode not in TIERED:
         return None
     if hosts < 2:
         raise NoCutoffs(f"{mode} needs at least two tiers, so at least two hosts")
     if mode == "sita-e":
-        return workload.sita_cutoffs_s()
-    if given is not None:
-        if len(given) != hosts - 1:
-            raise NoCutoffs(f"{hosts} hosts are {hosts} tiers, with {hosts - 1} cutoffs between")
-        return given
+        return Cutoffs(workload.sita_cutoffs_s())
+    return Cutoffs(given) if given is not None else best_cutoffs(workload, hosts, objective)
+
+
+def best_cutoffs(workload: Workload, hosts: int, objective: Objective) -> Cutoffs:
+    """By theory. Where a host must be overloaded, those that overload all alike."""
     if hosts > MOST_TIERS:
         raise NoCutoffs(f"no cutoffs are worked out for more than {MOST_TIERS} tiers: give them")
     try:
-        found = solve(workload.tags_traffic(), objective)
+        traffic = workload.tags_traffic()
+        found = solve(traffic, objective)
     except ValueError as problem:
         raise NoCutoffs(f"no cutoffs for tags: {problem}") from None
-    if isinstance(found, Infeasible):
-        raise NoCutoffs(
-            f"no cutoffs for tags at load {workload.load:.3g} on {hosts} hosts:"
-            f" there are some below {found.max_load:.4g}",
-            found.max_load,
-        )
-    return found.cutoffs_s
+    if not isinstance(found, Infeasible):
+        return Cutoffs(found.cutoffs_s)
+    cuts, max_load = balanced(traffic.sizes, hosts)
+    warning = (
+        f"tags: at load {workload.load:.3g} one of {hosts} hosts is overloaded whatever the cutoffs"
+        f" (not so below {max_load:.4g}); taken are those that load all alike"
+    )
+    return Cutoffs(tuple(traffic.sizes.size(y) for y in cuts[1:-1]), warning)
 
 
 def run_mode(
@@ -169,7 +187,3 @@ def run_mode(
         places = single_hosts(hosts, mode in TIERED)
         runs.append(summary(arrivals, simulate(arrivals, discipline, places, dice, progress)))
     return result(mode, cutoffs_s, runs, replications > 1 and isinstance(workload, Synthetic))
-
-
-def synthetic(sizes: BoundedPareto, load: float, hosts: int, jobs: int) -> Synthetic:
-    return Synthetic(Traffic(sizes, load, hosts), jobs)

@@ -28,8 +28,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
-from lbd.theory.bounded_pareto import BoundedPareto, log_ratio
+from lbd.theory.bounded_pareto import log_ratio
+
+
+class Sizes(Protocol):
+    """A distribution of job sizes: bounded Pareto, or as measured. See `BoundedPareto` for each."""
+
+    @property
+    def k(self) -> float: ...
+
+    @property
+    def p(self) -> float: ...
+
+    @property
+    def width(self) -> float: ...
+
+    @property
+    def mean_s(self) -> float: ...
+
+    def moment(self, j: float) -> float: ...
+
+    def part_y(self, j: float, a: float, b: float) -> float: ...
+
+    def size(self, y: float) -> float: ...
+
+    def y_of_work(self, share: float) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +97,7 @@ class Overloaded(ValueError):
 class Traffic:
     """Poisson arrivals of `sizes` at `hosts` hosts; `load` = λ E[X] / h is the system load ρ."""
 
-    sizes: BoundedPareto
+    sizes: Sizes
     load: float
     hosts: int
 
@@ -162,7 +187,7 @@ def figures(traffic: Traffic, cuts: Sequence[float], spares: Sequence[float]) ->
     )
 
 
-def balanced(sizes: BoundedPareto, hosts: int) -> tuple[list[float], float]:
+def balanced(sizes: Sizes, hosts: int) -> tuple[list[float], float]:
     """The cuts that load every host alike, and the greatest system load that any cuts allow.
 
     For two hosts or more. ρ_i rises with s_i and falls with s_{i-1}, so at the critical load each
@@ -177,7 +202,7 @@ def balanced(sizes: BoundedPareto, hosts: int) -> tuple[list[float], float]:
     return [*greedy(sizes, low, hosts)[:-1], sizes.width], low / hosts
 
 
-def greedy(sizes: BoundedPareto, total: float, hosts: int) -> list[float]:
+def greedy(sizes: Sizes, total: float, hosts: int) -> list[float]:
     """y_0 … y_h, each the largest that leaves its host a load of 1, for `total` work a second."""
     traffic = Traffic(sizes, total / hosts, hosts)
     cuts = [0.0]

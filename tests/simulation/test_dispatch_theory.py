@@ -8,7 +8,7 @@ deviation must be what is known of it: some per cent with 2 hosts, up to 30 with
 
 import pytest
 
-from lbd.sim.dispatch_setup import cutoffs_for, run_mode, synthetic
+from lbd.sim.dispatch_setup import Synthetic, cutoffs_for, run_mode
 from lbd.theory.bounded_pareto import with_mean
 from lbd.theory.rivals import at_random, least_work, sita_e
 from lbd.theory.tags import analyse
@@ -18,9 +18,11 @@ JOBS = 8_000
 
 
 def simulated(mode, alpha, load, hosts, objective="slowdown", largest_s=1e5):
-    work = synthetic(with_mean(3000.0, largest_s, alpha), load, hosts, JOBS)
+    work = Synthetic(with_mean(3000.0, largest_s, alpha), load, hosts, JOBS)
     cutoffs = cutoffs_for(mode, work, hosts, None, objective)
-    return work.traffic, run_mode(mode, work, hosts, cutoffs, 1, REPLICATIONS)
+    assert not (cutoffs and cutoffs.warning)
+    cutoffs_s = cutoffs.cutoffs_s if cutoffs else None
+    return work.traffic, run_mode(mode, work, hosts, cutoffs_s, 1, REPLICATIONS)
 
 
 @pytest.mark.parametrize(("alpha", "load"), [(0.6, 0.3), (1.5, 0.7)])
@@ -60,7 +62,7 @@ def test_tags_lies_below_its_bound_and_near_it(hosts, below, alpha, load, object
 
 def test_tags_first_host_is_exact():
     """With a cutoff that nobody reaches, all there is is host 1."""
-    work = synthetic(with_mean(3000.0, 1e5, 1.0), 0.3, 2, JOBS)
+    work = Synthetic(with_mean(3000.0, 1e5, 1.0), 0.3, 2, JOBS)
     cutoff = (99_999.0,)
     found = run_mode("tags", work, 2, cutoff, 1, REPLICATIONS)
     expected = analyse(work.traffic, cutoff)

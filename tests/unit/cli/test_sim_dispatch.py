@@ -110,16 +110,33 @@ def test_what_the_users_said_instead_of_the_sizes(capsys, tmp_path):
     assert exact["results"] != by_user["results"]
 
 
-def test_tags_without_cutoffs_is_left_out_or_refused(capsys):
-    words = ["--alpha", "1.9", "--load", "0.6", "--hosts", "4", "--jobs", "500"]
+def test_where_any_cutoffs_overload_a_host_they_overload_all_alike(capsys):
+    words = ["--alpha", "1.9", "--load", "0.6", "--hosts", "4", "--jobs", "3000", "--mode", "tags"]
     found, err = answer(capsys, *words)
-    assert [one["mode"] for one in found["results"]] == [m for m in MODES if m != "tags"]
-    assert [one["mode"] for one in found["left_out"]] == ["tags"]
-    assert err.startswith("lbd sim dispatch: without tags: no cutoffs for tags at load 0.6")
-    assert sim(*words, "--mode", "tags") == 1
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert "there are some below 0.4873" in err
+    assert err.startswith("lbd sim dispatch: tags: at load 0.6 one of 4 hosts is overloaded")
+    assert "(not so below 0.4873)" in err
+    assert found["warnings"] == [err.split(": ", 1)[1].strip()]
+    assert len(found["results"][0]["cutoffs"]) == 3
+    assert min(found["results"][0]["utilisation"]) > 0.6
+
+
+def test_what_cannot_have_tiers_is_left_out_of_the_table(capsys):
+    found, err = answer(capsys, *QUICK, "--hosts", "1")
+    assert [one["mode"] for one in found["results"]] == [
+        m for m in MODES if m not in ("tags", "sita-e")
+    ]
+    assert [one["mode"] for one in found["left_out"]] == ["tags", "sita-e"]
+    assert err.startswith("lbd sim dispatch: without tags: tags needs at least two tiers")
+
+
+def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_path):
+    jobs = [(100 * i, 1 + (i * 37 % 50) ** 2) for i in range(400)]
+    words = ["--trace", write(tmp_path / "t.swf", jobs), "--mode", "tags", "--scale-load", "0.4"]
+    measured, _ = answer(capsys, *words)
+    fitted, _ = answer(capsys, *words, "--fitted")
+    (one,), (other,) = measured["results"], fitted["results"]
+    assert one["cutoffs"] != other["cutoffs"]
+    assert max(one["utilisation"]) < 0.9
 
 
 @pytest.mark.parametrize(
@@ -131,7 +148,7 @@ def test_tags_without_cutoffs_is_left_out_or_refused(capsys):
         (["--mode", "tags", "--cutoffs", "5,4"], 2, "must rise"),
         (["--mode", "tags", "--cutoffs", "5,x"], 2, "no number"),
         (["--mode", "tags", "--cutoffs", "0"], 2, "above 0"),
-        (["--mode", "tags", "--cutoffs", "5,6"], 1, "2 tiers, with 1 cutoffs"),
+        (["--cutoffs", "5,6"], 2, "2 tiers, with 1 cutoffs between, not 2"),
         (["--mode", "fcfs", "--cutoffs", "5"], 2, "for tags only"),
         (["--load", "1"], 2, "below 1"),
         (["--load", "-1"], 2, "above 0"),
