@@ -9,13 +9,17 @@ from lbd.spelling import hint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MODULES = {
-    "balance": "lbd.cli.sim_balance",
-    "dispatch": "lbd.cli.sim_dispatch",
+FUNCTIONS = {
+    "balance": ("lbd.cli.sim_balance", "main"),
+    "dispatch": ("lbd.cli.sim_dispatch", "main"),
+    "figure": ("lbd.cli.sim_figure", "main"),
+    "list": ("lbd.cli.sim_figure", "main_list"),
 }
 COMMANDS = {
     "balance": "the load-exchange algorithms over simulated hosts and jobs",
     "dispatch": "the queueing disciplines over Poisson arrivals or a trace",
+    "figure": "a figure of the papers, from our own runs, and whether its claims hold",
+    "list": "the figures there are",
 }
 DESCRIPTION = """the same policies in virtual time
 
@@ -28,7 +32,8 @@ def main(argv: list[str]) -> int:
     parser.add_version()
     parser.add_argument("command", metavar="COMMAND", help="see above; each has its own --help")
     options = parser.parse_args(argv[:1])
-    if options.command not in MODULES:
+    if options.command not in FUNCTIONS:
         parser.error(f"{options.command!r} is no command; {hint(options.command, COMMANDS)}")
-    run: Callable[[list[str]], int] = importlib.import_module(MODULES[options.command]).main
+    module, name = FUNCTIONS[options.command]
+    run: Callable[[list[str]], int] = getattr(importlib.import_module(module), name)
     return run(argv[1:])

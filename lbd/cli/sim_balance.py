@@ -5,13 +5,13 @@ import gzip
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, replace
+from functools import partial
 
 from lbd.cli.output import figure, print_json, print_table
 from lbd.cli.program import Parser
 from lbd.cli.reply import Json
-from lbd.cli.sim_progress import Progress
+from lbd.cli.sim_pool import WORKERS, Pool
 from lbd.errors import ConfigError
 from lbd.sim.balance import Outcome, Result, load_of, run_once, summed_up
 from lbd.sim.balance_setup import Setup, algorithms, with_settings
@@ -25,7 +25,6 @@ EXAMPLES = (
     "lbd sim balance --hosts 49 --utilisation 0.8 --set exchange_period_s=2 --set probe_limit=5",
     "lbd sim balance --workload jobs.csv --set speeds=1,1,2 --set cores=2,4 --json",
 )
-NICENESS = 10
 HEADER = (
     "algorithm", ">mean s", ">± 95 %", ">sd s", ">of NOLB", ">moved", ">wrong", ">msg/host/s",
     ">CPU cost",
@@ -37,7 +36,8 @@ def main(argv: list[str]) -> int:
     names = algorithms(options.algorithm)
     setup = setup_of(options)
     runs = [(name, number) for name in names for number in range(options.replications)]
-    outcomes = run_all(setup, runs, options.workers)
+    pool = Pool("lbd sim balance", options.workers)
+    outcomes = dict(zip(runs, pool(partial(run_one, setup), runs), strict=True))
     results = []
     for name in names:
         mine, base = (
@@ -49,6 +49,10 @@ def main(argv: list[str]) -> int:
         results = results[1:]  # NOLB ran for the ratio only
     show(setup, options, results)
     return 0
+
+
+def run_one(setup: Setup, run: tuple[str, int]) -> Outcome:
+    return run_once(setup, *run)
 
 
 def parsed(argv: list[str]) -> argparse.Namespace:
@@ -71,7 +75,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--replications", type=whole(1, 10_000), default=5, metavar="R", help="(default 5)")
     add("--set", action="append", default=[], metavar="PARAM=VALUE", dest="settings",
         help="a parameter of [lim], a cost, cores, speeds, immobile, smoothing_s")  # fmt: skip
-    add("--workers", type=whole(1, 1024), default=max(1, (os.cpu_count() or 2) - 1), metavar="N",
+    add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
         help="processes (default: all cores but one)")  # fmt: skip
     add("--json", action="store_true", help="the numbers, for programs")
     return parser.parse_args(argv)
@@ -135,32 +139,6 @@ def read_trace(name: str) -> tuple[TraceJob, ...]:
             return read_jobs(file, name)
     except (OSError, UnicodeDecodeError, EOFError) as problem:
         raise ConfigError(f"{name}: {problem}") from problem
-
-
-def run_all(
-    setup: Setup, runs: list[tuple[str, int]], workers: int
-) -> dict[tuple[str, int], Outcome]:
-    """Each run by (algorithm, replication); the order they end in changes nothing."""
-    progress = Progress("lbd sim balance", len(runs))
-    if workers == 1 or len(runs) == 1:
-        found = {}
-        for name, number in runs:
-            found[name, number] = run_once(setup, name, number)
-            progress.one_more()
-        return found
-    with ProcessPoolExecutor(
-        min(workers, len(runs)), initializer=os.nice, initargs=(NICENESS,)
-    ) as pool:
-        futures = {
-            pool.submit(run_once, setup, name, number): (name, number) for name, number in runs
-        }
-        try:
-            for _ in as_completed(futures):
-                progress.one_more()
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return {key: future.result() for future, key in futures.items()}
 
 
 def show(setup: Setup, options: argparse.Namespace, results: list[Result]) -> None:

@@ -1,0 +1,120 @@
+"""`lbd sim figure` and `lbd sim list`: the papers' figures from our own simulations.
+
+Drawing takes matplotlib (the extra `sim`); the numbers and the claims do not.
+"""
+
+import argparse
+import importlib
+import importlib.util
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbd.cli.output import figure as rounded
+from lbd.cli.output import print_json, print_table
+from lbd.cli.program import Parser
+from lbd.cli.sim_balance import length_s, whole
+from lbd.cli.sim_pool import WORKERS, Pool
+from lbd.errors import ConfigError, LbdError
+from lbd.sim.figures import Drawing, Figure, Line, Scale
+from lbd.sim.figures_all import FIGURES
+from lbd.spelling import hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ENDINGS = (".svg", ".png")
+EXAMPLES = (
+    "lbd sim figure zhou-3.4 --out period.svg",
+    "lbd sim figure zhou-3.2 --replications 10 --duration 1h --json",
+)
+
+
+def main(argv: list[str]) -> int:
+    options = parsed(argv)
+    if options.name not in FIGURES:
+        known = "`lbd sim list` names them"
+        raise ConfigError(f'no figure "{options.name}"; {hint(options.name, FIGURES) or known}')
+    if options.out:
+        check_out(options.out)
+    chosen = FIGURES[options.name]
+    scale = Scale(length_s(options.duration, ()), options.replications, options.seed)
+    drawing = chosen.make(scale, Pool(f"lbd sim figure {options.name}", options.workers))
+    if options.out:
+        draw: Callable[[Figure, Drawing, str], None]
+        draw = importlib.import_module("lbd.cli.sim_plot").draw
+        draw(chosen, drawing, options.out)
+    if options.json:
+        head = {"name": options.name, "title": chosen.title, "source": chosen.source}
+        print_json({**head, **asdict(scale), **asdict(drawing)})
+    else:
+        show(chosen, drawing, with_numbers=not options.out)
+    return 0
+
+
+def parsed(argv: list[str]) -> argparse.Namespace:
+    parser = Parser("lbd sim figure", "redraw a figure of the papers from our own runs", EXAMPLES)
+    parser.add_version()
+    add = parser.add_argument
+    add("name", metavar="NAME", help="`lbd sim list` shows them")
+    add("--out", metavar="FILE", help="draw it there: .svg or .png")
+    add("--json", action="store_true", help="the numbers and the claims, for programs")
+    add("--duration", default="20m", metavar="DUR", help="of each run's arrivals (default 20m)")
+    add("--replications", type=whole(2, 10_000), default=3, metavar="R", help="(default 3)")
+    add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="(default 1)")
+    add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
+        help="processes (default: all cores but one)")  # fmt: skip
+    return parser.parse_args(argv)
+
+
+def check_out(out: str) -> None:
+    """Before minutes are spent on what cannot be drawn."""
+    if not out.endswith(ENDINGS):
+        raise ConfigError(f"--out {out}: the name must end in .svg or .png")
+    if not Path(out).absolute().parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no such directory")
+    if not has_matplotlib():
+        raise LbdError("drawing needs matplotlib: pip install 'lbd[sim]'; --json does without")
+
+
+def has_matplotlib() -> bool:
+    try:
+        return importlib.util.find_spec("matplotlib") is not None
+    except ValueError:  # somebody has forbidden it
+        return False
+
+
+def show(chosen: Figure, drawing: Drawing, with_numbers: bool) -> None:
+    print(f"{chosen.title} ({chosen.source})")
+    if with_numbers:
+        xs = sorted({x for line in drawing.lines for x in line.x})
+        print(f"{drawing.y_label}, by {drawing.x_label}:")
+        print_table(("", *(f">{x:g}" for x in xs)), [row(line, xs) for line in drawing.lines])
+    for claim in drawing.claims:
+        verdict = "holds" if claim.holds else "DOES NOT HOLD"
+        print(f"{verdict}: {claim.text} [{claim.ours}]")
+
+
+def row(line: Line, xs: list[float]) -> list[str]:
+    at = dict(zip(line.x, line.y, strict=True))
+    name = f"{line.name} (printed)" if line.printed else line.name
+    return [name, *(rounded(at[x], 3) if x in at else "" for x in xs)]
+
+
+def main_list(argv: list[str]) -> int:
+    parser = Parser("lbd sim list", "the figures that `lbd sim figure` can redraw")
+    parser.add_version()
+    parser.add_argument("--json", action="store_true", help="for programs")
+    options = parser.parse_args(argv)
+    if options.json:
+        figures = [
+            {"name": name, "title": item.title, "source": item.source}
+            for name, item in FIGURES.items()
+        ]
+        print_json({"figures": figures})
+    else:
+        print_table(
+            ("name", "title", "source"),
+            [(name, item.title, item.source) for name, item in FIGURES.items()],
+        )
+    return 0

@@ -1,0 +1,92 @@
+"""`lbd sim figure` and `lbd sim list`; the claims themselves are tests/simulation's."""
+
+import json
+import sys
+
+import pytest
+
+from lbd.cli.main import main
+from lbd.sim.figures import Scale, plain_map
+from lbd.sim.figures_all import FIGURES
+
+QUICK = ["--duration", "20s", "--replications", "2", "--workers", "1"]
+
+
+@pytest.fixture
+def quick():
+    """A figure that takes a moment."""
+    return ["sim", "figure", "zhou-3.5a", *QUICK]
+
+
+def test_the_list(capsys):
+    assert main(["sim", "list", "--json"]) == 0
+    reply = json.loads(capsys.readouterr().out)
+    assert reply["schema"] == 1
+    assert [item["name"] for item in reply["figures"]] == list(FIGURES)
+    assert main(["sim", "list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(FIGURES) + 1
+
+
+def test_numbers_and_claims(capsys, quick):
+    assert main([*quick, "--json"]) == 0
+    reply = json.loads(capsys.readouterr().out)
+    (line,) = reply["lines"]
+    assert line["x"] == [1, 2, 3, 5, 8]
+    assert len(line["y"]) == len(line["interval"]) == 5
+    assert reply["claims"][0].keys() == {"text", "holds", "ours"}
+
+
+def test_a_line_for_each_claim(capsys, quick):
+    assert main(quick) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines()[-1].startswith(("holds: one reservation", "DOES NOT HOLD: one"))
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "part"),
+    [
+        (["--out", "x.pdf"], 2, ".svg or .png"),
+        (["--out", "/nowhere/x.svg"], 2, "no such directory"),
+        (["--replications", "1"], 2, "2 to 10000"),
+    ],
+)
+def test_what_is_refused(capsys, quick, more, code, part):
+    assert main([*quick, *more]) == code
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert part in err
+
+
+def test_an_unknown_figure_is_told_the_nearest(capsys):
+    assert main(["sim", "figure", "zhou-3.44"]) == 2
+    assert 'did you mean "zhou-3.4"' in capsys.readouterr().err
+
+
+def test_without_matplotlib_one_line_says_so_before_anything_is_simulated(
+    capsys, quick, monkeypatch, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*quick, "--out", str(tmp_path / "x.svg")]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "lbd sim: drawing needs matplotlib: pip install 'lbd[sim]'; --json does without\n"
+    )
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_it_is_drawn(capsys, quick, tmp_path, ending):
+    pytest.importorskip("matplotlib", reason="the extra sim is not installed")
+    out = tmp_path / f"x.{ending}"
+    assert main([*quick, "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"<?xml" if ending == "svg" else b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name.startswith("zhou-")])
+def test_each_figure_can_be_made(name):
+    drawing = FIGURES[name].make(Scale(duration_s=8.0, replications=2), plain_map)
+    assert drawing.lines
+    assert drawing.claims
+    for line in drawing.lines:
+        assert len(line.x) == len(line.y)
