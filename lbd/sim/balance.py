@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from lbd.sim import intervals
 from lbd.sim.balance_bounds import PerfectKnowledge
 from lbd.sim.balance_engine import AtHome, Engine, Placement
 from lbd.sim.balance_lims import Lims
@@ -18,9 +19,6 @@ from lbd.sim.balance_trace import dealt_out, utilisation
 from lbd.sim.balance_workload import Job, Stream, drawn_jobs
 
 PARTS = 10
-T_95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +155,6 @@ def mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Of the 95 % interval of their mean."""
-    count = len(values)
-    if count < 2:
-        return math.nan
-    t = T_95[count - 2] if count - 2 < len(T_95) else 1.96
-    return t * mean_and_sd(values)[1] / math.sqrt(count)
+    """Of the 95 % interval of their mean; NaN where there is none."""
+    width = intervals.half_width(values)
+    return math.nan if width is None else width
