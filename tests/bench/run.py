@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
-from tests.bench import growth, idle, latency, placements, sampling, simulation, streams
+from tests.bench import front, growth, idle, latency, placements, sampling, simulation, streams
 from tests.bench.measure import CannotMeasureError, above_others, own_session, say
 from tests.bench.row import HEADINGS, Row, cells, table
 from tests.bench.stage import Stage, set_up
@@ -33,6 +33,7 @@ Measure = Callable[[Stage, set[str]], list[Row]]
 # Figures that are measured together, in this order; those at rest come last.
 GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("local", "here", "remote", "held"), latency.measure),
+    (("front-local", "front-remote", "front-crowd", "front-gcc"), front.measure),
     (("stdout", "stdin"), streams.measure),
     (("placements",), placements.measure),
     (("sampler",), sampling.measure),

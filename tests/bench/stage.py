@@ -24,12 +24,14 @@ LAB_TIMEOUT_S = 90
 
 
 class Installation:
-    """bin/python3, bin/lbrun and lib/…/site-packages/lbd, as `deploy/setup` would lay them out."""
+    """bin/python3, bin/lbrun-python, bin/lbrun and lib/…/site-packages/lbd, as `deploy/setup` would
+    lay them out. `lbrun` here is the Python client, `front()` the compiled one.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.python = root / "bin/python3"
-        self.lbrun = root / "bin/lbrun"
+        self.lbrun = root / "bin/lbrun-python"
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         packages = root / "lib" / version / "site-packages"
         self.python.parent.mkdir(parents=True)
@@ -48,6 +50,17 @@ class Installation:
         self.lbrun.chmod(0o755)
         said = subprocess.run([self.lbrun, "--version"], capture_output=True, text=True, check=True)
         assert said.stdout.startswith("lbrun "), said  # an empty script would be fast, too
+
+    def front(self) -> Path:
+        """Raises CannotMeasureError without a compiler."""
+        program = self.root / "bin/lbrun"
+        if not program.exists():
+            named = f'-DPYTHON_CLIENT="{self.lbrun}"'
+            source = ROOT / "lbd/cli/front.c"
+            subprocess.run([ROOT / "deploy/compile", source, program, named], check=True)
+        if not program.exists():
+            raise CannotMeasureError("no C compiler")
+        return program
 
     def lbd(self, *words: object) -> list[str]:
         return [str(self.python), "-P", "-m", "lbd.cli.main", *map(str, words)]
