@@ -48,13 +48,6 @@ static const struct { char *word, key; } KNOWN[] = { /* those of a capital key t
 static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
                                  SIGCONT, SIGWINCH, 0};
 
-/* Told their own name, as shim.py has it; others their path, as they find their parts by it. */
-static const char NAMELY[] =
-    " ar b2sum base32 base64 bison bunzip2 bzcat bzip2 cksum comm cpio csplit diff3 expand factor "
-    "flex fmt fold join lzma m4 md5sum numfmt od patch pr ptx ranlib sdiff sha1sum sha224sum "
-    "sha256sum sha384sum sha512sum shuf size sort split strings strip sum tac tar tsort unexpand "
-    "unxz xz xzcat ";
-
 static char **arguments, **untouched; /* what we were given, for whoever takes over */
 static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
 static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
@@ -98,36 +91,35 @@ static _Noreturn void end_like(int status, int number) {
     _exit(status);
 }
 
-static void restore_signals(void) {
+static _Noreturn void become(char *program, char **words) {
     sigprocmask(SIG_SETMASK, &mask_given, NULL);
     if (ended_by) end_like(128 + ended_by, ended_by); /* it came for a command that has not begun */
-}
-
-static _Noreturn void become(void) {
-    char *name = command[0], *program = real_program ?: name;
-    restore_signals();
-    if (real_program && !strstr(NAMELY, text(" %s ", name))) command[0] = real_program;
-    execvp(program, command);
+    execvp(program, words);
     bool missing = errno == ENOENT || errno == ENOTDIR, sought = !strchr(program, '/') && *program;
     char *why = missing && sought ? "not found" : strerror(errno);
-    say_as(real_program ? "lbsh" : "lbrun", text("%s: %s", name, why));
+    say_as(real_program ? "lbsh" : "lbrun", text("%s: %s", program, why));
     _exit(missing ? NOT_FOUND : CANNOT_EXECUTE);
+}
+
+/* Most are told their path, not their name: some find their parts by it, and behind a shim they
+   would find the shim. NAMELY is shim.py's list of those who would only show it. */
+static _Noreturn void become_command(void) {
+    if (real_program && !strstr(NAMELY, text(" %s ", *command))) *command = real_program;
+    become(real_program ?: *command, command);
 }
 
 /* The Python client, with one variable more if `name` is given. */
 static _Noreturn void become_python(const char *name, const char *value) {
     environ = untouched;
-    restore_signals();
     if (name) setenv(name, value, 1);
-    execv(PYTHON_CLIENT, arguments);
-    _exit(say("%s: %s", PYTHON_CLIENT, strerror(errno)));
+    become(PYTHON_CLIENT, arguments);
 }
 
 /* What is not ours to handle. `unanswered`: why the LBM, though it listens, is of no use. */
 static _Noreturn void leave_it(const char *unanswered) {
     close(lbm);
     environ = untouched;
-    if (real_program) become();
+    if (real_program) become_command();
     become_python(unanswered ? "LBD_UNANSWERED" : NULL, unanswered);
 }
 
@@ -264,7 +256,7 @@ static _Noreturn void run_here(char *host, char *job, char *reason) {
     if (option['C'] && chdir(directory)) _exit(say("%s: %s", directory, strerror(errno)));
     if (option['v']) say("%s: here (%s)", command[0], reason);
     if (option['i']) make_empty(0);
-    become();
+    become_command();
 }
 
 static _Noreturn void wait_for_end(bool taken) {

@@ -55,9 +55,7 @@ class Installation:
         """Raises CannotMeasureError without a compiler."""
         program = self.root / "bin/lbrun"
         if not program.exists():
-            named = f'-DPYTHON_CLIENT="{self.lbrun}"'
-            source = ROOT / "lbd/cli/front.c"
-            subprocess.run([ROOT / "deploy/compile", source, program, named], check=True)
+            subprocess.run([ROOT / "deploy/front", program, self.lbrun], check=True)
         if not program.exists():
             raise CannotMeasureError("no C compiler")
         return program

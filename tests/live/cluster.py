@@ -78,9 +78,7 @@ def clients_path():
 
 def compile_front(program, client, *flags):
     """By the installer's own means; no program if there is no compiler."""
-    source, named = Path(PACKAGE_PARENT, "lbd/cli/front.c"), f'-DPYTHON_CLIENT="{client}"'
-    command = [Path(PACKAGE_PARENT, "deploy/compile"), source, program, named, *flags]
-    subprocess.run(command, check=True)
+    subprocess.run([Path(PACKAGE_PARENT, "deploy/front"), program, client, *flags], check=True)
     return program
 
 
