@@ -74,6 +74,7 @@ def jobs_of(setup: Setup, seed: str) -> list[Job]:
         setup.duration_s,
         setup.immobile,
         setup.imbalance,
+        setup.weights,
     )
     return drawn_jobs(stream, seed)
 

@@ -54,6 +54,7 @@ class Lims:
         self.job_threshold_s = self.lim.job_threshold_s
         self._costs = engine.costs
         self._smoothing_s = engine.setup.smoothing_s
+        self._of_queue = engine.setup.index == "queue"
         self._telling = POLICIES[algorithm].telling
         self._board: dict[HostId, tuple[m.Sample, float]] = {}  # newest broadcast last
         dice = Random(f"{seed} {algorithm}")
@@ -125,9 +126,7 @@ class Lims:
     def _look(self, host: Host, now_s: float) -> None:
         """Read the sampler."""
         cpu = self.engine.cpus[host.number]
-        tasks = float(len(cpu))
-        if self._smoothing_s:
-            tasks = self._smoothed(host, now_s)
+        tasks = self._smoothed(host, now_s) if self._smoothing_s else float(len(cpu))
         if tasks != host.index:
             host.index = tasks
             queues = Queues(cpu=tasks)
@@ -146,11 +145,14 @@ class Lims:
         host.taken_in_s = now_s
 
     def _smoothed(self, host: Host, now_s: float) -> float:
-        """Of the mean queue since the last look, as the sampler smooths those of each second."""
+        """Of the mean since the last look, as the sampler smooths those of each second. Of the
+        utilisation too: as many tasks as would keep that share of the cores busy."""
         passed_s = now_s - host.shown_at_s
         if passed_s <= 0:
             return max(0.0, host.index)
-        mean = self.engine.cpus[host.number].mean_tasks(now_s, passed_s)
+        cpu = self.engine.cpus[host.number]
+        tasks, busy = cpu.means(now_s, passed_s)
+        mean = tasks if self._of_queue else busy * cpu.cores
         host.shown_at_s = now_s
         return smoothed(max(0.0, host.index), mean, passed_s, self._smoothing_s)
 

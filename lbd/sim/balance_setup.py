@@ -39,7 +39,9 @@ class Setup:
     speeds: tuple[float, ...] = (1.0,)
     immobile: float = 0.0  # τ: the share of jobs that must stay, whatever their size
     imbalance: float = IMBALANCE
-    smoothing_s: float = 0.0  # T; 0: the queue length of the moment
+    weights: tuple[float, ...] = ()  # of the hosts' loads in turn, instead of `imbalance`
+    smoothing_s: float = 0.0  # T; 0: of the moment
+    index: str = "queue"  # or "utilisation", of the CPUs
     trace: tuple[TraceJob, ...] = field(default=(), repr=False)  # instead of drawn jobs
 
     def power(self, host: int) -> tuple[float, float]:
@@ -48,7 +50,8 @@ class Setup:
 
 
 NUMBERS = {"immobile": (0.0, 1.0), "imbalance": (0.0, 0.9), "smoothing_s": (0.0, 600.0)}
-LISTS = {"cores": (0.1, 1024.0), "speeds": (0.01, 100.0)}
+LISTS = {"cores": (0.1, 1024.0), "speeds": (0.01, 100.0), "weights": (0.01, 100.0)}
+INDICES = ("queue", "utilisation")
 COSTS = tuple(item.name for item in fields(Costs))
 
 
@@ -73,8 +76,12 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
         return replace(setup, **{name: found})  # type: ignore[arg-type]  # all of them floats
     if name in LISTS:
         values = tuple(number(name, part, *LISTS[name]) for part in value.split(","))
-        return replace(setup, **{name: values})  # type: ignore[arg-type]  # both of them tuples
-    known = [*SHARED, *COSTS, *NUMBERS, *LISTS]
+        return replace(setup, **{name: values})  # type: ignore[arg-type]  # all of them tuples
+    if name == "index":
+        if value not in INDICES:
+            raise ConfigError(f'index: no "{value}"; {hint(value, INDICES)}')
+        return replace(setup, index=value)
+    known = [*SHARED, *COSTS, *NUMBERS, *LISTS, "index"]
     raise ConfigError(f'no parameter "{name}"; {hint(name, known)}')
 
 

@@ -19,8 +19,16 @@ NEVER = float("inf")
 
 class SharedCpu(Generic[Task]):
     __slots__ = (
-        "_at_s", "_order", "_queue", "_served_s", "_stalled_until_s", "_task_seconds", "cores",
-        "due_s", "speed",
+        "_at_s",
+        "_busy_seconds",
+        "_order",
+        "_queue",
+        "_served_s",
+        "_stalled_until_s",
+        "_task_seconds",
+        "cores",
+        "due_s",
+        "speed",
     )  # fmt: skip
 
     def __init__(self, cores: float, speed: float) -> None:
@@ -32,7 +40,8 @@ class SharedCpu(Generic[Task]):
         self._at_s = 0.0
         self._stalled_until_s = 0.0
         self._order = 0
-        self._task_seconds = 0.0  # since `mean_tasks` was last asked for
+        self._task_seconds = 0.0  # since `means` was last asked for
+        self._busy_seconds = 0.0  # of cores, the same
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -73,18 +82,20 @@ class SharedCpu(Generic[Task]):
         self._stalled_until_s = began_s + seconds / (self.cores * self.speed)
         return self._stalled_until_s
 
-    def mean_tasks(self, now_s: float, passed_s: float) -> float:
-        """Over the time since this was last asked for."""
+    def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
+        """Tasks, and the share of the cores they kept busy, since this was last asked for."""
         self._advance(now_s)
-        mean = self._task_seconds / passed_s
-        self._task_seconds = 0.0
-        return mean
+        tasks, busy = self._task_seconds / passed_s, self._busy_seconds / passed_s / self.cores
+        self._task_seconds = self._busy_seconds = 0.0
+        return tasks, busy
 
     def _advance(self, now_s: float) -> None:
         tasks = len(self._queue)
         if tasks:
             at_s, began_s = self._at_s, self._stalled_until_s
-            self._task_seconds += tasks * (now_s - at_s)
+            passed_s = now_s - at_s
+            self._task_seconds += tasks * passed_s
+            self._busy_seconds += (tasks if tasks < self.cores else self.cores) * passed_s
             if began_s < at_s:
                 began_s = at_s
             if now_s > began_s:

@@ -1,6 +1,6 @@
 """Every figure by its name in `lbd sim figure`."""
 
-from lbd.sim import figures_balance
+from lbd.sim import figures_balance, figures_scripts
 from lbd.sim.figures import Figure
 
-FIGURES: dict[str, Figure] = {**figures_balance.FIGURES}
+FIGURES: dict[str, Figure] = {**figures_balance.FIGURES, **figures_scripts.FIGURES}

@@ -60,7 +60,8 @@ def measured(points: Sequence[Point], scale: Scale, map_: Map) -> list[Result]:
 
 def as_nolb(setup: Setup) -> Setup:
     """NOLB looks at no parameter, and pays for nothing: so the runs of many points are one."""
-    return replace(setup, lim=LIM, costs=BERKELEY.costs, immobile=0.0)
+    costs = setup.workload.costs
+    return replace(setup, lim=LIM, costs=costs, immobile=0.0, smoothing_s=0.0, index="queue")
 
 
 def as_run(point: Point) -> Setup:

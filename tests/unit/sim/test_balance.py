@@ -20,7 +20,10 @@ def test_a_run_follows_from_its_seed(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", [name for name in EVERY if name != "NOLB"])
-@pytest.mark.parametrize("words", [["speeds=1,4", "cores=1,2"], ["smoothing_s=4"]])
+@pytest.mark.parametrize(
+    "words",
+    [["speeds=1,4", "cores=1,2"], ["smoothing_s=4"], ["index=utilisation", "smoothing_s=10"]],
+)
 def test_unequal_hosts_and_a_smoothed_index(algorithm, words):
     """Every job ends, and some have moved."""
     run = run_once(with_settings(SMALL, words), algorithm, 0)

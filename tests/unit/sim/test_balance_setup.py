@@ -27,6 +27,7 @@ def test_settings_go_where_they_belong():
         ("min_gain=nan", "out of range"),
         ("immobile=2", "0 to 1"),
         ("speeds=1,0", "0.01 to 100"),
+        ("index=que", 'did you mean "queue"'),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(word, part):

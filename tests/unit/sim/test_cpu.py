@@ -55,9 +55,12 @@ def test_messages_go_before_tasks():
     assert run(cpu) == [(2.0, "a")]
 
 
-def test_its_mean_queue():
+def test_its_mean_queue_and_utilisation():
     cpu = SharedCpu(1, 1.0)
     cpu.add("a", 1.0, 0.0)
     cpu.finished(1.0)
-    assert cpu.mean_tasks(4.0, 4.0) == pytest.approx(0.25)
-    assert cpu.mean_tasks(5.0, 1.0) == 0.0
+    assert cpu.means(4.0, 4.0) == pytest.approx((0.25, 0.25))
+    for name in "bcd":
+        cpu.add(name, 10.0, 4.0)
+    assert cpu.means(6.0, 2.0) == pytest.approx((3.0, 1.0))
+    assert SharedCpu(2, 1.0).means(1.0, 1.0) == (0.0, 0.0)
