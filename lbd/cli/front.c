@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -367,15 +368,14 @@ int main(int argc, char **argv) {
     if (!argc || !arguments || !untouched) return FAILED;
     memcpy(untouched, environ, count * sizeof *untouched);
     sigprocmask(SIG_SETMASK, NULL, &mask_given);
-    char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
+    char *name = basename((char *)getauxval(AT_EXECFN)); /* argv[0] may say anything: exec -a */
     bool shim = strcmp(name, "lbrun"), typed = !(closed_fds & 1) && !empty_input && isatty(0);
-    memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv);
-    repeated = arguments + room;
+    memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv), repeated = arguments + room;
     if (shim) {
-        arguments[0] = "lbrun", arguments[1] = "--shim", arguments[2] = name;
-        command = arguments + 2;
+        *(command = arguments + 2) = name, command[-1] = "--shim", command[-2] = "lbrun";
         if (!(real_program = find_behind_shims(name)))
             return say_as("lbsh", text("%s: not found", name)), NOT_FOUND;
+        if (strcmp(name, basename(argv[0]))) execv(real_program, argv);
     }
     if (!strcmp(getenv("LBD_FRONT") ?: "", "python")) become_python(NULL, NULL);
     if (!shim) read_options(arguments + 1);
