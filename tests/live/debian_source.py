@@ -35,7 +35,8 @@ def fetch(package, directory: Path) -> Path:
         )  # fmt: skip
         if result.returncode != 0:
             pytest.fail(f"apt-get {words}: {result.stderr}")
-    (archive,) = directory.glob("*.orig.tar.*")
+    (archive,) = (path for path in directory.glob("*.orig.tar.*") if path.suffix != ".asc")
     subprocess.run(["tar", "xf", archive], cwd=directory, check=True)
-    (tree,) = (path for path in directory.iterdir() if (path / "src").is_dir())
+    own = {"lists", "archives", "sources"}
+    (tree,) = (path for path in directory.iterdir() if path.is_dir() and path.name not in own)
     return tree

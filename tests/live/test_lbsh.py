@@ -77,7 +77,8 @@ STRINGS = [
     "locked; echo $?", "command -V if", "echo $0 $#", "sh -c 'echo $0'", "shows 'unended",
     "if", "shows >out; cat out", "shows a &\nwait $!; echo $?", "umask", "echo \"$PWD\"",
     "cd /; shows; pwd", "shows -- -x", "printf '%s|' a b", "'shows' x", "kill -9 $$",
-    "shows \"$(nosuch)\"", "test -t 0; echo $?", "ulimit -n", "read x; echo \"$x\"",
+    "exec -a other shows x", "shows \"$(nosuch)\"", "test -t 0; echo $?", "ulimit -n",
+    "read x; echo \"$x\"",
 ]  # fmt: skip
 
 

@@ -1,0 +1,117 @@
+"""`make -j8 SHELL=lbsh` of real projects (plain make, autotools, cmake) makes what make makes."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+from tests.live.debian_source import fetch
+
+# Even small compilations may leave: what matters here is what comes of it.
+SETTINGS = (*FAST, "lim.job_threshold_s=0.01", "lim.local_threshold=0.2", "lbm.slots=4")
+MADE = (".o", ".a", ".so", ".h", "")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(4, "none", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def project(tmp_path_factory):
+    """project(package): its source in a place of its own, there anew each time it is called."""
+    fetched = {}
+
+    def anew(package):
+        if os.geteuid() != 0:
+            pytest.skip("apt-get source needs root")
+        if package not in fetched:
+            source = fetch(package, tmp_path_factory.mktemp("source"))
+            fetched[package] = source, tmp_path_factory.mktemp("built") / package
+        source, tree = fetched[package]
+        shutil.rmtree(tree, ignore_errors=True)
+        shutil.copytree(source, tree, symlinks=True)
+        return tree
+
+    return anew
+
+
+def digests(tree):
+    """Of all that a build leaves: objects, libraries, headers, programs."""
+    return {
+        str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(tree.rglob("*"))
+        if path.is_file() and path.suffix in MADE and b"\0" in path.read_bytes()[:4096]
+    }
+
+
+def jobs_away(lab):
+    """Compilations of h1's that ran on other hosts, as far as is remembered."""
+    jobs = lab.lbctl_json("h1", "jobs", "--all")
+    return [job for job in jobs if job["host"] not in ("h1", None)]
+
+
+def plain(tree, *words):
+    subprocess.run(words, cwd=tree, check=True, capture_output=True, timeout=240)
+
+
+def by_lbsh(lab, tree, *words):
+    result = lab.run("h1", *words, cwd=tree, timeout=240)
+    assert result.returncode == 0, f"{words}: {result.stdout[-2000:]}\n{result.stderr[-2000:]}"
+    assert "lbsh:" not in result.stderr
+    assert "lbrun:" not in result.stderr
+    return result
+
+
+def test_plain_make(lab, project):
+    goal = ("-C", "src", "linux-noreadline")
+    tree = project("lua5.4")
+    plain(tree, "make", "-j2", *goal)
+    expected = digests(tree)
+    tree = project("lua5.4")
+    by_lbsh(lab, tree, "make", "-j8", "SHELL=lbsh", *goal)
+    assert digests(tree) == expected
+    away = jobs_away(lab)
+    assert {job["host"] for job in away} >= {"h2", "h3", "h4"}, away
+    assert {job["command"][0] for job in away} <= {"gcc", "cc"}, away
+
+
+def test_autotools(lab, project):
+    tree = project("hello")
+    plain(tree, "sh", "./configure")
+    config_h = (tree / "config.h").read_bytes()
+    plain(tree, "make", "-j2")
+    expected = digests(tree)
+    tree = project("hello")
+    by_lbsh(lab, tree, "lbsh", "./configure")
+    assert (tree / "config.h").read_bytes() == config_h
+    makefile = (tree / "Makefile").read_text()
+    assert "lbd-shims" not in makefile, [li for li in makefile.splitlines() if "lbd-shims" in li]
+    by_lbsh(lab, tree, "make", "-j8", "SHELL=lbsh")
+    assert digests(tree) == expected
+    hello = subprocess.run([tree / "hello"], capture_output=True, text=True, check=True)
+    assert hello.stdout == "Hello, world!\n"
+
+
+def test_cmake(lab, project):
+    configure = ("cmake", "-S", ".", "-B", "build", "-DENABLE_CJSON_UTILS=On")
+    tree = project("cjson")
+    plain(tree, *configure)
+    plain(tree, "make", "-j2", "-C", "build")
+    expected = digests(tree)
+    tree = project("cjson")
+    # cmake writes down where it found the compiler: that is how its absolute names are shared, too.
+    by_lbsh(lab, tree, "lbsh", "-c", " ".join(configure))
+    before = len(jobs_away(lab))
+    by_lbsh(lab, tree, "make", "-j8", "-C", "build", "SHELL=lbsh")
+    assert digests(tree) == expected
+    assert len(jobs_away(lab)) > before
+    # And what it wrote down works without lbsh.
+    (tree / "build/CMakeFiles/cjson.dir/cJSON.c.o").unlink()
+    plain(tree, "make", "-C", "build")
+    assert digests(tree) == expected
