@@ -1,0 +1,83 @@
+"""The test suites of busybox and bash, script by script: by lbsh as by the shell.
+
+Left out: what takes long. LBD_CONFORMANCE=all runs everything, and hush's suite, too.
+"""
+
+import os
+import shutil
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+from tests.live.debian_source import fetch
+from tests.live.shell_suites import Run, bash_scripts, build_tools, busybox_scripts, outcomes
+
+ALL = os.environ.get("LBD_CONFORMANCE") == "all"
+SLOW = {
+    "ash_test/ash-vars/var_LINENO1.tests", "hush_test/hush-vars/var_LINENO1.tests",
+    "tests/jobs.tests", "tests/exec.tests", "tests/history.tests", "tests/trap.tests",
+    "tests/redir.tests", "tests/read.tests", "tests/lastpipe.tests", "tests/procsub.tests",
+    "tests/execscript", "tests/coproc.tests", "tests/varenv.tests", "tests/intl.tests",
+}  # fmt: skip
+ATTEMPTS = 3  # some scripts tell of process ids and races
+# What is different, and why it may be.
+KNOWN = {
+    "comm.tests": "a script whose first line names lbsh is shown by ps under its shell's name",
+}
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, settings=FAST)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The suites' own directories, and the three programs they call."""
+    if os.geteuid() != 0:
+        pytest.skip("apt-get source needs root")
+    root = tmp_path_factory.mktemp("suites")
+    for package, part in (("busybox", "shell"), ("bash", "tests")):
+        tree = fetch(package, tmp_path_factory.mktemp(package))
+        shutil.copytree(tree / part, root / package / part, symlinks=True)
+    build_tools(root / "busybox", root / "tools")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("shell", "suite", "find"),
+    [("/bin/dash", "busybox", busybox_scripts), ("/bin/bash", "bash", bash_scripts)],
+)
+def test_every_script_does_what_it_does_in_the_shell(lab, sources, tmp_path, shell, suite, find):
+    scripts = [script for script in find(sources / suite) if ALL or is_quick(script)]
+    assert len(scripts) > 60
+    # By the shell's own name, as scripts print theirs.
+    stand_in = tmp_path / os.path.basename(shell)
+    environment = lab.environment("h1", LBD_SHELL=shell)
+    stand_in.symlink_to(shutil.which("lbsh", path=environment["PATH"]))
+    different = scripts
+    for attempt in range(ATTEMPTS):
+        made = tmp_path / str(attempt)
+        made.mkdir()
+        roots = [(shell, made / "plain"), (str(stand_in), made / "lbsh")]
+        plain, ours = (
+            outcomes(Run(sources / suite, sources / "tools", root, program, environment), different)
+            for program, root in roots
+        )
+        different = [script for script in different if plain[script] != ours[script]]
+        if not different:
+            break
+    unexplained = {
+        str(script): (plain[script], ours[script])
+        for script in different
+        if script.name not in KNOWN
+    }
+    assert not unexplained
+
+
+def is_quick(script):
+    name = str(script)
+    left_out = "hush_test" in name or "z_slow" in name or "signals" in name
+    return not left_out and not any(name.endswith(slow) for slow in SLOW)
