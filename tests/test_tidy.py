@@ -41,6 +41,7 @@ SHELLS = (
     "lbm/daemon.py",
     "lbm/keeper.py",  # forks
     "lbm/child.py",  # the forks, ahead of need
+    "lbm/monitor.py",  # between the two, where there is a terminal
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees
     "lbm/streams.py",  # pipes and passed descriptors
@@ -68,6 +69,8 @@ SHELLS = (
     "lbm/checks.py",  # whether a command could begin
     "lbm/questions.py",  # of lbctl and of the other hosts
     "lbm/agent.py",
+    "lbm/ends.py",  # a job's pipes
+    "lbm/readers.py",  # who waits for input, by /proc
     "lbm/terminal.py",
     "dispatch/daemon.py",
     "dispatch/ledger/",

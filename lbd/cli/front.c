@@ -33,7 +33,7 @@ enum { SILENT_MS = 3000, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 
 
 /* As rpc/client_tags.py has them: frames to the LBM, frames from it, keys of fields. */
 enum { RUN = 'R', LOCAL = 'L', DESCRIPTORS = 'F', SIGNAL = 'S', FORCE = 'K' };
-enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', WARN = 'W', DONE = 'D' };
+enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', WARN = 'W', DONE = 'D', STOPPED = 'Y' };
 enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
 enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
 enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
@@ -207,7 +207,7 @@ static void pass_signals_on(void) {
         send_frame(SIGNAL, &(char){(char)number}, 1);
         if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
             ended_by = number;
-        if (number == SIGTSTP) raise(SIGSTOP);
+        if (number == SIGTSTP && !placed) raise(SIGSTOP); /* else once the command has stopped */
     }
 }
 
@@ -283,6 +283,7 @@ static _Noreturn void wait_for_end(bool taken) {
         case GONE:
             if (real_program && !placed) leave_it(NULL);
             _exit(say(LOST));
+        case STOPPED: raise(SIGSTOP); break;
         case WARN: if (!real_program) say("%s", body); break;
         case PLACED: if (option['v']) say("%s: on %s (%s)", *command, field(HOST), field(REASON));
         }

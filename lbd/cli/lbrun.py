@@ -9,16 +9,26 @@ import posix
 import sys
 
 from lbd.cli import lbrun_caller as caller
-from lbd.cli.lbrun_caller import encode, make_notice, make_request, say
+from lbd.cli.lbrun_caller import (
+    LBM_SILENT_S,
+    REPLY_LIMIT_BYTES,
+    encode,
+    local_job,
+    make_notice,
+    make_request,
+    read_fields,
+    say,
+)
 from lbd.cli.lbrun_options import FAILED, Options, Trouble, depth, read_options
 from lbd.lbm.launch import become, exit_status_of
 from lbd.rpc import client_tags as tags
-from lbd.rpc.frames import Splitter, fields, pack
+from lbd.rpc.frames import Splitter, pack
 
 TYPE_CHECKING = False  # typing's own would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
+    from lbd.cli.lbrun_terminal import Terminal
     from lbd.cli.shim import Shim
 
 INT, QUIT, STOP, TSTP, CONT, PIPE, XFSZ = 2, 3, 19, 20, 18, 13, 25
@@ -26,12 +36,10 @@ HUP, USR1, USR2, TERM, WINCH = 1, 10, 12, 15, 28
 ENDING = (HUP, INT, QUIT, TERM)
 FORWARDED = (HUP, INT, QUIT, USR1, USR2, TERM, TSTP, CONT, WINCH)
 FORCE_WITHIN_S = 1.0
-LBM_SILENT_S = 3.0
 # Waiting is done in pieces: for a signal that comes just before a blocking call, Python runs the
 # handler only when that call returns.
 POLL_S = 0.5
 NEVER_S = float("-inf")
-REPLY_LIMIT_BYTES = 1 << 20
 OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")  # called by another, it is a shim for that one
 UNANSWERED = b"LBD_UNANSWERED"  # from front.c, which has asked in vain: why the LBM is of no use
 LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
@@ -100,8 +108,9 @@ def run(options: Options) -> int:
     if "local" in options.plain:
         job = local_job(sock, make_notice(options, command), environment)
         return run_here(options, command, environment, directory, job, "asked-to-stay")
-    body = make_request(options, command, environment, directory, closed)
-    waiting = Waiting(sock, options, closed)
+    terminal = caller.find_terminal(options, closed)
+    body = make_request(options, command, environment, directory, closed, terminal)
+    waiting = Waiting(sock, options, closed, terminal)
     try:
         waiting.ask(pack(tags.RUN, body))
     except TimeoutError:
@@ -111,35 +120,25 @@ def run(options: Options) -> int:
     return waiting.until_done(command, environment, directory)
 
 
-def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) -> str:
-    """The id of a job that stays here, "" if the LBM does not answer."""
-    sock.settimeout(LBM_SILENT_S)
-    try:
-        sock.sendall(pack(tags.LOCAL, notice))
-        ((_, body),) = Splitter(REPLY_LIMIT_BYTES).feed(sock.recv(4096))
-        found = read_fields(body)
-        environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
-        return found[tags.JOB]
-    except (OSError, ValueError, KeyError):
-        return ""
-
-
 class Waiting:
     """From the request to its answer: "here", or the end of the command elsewhere."""
 
-    def __init__(self, sock: "socket", options: Options, closed: int) -> None:
+    def __init__(
+        self, sock: "socket", options: Options, closed: int, terminal: "Terminal | None"
+    ) -> None:
         self.sock = sock
         self.options = options
         self.shim: Shim | None = None
         self.closed = closed
-        self.typing = not closed & 1 and "no_stdin" not in options.plain and posix.isatty(0)
+        self.terminal = terminal
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = 0.0
         self.early: list[bytes] | None = []  # signals while the request is on its way
         self.ended_by = 0  # the last of them that ends a command
         self.silent_s = 0.0
         sock.settimeout(LBM_SILENT_S)
-        self.may_type = False
+        self.begun = False  # elsewhere
+        self.stop_asked = self.continued = False
         # Before the request is sent: from then on a signal is for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
@@ -158,16 +157,20 @@ class Waiting:
     def until_done(
         self, command: list[bytes], environment: dict[bytes, bytes], directory: bytes
     ) -> int:
-        if self.typing:
-            from select import select
+        """The exit status, unless this process becomes the command."""
+        try:
+            return self.hear_out(command, environment, directory)
+        finally:
+            if self.terminal is not None:
+                self.terminal.leave_raw()
+
+    def hear_out(
+        self, command: list[bytes], environment: dict[bytes, bytes], directory: bytes
+    ) -> int:
+        terminal = self.terminal
         while True:
-            if self.may_type:
-                watched: list[socket | int] = [self.sock, 0]
-                ready, _, _ = select(watched, [], [], POLL_S)
-                if 0 in ready:
-                    self.type_in()
-                if self.sock not in ready:
-                    continue
+            if terminal is not None and not terminal.wait(self.sock):
+                continue
             try:
                 data = self.sock.recv(65536)
             except TimeoutError:
@@ -226,44 +229,69 @@ class Waiting:
                 found = read_fields(body)
                 say(f"{self.options.command[0]}: on {found[tags.HOST]} ({found[tags.REASON]})")
         elif tag == tags.GIVE:
-            try:
-                caller.give_descriptors(self.sock, self.closed, self.typing)
-            except (BrokenPipeError, ConnectionResetError):
-                raise Trouble(LOST) from None
+            self.give()
         elif tag in (tags.PACK, tags.UNPACK) and self.options.staging is not None:
             self.options.staging.heard(self.sock, tag, body)
-        elif tag == tags.INPUT_TAKEN:
-            self.may_type = self.typing
+        elif tag == tags.INPUT_TAKEN and self.terminal is not None:
+            self.terminal.taken()
+        elif tag == tags.STOPPED:
+            self.stop()
+        elif tag == tags.WANTED and self.terminal is not None:
+            self.terminal.stop_reading()
         elif tag == tags.DONE:
-            found = read_fields(body)
-            if found[tags.REASON]:
-                say(found[tags.REASON])
-            if "status_file" in self.options.values:
-                from lbd.cli.status_file import write_status
-
-                write_status(self.options.values["status_file"], found)
-            return int(found[tags.STATUS])
+            return self.end(read_fields(body))
         return None
 
-    def type_in(self) -> None:
-        """Typed input goes along one piece at a time: the next when the last has been consumed."""
+    def give(self) -> None:
+        """The command has begun elsewhere: our descriptors are to be its own."""
+        terminal = self.terminal
+        if terminal is not None:  # before the first output: who answers that must find it raw
+            terminal.attach(self.tell, self.set_signal)
+        typing = terminal is not None and terminal.typing
         try:
-            data = posix.read(0, 65536)
-        except OSError:
-            data = b""
-        self.may_type = False
-        self.typing = bool(data)
-        try:
-            self.sock.sendall(pack(tags.INPUT, data))
-        except OSError:  # the next read says so
-            pass
+            caller.give_descriptors(self.sock, self.closed, typing)
+        except (BrokenPipeError, ConnectionResetError):
+            raise Trouble(LOST) from None
+        self.begun = True
+
+    def end(self, found: dict[bytes, str]) -> int:
+        """The exit status, unless a signal ended the command: then the same ends us."""
+        if self.terminal is not None:
+            self.terminal.leave_raw()
+        if found[tags.REASON]:
+            say(found[tags.REASON])
+        if "status_file" in self.options.values:
+            from lbd.cli.status_file import write_status
+
+            write_status(self.options.values["status_file"], found)
+        status, number = int(found[tags.STATUS]), int(found[tags.SIGNAL_NUMBER] or 0)
+        if number and status == 128 + number:
+            from lbd.cli.lbrun_signals import die_of
+
+            die_of(number, self.terminal is not None and self.terminal.interrupting)
+        return status
+
+    def stop(self) -> None:
+        """The command has stopped, and so do we, as it would if it ran here."""
+        from lbd.cli.lbrun_signals import stop_by
+
+        number, with_group = (TSTP if self.stop_asked else STOP), False
+        terminal = self.terminal
+        if terminal is not None and terminal.attached:
+            number, with_group = terminal.how_to_stop()
+        self.stop_asked = self.continued = False
+        stop_by(number, with_group)
+        if not self.continued:  # it was no stop at all, and is to be none elsewhere
+            if terminal is not None and terminal.behind:
+                self.forward(HUP, None)
+            self.forward(CONT, None)
 
     def tell(self, tag: bytes, body: bytes = b"") -> None:
         if self.early is not None:
             self.early.append(pack(tag, body))
             return
         try:
-            self.sock.send(pack(tag, body))
+            self.sock.sendall(pack(tag, body))
         except OSError:  # it has ended; what there is to read says how
             pass
 
@@ -276,15 +304,22 @@ class Waiting:
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
                 self.tell(tags.FORCE)
             self.interrupted_s = now_s
-        self.tell(tags.SIGNAL, bytes((number,)))
         if number in ENDING:
             self.ended_by = number
-        if number == TSTP:
-            posix.kill(posix.getpid(), STOP)
-
-
-def read_fields(body: bytes) -> dict[bytes, str]:
-    return {key: value.decode(errors="replace") for key, value in fields(body)}
+        elif number == TSTP:
+            self.stop_asked = True  # once it has stopped, we do
+            if not self.begun:
+                posix.kill(posix.getpid(), STOP)
+                return
+        elif number == CONT:
+            self.continued = True
+        terminal = self.terminal
+        if terminal is not None and terminal.attached:
+            if number == CONT:
+                terminal.come_back()
+            if number == WINCH and terminal.resized():
+                return
+        self.tell(tags.SIGNAL, bytes((number,)))
 
 
 def run_here(

@@ -5,13 +5,17 @@ import sys
 
 from lbd.cli.lbrun_options import Options, Trouble, depth
 from lbd.rpc import client_tags as tags
-from lbd.rpc.frames import field, pack
+from lbd.rpc.frames import Splitter, field, fields, pack
 
 TYPE_CHECKING = False  # typing's own would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
+    from lbd.cli.lbrun_terminal import Terminal
+
 BASIC = (b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"TERM", b"LANG", b"TZ")
+LBM_SILENT_S = 3.0
+REPLY_LIMIT_BYTES = 1 << 20
 COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 
 
@@ -162,6 +166,7 @@ def make_request(
     environment: dict[bytes, bytes],
     directory: bytes,
     closed: int,
+    terminal: "Terminal | None",
 ) -> bytes:
     plain, values = options.plain, options.values
     umask = posix.umask(0)
@@ -172,7 +177,7 @@ def make_request(
         flags += tags.FLAG_NO_FALLBACK
     if EMPTY_INPUT or "no_stdin" in plain:
         flags += tags.FLAG_NO_STDIN
-    elif not closed & 1 and posix.isatty(0):
+    elif terminal is not None and terminal.typing:
         flags += tags.FLAG_TERMINAL_INPUT
     if "chdir" in values:
         flags += tags.FLAG_CHDIR
@@ -181,7 +186,11 @@ def make_request(
         flags += tags.FLAG_TELL
     if "shim" in plain:
         flags += tags.FLAG_SHELL
-    pairs = [
+    pairs = []
+    if terminal is not None:
+        flags += terminal.flags()
+        pairs = terminal.fields()
+    pairs += [
         (tags.DIRECTORY, directory),
         (tags.UMASK, b"%d" % umask),
         (tags.MODE, mode.encode()),
@@ -219,6 +228,23 @@ def ignored_signals() -> int:
     return found
 
 
+def find_terminal(options: Options, closed: int) -> "Terminal | None":
+    """None if there is none that concerns the command: neither read for it nor shown to it."""
+    plain = options.plain
+    reads = not EMPTY_INPUT and "no_stdin" not in plain
+    typing = reads and not closed & 1 and posix.isatty(0)
+    pty = "tty" in plain or (
+        typing and "no_tty" not in plain and not closed & 2 and posix.isatty(1)
+    )
+    if pty and closed & 2 and (closed & 1 or not reads):
+        raise Trouble("-t: the command would have neither standard input nor output")
+    if not (typing or pty):
+        return None
+    from lbd.cli.lbrun_terminal import Terminal
+
+    return Terminal(closed, typing, pty)
+
+
 def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:
     """The open ones of descriptors 0, 1, 2."""
     numbers = [number for number in (0, 1, 2) if not closed >> number & 1]
@@ -232,3 +258,20 @@ def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:
         if number == 1 or (number == 0 and not typing):
             posix.dup2(null, number)
     posix.close(null)
+
+
+def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) -> str:
+    """The id of a job that stays here, "" if the LBM does not answer."""
+    sock.settimeout(LBM_SILENT_S)
+    try:
+        sock.sendall(pack(tags.LOCAL, notice))
+        ((_, body),) = Splitter(REPLY_LIMIT_BYTES).feed(sock.recv(4096))
+        found = read_fields(body)
+        environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
+        return found[tags.JOB]
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def read_fields(body: bytes) -> dict[bytes, str]:
+    return {key: value.decode(errors="replace") for key, value in fields(body)}

@@ -19,14 +19,14 @@ PLAIN = {
     "--local": "local", "--remote": "remote", "--explain": "explain", "--json": "json",
     "--no-fallback": "no_fallback", "--no-stdin": "no_stdin", "-v": "verbose",
     "--verbose": "verbose", "--help": "help", "-h": "help", "--version": "version",
-    "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
     "--clean-env": "clean_env",
+    "-t": "tty", "--tty": "tty", "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
 }  # fmt: skip
+OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
 LATER = {
     "-q": "the queue", "--queue": "the queue", "-d": "the queue", "--detach": "the queue",
     "-n": "the queue", "--slots": "the queue", "--array": "the queue", "-o": "the queue",
     "--output": "the queue", "--error": "the queue", "--idempotency-key": "the queue",
-    "-t": "terminals", "--tty": "terminals",
 }  # fmt: skip
 
 
@@ -77,6 +77,7 @@ def read_options(arguments: list[str]) -> Options:
 def take_option(options: Options, name: str, value: str | None, rest: list[str]) -> None:
     if name in PLAIN and value is None:
         options.plain.add(PLAIN[name])
+        options.plain.discard(OPPOSITE.get(PLAIN[name], ""))
     elif name in WITH_VALUE:
         if value is None:
             if not rest:

@@ -65,8 +65,11 @@ class Shim:
             return self.become_it()
         from lbd.cli.lbrun import Waiting
 
-        body = make_request(self.options, self.command, self.environment, directory, self.closed)
-        waiting = Waiting(sock, self.options, self.closed)
+        terminal = caller.find_terminal(self.options, self.closed)
+        body = make_request(
+            self.options, self.command, self.environment, directory, self.closed, terminal
+        )
+        waiting = Waiting(sock, self.options, self.closed, terminal)
         waiting.shim = self
         try:
             waiting.ask(pack(tags.RUN, body))

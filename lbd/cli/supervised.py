@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from lbd.cli.lbrun_signals import die_of
 from lbd.cli.status_file import write_status
 from lbd.lbm.launch import become, exit_status_of
 from lbd.rpc import client_tags as tags
@@ -59,6 +60,8 @@ def run_supervised(
             tags.TIMEOUT: f"{usage.ru_utime + usage.ru_stime:.6f}",
         }
         write_status(options.values["status_file"], ended)
+    if number and not timed_out:
+        die_of(number)
     return status
 
 

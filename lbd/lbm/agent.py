@@ -17,14 +17,14 @@ from google.protobuf.message import DecodeError
 
 from lbd.config import Config
 from lbd.errors import LbdError, PeerError
-from lbd.lbm import keeper
+from lbd.lbm import keeper, monitor
 from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
 from lbd.lbm.conversation import Conversation
+from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.orders import explain, make_order
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Job, Jobs, JobState, Slots
-from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -73,8 +73,8 @@ class ForeignJob:
         self._spawned: Spawned | None = None
         self._began_s = 0.0
         self._cause = ""
-        self._stdin: Sink | None = None
-        self._outputs: dict[int, Source] = {}
+        self._is_stopped = False
+        self._ends: JobEnds | None = None
 
     async def serve(self, message: memoryview) -> None:
         """`message`: the RunRequest as it came. Cancelled when nobody waits for it any more."""
@@ -175,32 +175,35 @@ class ForeignJob:
         try:
             begun = await self._spawn(admitted)
         except BaseException:  # our ends of the pipes will never run
-            for end in (self._stdin, *self._outputs.values()):
-                if end is not None:
-                    end.close()
+            if self._ends is not None:
+                self._ends.close()
             raise
         self._began_s = time.monotonic()
+        self._begun = begun
         self._host.job_began(self._id, begun.pid, begun.group)
         started = lbm_pb2.Started(
             host=self._host.config.host.name, pid=begun.pid, note=admitted.note
         )
         self._talk.put(tags.STARTED, started.SerializeToString(), LINGER_S)
+        self._tell_stopped()
 
     async def _spawn(self, admitted: Admit) -> Begun:
         """Pipes, and the keeper's fork. Raises NotStarted."""
-        child_ends: list[int] = []
+        run_as = admitted.run_as
+        owner = run_as.uid if run_as is not None else None
         try:
-            self._make_pipes(child_ends)
-            self._spawned = await self._host.link.spawn(
-                make_order(self._request, admitted.run_as, self._host.config, self._stage_path()),
-                child_ends,
-                self._stopped,
+            self._ends = ends = JobEnds(
+                self._request, self._talk, self._host.config.lbm.chunk_bytes, owner
             )
+        except (OSError, ValueError) as trouble:
+            raise NotStarted("pipes", getattr(trouble, "errno", 0) or 0) from None
+        try:
+            order = make_order(self._request, run_as, self._host.config, self._stage_path())
+            self._spawned = await self._host.link.spawn(order, ends.childs, self._stopped)
         except OSError as trouble:
             raise NotStarted("pipes", trouble.errno or 0) from None
         finally:
-            for descriptor in child_ends:
-                os.close(descriptor)
+            ends.close_childs()
         self._spawned.exited.add_done_callback(lambda _: self._over())
         try:
             return await self._spawned.begun
@@ -208,58 +211,27 @@ class ForeignJob:
             self._spawned = None
             raise
 
-    def _make_pipes(self, child_ends: list[int]) -> None:
-        """Our ends become `_stdin` and `_outputs`, the command's go to `child_ends`."""
-        closed = self._request.closed_fds
-        if not closed & 1:
-            if self._request.wants_stdin:
-                child, ours = os.pipe2(os.O_CLOEXEC)
-                child_ends.append(child)
-                self._stdin = Sink(
-                    Descriptor(ours, borrowed=False),
-                    lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
-                    lambda: self._talk.put(tags.STDIN_GONE),
-                )
-            else:
-                child_ends.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        for number, tag in ((1, tags.STDOUT), (2, tags.STDERR)):
-            if not closed >> number & 1:
-                ours, child = os.pipe2(os.O_CLOEXEC)
-                child_ends.append(child)
-                self._outputs[number] = Source(
-                    Descriptor(ours, borrowed=False),
-                    lambda data, tag=tag: self._printed(tag, data),  # type: ignore[misc]
-                    self._talk.flush,
-                    tags.WINDOW_BYTES,
-                    self._host.config.lbm.chunk_bytes,
-                )
-
-    def _printed(self, tag: bytes, data: bytes) -> None:
-        """Output; its end may wait for the end of the command, which is near as a rule."""
-        self._talk.put(tag, data, 0.0 if data else LINGER_S)
-
     async def _follow(self) -> None:
         assert self._spawned is not None
-        exited = self._spawned.exited
-        pumps = [asyncio.create_task(source.run()) for source in self._outputs.values()]
-        side = [asyncio.create_task(self._listen())]
-        if self._stdin is not None:
-            side.append(asyncio.create_task(self._stdin.run()))
+        assert self._ends is not None
+        exited, ends = self._spawned.exited, self._ends
+        pumps = ends.pump(self._begun.pid, self._begun.group, self._kill)
+        listening = asyncio.create_task(self._listen(ends))
         timer = None
         if self._request.timeout_s > 0:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(self._request.timeout_s, self._end, "timeout")
         try:
             ended = await asyncio.shield(exited)
-            for source in self._outputs.values():
-                source.writers_gone()
+            ends.writers_gone()
             await asyncio.gather(*pumps)
             self._talk.put(tags.ENDED, self._ended(ended).SerializeToString())
         finally:
             if timer is not None:
                 timer.cancel()
-            for task in (*side, *pumps):
+            for task in (listening, *pumps):
                 task.cancel()
+            ends.stop()
 
     def _ended(self, ended: Exit) -> lbm_pb2.Ended:
         cause = self._cause or ("signalled" if ended.signal else "exited")
@@ -276,34 +248,44 @@ class ForeignJob:
             wall_s=time.monotonic() - self._began_s,
         )
 
-    async def _listen(self) -> None:
+    async def _listen(self, ends: JobEnds) -> None:
         """What the origin says while the command runs; its hanging up cancels `serve` itself."""
         while True:
             for tag, body in await self._talk.read():
                 try:
-                    await self._hear(tag, body)
+                    await self._hear(ends, tag, body)
                 except ValueError:  # it counts wrongly: its streams would stand still for ever
                     self._end("lost")
 
-    async def _hear(self, tag: bytes, body: memoryview) -> None:
-        if tag == tags.STDIN and self._stdin is not None:
-            self._stdin.put(body)
-        elif tag == tags.DELIVERED:
-            number, count = tags.read_delivered(bytes(body))
-            if number in self._outputs:
-                self._outputs[number].delivered(count)
-        elif tag == tags.SIGNAL and len(body) == 1:
+    async def _hear(self, ends: JobEnds, tag: bytes, body: memoryview) -> None:
+        if tag == tags.SIGNAL and len(body) == 1:
             await self._host.link.tell(keeper.SIGNAL, self._id, body[0])
         elif tag == tags.FORCE:
-            self._cause = self._cause or "killed"
-            await self._host.link.tell(keeper.END_TREE, self._id)
-        elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
-            self._outputs[body[0]].reader_gone()
+            self._kill()
+        elif tag == tags.GROUND and ends.pty is not None:
+            number = monitor.BACKGROUND if body and body[0] else monitor.FOREGROUND
+            await self._host.link.tell(keeper.SIGNAL, self._id, number)
+        else:
+            ends.hear(tag, body)
+
+    def _kill(self) -> None:
+        """The user has had enough of it."""
+        self._cause = self._cause or "killed"
+        task = asyncio.create_task(self._host.link.tell(keeper.END_TREE, self._id))
+        ENDING.add(task)
+        task.add_done_callback(ENDING.discard)
 
     def _stopped(self, stopped: bool) -> None:
         job = self._host.jobs.running.get(self._id)
         if job is not None:
             job.state = JobState.SUSPENDED if stopped else JobState.RUNNING
+        self._is_stopped = stopped
+        self._tell_stopped()
+
+    def _tell_stopped(self) -> None:
+        """After STARTED: it may have stopped before the keeper has seen that it began."""
+        if self._is_stopped and self._ends is not None and self._began_s:
+            self._ends.stopped()
 
     def _end(self, cause: str) -> None:
         """TERM now, KILL after the grace; the keeper's report of the end frees the slot."""

@@ -18,6 +18,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from lbd.lbm import monitor
 from lbd.lbm.containment import MARK, Containment
 from lbd.lbm.launch import DEFAULT_PATH, become
 from lbd.lbm.look import find_program, kernel_id, look
@@ -44,7 +45,9 @@ CHECK = b"?"  # only say whether it could begin
 WORKER = b"W"  # no program: the arguments are for stage_worker.py, here and now
 
 ABLE = "able"  # the "stage" at which an order to check fails when all is well
+TERMINAL = b"t"  # the first descriptor that is one becomes the session's; value: a place below
 
+IN_FRONT, BEHIND = 1, 2  # of the terminal: whether the command's group has it
 ORDER_LIMIT_BYTES = 16 << 20
 RLIMITS = 16
 MAX_DESCRIPTORS = 1 << 20
@@ -72,6 +75,7 @@ class Order:
     memory_bytes: int = 0
     closed_fds: int = 0
     stamp: Stamp | None = None
+    terminal: int = 0  # 0 = none, IN_FRONT or BEHIND
     check: bool = False
     worker: bool = False
 
@@ -132,6 +136,8 @@ def read_order(body: bytes) -> Order:
             order.check = True
         elif key == WORKER:
             order.worker = True
+        elif key == TERMINAL:
+            order.terminal = int(value)
     if not order.job or not order.argv:
         raise ValueError("a job without id or command")
     return order
@@ -246,6 +252,9 @@ def _live(parent: Parent, sock: socket.socket, group: str, program: bytes) -> No
         order, descriptors = _receive(sock)
         if order.worker:  # loaded while we may read it
             from lbd.lbm import stage_worker
+        if order.terminal:
+            monitor.lead(descriptors, order.terminal == BEHIND)
+            parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _set_up(parent, order, descriptors, group)
         if order.worker:
             sock.close()  # as exec would have done

@@ -18,9 +18,11 @@ from lbd.lbm.remote import Ends
 from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.staging import Pipes
 from lbd.lbm.streams import settle
+from lbd.lbm.terminal import CallersTerminal
 from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
+from lbd.rpc import job_stream as stream
 from lbd.rpc.descriptors import receive
 from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, encode
 
@@ -30,6 +32,12 @@ USER_SHARE = 0.75  # of `max_clients` that one user may have
 TAKEN_AFTER_S = 0.3
 DESCRIPTORS_MAX = 3
 READ_BYTES = 1 << 16
+# What goes to the other host as it is, and by what name.
+PASSED_ON = {
+    tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
+    tags.GROUND: stream.GROUND,
+}  # fmt: skip
+NOTICES = {stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED}
 SO_PEERPIDFD = 77
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
@@ -49,6 +57,8 @@ class Connection:
         self._types = False
         self._taken = False
         self.pipes = Pipes(self._send)
+        self._told_end = False
+        self._terminal: CallersTerminal | None = None
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self.caller = caller_of(sock)
 
@@ -145,6 +155,8 @@ class Connection:
                     await task
             if process is not None:
                 os.close(process)
+            if self._terminal is not None:  # the client restores it, unless that was killed
+                self._terminal.close(restore=not self._told_end)
 
     def _hung_up(self) -> bool:
         try:
@@ -196,8 +208,10 @@ class Connection:
             for tag, body in received:
                 if tag == tags.SIGNAL and len(body) == 1:
                     command.signal(body[0])
-                elif tag == tags.FORCE:
-                    command.force()
+                elif tag in PASSED_ON:
+                    command.tell(PASSED_ON[tag], body)
+                    if tag == tags.SET_MODES and self._terminal is not None:
+                        self._terminal.follow(body)
                 elif tag == tags.DESCRIPTORS and not self._ends.done():
                     self._ends.set_result(self._take_ends(self._request))
                 elif tag == tags.PIPE and self._descriptors:
@@ -220,8 +234,9 @@ class Connection:
         by_number = dict(zip(numbers, self._descriptors, strict=True))
         self._descriptors = []
         stdin = by_number.get(0)
-        unread = request.has(tags.FLAG_NO_STDIN) or request.has(tags.FLAG_TERMINAL_INPUT)
-        if stdin is not None and unread:
+        if stdin is not None and request.has(tags.FLAG_TERMINAL_INPUT):
+            self._terminal, stdin = CallersTerminal(stdin, request.modes), None
+        elif stdin is not None and request.has(tags.FLAG_NO_STDIN):
             os.close(stdin)
             stdin = None
         return Ends(stdin, by_number.get(1), by_number.get(2))
@@ -271,6 +286,9 @@ class Connection:
         if self._types:
             self._send(tags.INPUT_TAKEN)
 
+    def notice(self, tag: bytes) -> None:
+        self._send(NOTICES[tag])
+
     def done(
         self,
         status: int,
@@ -288,6 +306,7 @@ class Connection:
             (tags.SIGNAL_NUMBER, str(number)),
             (tags.TIMEOUT, f"{cpu_s:.6f}"),
         )
+        self._told_end = True
         self._send(tags.DONE, b"".join(frames.field(key, text.encode()) for key, text in pairs))
 
     def _send(self, tag: bytes, body: bytes = b"") -> None:

@@ -273,6 +273,8 @@ def pack_order(order: Order) -> bytes:
         pairs.append((child.IGNORED, b"%d" % order.ignored_signals))
     if order.no_new_privileges:
         pairs.append((child.NO_NEW_PRIVILEGES, b""))
+    if order.terminal:
+        pairs.append((child.TERMINAL, b"%d" % order.terminal))
     if order.memory_bytes:
         pairs.append((child.MEMORY, b"%d" % order.memory_bytes))
     if order.user:

@@ -4,7 +4,7 @@ import os
 
 from lbd.config import Config
 from lbd.lbm.admission import LocalUser
-from lbd.lbm.child import Order
+from lbd.lbm.child import BEHIND, IN_FRONT, Order
 from lbd.lbm.link import NotStarted
 from lbd.lbm.stamp import Stamp
 from lbd.rpc.gen import lbm_pb2
@@ -48,6 +48,7 @@ def make_order(
         memory_bytes=request.memory_bytes,
         closed_fds=request.closed_fds & 7,
         stamp=stamp_of(request),
+        terminal=place_of(request),
     )
 
 
@@ -60,6 +61,13 @@ def worker_words(step: lbm_pb2.StageStep, config: Config) -> list[bytes]:
         *step.send,
         *step.fetch,
     ]
+
+
+def place_of(request: lbm_pb2.RunRequest) -> int:
+    """Where the command is to stand to its terminal; 0 without one."""
+    if not request.HasField("terminal"):
+        return 0
+    return BEHIND if request.terminal.background else IN_FRONT
 
 
 def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:

@@ -19,13 +19,14 @@ from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.outgoing import kept_back, make_request
 from lbd.lbm.peer_streams import PeerStreams
-from lbd.lbm.remote import Ends, NotRun, RemoteRun
+from lbd.lbm.remote import Ends, Listener, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.staging import Pipes, Staging
 from lbd.lbm.state import Job, JobState
 from lbd.model import HostId, JobId
 from lbd.policy.invocation import name_of
 from lbd.rpc import client_tags as tags
+from lbd.rpc import job_stream as stream
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Json, Refusal
 
@@ -41,14 +42,13 @@ LBRUN_FAILED = 125
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
-class Client(Protocol):
+class Client(Listener, Protocol):
     """The connection to one `lbrun`."""
 
     def here(self, job: JobId, reason: str, *, measure: bool = False) -> None: ...
     async def descriptors(self) -> Ends: ...
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
-    def input_taken(self) -> None: ...
     @property
     def pipes(self) -> Pipes: ...
     def done(
@@ -269,7 +269,7 @@ class Command:
         ended = self._remote.ended_already()
         if ended is None:
             ends = await self._client.descriptors()
-            ended = await self._remote.follow(ends, self._client.input_taken)
+            ended = await self._remote.follow(ends, self._client)
         trouble = self._remote.trouble()
         if self._staging is not None and not trouble:
             trouble = await self._staging.fetch(ended.exit_status)
@@ -375,14 +375,15 @@ class Command:
         if self._begun and self._staging is not None and self._staging.signal(number):
             return
         if self._begun and self._remote is not None:
-            self._remote.signal(number)
+            self._remote.tell(stream.SIGNAL, bytes((number,)))
         elif number in ENDING_SIGNALS and self._task is not None:
             self._interrupted_by = number
             self._task.cancel()
 
-    def force(self) -> None:
+    def tell(self, tag: bytes, body: bytes = b"") -> None:
+        """FORCE, RESIZE or GROUND, on to the other host."""
         if self._remote is not None:
-            self._remote.force()
+            self._remote.tell(tag, body)
 
     def typed(self, data: bytes) -> None:
         if self._remote is not None:

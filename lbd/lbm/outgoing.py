@@ -1,6 +1,7 @@
 """What goes along with a command that leaves this host."""
 
 from lbd.lbm.caller import has_no_new_privileges, limits_of, nice_of
+from lbd.lbm.modes import pack_modes, pack_size
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.state import Job
@@ -43,6 +44,18 @@ def make_request(
         ignored_signals=request.ignored_signals,
         no_new_privileges=has_no_new_privileges(pid),
         directory_stamp=stamp_message(stamp),
+        terminal=terminal_message(request),
+    )
+
+
+def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:
+    if request.terminal is None:
+        return None
+    return lbm_pb2.Terminal(
+        size=pack_size(request.terminal),
+        modes=pack_modes(request.modes) if request.modes else b"",
+        background=request.has(tags.FLAG_BACKGROUND),
+        stderr_apart=request.has(tags.FLAG_STDERR_APART),
     )
 
 

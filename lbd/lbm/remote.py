@@ -1,9 +1,8 @@
 """A command of ours on another host: this side of its conversation."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -15,6 +14,7 @@ from lbd.lbm.streams import Descriptor, Sink, Source
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
+SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
 
 
@@ -37,6 +37,13 @@ class Ends:
     stderr: int | None
 
 
+class Listener(Protocol):
+    """What the client is told while its command runs."""
+
+    def input_taken(self) -> None: ...  # what was typed has been consumed
+    def notice(self, tag: bytes) -> None: ...  # STOPPED or WANTED
+
+
 class RemoteRun:
     """One attempt on one host."""
 
@@ -50,14 +57,16 @@ class RemoteRun:
         self._stdin: Source | None = None
         self._stdin_task: asyncio.Task[None] | None = None
         self._typed_bytes = 0
-        self._input_taken: Callable[[], None] = lambda: None
+        self._listener: Listener | None = None
         self._early: list[Message] = []
         self._ended = False
+        self._screen = False
 
     async def start(
         self, request: lbm_pb2.RunRequest | lbm_pb2.StageRequest, tag: bytes = tags.RUN
     ) -> lbm_pb2.Started | NotRun:
         """Ask the host to run it. Raises LostContact if it may have begun, but nobody knows."""
+        self._screen = isinstance(request, lbm_pb2.RunRequest) and request.HasField("terminal")
         try:
             self._talk = talk = await self._streams.converse(self._host, self._address)
             talk.put(tag, request.SerializeToString())
@@ -73,8 +82,10 @@ class RemoteRun:
     async def _first_answer(self, talk: Conversation) -> lbm_pb2.Started | NotRun:
         limit_s: float | None = self._config.start_timeout_s
         while True:
-            async with asyncio.timeout(limit_s):
-                (tag, body), *self._early = await talk.read()
+            if not self._early:
+                async with asyncio.timeout(limit_s):
+                    self._early = await talk.read()
+            tag, body = self._early.pop(0)
             if tag == tags.STARTED:
                 return self._decoded(lbm_pb2.Started(), body)
             if tag == tags.REFUSED:
@@ -113,15 +124,16 @@ class RemoteRun:
         self._ended = True
         return self._decoded(lbm_pb2.Ended(), body)
 
-    async def follow(self, ends: Ends, terminal_input: Callable[[], None]) -> lbm_pb2.Ended:
+    async def follow(self, ends: Ends, listener: Listener | None) -> lbm_pb2.Ended:
         """Move the bytes until the command has ended and its output is handed over.
 
-        `terminal_input` is called when typed input has been consumed. Raises LostContact.
+        Raises LostContact.
         """
         assert self._talk is not None
-        tasks = self._attach(ends, self._talk)
-        self._input_taken = terminal_input
-        terminal_input()
+        window_bytes = tags.SCREEN_BYTES if self._screen else tags.WINDOW_BYTES
+        tasks = self._attach(ends, self._talk, window_bytes // tags.ACKNOWLEDGE_SHARE)
+        self._listener = listener
+        self._tell_taken()
         try:
             ended = await self._hear_out(self._talk)
             await asyncio.gather(*tasks)
@@ -132,7 +144,9 @@ class RemoteRun:
             if self._stdin_task is not None:
                 self._stdin_task.cancel()
 
-    def _attach(self, ends: Ends, talk: Conversation) -> list[asyncio.Task[None]]:
+    def _attach(
+        self, ends: Ends, talk: Conversation, acknowledge_bytes: int
+    ) -> list[asyncio.Task[None]]:
         tasks = []
         for number, descriptor in ((1, ends.stdout), (2, ends.stderr)):
             if descriptor is not None:
@@ -144,6 +158,7 @@ class RemoteRun:
                     lambda number=number: talk.put(  # type: ignore[misc]
                         tags.OUTPUT_GONE, bytes((number,))
                     ),
+                    acknowledge_bytes,
                 )
                 tasks.append(asyncio.create_task(sink.run()))
         if ends.stdin is not None:
@@ -184,9 +199,23 @@ class RemoteRun:
                 self._stdin.delivered(count)
             elif number == 0:
                 self._typed_bytes -= count
-                self._input_taken()
+                self._tell_taken()
         elif tag == tags.STDIN_GONE and self._stdin_task is not None:
             self._stdin_task.cancel()
+        elif tag == tags.WANTED:
+            self._notify(tag)
+        elif tag == tags.STOPPED and 1 in self._sinks:
+            self._sinks[1].then(lambda: self._notify(tag), SHOWN_WITHIN_S)
+        elif tag == tags.STOPPED:
+            self._notify(tag)
+
+    def _tell_taken(self) -> None:
+        if self._listener is not None:
+            self._listener.input_taken()
+
+    def _notify(self, tag: bytes) -> None:
+        if self._listener is not None:
+            self._listener.notice(tag)
 
     def trouble(self) -> str:
         """Why not all of the caller's input or the command's output was moved; "" if it was."""
@@ -202,17 +231,11 @@ class RemoteRun:
         self._typed_bytes += len(data)
         if self._typed_bytes > 2 * tags.WINDOW_BYTES:
             raise ValueError("input without waiting until it is taken")
-        self._tell(tags.STDIN, data)
+        self.tell(tags.STDIN, data)
         if self._typed_bytes < tags.WINDOW_BYTES // 2:
-            self._input_taken()
+            self._tell_taken()
 
-    def signal(self, number: int) -> None:
-        self._tell(tags.SIGNAL, bytes((number,)))
-
-    def force(self) -> None:
-        self._tell(tags.FORCE)
-
-    def _tell(self, tag: bytes, body: bytes = b"") -> None:
+    def tell(self, tag: bytes, body: bytes = b"") -> None:
         if self._talk is not None:
             self._talk.put(tag, body)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from lbd.lbm.modes import Attributes, Size, read_modes, read_size
 from lbd.model import HostId
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
@@ -30,6 +31,8 @@ class ClientRequest:
     closed_fds: int = 0
     depth: int = 0
     ignored_signals: int = 0
+    terminal: Size | None = None  # wanted, and this large
+    modes: Attributes | None = None  # of the caller's terminal
 
     @property
     def is_staged(self) -> bool:
@@ -88,6 +91,10 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.ignored_signals = int(value) & ALL_SIGNALS
     elif key == tags.DEPTH:
         request.depth = max(0, int(value))
+    elif key == tags.TERMINAL:
+        request.terminal = read_size(value)
+    elif key == tags.MODES:
+        request.modes = read_modes(value)
 
 
 def read_used(body: bytes) -> tuple[float, int]:

@@ -141,6 +141,7 @@ class Staging:
         request.job_id = f"{self._job.id}.{suffix}"
         request.wants_stdin = step == "unpack"
         request.closed_fds = 0
+        request.ClearField("terminal")
         request.timeout_s = request.memory_bytes = 0
         del request.argv[:]
         request.argv.append(b"lbd-stage")
@@ -154,7 +155,7 @@ class Staging:
         said = os.memfd_create("complaint", os.MFD_CLOEXEC)
         try:
             ends.stderr = os.dup(said)
-            ended = await self._step.follow(ends, lambda: None)
+            ended = await self._step.follow(ends, None)
             if ended.exit_status == 0:
                 return self._step.trouble()
             text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
@@ -168,7 +169,7 @@ class Staging:
         """End a transfer that is under way; False if there is none."""
         if self._step is None:
             return False
-        self._step.signal(number)
+        self._step.tell(tags.SIGNAL, bytes((number,)))
         return True
 
     def close(self) -> None:

@@ -172,6 +172,21 @@ class Source:
         if self._under_way < self._window_bytes:
             self._room.set()
 
+    def read_what_is_there(self) -> None:
+        """And send it, as far as the window allows: what is sent next comes after it."""
+        with contextlib.suppress(OSError):  # `run` meets it too
+            while self._room.is_set() and not self._last_chance:
+                data = self._descriptor.read_now(self._chunk_bytes)
+                if not data:
+                    return
+                self._sending(data)
+
+    def _sending(self, data: bytes) -> None:
+        self._under_way += len(data)
+        if self._under_way >= self._window_bytes:
+            self._room.clear()
+        self._send(data)
+
     def writers_gone(self) -> None:
         """Every process that could write is dead: what is in the pipe now is all there will be."""
         self._last_chance = True
@@ -191,10 +206,7 @@ class Source:
         """Until end of file, which is sent as an empty message unless the end itself is near."""
         try:
             while data := await self._next():
-                self._under_way += len(data)
-                if self._under_way >= self._window_bytes:
-                    self._room.clear()
-                self._send(data)
+                self._sending(data)
                 # What is written meanwhile gathers in the pipe: a writer of small pieces would
                 # otherwise cost a message each.
                 await self._sent()
@@ -230,15 +242,22 @@ class Sink:
     """Writes what arrives to a descriptor and reports what was delivered."""
 
     def __init__(
-        self, descriptor: Descriptor, delivered: Callable[[int], None], gone: Callable[[], None]
+        self,
+        descriptor: Descriptor,
+        delivered: Callable[[int], None],
+        gone: Callable[[], None],
+        acknowledge_bytes: int = ACKNOWLEDGE_BYTES,
     ) -> None:
         """`gone` is called once if nobody reads the descriptor any more."""
+        self._acknowledge_bytes = acknowledge_bytes
         self._descriptor = descriptor
         self._delivered = delivered
         self._gone = gone
         self._unreported = 0
         self._queue: deque[bytes | memoryview] = deque()
         self._more = asyncio.Event()
+        self._idle = True
+        self._next: list[Callable[[], None]] = []
         self._ended = False
         self.trouble: OSError | None = None  # not everything was written
 
@@ -248,7 +267,21 @@ class Sink:
             self._queue.append(data)
         else:
             self._ended = True
+        self._idle = False
         self._more.set()
+
+    def then(self, call: Callable[[], None], limit_s: float) -> None:
+        """Once all that was put is written, but after `limit_s` in any case."""
+        if self._idle:
+            call()
+            return
+        self._next.append(call)
+        asyncio.get_running_loop().call_later(limit_s, self._call, call)
+
+    def _call(self, call: Callable[[], None]) -> None:
+        if call in self._next:
+            self._next.remove(call)
+            call()
 
     def close(self) -> None:
         """In place of `run`."""
@@ -271,11 +304,14 @@ class Sink:
                             self._descriptor.close()
                             self._gone()
                     self._unreported += len(piece)
-                    if self._unreported >= ACKNOWLEDGE_BYTES:
+                    if self._unreported >= self._acknowledge_bytes:
                         self._delivered(self._unreported)
                         self._unreported = 0
+                for call in list(self._next):
+                    self._call(call)
                 if self._ended:
                     return
+                self._idle = True
                 self._more.clear()
                 await self._more.wait()
         finally:

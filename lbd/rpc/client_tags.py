@@ -17,6 +17,9 @@ USED = b"U"  # a measured command has ended: JOB, CPU, STATUS
 PIPE = b"p"  # one end of a pipe attached: the answer to PACK and UNPACK
 STAGED = b"k"  # the packer or unpacker has ended; body: what went wrong, empty if nothing
 INPUT = b"I"  # terminal input read by the client; empty = end of file
+RESIZE = b"Z"  # the terminal's new size, as in TERMINAL
+SET_MODES = b"M"  # the terminal's modes by now, as in MODES
+GROUND = b"B"  # one byte: 1 the client has gone into the background, 0 it is in front again
 # LBM -> client
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while
 UNFIT = b"O"  # the LBM cannot take this request; body: why. Nothing ran
@@ -27,6 +30,8 @@ UNPACK = b"E"  # unpack what was fetched; body: "BYTES FILES STATUS", that of th
 PLACED = b"P"  # the command has begun on another host
 WARN = b"W"  # body: a line for stderr
 INPUT_TAKEN = b"A"  # the last INPUT is consumed: read on
+STOPPED = b"Y"  # the command has stopped; it goes on after SIGCONT
+WANTED = b"N"  # the client is in the background, and the command reads its terminal: stop
 DONE = b"D"
 
 # keys of RUN and LOCAL
@@ -47,6 +52,8 @@ IGNORED = b"i"  # the signals the caller ignores: bit N - 1 for signal N
 SEND = b"S"  # a path, relative to DIRECTORY, that goes along; repeatable, as is
 FETCH = b"E"  # one that comes back
 LET_THROUGH = b"k"  # a variable named by -e: it leaves although environment.deny names it
+TERMINAL = b"T"  # present: the command wants a terminal; "rows columns xpixels ypixels"
+MODES = b"y"  # of the caller's terminal: termios as text (lbm/modes.py)
 
 FLAG_NO_FALLBACK = b"n"
 FLAG_NO_STDIN = b"i"
@@ -55,6 +62,8 @@ FLAG_TELL = b"v"  # send PLACED
 FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
 FLAG_ROOTED = b"/"  # and it was given as an absolute path
 FLAG_SHELL = b"s"  # a shell's shim sent it: it leaves only if it is eligible
+FLAG_BACKGROUND = b"b"  # the client is in the background of its terminal
+FLAG_STDERR_APART = b"2"  # with TERMINAL: standard error is none
 
 # keys of HERE, PLACED, DONE and USED
 JOB = b"j"

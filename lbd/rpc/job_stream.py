@@ -19,6 +19,9 @@ SIGNAL = b"S"  # one byte, the signal number
 FORCE = b"K"  # kill the whole tree now
 HANGUP = b"H"  # nobody waits for it any more: end it
 OUTPUT_GONE = b"g"  # one byte, 1 or 2: nobody reads that output any more
+RESIZE = b"W"  # the terminal's new size, as text
+MODES = b"M"  # of the caller's terminal by now: the command's follows, unless it has set its own
+GROUND = b"V"  # one byte: 1 the caller has gone into the background, 0 it is in front again
 
 # target -> origin
 QUEUED = b"Q"  # waiting for a slot
@@ -28,6 +31,8 @@ STDOUT = b"1"  # bytes; empty = end of file
 STDERR = b"2"
 STDIN_GONE = b"c"  # the command reads no more input
 FAILED = b"F"  # text, last: it may have begun, and nobody knows how it ended
+STOPPED = b"T"  # the command has stopped, and goes on only when told to (SIGCONT)
+WANTED = b"w"  # the caller is in the background, and somebody reads standard input
 ENDED = b"X"  # Ended, last
 
 # both ways: one byte (which stream: 0, 1, 2) and the count of bytes delivered
@@ -42,7 +47,10 @@ MESSAGE_LIMIT_BYTES = (16 << 20) + (
     1 << 16
 )  # of the largest chunk or request, and its surroundings
 WINDOW_BYTES = 4 << 20
-ACKNOWLEDGE_BYTES = WINDOW_BYTES // 4  # no more often than this
+ACKNOWLEDGE_SHARE = 4  # of its window a receiver lets pass before it acknowledges
+ACKNOWLEDGE_BYTES = WINDOW_BYTES // ACKNOWLEDGE_SHARE
+# Of a terminal's output, which somebody watches, and interrupts: what is on the way is still shown.
+SCREEN_BYTES = 1 << 17
 
 
 def pack(conversation: int, tag: bytes, body: bytes = b"") -> bytes:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunRequest(_message.Message):
-    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "stage")
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "stage")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class RunRequest(_message.Message):
     DIRECTORY_STAMP_FIELD_NUMBER: _ClassVar[int]
     IGNORED_SIGNALS_FIELD_NUMBER: _ClassVar[int]
     NO_NEW_PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     origin: str
@@ -51,8 +52,9 @@ class RunRequest(_message.Message):
     directory_stamp: DirectoryStamp
     ignored_signals: int
     no_new_privileges: bool
+    terminal: Terminal
     stage: StageStep
-    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
 
 class StageRequest(_message.Message):
     __slots__ = ("id", "origin", "user", "uid", "forced")
@@ -95,6 +97,18 @@ class DirectoryStamp(_message.Message):
     changed_ns: int
     file_system: str
     def __init__(self, kernel: _Optional[str] = ..., device: _Optional[int] = ..., inode: _Optional[int] = ..., born_ns: _Optional[int] = ..., changed_ns: _Optional[int] = ..., file_system: _Optional[str] = ...) -> None: ...
+
+class Terminal(_message.Message):
+    __slots__ = ("size", "modes", "background", "stderr_apart")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODES_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
+    STDERR_APART_FIELD_NUMBER: _ClassVar[int]
+    size: bytes
+    modes: bytes
+    background: bool
+    stderr_apart: bool
+    def __init__(self, size: _Optional[bytes] = ..., modes: _Optional[bytes] = ..., background: _Optional[bool] = ..., stderr_apart: _Optional[bool] = ...) -> None: ...
 
 class ResourceLimit(_message.Message):
     __slots__ = ("resource", "soft", "hard")

@@ -1,0 +1,189 @@
+"""A foreign job's standard input, output and error, the command's end and ours: pipes or a pty."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+from lbd.lbm.conversation import Conversation
+from lbd.lbm.modes import read_modes
+from lbd.lbm.readers import is_read, pipe_of
+from lbd.lbm.streams import Descriptor, Sink, Source
+from lbd.lbm.terminal import Pty
+from lbd.rpc import job_stream as tags
+from lbd.rpc.gen import lbm_pb2
+
+LINGER_S = 0.002  # the end of an output waits that long for the end of the command
+JUDGED_AFTER_S = 0.5  # from the second interrupt: time to react even on a busy host
+LOOK_S = 0.25  # between two looks whether a command behind its terminal reads it
+
+
+class JobEnds:
+    """Made before the command; `hear` takes what the origin sends for them."""
+
+    def __init__(
+        self, request: lbm_pb2.RunRequest, talk: Conversation, chunk_bytes: int, owner: int | None
+    ) -> None:
+        """`owner`: of the terminal, if there is one. Raises OSError, ValueError."""
+        self._request = request
+        self._talk = talk
+        self._chunk_bytes = chunk_bytes
+        self._stdin: Sink | None = None
+        self._outputs: dict[int, Source] = {}
+        self._input: tuple[int, int] | None = None
+        self._behind = False
+        self._looking: asyncio.Task[None] | None = None
+        self._judging: asyncio.TimerHandle | None = None
+        self._leader, self._group = 0, ""
+        self.childs: list[int] = []
+        self.pty: Pty | None = None
+        if request.HasField("terminal"):
+            self.pty = Pty(request.terminal, owner)
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            self.close_childs()
+            raise
+        finally:
+            if self.pty is not None:  # what is in use was duplicated
+                os.close(self.pty.slave)
+
+    def _make(self) -> None:
+        """Our ends become `_stdin` and `_outputs`, the command's go to `childs`."""
+        closed, apart = self._request.closed_fds, self._request.terminal.stderr_apart
+        if not closed & 1:
+            self._make_input()
+        for number in (1, 2):
+            if not closed >> number & 1:
+                self._make_output(number, None if number == 2 and apart else self.pty)
+
+    def _make_input(self) -> None:
+        if not self._request.wants_stdin:
+            self.childs.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            return
+        if self.pty is not None:
+            self.childs.append(os.dup(self.pty.slave))
+            ours = os.dup(self.pty.master)
+        else:
+            child, ours = os.pipe2(os.O_CLOEXEC)
+            self.childs.append(child)
+            self._input = pipe_of(child)
+        self._stdin = Sink(
+            Descriptor(ours, borrowed=False),
+            lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
+            lambda: self._talk.put(tags.STDIN_GONE),
+        )
+
+    def _make_output(self, number: int, pty: Pty | None) -> None:
+        window_bytes = tags.WINDOW_BYTES
+        if pty is None:
+            ours, child = os.pipe2(os.O_CLOEXEC)
+            self.childs.append(child)
+        else:
+            self.childs.append(os.dup(pty.slave))
+            if number == 2 and 1 in self._outputs:
+                return  # both are one and the same
+            ours, window_bytes = os.dup(pty.master), tags.SCREEN_BYTES
+        tag = tags.STDOUT if number == 1 else tags.STDERR
+        self._outputs[number] = Source(
+            Descriptor(ours, borrowed=False),
+            # The end of an output may wait for the end of the command, which is near as a rule.
+            lambda data: self._talk.put(tag, data, 0.0 if data else LINGER_S),
+            self._talk.flush,
+            window_bytes,
+            self._chunk_bytes,
+        )
+
+    def close_childs(self) -> None:
+        """The command has its own by now."""
+        for descriptor in self.childs:
+            os.close(descriptor)
+        self.childs = []
+
+    def close(self) -> None:
+        """In place of `pump`."""
+        for end in (self._stdin, *self._outputs.values()):
+            if end is not None:
+                end.close()
+        if self.pty is not None:
+            self.pty.close()
+
+    def pump(
+        self, leader: int, group: str, force: Callable[[], object]
+    ) -> "tuple[asyncio.Task[None], ...]":
+        """One task for each output; input goes along until `stop`. `force` ends the command."""
+        self._leader, self._group, self._force = leader, group, force
+        self._typing = asyncio.create_task(self._stdin.run()) if self._stdin is not None else None
+        return tuple(asyncio.create_task(source.run()) for source in self._outputs.values())
+
+    def stopped(self) -> None:
+        """The command has: tell it, after all that it has printed."""
+        for source in self._outputs.values():
+            source.read_what_is_there()
+        self._talk.put(tags.STOPPED)
+
+    def writers_gone(self) -> None:
+        for source in self._outputs.values():
+            source.writers_gone()
+
+    def stop(self) -> None:
+        for task in (self._typing, self._looking, self._judging):
+            if task is not None:
+                task.cancel()
+        if self.pty is not None:
+            self.pty.close()
+
+    def hear(self, tag: bytes, body: memoryview) -> None:
+        """What the origin sent. Raises ValueError."""
+        if tag == tags.STDIN and self._stdin is not None:
+            self._typed(self._stdin, body)
+        elif tag == tags.DELIVERED:
+            number, count = tags.read_delivered(bytes(body))
+            if number in self._outputs:
+                self._outputs[number].delivered(count)
+        elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
+            self._outputs[body[0]].reader_gone()
+            if self.pty is not None:
+                self._hang_up(self.pty)
+        elif tag == tags.RESIZE and self.pty is not None:
+            self.pty.resize(bytes(body))
+        elif tag == tags.MODES and self.pty is not None:
+            self.pty.follow(read_modes(bytes(body)))
+        elif tag == tags.GROUND and self._input is not None:
+            self._look_while(bool(body and body[0]))
+
+    def _typed(self, stdin: Sink, data: memoryview) -> None:
+        pty = self.pty
+        if pty is None:
+            stdin.put(data)
+        elif pty.master >= 0:
+            if pty.typed(bytes(data), time.monotonic()) and self._judging is None:
+                loop = asyncio.get_running_loop()
+                self._judging = loop.call_later(JUDGED_AFTER_S, self._judge, pty)
+            stdin.put(data or pty.end_of_file())
+
+    def _judge(self, pty: Pty) -> None:
+        self._judging = None
+        if pty.master >= 0 and pty.is_ignored(self._leader, self._group):
+            self._force()
+
+    def _hang_up(self, pty: Pty) -> None:
+        """Nobody sees the terminal any more: it vanishes, as the caller's has."""
+        if self._typing is not None:
+            self._typing.cancel()
+        pty.close()
+
+    def _look_while(self, behind: bool) -> None:
+        """A caller behind its terminal reads it for us only if somebody here wants to read."""
+        self._behind = behind
+        if behind and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        assert self._input is not None
+        while self._behind:
+            if is_read({self._input}, self._leader, self._group):
+                self._talk.put(tags.WANTED)
+                return
+            await asyncio.sleep(LOOK_S)

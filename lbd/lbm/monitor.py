@@ -1,0 +1,116 @@
+"""The session leader of a command that has a terminal: a small process between keeper and command.
+
+A session's own first process group is orphaned, and in an orphaned group the kernel drops the
+signals that ^Z and a background read send. So the command runs in a group of its own, and somebody
+else has to be the leader: this process, forked from the same spare. To the keeper it stands for
+the command: it passes signals on, stops when the command has stopped, and ends as it has ended.
+
+The caller's command may be in the background of its shell. Then the far group is put into the
+background of its terminal, and the kernel does the rest: who reads is stopped, all else runs on.
+"""
+
+import contextlib
+import fcntl
+import os
+import resource
+import signal
+import termios
+from typing import NoReturn
+
+# To this process: the caller's `lbrun` has gone into the background or come to the foreground.
+BACKGROUND, FOREGROUND = signal.SIGRTMIN + 1, signal.SIGRTMIN + 2
+GROUND = (BACKGROUND, FOREGROUND)
+TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
+TO_COMMAND = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+WAITED_FOR = (signal.SIGCHLD, *TO_GROUP, *TO_COMMAND, *GROUND)
+MAX_DESCRIPTORS = 1 << 20
+
+
+def lead(descriptors: list[int], background: bool) -> None:
+    """Make the first that is a terminal the session's and fork; returns in the child, which has it
+    in front unless `background`. Raises OSError."""
+    terminal = next((number for number in descriptors if os.isatty(number)), -1)
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    # All of them, for good: a Python handler could come too late, and nobody may end this process
+    # but the keeper.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    command = os.fork()
+    if command:
+        Monitor(terminal, command).watch()
+    os.setpgid(0, 0)
+    if not background:
+        os.tcsetpgrp(terminal, os.getpid())
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+class Monitor:
+    """What the leader does after the fork."""
+
+    def __init__(self, terminal: int, command: int) -> None:
+        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+            os.setpgid(command, command)
+        os.dup2(terminal, 0)
+        os.closerange(1, MAX_DESCRIPTORS)
+        self._command = command
+        self._front = command  # the group that is in front, or was when we went behind
+        # A handler, never run as the signal is blocked, tells the keeper that we deal with it.
+        signal.signal(signal.SIGTSTP, lambda *_: None)
+
+    def watch(self) -> NoReturn:
+        """Until the command has ended."""
+        while True:
+            number = signal.sigwaitinfo(WAITED_FOR).si_signo
+            if number == signal.SIGCHLD:
+                self._look()
+            elif number in GROUND:
+                self._change_ground(number)
+            else:
+                self._pass_on(number)
+
+    def _look(self) -> None:
+        pid, status = os.waitpid(self._command, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            return
+        if not os.WIFSTOPPED(status):
+            end_as(status)
+        if signal.SIGCONT not in signal.sigpending():
+            os.kill(os.getpid(), signal.SIGSTOP)  # the keeper sees that
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGCONT:  # in front or behind first, or a reader would stop again
+            while (change := signal.sigtimedwait(GROUND, 0)) is not None:
+                self._change_ground(change.si_signo)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if number in TO_GROUP:
+                os.killpg(self._command, number)
+            else:
+                os.kill(self._command, number)
+
+    def _change_ground(self, number: int) -> None:
+        own = os.getpgrp()
+        with contextlib.suppress(OSError):
+            front = os.tcgetpgrp(0)
+            if number == BACKGROUND:
+                self._front = front if front != own else self._front
+                os.tcsetpgrp(0, own)
+            elif front == own:
+                self._come_forward()
+
+    def _come_forward(self) -> None:
+        try:
+            os.tcsetpgrp(0, self._front)
+        except OSError:  # that group has ended
+            os.tcsetpgrp(0, self._command)
+
+
+def end_as(status: int) -> NoReturn:
+    """As the command has: by the same exit status or the same signal, without a core of our own."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)

@@ -1,0 +1,64 @@
+"""Whether somebody in a job waits for its standard input, as /proc shows it.
+
+A process that is blocked in read(2) shows the number of that call and its descriptor in
+/proc/PID/syscall. Who polls is not seen, and need not be: polling stops nobody in the background
+either. Where the file is not to be read (another user's process, another machine type) the answer
+is no.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from lbd.load import cgroup
+
+TASKS_MAX = 512  # looked at in one go
+GENERIC = frozenset((63, 65, 76))  # read, readv, splice in the table most machines share
+READING = {"x86_64": frozenset((0, 19, 275)), "aarch64": GENERIC, "riscv64": GENERIC}
+CALLS = READING.get(os.uname().machine, frozenset())
+
+
+def pipe_of(descriptor: int) -> tuple[int, int]:
+    """What `is_read` looks for: device and inode; both ends of a pipe have the same."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def is_read(wanted: set[tuple[int, int]], leader: int, group: str) -> bool:
+    """Whether a process of the job (its cgroup, else its session) is blocked reading one of them.
+
+    A terminal may be given by its device number, as (0, st_rdev).
+    """
+    if not CALLS:
+        return False
+    tasks = 0
+    for pid in cgroup.members(Path(group)) if group else _session(leader):
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                tasks += 1
+                if tasks > TASKS_MAX:
+                    return False
+                if _reads(f"/proc/{pid}/task/{task}", wanted):
+                    return True
+    return False
+
+
+def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"{task}/syscall", "rb") as file:
+            words = file.read().split()
+        if int(words[0]) in CALLS:
+            status = os.stat(f"{task}/fd/{int(words[1], 16) & 0xFFFFFFFF}")
+            return bool({(status.st_dev, status.st_ino), (0, status.st_rdev)} & wanted)
+    return False
+
+
+def _session(leader: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                stat = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2].split()
+                if int(stat[3]) == leader:
+                    found.append(int(name))
+    return found

@@ -1,0 +1,156 @@
+"""Terminals on both sides of a job: the pty its command gets, and the one its caller sits at.
+
+The far side is a real pty in the caller's modes. It alone interprets what is typed: ^C, ^Z and ^D
+are bytes on the way and become signals and ends of file there. What the caller's own terminal does
+meanwhile is `lbrun`'s business (cli/lbrun_terminal.py); ours only if `lbrun` was killed.
+"""
+
+import contextlib
+import fcntl
+import grp
+import os
+import signal
+import struct
+import termios
+
+from lbd.lbm.modes import Attributes, Size, raw_modes, read_modes, read_size, same_flags
+from lbd.lbm.readers import is_read
+from lbd.rpc.gen import lbm_pb2
+
+FORCE_WITHIN_S = 1.0
+CONTROLLING = (0, os.makedev(5, 0))  # /dev/tty, whichever it is
+MODE_WITH_GROUP, MODE_ALONE = 0o620, 0o600  # tty(4); without group tty nobody else may write
+
+
+class Pty:
+    """A terminal for a command of another host; `master` is our side of it."""
+
+    def __init__(self, wanted: lbm_pb2.Terminal, owner: int | None) -> None:
+        """Raises OSError if there is none to be had, ValueError on malformed modes or size."""
+        self.master, self.slave = os.openpty()
+        self._given: Attributes = termios.tcgetattr(self.slave)
+        self._interrupted_s = float("-inf")
+        self._last_typed = b"\n"
+        try:
+            self._device = (0, os.fstat(self.slave).st_rdev)
+            if wanted.modes:
+                self._set(self.slave, read_modes(wanted.modes))
+            self.resize(wanted.size)
+            if owner is not None:
+                give_to(self.slave, owner)
+        except (OSError, ValueError, termios.error) as problem:
+            self.close()
+            os.close(self.slave)
+            if isinstance(problem, termios.error):
+                raise OSError(*problem.args) from None
+            raise
+
+    def close(self) -> None:
+        """When nobody has a duplicate of it either, the terminal hangs up."""
+        if self.master >= 0:
+            os.close(self.master)
+            self.master = -1
+
+    def _set(self, descriptor: int, modes: Attributes) -> None:
+        termios.tcsetattr(descriptor, termios.TCSANOW, modes)
+        self._given = termios.tcgetattr(descriptor)
+
+    def follow(self, modes: Attributes) -> None:
+        """The caller's terminal is in other modes by now, as when its shell brings a job forward.
+
+        What the command has set itself stays.
+        """
+        with contextlib.suppress(OSError, termios.error):
+            if termios.tcgetattr(self.master) == self._given:
+                self._set(self.master, modes)
+
+    def resize(self, text: bytes) -> None:
+        """Raises ValueError."""
+        set_size(self.master, read_size(text))
+
+    def end_of_file(self) -> bytes:
+        """What to type so that the command reads the end of its input: ^D, also within a line."""
+        code = self._code(termios.VEOF)
+        return code if self._last_typed == b"\n" else code * 2
+
+    def typed(self, data: bytes, now_s: float) -> bool:
+        """Whether that was the second interrupt within a second."""
+        self._last_typed = data[-1:] or self._last_typed
+        interrupts = data.count(self._code(termios.VINTR))
+        if not interrupts:
+            return False
+        again = interrupts > 1 or now_s - self._interrupted_s < FORCE_WITHIN_S
+        self._interrupted_s = now_s
+        return again
+
+    def is_ignored(self, leader: int, group: str) -> bool:
+        """Whether interrupts seem to have no effect: asked a moment after the second.
+
+        A command that takes keys one by one (an editor, a pager, the prompt of a shell or Python),
+        that waits for input, or that has put jobs of its own in front, is alive and does with ^C
+        what it likes, as often as it comes.
+        """
+        return self._hands_lines_on(leader) and not is_read(
+            {self._device, CONTROLLING}, leader, group
+        )
+
+    def _code(self, which: int) -> bytes:
+        """A control character as the terminal has it now."""
+        characters = termios.tcgetattr(self.master)[6]
+        code: bytes = characters[which]
+        return code
+
+    def _hands_lines_on(self, leader: int) -> bool:
+        needed = termios.ICANON | termios.ISIG
+        if termios.tcgetattr(self.master)[3] & needed != needed:
+            return False
+        try:
+            with open(f"/proc/{os.tcgetpgrp(self.master)}/stat", "rb") as file:
+                return int(file.read().rpartition(b") ")[2].split()[1]) == leader
+        except (OSError, IndexError, ValueError):
+            return False
+
+
+def set_size(descriptor: int, size: Size) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("4H", *size))
+
+
+def give_to(slave: int, owner: int) -> None:
+    """As login does, so that its user may open /dev/pts/N, and `write` or `mesg` find it proper."""
+    group = -1
+    with contextlib.suppress(KeyError):
+        group = grp.getgrnam("tty").gr_gid
+    os.fchown(slave, owner, group)
+    os.fchmod(slave, MODE_ALONE if group == -1 else MODE_WITH_GROUP)
+
+
+class CallersTerminal:
+    """The one that `lbrun` has made raw, held so that it can be restored if `lbrun` is killed."""
+
+    def __init__(self, descriptor: int, modes: Attributes | None) -> None:
+        """`modes`: None if it is not to be raw."""
+        self._descriptor = descriptor
+        self._modes = modes
+
+    def follow(self, modes: bytes) -> None:
+        """It was set by somebody else meanwhile. Raises ValueError."""
+        self._modes = read_modes(modes)
+
+    def close(self, *, restore: bool) -> None:
+        if restore and self._modes is not None:
+            self._restore(self._modes)
+        os.close(self._descriptor)
+
+    def _restore(self, modes: Attributes) -> None:
+        """Unless somebody else has set it meanwhile, a shell for instance.
+
+        It may be our own controlling terminal, and we in its background: then this would stop us.
+        """
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))
+        try:
+            if same_flags(termios.tcgetattr(self._descriptor), raw_modes(modes)):
+                termios.tcsetattr(self._descriptor, termios.TCSANOW, modes)
+        except (OSError, termios.error):  # it has vanished
+            pass
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
