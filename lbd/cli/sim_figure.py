@@ -89,16 +89,19 @@ def show(chosen: Figure, drawing: Drawing, with_numbers: bool) -> None:
     if with_numbers:
         xs = sorted({x for line in drawing.lines for x in line.x})
         print(f"{drawing.y_label}, by {drawing.x_label}:")
-        print_table(("", *(f">{x:g}" for x in xs)), [row(line, xs) for line in drawing.lines])
+        rows = [row(line, xs, drawing.log_y) for line in drawing.lines]
+        print_table(("", *(f">{x:g}" for x in xs)), rows)
     for claim in drawing.claims:
         verdict = "holds" if claim.holds else "DOES NOT HOLD"
         print(f"{verdict}: {claim.text} [{claim.ours}]")
 
 
-def row(line: Line, xs: list[float]) -> list[str]:
-    at = dict(zip(line.x, line.y, strict=True))
+def row(line: Line, xs: list[float], of_any_size: bool) -> list[str]:
+    at = {
+        x: f"{y:.3g}" if of_any_size else rounded(y, 3) for x, y in zip(line.x, line.y, strict=True)
+    }
     name = f"{line.name} (printed)" if line.printed else line.name
-    return [name, *(rounded(at[x], 3) if x in at else "" for x in xs)]
+    return [name, *(at.get(x, "") for x in xs)]
 
 
 def main_list(argv: list[str]) -> int:
