@@ -21,7 +21,17 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
-from tests.bench import front, growth, idle, latency, placements, sampling, simulation, streams
+from tests.bench import (
+    dispatching,
+    front,
+    growth,
+    idle,
+    latency,
+    placements,
+    sampling,
+    simulation,
+    streams,
+)
 from tests.bench.measure import CannotMeasureError, above_others, own_session, say
 from tests.bench.row import HEADINGS, Row, cells, table
 from tests.bench.stage import Stage, set_up
@@ -38,6 +48,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("placements",), placements.measure),
     (("sampler",), sampling.measure),
     (("simulator",), simulation.measure),
+    (("tags", "dispatching"), dispatching.measure),
     (("idle",), idle.measure),
 )
 NAMES = [*(name for names, _ in GROUPS for name in names), "growth"]
