@@ -17,7 +17,7 @@ ALGORITHMS = (
     "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
 )  # fmt: skip
 SCOPES = ("auto", "host", "container", "jobs")
-INDICES = ("smoothed",)
+INDICES = ("smoothed", "instant", "load-average", "utilisation")
 CGROUPS = ("auto", "off")
 
 T = TypeVar("T", int, float)
@@ -142,7 +142,8 @@ class HostConfig(Section):
 @dataclass(frozen=True, slots=True)
 class LoadConfig(Section):
     scope: str = one_of(SCOPES)  # what counts as this host's load
-    index: str = one_of(INDICES)  # which measure of it is exchanged
+    # which measure of it is exchanged; the second and third fix T at 0 and 60 s
+    index: str = one_of(INDICES)
     # readings of the run queue a second, at least; the scanning scopes slow themselves
     sample_hz: float = within(10.0, 1.0, 100.0)
     # T: longer is steadier, shorter sees a change sooner

@@ -24,7 +24,7 @@ from lbd.lim.membership import UNLISTED_RANK
 from lbd.lim.settings import InForce
 from lbd.lim.state import Identity, LimState
 from lbd.load import sampler as kernel
-from lbd.load.index import load_index
+from lbd.load.index import exchanged
 from lbd.load.scopes import JobsScope, Root
 from lbd.model import HostId, JobId, Placement, PlacementRequest
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
@@ -105,10 +105,8 @@ class Lim:
 
     def _sampled(self, reading: kernel.Reading) -> e.Sampled:
         load, identity = self.state.in_force.load, self.state.identity
-        queues = reading.queues
-        index = load_index(
-            queues, identity.cores, identity.speed, load.io_weight, load.memory_weight
-        )
+        queues, busy = reading.queues, reading.smoothed_utilisation
+        index = exchanged(load, queues, busy, identity.cores, identity.speed)
         return e.Sampled(queues, index, reading.utilisation)
 
     def _tick(self) -> float:

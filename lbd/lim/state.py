@@ -24,6 +24,7 @@ from lbd.lim.reservations import Reservations
 from lbd.lim.settings import InForce, changed, in_force
 from lbd.lim.table import Table
 from lbd.lim.teller import Teller, send
+from lbd.load.index import fade_s
 from lbd.model import HostId, HostState, LoadVector, Queues
 from lbd.policy.registry import POLICIES
 
@@ -49,7 +50,7 @@ class LimState:
         self.base = base
         self.in_force = base
         self.settings = m.Settings()
-        self.table = Table(identity.me, base.lim, base.load.smoothing_s, now_s)
+        self.table = Table(identity.me, base.lim, fade_s(base.load), now_s)
         for member in identity.others:
             self.table.add(member, listed=True, now_s=now_s)
         self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
@@ -224,7 +225,7 @@ class LimState:
             return []
         self.in_force = in_force(self.base, settings)
         self.settings = settings
-        self.table.set_params(self.in_force.lim, self.in_force.load.smoothing_s, now_s)
+        self.table.set_params(self.in_force.lim, fade_s(self.in_force.load), now_s)
         self.reservations.clear()
         self._exchange_soon(now_s)
         text = f"settings {settings.counter} of {settings.author}"

@@ -5,19 +5,30 @@
 
 Zhou 1987, section 4.3.3, prints the two weights of the smoothing the other way round; that form
 cannot be right: at T = 20 s the index would hardly ever move.
+
+Which measure is exchanged is `load.index`. By the thesis's tables 4.5 and 4.6 queues smoothed over
+1 to 4 s are best; the others are there to be compared with:
+
+    smoothed      the index above
+    instant       the same with T = 0: the mean of one second
+    load-average  the runnable and those in disk wait alike, T = 60 s, as UNIX shows it
+    utilisation   of the usable cores, smoothed over T; it cannot tell busy from overloaded
 """
 
 import math
 
+from lbd.config import LoadConfig
 from lbd.model import Queues
 
 # A page brought in from swap keeps a task waiting about this long (flash; a disk takes longer).
 PAGE_IN_S = 0.002
+LOAD_AVERAGE_S = 60.0
+HALF_A_WINDOW_S = 0.5  # a mean of one second shows a job in full a second after it began
 
 
 def smoothed(old: float, new: float, dt_s: float, smoothing_s: float) -> float:
     """The e-folded mean after `new` was seen for `dt_s`."""
-    keep = math.exp(-dt_s / smoothing_s)
+    keep = math.exp(-dt_s / smoothing_s) if smoothing_s > 0 else 0.0
     return old * keep + new * (1.0 - keep)
 
 
@@ -35,6 +46,28 @@ def load_index(
     """Tasks per usable core of reference speed."""
     tasks = queues.cpu + io_weight * queues.io + memory_weight * queues.memory
     return tasks / (cores * speed)
+
+
+def smoothing_s(load: LoadConfig) -> float:
+    """T of the index that is exchanged."""
+    fixed = {"instant": 0.0, "load-average": LOAD_AVERAGE_S}
+    return fixed.get(load.index, load.smoothing_s)
+
+
+def fade_s(load: LoadConfig) -> float:
+    """How fast a job just begun shows in it, and so how fast a charge for that job may fade."""
+    return max(HALF_A_WINDOW_S, smoothing_s(load))
+
+
+def exchanged(
+    load: LoadConfig, queues: Queues, utilisation: float, cores: float, speed: float
+) -> float:
+    """The index that `load.index` names, of queues and a utilisation smoothed over its T."""
+    if load.index == "utilisation":
+        return utilisation / speed
+    if load.index == "load-average":
+        return (queues.cpu + queues.io) / (cores * speed)
+    return load_index(queues, cores, speed, load.io_weight, load.memory_weight)
 
 
 def stalled_tasks(stall_us: float, dt_s: float) -> float:

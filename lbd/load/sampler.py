@@ -28,10 +28,11 @@ PRESSURE = "/proc/pressure/memory"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One second's result: smoothed queues, and the utilisation of that second."""
+    """One second's result."""
 
-    queues: Queues
-    utilisation: float  # of the usable cores, 0..1
+    queues: Queues  # smoothed
+    utilisation: float  # of the usable cores in that second, 0..1
+    smoothed_utilisation: float
 
 
 class Sampler:
@@ -46,6 +47,7 @@ class Sampler:
         self._window_began_s = now_s
         self._seen = [0, 0, 0]  # readings, running, blocked: sums over this window
         self._queues: Queues | None = None
+        self._busy = 0.0
         self._memory = MemoryQueue(scope.scans)
         self._used_s = scope.cpu_used_s()
         self._dice = random.Random()
@@ -78,12 +80,14 @@ class Sampler:
         self._seen = [0, 0, 0]
         self._window_began_s = now_s
         mean = Queues(running / readings, blocked / readings, self._memory.read(elapsed_s))
-        old = self._queues
-        self._queues = (
-            mean if old is None
-            else index.smoothed_queues(old, mean, elapsed_s, self.config.smoothing_s)
-        )  # fmt: skip
-        return Reading(self._queues, self._utilisation(elapsed_s))
+        busy = self._utilisation(elapsed_s)
+        smoothing_s = index.smoothing_s(self.config)
+        if self._queues is None:
+            self._queues, self._busy = mean, busy
+        else:
+            self._queues = index.smoothed_queues(self._queues, mean, elapsed_s, smoothing_s)
+            self._busy = index.smoothed(self._busy, busy, elapsed_s, smoothing_s)
+        return Reading(self._queues, busy, self._busy)
 
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()

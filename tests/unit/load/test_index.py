@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from lbd.config import INDICES, LoadConfig
 from lbd.load import index
 from lbd.model import Queues
 
@@ -38,6 +39,30 @@ def test_smoothing_does_not_depend_on_how_time_is_cut():
 )
 def test_load_index(queues, cores, speed, expected):
     assert index.load_index(queues, cores, speed, 0.5, 1.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "smoothing_s", "fade_s"),
+    [
+        ("smoothed", (3 + 0.5 * 2 + 4) / 4, 8.0, 8.0),
+        ("instant", (3 + 0.5 * 2 + 4) / 4, 0.0, 0.5),
+        ("load-average", (3 + 2) / 4, 60.0, 60.0),
+        ("utilisation", 0.7 / 2, 8.0, 8.0),
+    ],
+)
+def test_the_index_that_is_exchanged(name, expected, smoothing_s, fade_s):
+    load = LoadConfig(index=name, smoothing_s=8.0)
+    assert index.exchanged(load, Queues(3, 2, 4), 0.7, 2.0, 2.0) == pytest.approx(expected)
+    assert (index.smoothing_s(load), index.fade_s(load)) == (smoothing_s, fade_s)
+
+
+def test_every_index_of_the_configuration_is_known():
+    seen = {index.exchanged(LoadConfig(index=n), Queues(3, 2, 4), 0.7, 2.0, 2.0) for n in INDICES}
+    assert len(seen) == len(INDICES) - 1  # smoothed and instant differ in T alone
+
+
+def test_without_smoothing_only_the_last_second_counts():
+    assert index.smoothed(5.0, 1.0, 1.0, 0.0) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,18 @@ def test_the_memory_queue_reads_what_this_kernel_has():
     queue = kernel.MemoryQueue(own_group=False)
     assert queue.read(1.0) >= 0.0
     assert kernel.machine().memory_total_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "queue", "busy"), [("instant", 0.0, 0.0), ("utilisation", 3.0, 0.75)]
+)
+def test_what_is_smoothed_follows_the_index(scope, name, queue, busy):
+    sampler = Sampler(LoadConfig(index=name, smoothing_s=4.0), 2.0, scope, now_s=0.0)
+    readings(sampler, scope, [3] * 9)
+    scope.used_s = 1.5
+    readings(sampler, scope, [3], begin_s=0.9)
+    (result,) = readings(sampler, scope, [0] * 10, begin_s=1.0)
+    keep = math.exp(-1 / 4)
+    assert result.queues.cpu == pytest.approx(queue * keep)
+    assert result.smoothed_utilisation == pytest.approx(busy * keep)
+    assert result.utilisation == 0.0
