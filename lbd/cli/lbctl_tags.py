@@ -26,6 +26,7 @@ EXAMPLES = (
 )
 PROGRAM = "lbctl tags"
 MOST_HOSTS = 64
+MOST_JOBS = 5_000_000  # of a trace
 
 
 def main(argv: list[str]) -> int:
@@ -178,7 +179,7 @@ def run_fit(options: argparse.Namespace) -> int:
             f"tags fit: give --trace FILE; the dispatcher, whose jobs it would take"
             f" otherwise, is not part of lbd {__version__} yet"
         )
-    trace = read_trace(f"{PROGRAM} fit", options.trace, None, options.skip_broken)
+    trace = read_trace(f"{PROGRAM} fit", options.trace, MOST_JOBS, options.skip_broken)
     try:
         found = fit([job.run_s for job in trace.jobs])
     except ValueError as problem:

@@ -30,6 +30,7 @@ from lbd.theory.cutoffs import OBJECTIVES
 
 PROGRAM = "lbd sim dispatch"
 MOST_HOSTS = 1024
+MOST_JOBS = 5_000_000  # held in memory, some 300 bytes each
 DESCRIPTION = """queueing disciplines on hosts that run one job at a time: the code of the
 dispatcher itself, in virtual time, on Poisson arrivals of bounded Pareto sizes or on a trace. A run
 begins with empty hosts and goes on until the last job has ended; every job counts."""
@@ -125,6 +126,11 @@ def add_run_options(parser: Parser) -> None:
         help="of tags, CPU seconds (default: the best by theory)",
     )
     add(
+        "--work-conserving",
+        action="store_true",
+        help="tags: a host with nothing to do in its own tier helps a lower one",
+    )
+    add(
         "--objective",
         choices=OBJECTIVES,
         default="slowdown",
@@ -164,6 +170,8 @@ def check(options: argparse.Namespace) -> None:
                 setattr(options, name, value)
         if options.load >= 1:
             raise ConfigError(f"dispatch: --load {options.load:g}: must be below 1")
+    if options.trace is None and options.jobs > MOST_JOBS:
+        raise ConfigError(f"dispatch: --jobs {options.jobs}: allowed 1 to {MOST_JOBS}")
     if options.hosts > MOST_HOSTS:
         raise ConfigError(f"dispatch: --hosts {options.hosts}: allowed 1 to {MOST_HOSTS}")
     if options.scale_load is not None and options.scale_load > 100:
@@ -183,7 +191,8 @@ def read_source(options: argparse.Namespace) -> Source:
             sizes = with_mean(options.mean, options.max, options.alpha)
             drawn = Synthetic(sizes, options.load, options.hosts, options.jobs)
             return Source(drawn, options.jobs, 0, 0)
-        trace = read_trace(PROGRAM, options.trace, options.limit, options.skip_broken)
+        limit = min(options.limit or MOST_JOBS, MOST_JOBS)
+        trace = read_trace(PROGRAM, options.trace, limit, options.skip_broken)
         by_user = options.estimates == "user"
         jobs = recorded(trace, options.hosts, options.scale_load, by_user, options.fitted)
         return Source(jobs, len(jobs.jobs), trace.skipped, trace.broken)
@@ -206,6 +215,7 @@ def simulate_modes(options: argparse.Namespace, source: Source) -> Outcome:
         run_mode(
             mode, source.workload, options.hosts, cutoffs.cutoffs_s if cutoffs else None,
             options.seed, options.replications, lambda _: progress.one_more(),
+            options.work_conserving,
         )
         for mode, cutoffs in settled
     )  # fmt: skip

@@ -177,13 +177,14 @@ def run_mode(
     seed: int,
     replications: int,
     progress: Callable[[int], None] | None = None,
+    work_conserving: bool = False,
 ) -> Result:
     """All modes meet the same arrivals: those of a seed and a replication."""
     runs: list[Summary] = []
     for replication in range(replications):
         arrivals = workload.arrivals(Random(f"arrivals {seed} {replication}"))
         dice = Random(f"{mode} {seed} {replication}")
-        discipline = make(mode, cutoffs_s or ())
+        discipline = make(mode, cutoffs_s or (), work_conserving)
         places = single_hosts(hosts, mode in TIERED)
         runs.append(summary(arrivals, simulate(arrivals, discipline, places, dice, progress)))
     return result(mode, cutoffs_s, runs, replications > 1 and isinstance(workload, Synthetic))

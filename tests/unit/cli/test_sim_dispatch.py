@@ -67,6 +67,14 @@ def test_given_cutoffs_are_taken(capsys):
     assert [one["cutoffs"] for one in found["results"]] == [[5000.0, 100000.0]]
 
 
+def test_idle_hosts_may_help_lower_tiers(capsys):
+    words = [*QUICK, "--mode", "tags", "--hosts", "3", "--load", "0.4"]
+    plain, _ = answer(capsys, *words)
+    helped, _ = answer(capsys, *words, "--work-conserving")
+    assert helped["results"][0]["cutoffs"] == plain["results"][0]["cutoffs"]
+    assert helped["results"][0]["mean_waiting_s"] < plain["results"][0]["mean_waiting_s"]
+
+
 def test_objectives_differ(capsys):
     seen = set()
     for objective in ("slowdown", "waiting", "fairness"):
@@ -156,6 +164,7 @@ def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_
         (["--hosts", "0"], 2, "no whole number"),
         (["--hosts", "2000"], 2, "allowed 1 to 1024"),
         (["--jobs", "1e3"], 2, "no whole number"),
+        (["--jobs", "5000001"], 2, "allowed 1 to 5000000"),
         (["--limit", "5"], 2, "goes with --trace"),
         (["--scale-load", "0.5"], 2, "goes with --trace"),
         (["--trace", "/nowhere.swf"], 2, "No such file"),
