@@ -23,6 +23,7 @@ from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.orders import explain, make_order
+from lbd.lbm.readers import command_of
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Job, Jobs, JobState, Slots
 from lbd.model import HostId, JobId
@@ -180,10 +181,10 @@ class ForeignJob:
             raise
         self._began_s = time.monotonic()
         self._begun = begun
-        self._host.job_began(self._id, begun.pid, begun.group)
-        started = lbm_pb2.Started(
-            host=self._host.config.host.name, pid=begun.pid, note=admitted.note
-        )
+        has_terminal = self._ends is not None and self._ends.pty is not None
+        pid = command_of(begun.pid, begun.group) if has_terminal else begun.pid
+        self._host.job_began(self._id, pid, begun.group)
+        started = lbm_pb2.Started(host=self._host.config.host.name, pid=pid, note=admitted.note)
         self._talk.put(tags.STARTED, started.SerializeToString(), LINGER_S)
         self._tell_stopped()
 

@@ -1,4 +1,4 @@
-"""Whether somebody in a job waits for its standard input, as /proc shows it.
+"""Who is in a job, and whether somebody in it waits for its standard input, as /proc shows it.
 
 A process that is blocked in read(2) shows the number of that call and its descriptor in
 /proc/PID/syscall. Who polls is not seen, and need not be: polling stops nobody in the background
@@ -25,14 +25,14 @@ def pipe_of(descriptor: int) -> tuple[int, int]:
 
 
 def is_read(wanted: set[tuple[int, int]], leader: int, group: str) -> bool:
-    """Whether a process of the job (its cgroup, else its session) is blocked reading one of them.
+    """Whether a process of the job is blocked reading one of them.
 
     A terminal may be given by its device number, as (0, st_rdev).
     """
     if not CALLS:
         return False
     tasks = 0
-    for pid in cgroup.members(Path(group)) if group else _session(leader):
+    for pid in _members(leader, group):
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{pid}/task"):
                 tasks += 1
@@ -53,12 +53,23 @@ def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:
     return False
 
 
-def _session(leader: int) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                stat = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2].split()
-                if int(stat[3]) == leader:
-                    found.append(int(name))
-    return found
+def command_of(leader: int, group: str) -> int:
+    """The command below its session's leader (monitor.py); the leader itself if that has none."""
+    children = (pid for pid in _members(leader, group) if parent_and_session(pid)[0] == leader)
+    return next(children, leader)
+
+
+def parent_and_session(pid: int) -> tuple[int, int]:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+        return int(stat[1]), int(stat[3])
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+
+
+def _members(leader: int, group: str) -> list[int]:
+    """The processes of a job: its cgroup, else its session."""
+    if group:
+        return cgroup.members(Path(group))
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if parent_and_session(pid)[1] == leader]

@@ -14,7 +14,7 @@ import struct
 import termios
 
 from lbd.lbm.modes import Attributes, Size, raw_modes, read_modes, read_size, same_flags
-from lbd.lbm.readers import is_read
+from lbd.lbm.readers import is_read, parent_and_session
 from lbd.rpc.gen import lbm_pb2
 
 FORCE_WITHIN_S = 1.0
@@ -104,11 +104,7 @@ class Pty:
         needed = termios.ICANON | termios.ISIG
         if termios.tcgetattr(self.master)[3] & needed != needed:
             return False
-        try:
-            with open(f"/proc/{os.tcgetpgrp(self.master)}/stat", "rb") as file:
-                return int(file.read().rpartition(b") ")[2].split()[1]) == leader
-        except (OSError, IndexError, ValueError):
-            return False
+        return parent_and_session(os.tcgetpgrp(self.master))[0] == leader
 
 
 def set_size(descriptor: int, size: Size) -> None:

@@ -311,3 +311,64 @@ def test_the_terminal_vanishes(lab):
         shell.line(f"{AWAY} sh -c 'echo pid=$$; exec sleep 611.5'")
         pid = int(shell.wait_for(lambda: re.search(r"^pid=(\d+)$", shell.text(), re.M)).group(1))
     lab.wait_until(lambda: not psutil.pid_exists(pid), "the end of the command")
+
+
+def test_the_network_is_cut(make_lab):
+    """Nothing more comes from the other side: the terminal is ours again all the same."""
+    lab = make_lab(2, "namespaces")
+    with Terminal.shell(lab) as shell:
+        before = shell.run("stty -g")
+        shell.line(f"{AWAY} sleep 612.5")
+        shell.wait_for(shell.is_raw, "raw mode")
+        lab.cut("h1", "h2")
+        shell.wait_for(shell.at_prompt, timeout_s=40)
+        assert shell.run("echo $?; stty -g") == f"125\n{before}"
+
+
+def test_an_lbm_that_hangs(make_lab):
+    """^C is the way out, once it is clear that nobody takes what is typed."""
+    lab = make_lab(2)
+    pid = lab.pids()["h1"]["lbm"]
+    with Terminal.shell(lab) as shell:
+        before = shell.run("stty -g")
+        shell.line(f"{AWAY} sleep 613.5")
+        shell.wait_for(shell.is_raw, "raw mode")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            shell.send("x")
+            deadline_s = time.monotonic() + 20
+            while not shell.at_prompt() and time.monotonic() < deadline_s:
+                shell.send(INTERRUPT)
+                shell.look(0.5)
+            assert shell.run("stty -g") == before
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_as_somebody_else(lab):
+    """The terminal there is the user's own."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root and setpriv(1)")
+    user = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+    user += " --inh-caps +dac_override --ambient-caps +dac_override"  # our clients are in /tmp
+    with Terminal.shell(lab) as shell:
+        shell.run("cd /")
+        for command in ("id -un", "sh -c 'stat -c %U $(tty)'", "sh -c 'echo ok >/dev/tty'"):
+            expected = "ok" if "ok" in command else "nobody"
+            assert shell.run(f"{user} {AWAY} {command}") == expected
+        shell.line(f"{user} {AWAY} cat")
+        shell.wait_for(shell.is_raw, "raw mode")
+        shell.send("\x1a")
+        shell.wait_for("Stopped")
+        shell.wait_for(shell.at_prompt)
+        shell.line("fg")
+        shell.wait_for(shell.is_raw, "raw mode")
+        shell.screen.reset()
+        shell.send(END)
+        shell.wait_for(shell.at_prompt)
+
+
+def test_a_command_that_calls_lbrun(lab):
+    """It is the very command of a job there, so its own lbrun stays, terminal or not."""
+    with Terminal.shell(lab) as shell:
+        assert shell.run(f"{AWAY} lbrun printenv LBD_HOST") == "h2"
