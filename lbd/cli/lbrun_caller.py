@@ -34,21 +34,25 @@ def say(text: str, name: str = "lbrun") -> None:
 
 CLOSED = 0
 EMPTY_INPUT = False  # standard input is /dev/null: nobody need carry nothing
+JOINED = False  # standard output and error are one file: what goes to both is to stay in order
 NULL_DEVICE = 0x103
 PIPE, XFSZ = 13, 25
 
 
 def closed_descriptors() -> int:
     """Bits 0..2: descriptors the caller has closed. Before any other is opened in their place."""
-    global CLOSED, EMPTY_INPUT
+    global CLOSED, EMPTY_INPUT, JOINED
+    files: list[tuple[int, int] | None] = [None, None, None]
     for number in (0, 1, 2):
         try:
             status = posix.fstat(number)
         except OSError:
             CLOSED |= 1 << number
             continue
+        files[number] = status.st_dev, status.st_ino
         if number == 0:
             EMPTY_INPUT = status.st_rdev == NULL_DEVICE
+    JOINED = files[1] is not None and files[1] == files[2]
     return CLOSED
 
 
@@ -182,6 +186,8 @@ def make_request(
     if "chdir" in values:
         flags += tags.FLAG_CHDIR
         flags += tags.FLAG_ROOTED if values["chdir"].startswith("/") else b""
+    if JOINED:
+        flags += tags.FLAG_JOINED
     if "verbose" in plain or "status_file" in values:
         flags += tags.FLAG_TELL
     if "shim" in plain:

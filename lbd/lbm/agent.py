@@ -247,6 +247,7 @@ class ForeignJob:
             system_cpu_s=ended.system_cpu_s,
             max_rss_bytes=ended.max_rss_bytes,
             wall_s=time.monotonic() - self._began_s,
+            input_taken_bytes=self._ends.input_taken_bytes() if self._ends is not None else None,
         )
 
     async def _listen(self, ends: JobEnds) -> None:

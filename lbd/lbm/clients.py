@@ -239,7 +239,11 @@ class Connection:
         elif stdin is not None and request.has(tags.FLAG_NO_STDIN):
             os.close(stdin)
             stdin = None
-        return Ends(stdin, by_number.get(1), by_number.get(2))
+        stderr = by_number.get(2)
+        if stderr is not None and request.has(tags.FLAG_JOINED):
+            os.close(stderr)  # all comes as standard output
+            stderr = None
+        return Ends(stdin, by_number.get(1), stderr)
 
     def _close_descriptors(self) -> None:
         """Those that nobody has taken."""

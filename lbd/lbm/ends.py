@@ -55,7 +55,9 @@ class JobEnds:
         if not closed & 1:
             self._make_input()
         for number in (1, 2):
-            if not closed >> number & 1:
+            if number == 2 and self._request.joined_outputs and not closed & 6:
+                self.childs.append(os.dup(self.childs[-1]))
+            elif not closed >> number & 1:
                 self._make_output(number, None if number == 2 and apart else self.pty)
 
     def _make_input(self) -> None:
@@ -73,6 +75,7 @@ class JobEnds:
             Descriptor(ours, borrowed=False),
             lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
             lambda: self._talk.put(tags.STDIN_GONE),
+            slow_start=self.pty is None,
         )
 
     def _make_output(self, number: int, pty: Pty | None) -> None:
@@ -122,6 +125,12 @@ class JobEnds:
         for source in self._outputs.values():
             source.read_what_is_there()
         self._talk.put(tags.STOPPED)
+
+    def input_taken_bytes(self) -> int | None:
+        """How much of what came for it the command, which has ended, has read."""
+        if self._stdin is None or self.pty is not None:
+            return None
+        return self._stdin.taken_bytes()
 
     def writers_gone(self) -> None:
         for source in self._outputs.values():

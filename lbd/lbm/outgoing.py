@@ -45,6 +45,7 @@ def make_request(
         no_new_privileges=has_no_new_privileges(pid),
         directory_stamp=stamp_message(stamp),
         terminal=terminal_message(request),
+        joined_outputs=request.has(tags.FLAG_JOINED),
     )
 
 

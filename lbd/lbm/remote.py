@@ -1,6 +1,9 @@
 """A command of ours on another host: this side of its conversation."""
 
 import asyncio
+import contextlib
+import os
+import stat
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -59,6 +62,7 @@ class RemoteRun:
         self._typed_bytes = 0
         self._listener: Listener | None = None
         self._early: list[Message] = []
+        self._input_file: int | None = None
         self._ended = False
         self._screen = False
 
@@ -137,12 +141,27 @@ class RemoteRun:
         try:
             ended = await self._hear_out(self._talk)
             await asyncio.gather(*tasks)
+            self._put_back(ended)
             return ended
         finally:
             for task in tasks:
                 task.cancel()
             if self._stdin_task is not None:
                 self._stdin_task.cancel()
+            if self._input_file is not None:
+                os.close(self._input_file)
+                self._input_file = None
+
+    def _put_back(self, ended: lbm_pb2.Ended) -> None:
+        """What was taken from a file and not read by the command is for its next reader."""
+        if self._input_file is None or self._stdin is None:
+            return
+        if self._stdin_task is not None:
+            self._stdin_task.cancel()
+        left = self._stdin.read_bytes - ended.input_taken_bytes
+        if ended.HasField("input_taken_bytes") and left > 0:
+            with contextlib.suppress(OSError):
+                os.lseek(self._input_file, -left, os.SEEK_CUR)
 
     def _attach(
         self, ends: Ends, talk: Conversation, acknowledge_bytes: int
@@ -162,12 +181,15 @@ class RemoteRun:
                 )
                 tasks.append(asyncio.create_task(sink.run()))
         if ends.stdin is not None:
+            if stat.S_ISREG(os.fstat(ends.stdin).st_mode):
+                self._input_file = os.dup(ends.stdin)
             self._stdin = Source(
                 Descriptor(ends.stdin, borrowed=True),
                 lambda data: talk.put(tags.STDIN, data),
                 talk.flush,
                 tags.WINDOW_BYTES,
                 self._config.chunk_bytes,
+                slow_start=True,
             )
             self._stdin_task = asyncio.create_task(self._stdin.run())
         return tasks

@@ -9,6 +9,7 @@ never block; sockets take MSG_DONTWAIT.
 window and its acknowledgements).
 """
 
+import array
 import asyncio
 import contextlib
 import errno
@@ -16,13 +17,17 @@ import fcntl
 import os
 import socket
 import stat
+import termios
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES
+from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES, ACKNOWLEDGE_SHARE
 
 PIPE_BYTES = 1 << 20
+# Of a command's input no more than this, and what its pipe holds, is taken before it reads any:
+# what it leaves unread is for the next reader of the caller's pipe.
+FIRST_WINDOW_BYTES = 1 << 16
 SMALL_BYTES = 1 << 16
 UNREADABLE = (errno.EBADF, errno.EISDIR)
 
@@ -49,6 +54,7 @@ class Descriptor:
         self._threads: ThreadPoolExecutor | None = None
         self._socket: socket.socket | None = None
         self._widened = False
+        self.written_bytes = 0
         kind = os.fstat(descriptor).st_mode
         self._may_hang_up = stat.S_ISCHR(kind)
         if not borrowed:
@@ -107,6 +113,7 @@ class Descriptor:
                 else:
                     done = os.write(self._fd, view)
                 view = view[done:]
+                self.written_bytes += done
             except BlockingIOError:
                 if not self._widened and len(view) > SMALL_BYTES:
                     self._widened = True
@@ -125,6 +132,12 @@ class Descriptor:
             await ready
         finally:
             remove(self._fd)
+
+    def unread_bytes(self) -> int:
+        """What of the written is still in the pipe. Raises OSError if that cannot be told."""
+        found = array.array("i", [0])
+        fcntl.ioctl(self._fd, termios.FIONREAD, found)
+        return found[0]
 
     def is_trouble(self, problem: OSError) -> bool:
         """Rather than that nobody is at the other end any more."""
@@ -153,12 +166,18 @@ class Source:
         sent: Callable[[], Awaitable[None]],
         window_bytes: int,
         chunk_bytes: int,
+        *,
+        slow_start: bool = False,
     ) -> None:
+        """`slow_start`: the window opens as the other side is seen to read on."""
         self._descriptor = descriptor
         self._send = send
         self._sent = sent
-        self._window_bytes = window_bytes
+        self._window_bytes = FIRST_WINDOW_BYTES if slow_start else window_bytes
+        self._largest_window_bytes = window_bytes
         self._chunk_bytes = chunk_bytes
+        self._delivered_bytes = 0
+        self.read_bytes = 0
         self._under_way = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -169,6 +188,9 @@ class Source:
     def delivered(self, count: int) -> None:
         """The other side has handed over `count` bytes more."""
         self._under_way = max(0, self._under_way - count)
+        self._delivered_bytes += count
+        if self._delivered_bytes > FIRST_WINDOW_BYTES:
+            self._window_bytes = min(2 * self._window_bytes, self._largest_window_bytes)
         if self._under_way < self._window_bytes:
             self._room.set()
 
@@ -176,12 +198,17 @@ class Source:
         """And send it, as far as the window allows: what is sent next comes after it."""
         with contextlib.suppress(OSError):  # `run` meets it too
             while self._room.is_set() and not self._last_chance:
-                data = self._descriptor.read_now(self._chunk_bytes)
+                data = self._descriptor.read_now(self._piece_bytes)
                 if not data:
                     return
                 self._sending(data)
 
+    @property
+    def _piece_bytes(self) -> int:
+        return min(self._chunk_bytes, self._window_bytes)
+
     def _sending(self, data: bytes) -> None:
+        self.read_bytes += len(data)
         self._under_way += len(data)
         if self._under_way >= self._window_bytes:
             self._room.clear()
@@ -220,11 +247,11 @@ class Source:
         while True:
             try:
                 if self._last_chance:
-                    return self._descriptor.read_now(self._chunk_bytes) or b""
-                found = self._descriptor.read_now(self._chunk_bytes)
+                    return self._descriptor.read_now(self._piece_bytes) or b""
+                found = self._descriptor.read_now(self._piece_bytes)
                 if found is not None:
                     return found
-                self._reading = asyncio.ensure_future(self._descriptor.read(self._chunk_bytes))
+                self._reading = asyncio.ensure_future(self._descriptor.read(self._piece_bytes))
                 return await self._reading
             except asyncio.CancelledError:
                 if not (self._last_chance and self._reading and self._reading.cancelled()):
@@ -247,9 +274,18 @@ class Sink:
         delivered: Callable[[int], None],
         gone: Callable[[], None],
         acknowledge_bytes: int = ACKNOWLEDGE_BYTES,
+        *,
+        slow_start: bool = False,
     ) -> None:
-        """`gone` is called once if nobody reads the descriptor any more."""
-        self._acknowledge_bytes = acknowledge_bytes
+        """`gone` is called once if nobody reads the descriptor any more.
+
+        `slow_start`: as that of the `Source` at the other end.
+        """
+        self._largest_acknowledge_bytes = acknowledge_bytes
+        first_bytes = FIRST_WINDOW_BYTES // ACKNOWLEDGE_SHARE
+        self._acknowledge_bytes = first_bytes if slow_start else acknowledge_bytes
+        self._reported_bytes = 0
+        self._taken_bytes: int | None = None
         self._descriptor = descriptor
         self._delivered = delivered
         self._gone = gone
@@ -301,12 +337,11 @@ class Sink:
                             if self._descriptor.is_trouble(problem):
                                 self.trouble = problem
                             reading = False
-                            self._descriptor.close()
+                            self._shut()
                             self._gone()
                     self._unreported += len(piece)
                     if self._unreported >= self._acknowledge_bytes:
-                        self._delivered(self._unreported)
-                        self._unreported = 0
+                        self._report()
                 for call in list(self._next):
                     self._call(call)
                 if self._ended:
@@ -315,4 +350,26 @@ class Sink:
                 self._more.clear()
                 await self._more.wait()
         finally:
-            self._descriptor.close()
+            self._shut()
+
+    def _report(self) -> None:
+        self._delivered(self._unreported)
+        self._reported_bytes += self._unreported
+        self._unreported = 0
+        if self._reported_bytes > FIRST_WINDOW_BYTES:
+            self._acknowledge_bytes = min(
+                2 * self._acknowledge_bytes, self._largest_acknowledge_bytes
+            )
+
+    def _shut(self) -> None:
+        self._taken_bytes = self.taken_bytes()
+        self._descriptor.close()
+
+    def taken_bytes(self) -> int | None:
+        """What the reader of our pipe has read of it; None if that cannot be told."""
+        if self._taken_bytes is not None:
+            return self._taken_bytes
+        try:
+            return self._descriptor.written_bytes - self._descriptor.unread_bytes()
+        except (OSError, ValueError):
+            return None

@@ -58,6 +58,7 @@ MODES = b"y"  # of the caller's terminal: termios as text (lbm/modes.py)
 FLAG_NO_FALLBACK = b"n"
 FLAG_NO_STDIN = b"i"
 FLAG_TERMINAL_INPUT = b"p"  # the client reads standard input and sends INPUT
+FLAG_JOINED = b"="  # standard error is the very file that standard output is
 FLAG_TELL = b"v"  # send PLACED
 FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
 FLAG_ROOTED = b"/"  # and it was given as an absolute path

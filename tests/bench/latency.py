@@ -66,7 +66,7 @@ class Held:
         devnull = os.open("/dev/null", os.O_RDWR)
         self._descriptors = [devnull] * 3
         pairs = [
-            (tags.DIRECTORY, b"/"),
+            (tags.DIRECTORY, os.fsencode(os.getcwd())),
             (tags.UMASK, b"18"),
             (tags.MODE, b"host"),
             (tags.FLAGS, b""),

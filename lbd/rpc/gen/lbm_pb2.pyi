@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunRequest(_message.Message):
-    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "stage")
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "joined_outputs", "stage")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class RunRequest(_message.Message):
     IGNORED_SIGNALS_FIELD_NUMBER: _ClassVar[int]
     NO_NEW_PRIVILEGES_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_FIELD_NUMBER: _ClassVar[int]
+    JOINED_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     origin: str
@@ -53,8 +54,9 @@ class RunRequest(_message.Message):
     ignored_signals: int
     no_new_privileges: bool
     terminal: Terminal
+    joined_outputs: bool
     stage: StageStep
-    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., joined_outputs: _Optional[bool] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
 
 class StageRequest(_message.Message):
     __slots__ = ("id", "origin", "user", "uid", "forced")
@@ -153,7 +155,7 @@ class Started(_message.Message):
     def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Ended(_message.Message):
-    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s")
+    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes")
     EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +163,7 @@ class Ended(_message.Message):
     SYSTEM_CPU_S_FIELD_NUMBER: _ClassVar[int]
     MAX_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     WALL_S_FIELD_NUMBER: _ClassVar[int]
+    INPUT_TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
     exit_status: int
     signal: int
     cause: str
@@ -168,7 +171,8 @@ class Ended(_message.Message):
     system_cpu_s: float
     max_rss_bytes: int
     wall_s: float
-    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ...) -> None: ...
+    input_taken_bytes: int
+    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ..., input_taken_bytes: _Optional[int] = ...) -> None: ...
 
 class JobRecord(_message.Message):
     __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "submitted", "started", "finished", "cpu_s", "exit_status", "reason")
