@@ -44,6 +44,7 @@ SHELLS = (
     "lbm/monitor.py",  # between the two, where there is a terminal
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees
+    "lbm/descriptor.py",  # reading and writing one
     "lbm/streams.py",  # pipes and passed descriptors
     "lbm/caller.py",  # what the kernel says of a client
     "lbm/look.py",  # what it says of directories

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lbd.errors import LbdError, PeerError
+from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.origin import Command
 from lbd.lbm.remote import Ends
 from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.staging import Pipes
-from lbd.lbm.streams import settle
 from lbd.lbm.terminal import CallersTerminal
 from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 
 from lbd.lbm.conversation import Conversation
+from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.modes import read_modes
 from lbd.lbm.readers import is_read, pipe_of
-from lbd.lbm.streams import Descriptor, Sink, Source
+from lbd.lbm.streams import Sink, Source
 from lbd.lbm.terminal import Pty
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2

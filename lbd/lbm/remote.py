@@ -12,8 +12,9 @@ from google.protobuf.message import DecodeError
 from lbd.config import LbmConfig
 from lbd.errors import LostContact, Unavailable
 from lbd.lbm.conversation import Conversation, Message
+from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.peer_streams import PeerStreams
-from lbd.lbm.streams import Descriptor, Sink, Source
+from lbd.lbm.streams import Sink, Source
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 

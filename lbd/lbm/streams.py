@@ -1,159 +1,21 @@
-"""Moving bytes between descriptors and a job's stream, without ever blocking the event loop.
+"""The two ends of one direction of one job: what `Source` reads and sends, `Sink` writes.
 
-A caller's descriptor shares its open file description with the caller's shell, so O_NONBLOCK must
-not be set on it. A pipe or terminal is therefore opened again through /proc/self/fd, which gives a
-description of our own; where that is not permitted a thread does the blocking call. Regular files
-never block; sockets take MSG_DONTWAIT.
-
-`Source` and `Sink` are the two ends of one direction of one job (see rpc/job_stream.py for the
-window and its acknowledgements).
+The window between them and its acknowledgements are those of rpc/job_stream.py.
 """
 
-import array
 import asyncio
 import contextlib
 import errno
-import fcntl
-import os
-import socket
-import stat
-import termios
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
+from lbd.lbm.descriptor import Descriptor
 from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES, ACKNOWLEDGE_SHARE
 
-PIPE_BYTES = 1 << 20
 # Of a command's input no more than this, and what its pipe holds, is taken before it reads any:
 # what it leaves unread is for the next reader of the caller's pipe.
 FIRST_WINDOW_BYTES = 1 << 16
-SMALL_BYTES = 1 << 16
 UNREADABLE = (errno.EBADF, errno.EISDIR)
-
-
-def widen(descriptor: int) -> None:
-    """Let a pipe hold a megabyte, so that large chunks move in one piece. A no-op elsewhere."""
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-
-
-def settle(future: "asyncio.Future[None]") -> None:
-    """Resolve a future that may have been resolved or given up already."""
-    if not future.done():
-        future.set_result(None)
-
-
-class Descriptor:
-    """An owned descriptor with awaitable `read` and `write`."""
-
-    def __init__(self, descriptor: int, *, borrowed: bool, writing: bool = False) -> None:
-        """`borrowed`: it shares its description with the caller's processes."""
-        self._fd = descriptor
-        self._loop = asyncio.get_running_loop()
-        self._threads: ThreadPoolExecutor | None = None
-        self._socket: socket.socket | None = None
-        self._widened = False
-        self.written_bytes = 0
-        kind = os.fstat(descriptor).st_mode
-        self._may_hang_up = stat.S_ISCHR(kind)
-        if not borrowed:
-            os.set_blocking(descriptor, False)
-        elif stat.S_ISSOCK(kind):
-            self._socket = socket.socket(fileno=os.dup(descriptor))
-        elif stat.S_ISFIFO(kind) or (stat.S_ISCHR(kind) and os.isatty(descriptor)):
-            self._reopen(writing)
-
-    def _reopen(self, writing: bool) -> None:
-        mode = os.O_WRONLY if writing else os.O_RDONLY
-        try:
-            own = os.open(
-                f"/proc/self/fd/{self._fd}", mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            )
-        except OSError as problem:
-            if problem.errno == errno.ENXIO:  # the reader is gone: a write will say so
-                return
-            self._threads = ThreadPoolExecutor(1, "lbm-blocking-io")
-            return
-        os.close(self._fd)
-        self._fd = own
-
-    async def read(self, limit_bytes: int) -> bytes:
-        """Some bytes, b"" at the end of file. Raises OSError."""
-        if self._threads is not None:
-            return await self._loop.run_in_executor(self._threads, os.read, self._fd, limit_bytes)
-        while (data := self.read_now(limit_bytes)) is None:
-            await self._ready(self._loop.add_reader, self._loop.remove_reader)
-        return data
-
-    def read_now(self, limit_bytes: int) -> bytes | None:
-        """What is there already; None if nothing is, or nobody can tell. Raises OSError."""
-        if self._threads is not None:
-            return None
-        try:
-            if self._socket is not None:
-                return self._socket.recv(limit_bytes, socket.MSG_DONTWAIT)
-            data = os.read(self._fd, limit_bytes)
-        except BlockingIOError:
-            return None
-        if len(data) == SMALL_BYTES and not self._widened:
-            self._widened = True
-            widen(self._fd)
-        return data
-
-    async def write(self, data: bytes | memoryview) -> None:
-        """All of it. Raises BrokenPipeError when nobody reads any more, OSError otherwise."""
-        view = memoryview(data)
-        while view:
-            try:
-                if self._threads is not None:
-                    done = await self._loop.run_in_executor(self._threads, os.write, self._fd, view)
-                elif self._socket is not None:
-                    done = self._socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-                else:
-                    done = os.write(self._fd, view)
-                view = view[done:]
-                self.written_bytes += done
-            except BlockingIOError:
-                if not self._widened and len(view) > SMALL_BYTES:
-                    self._widened = True
-                    widen(self._fd)
-                    continue
-                await self._ready(self._loop.add_writer, self._loop.remove_writer)
-
-    async def _ready(
-        self,
-        add: Callable[[int, Callable[[], None]], object],
-        remove: Callable[[int], object],
-    ) -> None:
-        ready: asyncio.Future[None] = self._loop.create_future()
-        add(self._fd, lambda: settle(ready))
-        try:
-            await ready
-        finally:
-            remove(self._fd)
-
-    def unread_bytes(self) -> int:
-        """What of the written is still in the pipe. Raises OSError if that cannot be told."""
-        found = array.array("i", [0])
-        fcntl.ioctl(self._fd, termios.FIONREAD, found)
-        return found[0]
-
-    def is_trouble(self, problem: OSError) -> bool:
-        """Rather than that nobody is at the other end any more."""
-        gone = isinstance(problem, BrokenPipeError | ConnectionResetError)
-        return not gone and not (problem.errno == errno.EIO and self._may_hang_up)
-
-    def close(self) -> None:
-        """Closed at once; a thread still blocked in a call keeps its duplicate until that ends."""
-        if self._fd < 0:
-            return
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._socket is not None:
-            self._socket.close()
-        os.close(self._fd)
-        self._fd = -1
 
 
 class Source:

@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from lbd.lbm.streams import Descriptor, Sink, Source
+from lbd.lbm.descriptor import Descriptor
+from lbd.lbm.streams import Sink, Source
 
 CHUNK = 1 << 16
 
