@@ -1,12 +1,11 @@
 /* lbrun, compiled: a bare interpreter's start already costs as much as a whole warm ssh call.
 
-   It speaks the protocol of rpc/client_tags.py for plain cases and knows no others: for an option
-   that is not KNOWN, for typed input, for an LBM that does not answer, for anything odd it becomes
-   the Python client (lbrun.py), which is the reference, with what it was given: before it has sent
-   or changed anything, or after hanging up on an LBM that has not acted. Called by another name it
-   is a shim of lbsh's: that command, from PATH behind the shims, elsewhere if the LBM thinks so.
-   Any trouble before, and it just runs. Memory is not given back: it is soon another, or none. */
-
+   It speaks the protocol of rpc/client_tags.py for plain cases; for an option not KNOWN, for typed
+   input, for an LBM that does not answer, for anything odd it becomes the Python client, the
+   reference, before it has sent or changed anything, or after hanging up on an LBM that has not
+   acted. Called by another name it is a shim of lbsh's: that command, from PATH behind the shims,
+   elsewhere if the LBM thinks so, and here in any trouble. Memory is not given back: it is soon
+   another program, or none. */
 #define _GNU_SOURCE
 #include <endian.h>
 #include <errno.h>
@@ -33,18 +32,17 @@ enum { SILENT_MS = 3000, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 
 
 /* As rpc/client_tags.py has them: frames to the LBM, frames from it, keys of fields. */
 enum { RUN = 'R', LOCAL = 'L', DESCRIPTORS = 'F', SIGNAL = 'S', FORCE = 'K' };
-enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', WARN = 'W', DONE = 'D', STOPPED = 'Y' };
+enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', STOPPED = 'Y', WARN = 'W', DONE = 'D' };
 enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
 enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
 enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
-enum { CAUSE = 'c', MEASURE = 'l' };
-enum { SILENCE = 0, GONE = -1 }; /* in place of a frame's tag */
+enum { CAUSE = 'c', MEASURE = 'l', SILENCE = 0, GONE = -1 }; /* the last two in place of a tag */
 
 static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
     {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
     {"-C", 'C'}, {"--chdir", 'C'}, {"--name", 'N'}, {"--local", 'l'}, {"--remote", 'r'},
-    {"-v", 'v'}, {"--verbose", 'v'}, {"--no-stdin", 'i'}, {"--no-fallback", 'f'},
-    {"-T", 't'}, {"--no-tty", 't'}, {"--no-restart", 's'}, {NULL, 0},
+    {"-v", 'v'}, {"--verbose", 'v'}, {"--no-stdin", 'i'}, {"--no-fallback", 'f'}, {"-T", 't'},
+    {"--no-tty", 't'}, {"--no-restart", 's'}, {NULL, 0},
 };
 static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
                                  SIGCONT, SIGWINCH, 0};
@@ -53,7 +51,7 @@ static char **arguments, **untouched; /* what we were given, for whoever takes o
 static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
 static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
 static int closed_fds, lbm = -1, signals = -1, ended_by;
-static bool empty_input, spoken, placed;
+static bool empty_input, joined, spoken, placed;
 static clock_t interrupted = -FORCE_TICKS;
 static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
 static sigset_t mask_given;
@@ -96,7 +94,7 @@ static _Noreturn void become(char *program, char **words) {
     sigprocmask(SIG_SETMASK, &mask_given, NULL);
     if (ended_by) end_like(128 + ended_by, ended_by); /* it came for a command that has not begun */
     execvp(program, words);
-    bool missing = errno == ENOENT || errno == ENOTDIR, sought = !strchr(program, '/') && *program;
+    bool missing = errno == ENOENT, sought = !strchr(program, '/') && *program;
     char *why = missing && sought ? "not found" : strerror(errno);
     say_as(real_program ? "lbsh" : "lbrun", text("%s: %s", program, why));
     _exit(missing ? NOT_FOUND : CANNOT_EXECUTE);
@@ -169,9 +167,10 @@ static bool ask(char tag) {
     put(to, DIRECTORY, directory);
     put(to, UMASK, text("%d", (int)mask));
     put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
-    put(to, FLAGS, text("%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
+    put(to, FLAGS, text("%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
                         empty_input || option['i'] ? "i" : "", real_program ? "s" : "",
-                        option['C'] ? "C" : "", option['C'] && *option['C'] == '/' ? "/" : ""));
+                        option['C'] ? "C" : "", option['C'] && *option['C'] == '/' ? "/" : "",
+                        joined ? "=" : ""));
     put(to, CLOSED_FDS, text("%d", closed_fds));
     put(to, DEPTH, depth());
     put(to, IGNORED, text("%llu", ignored));
@@ -204,10 +203,10 @@ static void pass_signals_on(void) {
         if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
             send_frame(FORCE, NULL, 0);
         if (number == SIGINT) interrupted = times(&used);
+        if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* later: STOPPED */
         send_frame(SIGNAL, &(char){(char)number}, 1);
         if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
             ended_by = number;
-        if (number == SIGTSTP && !placed) raise(SIGSTOP); /* else once the command has stopped */
     }
 }
 
@@ -283,7 +282,7 @@ static _Noreturn void wait_for_end(bool taken) {
         case GONE:
             if (real_program && !placed) leave_it(NULL);
             _exit(say(LOST));
-        case STOPPED: raise(SIGSTOP); break;
+        case STOPPED: raise(SIGSTOP); break; /* as it would stop us if it ran here */
         case WARN: if (!real_program) say("%s", body); break;
         case PLACED: if (option['v']) say("%s: on %s (%s)", *command, field(HOST), field(REASON));
         }
@@ -358,11 +357,11 @@ static char *find_behind_shims(char *name) {
 }
 
 int main(int argc, char **argv) {
-    struct stat status;
+    struct stat ends[3] = {0};
     size_t count = 0, room = (size_t)argc + 3;
-    for (int number = 0; number < 3; number++)
-        if (fstat(number, &status)) closed_fds |= 1 << number;
-        else if (!number) empty_input = status.st_rdev == NULL_DEVICE;
+    for (int end = 0; end < 3; end++) closed_fds |= !!fstat(end, ends + end) << end;
+    empty_input = ends[0].st_rdev == NULL_DEVICE;
+    joined = ends[1].st_dev == ends[2].st_dev && ends[1].st_ino == ends[2].st_ino && ends[1].st_ino;
     while (environ[count++]) continue;
     untouched = calloc(count, sizeof *untouched);
     arguments = calloc(2 * room, sizeof *arguments);
