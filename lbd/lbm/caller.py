@@ -1,13 +1,20 @@
-"""What the kernel says of the process that asks: its resource limits and its nice value.
+"""What the kernel says of the process that asks: its user, limits, nice value, and its end.
 
 Read here rather than sent by `lbrun`, which would pay for it at every start, also when the answer
 is "here" and nobody needs it.
 """
 
+import asyncio
+import functools
 import os
+import pwd
 import resource
+import socket
 from pathlib import Path
 
+from lbd.lbm.descriptor import settle
+
+SO_PEERPIDFD = 77
 UNLIMITED = (1 << 64) - 1
 RLIMIT_LOCKS = 10  # the module does not name it
 # The names in /proc/PID/limits, in the order the kernel prints them.
@@ -72,3 +79,34 @@ def nice_of(pid: int) -> int:
         return os.getpriority(os.PRIO_PROCESS, pid) if pid > 0 else 0
     except OSError:
         return 0
+
+
+@functools.lru_cache(maxsize=4096)
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def open_process(sock: socket.socket, pid: int) -> int | None:
+    """A pidfd of the client: it stays the same process when it execs. None if there is no way."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError:
+        pass
+    try:
+        return os.pidfd_open(pid) if pid > 0 else None
+    except OSError:
+        return None
+
+
+async def wait_for_process(pidfd: int) -> None:
+    """Until the process of `pidfd` has ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(pidfd, lambda: settle(ended))
+    try:
+        await ended
+    finally:
+        loop.remove_reader(pidfd)

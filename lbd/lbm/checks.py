@@ -17,8 +17,8 @@ from lbd.errors import LbdError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.admission import Refuse
 from lbd.lbm.agent import Host
+from lbd.lbm.caller import user_name
 from lbd.lbm.child import ABLE
-from lbd.lbm.clients import user_name
 from lbd.lbm.directory import Directory
 from lbd.lbm.home import Home
 from lbd.lbm.link import NotStarted

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import functools
 import os
-import pwd
 import socket
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lbd.errors import LbdError, PeerError
+from lbd.lbm.caller import open_process, user_name, wait_for_process
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.origin import Command
@@ -38,7 +38,6 @@ PASSED_ON = {
     tags.GROUND: stream.GROUND,
 }  # fmt: skip
 NOTICES = {stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED}
-SO_PEERPIDFD = 77
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
 
@@ -317,37 +316,6 @@ class Connection:
         """These frames are few and small: a client whose buffer they fill is not reading."""
         with contextlib.suppress(OSError):
             self._socket.send(frames.pack(tag, body))
-
-
-@functools.lru_cache(maxsize=4096)
-def user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def open_process(sock: socket.socket, pid: int) -> int | None:
-    """A pidfd of the client: it stays the same process when it execs. None if there is no way."""
-    try:
-        return sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
-    except OSError:
-        pass
-    try:
-        return os.pidfd_open(pid) if pid > 0 else None
-    except OSError:
-        return None
-
-
-async def wait_for_process(pidfd: int) -> None:
-    """Until the process of `pidfd` has ended."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(pidfd, lambda: settle(ended))
-    try:
-        await ended
-    finally:
-        loop.remove_reader(pidfd)
 
 
 class ClientServer:

@@ -222,7 +222,12 @@ def test_a_refusal_is_left_to_the_python_client(front, fake):
 
 # Garbage
 
-KNOWN = [value for name, value in vars(tags).items() if name.isupper() and len(value) == 1]
+# A front that was told that its command has stopped does stop.
+KNOWN = [
+    value
+    for name, value in vars(tags).items()
+    if name.isupper() and len(value) == 1 and value != tags.STOPPED
+]
 
 
 def garbage(dice):
