@@ -131,7 +131,7 @@ def system_size(scale: Scale, map_: Map) -> Drawing:
                   f"{mean['RESERVE']:.3f} and {mean['THRHLD']:.3f}"),
             Claim("DISTED falls behind GLOBAL as hosts are added",
                   disted[-1] > disted[0], f"DISTED / GLOBAL {shown(disted)}"),
-            Claim("beyond 28 hosts little more is gained (NoCOST apart from its first step)",
+            Claim("beyond 28 hosts little more is gained",
                   y["LOWEST"][2] - y["LOWEST"][3] < 0.1 * (1 - y["LOWEST"][2]),
                   f"LOWEST {shown(y['LOWEST'])}"),
         ),
