@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
 from tests.bench import (
+    builds,
     dispatching,
     front,
     growth,
@@ -45,6 +46,7 @@ Measure = Callable[[Stage, set[str]], list[Row]]
 GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("local", "here", "remote", "held"), latency.measure),
     (("front-local", "front-remote", "front-crowd", "front-gcc"), front.measure),
+    (("lbsh-configure", "lbsh-make"), builds.measure),
     (("stdout", "stdin"), streams.measure),
     (("keys",), keys.measure),
     (("placements",), placements.measure),

@@ -60,6 +60,20 @@ class Installation:
             raise CannotMeasureError("no C compiler")
         return program
 
+    def lbsh(self) -> Path:
+        """The compiled one, whose shims are links to the compiled front. Raises as `front`."""
+        self.front()
+        program = self.root / "bin/lbsh"
+        client = self.root / "bin/lbsh-python"
+        if not program.exists():
+            _, _, code = (ROOT / "deploy/bin/lbsh").read_text().partition("\n")
+            client.write_text(f"#!{self.python} -IS\n{code}")
+            client.chmod(0o755)
+            flag = f'-DPYTHON_CLIENT="{client}"'
+            source = ROOT / "lbd/cli/lbsh.c"
+            subprocess.run([ROOT / "deploy/compile", source, program, flag], check=True)
+        return program
+
     def lbd(self, *words: object) -> list[str]:
         return [str(self.python), "-P", "-m", "lbd.cli.main", *map(str, words)]
 
@@ -71,9 +85,11 @@ class Lab:
         self._installation = installation
         self.root = root
 
-    def up(self, hosts: int, *settings: str) -> None:
+    def up(self, hosts: int, *settings: str, cores: float = 0.0) -> None:
+        """With `cores`: in namespaces, each host with a quota of so many."""
         sets = [word for setting in settings for word in ("--set", setting)]
-        self._lab("up", "--hosts", hosts, "--isolate", "none", *sets)
+        how = ("namespaces", "--cpus", cores) if cores else ("none",)
+        self._lab("up", "--hosts", hosts, "--isolate", *how, *sets)
         for pid in self.daemons():
             favour(pid)
 
@@ -130,11 +146,11 @@ class Stage:
         return self._lab
 
     @contextmanager
-    def new_lab(self, name: str, hosts: int, *settings: str):
+    def new_lab(self, name: str, hosts: int, *settings: str, cores: float = 0.0):
         lab = Lab(self.installation, self.directory / name)
         lab.root.mkdir()
         try:
-            lab.up(hosts, *settings)
+            lab.up(hosts, *settings, cores=cores)
             yield lab
         finally:
             lab.down()
