@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,12 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 
-from tests.live.cluster import FAST, Lab, wait_until
+from tests.live.cluster import FAST, Lab
+from tests.live.lbsh_programs import make_commands
 from tests.unit.cli.shell_strings import COMMANDS, make_programs
 
 SHELLS = [path for path in ("/bin/dash", "/bin/bash") if os.path.exists(path)]
-AWAY = ('eligibility.always=["where", "sorted"]', "lim.local_threshold=0.0", "lim.min_gain=0.0")
-BUSY = Path(__file__).with_name("busy.py")
+
+
+@pytest.fixture
+def commands(tmp_path):
+    return make_commands(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -25,34 +27,6 @@ def lab():
     lab = Lab.up(3, "none", settings=(*FAST, "lbm.slots=8"))
     yield lab
     lab.down()
-
-
-@pytest.fixture
-def commands(tmp_path):
-    """A directory of programs, first on PATH."""
-    directory = tmp_path / "bin"
-    directory.mkdir()
-
-    def add(name, *lines, shell="/bin/sh"):
-        path = directory / name
-        path.write_text("\n".join((f"#!{shell}", *lines)) + "\n")
-        path.chmod(0o755)
-        return path
-
-    add("shows", 'printf "<%s>" "$@"')
-    add("fails", "exit 3")
-    add("dies", "kill -TERM $$")
-    # Not called often enough to be known as short, and so to lose its shim.
-    add("seldom", 'printf "<%s>" "$@"')
-    (directory / "plain-text").write_text("echo a script without a first line: $1\n")
-    (directory / "plain-text").chmod(0o755)
-    (directory / "locked").write_text("#!/bin/sh\n")
-    (directory / "wrong").write_text("#!/no/such/interpreter\n")
-    (directory / "wrong").chmod(0o755)
-    (directory / "folder").mkdir()
-    add.path = f"{directory}:{os.environ['PATH']}"
-    add.directory = directory
-    return add
 
 
 def all_three(lab, shell, words, commands, **options):
@@ -283,88 +257,3 @@ def test_a_shell_that_is_not_there_is_127(lab, commands):
 def test_its_own_help_and_version(lab):
     assert lab.run("h1", "lbsh", "--version", check=True).stdout.startswith("lbsh ")
     assert "make -j8 SHELL=lbsh" in lab.run("h1", "lbsh", "--help", check=True).stdout
-
-
-# -- what leaves ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def generous():
-    """Where eligible commands leave h1, which is busy."""
-    lab = Lab.up(3, "none", settings=(*FAST, *AWAY, "lbm.slots=8"))
-    argv = ("lbrun", "--local", sys.executable, "-I", "-S", BUSY, "processes", "3")
-    busy = lab.popen("h1", *argv, start_new_session=True)
-    try:
-        lab.wait_until(lambda: load_of_h1(lab) > 0.7, "h1 is seen to be busy", 30)
-        yield lab
-    finally:
-        os.killpg(busy.pid, signal.SIGKILL)
-        busy.wait()
-        lab.down()
-
-
-def load_of_h1(lab):
-    return next(h["index"] for h in lab.ask("h1", "lim", "status")["hosts"] if h["name"] == "h1")
-
-
-@pytest.fixture
-def away(commands):
-    commands("where", 'echo "$LBD_HOST ${LBD_SHIMS-none} $PATH"')
-    commands("sorted", "sort")
-    return commands
-
-
-@pytest.mark.parametrize("text", ["where", "where; :", "where | cat", "x=$(where); echo $x"])
-def test_an_eligible_command_leaves_and_takes_no_shims_along(generous, away, text):
-    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
-    result = generous.run("h1", "lbsh", "-c", text, env=env, check=True, cwd=away.directory)
-    host, shims, path = result.stdout.split(None, 2)
-    assert host in ("h2", "h3"), generous.run("h1", "lbctl", "eligible", "where").stdout
-    assert shims == "none"
-    assert "lbd-shims" not in path
-
-
-def test_pipes_statuses_and_signals_of_what_left(generous, away):
-    away("sized", "wc -c")
-    away("dies", "kill -KILL $$")
-    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
-    script = "seq 5 -1 1 | sorted | tr '\\n' ' '; dies; echo $?; fails; echo $?"
-    result = generous.run("h1", "lbsh", "-c", script, env=env, cwd=away.directory)
-    assert result.stdout == "1 2 3 4 5 137\n3\n", result.stderr
-
-
-@pytest.mark.parametrize("tool", ["make", "xargs", "env", "cron"])
-def test_used_as_the_shell_of_other_programs(generous, away, tool):
-    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
-    (away.directory / "Makefile").write_text("all:\n\t@where\n\t@where >file && cat file\n")
-    lbsh = shutil.which("lbsh", path=env["PATH"])
-    calls = {
-        "make": ["make", "-s", "SHELL=lbsh"],
-        "xargs": ["sh", "-c", "echo 1 2 | xargs -n1 lbsh -c where"],
-        "env": ["env", "-i", f"PATH={env['PATH']}", "HOME=/root", "LBD_CONFIG=" + str(
-            generous.paths("h1").config), "lbsh", "-c", "where; where"],
-        "cron": ["env", "-i", "HOME=/root", f"SHELL={lbsh}", f"PATH={env['PATH']}",
-                 f"LBD_CONFIG={generous.paths('h1').config}", "sh", "-c",
-                 '"$SHELL" -c "where; where"'],
-    }  # fmt: skip
-    result = generous.run("h1", *calls[tool], env=env, check=True, cwd=away.directory)
-    hosts = [line.split()[0] for line in result.stdout.splitlines()]
-    assert len(hosts) == 2, result
-    assert set(hosts) <= {"h2", "h3"}, result
-
-
-def test_an_interrupt_ends_make_and_what_it_sent_away(generous, away):
-    away("where", "echo started; exec sleep 100")
-    env = {"PATH": f"{away.path}:{generous.environment('h1')['PATH']}"}
-    (away.directory / "Makefile").write_text("all: a b\na b:\n\t@where\n")
-    before = len(generous.jobs_alive())
-    make = generous.popen(
-        "h1", "make", "-s", "-j2", "SHELL=lbsh", env=env, cwd=away.directory, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    for _ in range(2):
-        assert make.stdout.readline() == "started\n"
-    os.killpg(make.pid, signal.SIGINT)
-    make.communicate(timeout=20)
-    assert make.returncode in (2, -signal.SIGINT)
-    wait_until(lambda: len(generous.jobs_alive()) == before, "no process is left", 10)
