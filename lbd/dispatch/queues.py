@@ -91,6 +91,7 @@ class Queues:
         self.servers: dict[Line, list[Seat]] = {}
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
+        self._kept_for_wide = False  # slots may be kept for one, or have been until just now
         self._estimates = 0
         self._estimated_s = 0.0  # all of them together
 
@@ -181,7 +182,9 @@ class Queues:
         heappush(waiting.heap, (entry.number, entry))
         waiting.jobs += 1
         waiting.work_s += entry.work_s
-        self._wide_waiting += entry.job.slots > 1
+        if entry.job.slots > 1:
+            self._wide_waiting += 1
+            self._kept_for_wide = True
         return line
 
     def _fits(self, entry: Entry, line: Line) -> bool:
@@ -268,16 +271,17 @@ class Queues:
                 del self.lines[line]
 
     def _fill(self, lines: Iterable[Line], now_s: float, dice: Random) -> list[Start]:
-        """Start whom these lines' heads may start; with wide jobs about, one start may free others
-        of waiting for it, so all lines are looked at until nothing more starts."""
+        """Start whom these lines' heads may start. Where slots were kept for a wide job, others may
+        have them once it starts or leaves: then all lines are looked at until nothing starts."""
         starts: list[Start] = []
         for line in lines:
             self._fill_line(line, starts, now_s, dice)
-        while self._wide_waiting:
+        while self._kept_for_wide:
             before = len(starts)
-            for line in sorted(self.servers, key=str):
+            for line in self.servers:
                 self._fill_line(line, starts, now_s, dice)
             if len(starts) == before:
+                self._kept_for_wide = self._wide_waiting > 0
                 break
         return starts
 

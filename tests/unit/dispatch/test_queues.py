@@ -268,6 +268,28 @@ def test_a_wide_job_starts_in_the_first_tier_that_has_room_for_it():
     assert table.host("h8", 4, tiers=(3,)) == ["wide@h8"]
 
 
+def test_when_a_wide_head_goes_its_slots_are_for_others_again():
+    """h1 was kept for it, against the other tier's job."""
+    table = Table("tags")
+    table.host("h1", 2, tiers=(1, 2, 3))
+    assert table.arrive("a") == ["a@h1"]
+    assert table.arrive("wide", slots=2) == []
+    assert table.arrive("b", tier=2) == []
+    assert table.ended("wide") == ["b@h1"]
+
+
+def test_a_wide_head_that_starts_elsewhere_frees_what_was_kept_for_it():
+    table = Table("tags")
+    table.host("h1", 2, tiers=(1, 2))
+    table.host("h2", 2, tiers=(1,))
+    table.host("h3", 1, tiers=(3,))
+    table.arrive("a", tier=2)
+    table.arrive("b")
+    assert table.arrive("wide", slots=2) == []
+    assert table.arrive("c", tier=2) == []  # h1 is kept for wide
+    assert table.ended("b") == ["wide@h2", "c@h1"]
+
+
 def test_sita_e_sorts_by_estimate_and_kills_nobody():
     table = Table("sita-e")
     for tier in (1, 2, 3):

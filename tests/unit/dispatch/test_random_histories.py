@@ -28,15 +28,15 @@ class History:
         self.made = 0
         self.hosts = {}
 
-    def arrive(self, slots, may_restart, estimate_s):
+    def arrive(self, slots, may_restart, tier, estimate_s):
         self.made += 1
-        job = QueuedJob(JobId(f"j{self.made}"), slots, may_restart, estimate_s=estimate_s)
+        job = QueuedJob(JobId(f"j{self.made}"), slots, may_restart, tier, estimate_s)
         self.jobs[job.id] = job
         self.after(self.queues.arrived(job, *self.when()))
 
-    def host(self, number, slots, open_slots, tier):
+    def host(self, number, slots, open_slots, tiers):
         name = HostId(f"h{number}")
-        host = HostSlots(name, slots, min(open_slots, slots), self.dice.random(), (tier,))
+        host = HostSlots(name, slots, min(open_slots, slots), self.dice.random(), tuple(tiers))
         self.hosts[name] = host
         self.after(self.queues.host_is(host, *self.when()))
 
@@ -144,7 +144,7 @@ class History:
     def finish(self):
         """All hosts come back for good, large and open, and every job must end."""
         for number in range(1, 5):
-            self.host(number, 9, 9, min(number, LAST))
+            self.host(number, 9, 9, [min(number, LAST)])
         for _ in range(10 * len(self.jobs) + 1):
             if not self.jobs:
                 break
@@ -157,10 +157,10 @@ class History:
 
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.just("arrive"), st.sampled_from([1, 1, 1, 1, 2, 3]), st.booleans(),
-                  st.one_of(st.none(), st.floats(0.1, 100.0))),
+        st.tuples(st.just("arrive"), st.sampled_from([1, 1, 1, 2, 3]), st.booleans(),
+                  st.sampled_from([1, 1, 2, 3]), st.one_of(st.none(), st.floats(0.1, 100.0))),
         st.tuples(st.just("host"), st.integers(1, 4), st.integers(1, 4), st.integers(0, 4),
-                  st.integers(1, LAST)),
+                  st.lists(st.integers(1, LAST), min_size=1, max_size=LAST, unique=True)),
         st.tuples(st.just("leave"), st.integers(0, 3)),
         *(st.tuples(st.just(name), st.integers(0, 9)) for name in ("end", "cancel", "lose", "cut")),
     ),
@@ -169,10 +169,33 @@ EVENTS = st.lists(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(events=EVENTS, conserving=st.booleans(), seed=st.integers(0, 9))
 def test_no_history_breaks_a_rule(mode, events, conserving, seed):
     history = History(mode, conserving and mode in TIERED, seed)
     for name, *details in events:
         getattr(history, name)(*details)
+    history.finish()
+
+
+WEIGHTS = {"arrive": 30, "host": 3, "leave": 1, "end": 20, "cancel": 5, "lose": 3, "cut": 8}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(20))
+def test_long_histories_with_queues_and_wide_jobs(mode, seed):
+    """The seed is all there is to a run: it replays from there."""
+    dice = Random(f"{mode}{seed}")
+    history = History(mode, seed % 2 == 1 and mode in TIERED, seed)
+    for _ in range(300):
+        (name,) = dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        if name == "arrive":
+            tier = dice.choice([1, 1, 2, 3])
+            estimate_s = dice.choice([None, dice.expovariate(0.1)])
+            history.arrive(dice.choice([1, 1, 1, 2, 3]), dice.random() < 0.7, tier, estimate_s)
+        elif name == "host":
+            tiers = dice.sample(range(1, LAST + 1), dice.randint(1, LAST))
+            history.host(dice.randint(1, 4), dice.randint(1, 4), dice.randint(0, 4), tiers)
+        else:
+            getattr(history, name)(dice.randrange(100))
     history.finish()
