@@ -21,6 +21,7 @@ from random import Random
 
 WIDEST = 1e150  # p/k: the square still fits a float
 STEEPEST = 100.0  # α beyond this is no heavy tail by any measure
+TINY = 1e-300  # below it floats lose digits; both formulas have long reached their limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class BoundedPareto:
 def rise(beta: float, length: float) -> float:
     """∫ e^(βy) dy over 0 ≤ y ≤ length; `length` itself at β = 0."""
     z = beta * length
-    return math.expm1(z) / beta if z else length
+    return math.expm1(z) / beta if abs(z) > TINY else length
 
 
 def inverse_rise(beta: float, area: float) -> float:
@@ -111,7 +112,7 @@ def inverse_rise(beta: float, area: float) -> float:
     z = beta * area
     if z <= -1.0:  # more than the whole tail holds: rounding, at the far end
         return math.inf
-    return math.log1p(z) / beta if z else area
+    return math.log1p(z) / beta if abs(z) > TINY else area
 
 
 def log_ratio(a: float, b: float) -> float:

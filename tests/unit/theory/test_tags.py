@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lbd.theory.bounded_pareto import BoundedPareto, log_ratio, with_mean
@@ -72,6 +72,7 @@ def test_the_last_hosts_spare_is_exact_where_its_load_rounds_to_1():
     load=st.floats(0.01, 0.45),
     shares=st.lists(st.floats(0.01, 0.99), min_size=1, max_size=5, unique=True),
 )
+@example(alpha=5e-324, spread=1.0, load=0.25, shares=[0.75])
 def test_whatever_the_cutoffs_loads_and_excess_agree(alpha, spread, load, shares):
     sizes = BoundedPareto(1.0, 10.0**spread, alpha)
     traffic = Traffic(sizes, load, len(shares) + 1)
