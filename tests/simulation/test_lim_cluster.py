@@ -216,12 +216,12 @@ def test_drained_is_told_to_all_and_kept_over_a_restart():
 # -- everything at once --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize("seed", range(100, 140))  # each algorithm five times
 def test_after_any_faults_a_healed_network_converges(seed):
     """Safety while the faults go on (the invariants), then heal and require convergence."""
     print(f"seed {seed}")
     dice = Random(seed)
-    algorithm = dice.choice(ALGORITHMS)
+    algorithm = ALGORITHMS[seed % len(ALGORITHMS)]
     cluster = VirtualCluster(6, seed, LimConfig(algorithm=algorithm), loss=dice.choice([0, 0.1]))
     cluster.run(5)
     down: set[str] = set()
