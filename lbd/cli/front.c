@@ -1,11 +1,11 @@
 /* lbrun, compiled: a bare interpreter's start already costs as much as a whole warm ssh call.
 
-   It speaks the protocol of rpc/client_tags.py for plain cases; for an option not KNOWN, for typed
-   input, for an LBM that does not answer, for anything odd it becomes the Python client, the
-   reference, before it has sent or changed anything, or after hanging up on an LBM that has not
-   acted. Called by another name it is a shim of lbsh's: that command, from PATH behind the shims,
-   elsewhere if the LBM thinks so, and here in any trouble. Memory is not given back: it is soon
-   another program, or none. */
+   It speaks the protocol of rpc/client_tags.py for plain cases; for an option not KNOWN, a command
+   that leaves a terminal, an LBM that does not answer, anything odd it becomes the Python client,
+   the reference, before anything has come of what it did. Called by another name it is a shim of
+   lbsh's: that command, from PATH behind the shims, elsewhere if the LBM thinks so, and here in any
+   trouble. Memory is not given back: it is soon another program, or none. */
+
 #define _GNU_SOURCE
 #include <endian.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', STOPPED = 'Y', WARN = 
 enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
 enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
 enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
-enum { CAUSE = 'c', MEASURE = 'l', SILENCE = 0, GONE = -1 }; /* the last two in place of a tag */
+enum { AWAY = 'V', CAUSE = 'c', MEASURE = 'l', SILENCE = 0, GONE = -1 }; /* no tags: the last two */
 
 static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
     {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
@@ -51,7 +51,7 @@ static char **arguments, **untouched; /* what we were given, for whoever takes o
 static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
 static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
 static int closed_fds, lbm = -1, signals = -1, ended_by;
-static bool empty_input, joined, spoken, placed;
+static bool empty_input, joined, typed, spoken, placed, stop_asked;
 static clock_t interrupted = -FORCE_TICKS;
 static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
 static sigset_t mask_given;
@@ -168,9 +168,9 @@ static bool ask(char tag) {
     put(to, UMASK, text("%d", (int)mask));
     put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
     put(to, FLAGS, text("%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
-                        empty_input || option['i'] ? "i" : "", real_program ? "s" : "",
-                        option['C'] ? "C" : "", option['C'] && *option['C'] == '/' ? "/" : "",
-                        joined ? "=" : ""));
+                        empty_input || option['i'] ? "i" : typed ? "?" : "",
+                        real_program ? "s" : "", joined ? "=" : "", option['C'] ? "C" : "",
+                        option['C'] && *option['C'] == '/' ? "/" : ""));
     put(to, CLOSED_FDS, text("%d", closed_fds));
     put(to, DEPTH, depth());
     put(to, IGNORED, text("%llu", ignored));
@@ -203,11 +203,22 @@ static void pass_signals_on(void) {
         if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
             send_frame(FORCE, NULL, 0);
         if (number == SIGINT) interrupted = times(&used);
+        stop_asked = stop_asked || number == SIGTSTP;
         if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* later: STOPPED */
         send_frame(SIGNAL, &(char){(char)number}, 1);
         if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
             ended_by = number;
     }
+}
+
+/* The command has stopped, and so do we. It goes on when we do, at once if nobody would wake us. */
+static void stop(void) {
+    sigset_t one = {0};
+    sigaddset(&one, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    raise(stop_asked ? SIGTSTP : SIGSTOP);
+    sigprocmask(SIG_BLOCK, &one, NULL);
+    send_frame(SIGNAL, &(char){SIGCONT}, 1);
 }
 
 /* The tag of the next frame, its fields in `body`; SILENCE if the first does not come in time. */
@@ -239,11 +250,6 @@ static char *field(char key) {
     return "";
 }
 
-static void make_empty(int number) {
-    int null = open("/dev/null", number ? O_WRONLY : O_RDONLY);
-    if (null != number) dup2(null, number), close(null);
-}
-
 /* Become the command. `job` is "" if the LBM did not give it a number. */
 static _Noreturn void run_here(char *host, char *job, char *reason) {
     if (option['r']) _exit(say(NOT_HERE, host, "remote"));
@@ -255,7 +261,7 @@ static _Noreturn void run_here(char *host, char *job, char *reason) {
     if (*job) setenv("LBD_ORIGIN", host, 1);
     if (option['C'] && chdir(directory)) _exit(say("%s: %s", directory, strerror(errno)));
     if (option['v']) say("%s: here (%s)", command[0], reason);
-    if (option['i']) make_empty(0);
+    if (option['i'] && !freopen("/dev/null", "r", stdin)) _exit(say("/dev/null is of no use"));
     become_command();
 }
 
@@ -263,6 +269,7 @@ static _Noreturn void wait_for_end(bool taken) {
     for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
         case SILENCE: leave_it("the lbm of this host does not answer (stopped?)");
         case UNFIT: leave_it(body);
+        case AWAY: become_python(NULL, NULL); /* which knows terminals, and asks again */
         case HERE:
             if (real_program && *field(MEASURE)) /* the Python client watches over it, and tells */
                 become_python("LBD_MEASURE", text("%d %s %s", fcntl(lbm, F_DUPFD, 3), field(JOB),
@@ -270,19 +277,18 @@ static _Noreturn void wait_for_end(bool taken) {
             run_here(field(HOST), field(JOB), field(REASON));
         case GIVE: /* kept, its pipes would hide from their other ends that it has closed them */
             placed = true;
-            if (!send_frame(DESCRIPTORS, NULL, 0)) _exit(say(LOST));
-            for (int number = 0; number < 2; number++)
-                if (!(closed_fds >> number & 1)) make_empty(number);
+            if (!send_frame(DESCRIPTORS, NULL, 0) ||
+                (!(closed_fds & 1) && !freopen("/dev/null", "r", stdin)) ||
+                (!(closed_fds & 2) && !freopen("/dev/null", "w", stdout)))
+                _exit(say(LOST));
             break;
         case DONE:
             if (real_program && !placed && (*field(CAUSE) == 'f' || *field(CAUSE) == 'r'))
                 leave_it(NULL); /* failed or refused */
             if (*field(REASON)) say("%s", field(REASON));
             end_like(*field(STATUS) ? atoi(field(STATUS)) : FAILED, atoi(field(SIGNAL_NUMBER)));
-        case GONE:
-            if (real_program && !placed) leave_it(NULL);
-            _exit(say(LOST));
-        case STOPPED: raise(SIGSTOP); break; /* as it would stop us if it ran here */
+        case GONE: if (real_program && !placed) leave_it(NULL); else _exit(say(LOST));
+        case STOPPED: stop(); break;
         case WARN: if (!real_program) say("%s", body); break;
         case PLACED: if (option['v']) say("%s: on %s (%s)", *command, field(HOST), field(REASON));
         }
@@ -369,7 +375,8 @@ int main(int argc, char **argv) {
     memcpy(untouched, environ, count * sizeof *untouched);
     sigprocmask(SIG_SETMASK, NULL, &mask_given);
     char *name = basename((char *)getauxval(AT_EXECFN)); /* argv[0] may say anything: exec -a */
-    bool shim = strcmp(name, "lbrun"), typed = !(closed_fds & 1) && !empty_input && isatty(0);
+    bool shim = strcmp(name, "lbrun");
+    typed = !(closed_fds & 1) && !empty_input && isatty(0);
     memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv), repeated = arguments + room;
     if (shim) {
         *(command = arguments + 2) = name, command[-1] = "--shim", command[-2] = "lbrun";
@@ -380,7 +387,6 @@ int main(int argc, char **argv) {
     if (!strcmp(getenv("LBD_FRONT") ?: "", "python")) become_python(NULL, NULL);
     if (!shim) read_options(arguments + 1);
     if ((shim && strcmp(depth(), "0")) || !find_lbm()) leave_it(NULL);
-    if (typed && !option['l'] && !option['i']) become_python(NULL, NULL);
     for (char **item = repeated; *item; item++)
         if (**item == 'E' && strchr(*item, '=')) putenv(*item + 1);
     directory = working_directory();

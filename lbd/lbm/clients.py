@@ -265,6 +265,9 @@ class Connection:
             + (frames.field(tags.MEASURE, b"1") if measure else b""),
         )
 
+    def away(self) -> None:
+        self._send(tags.AWAY)
+
     async def descriptors(self) -> Ends:
         """Asked for once; to be closed by who takes them."""
         self._send(tags.GIVE)
@@ -275,12 +278,8 @@ class Connection:
 
     def placed(self, job: JobId, host: str, reason: str) -> None:
         if self._asked_to_tell:
-            self._send(
-                tags.PLACED,
-                frames.field(tags.JOB, job.encode())
-                + frames.field(tags.HOST, host.encode())
-                + frames.field(tags.REASON, reason.encode()),
-            )
+            pairs = (tags.JOB, job), (tags.HOST, host), (tags.REASON, reason)
+            self._send(tags.PLACED, b"".join(frames.field(k, v.encode()) for k, v in pairs))
 
     def warn(self, text: str) -> None:
         self._send(tags.WARN, text.encode())

@@ -46,6 +46,7 @@ class Client(Listener, Protocol):
     """The connection to one `lbrun`."""
 
     def here(self, job: JobId, reason: str, *, measure: bool = False) -> None: ...
+    def away(self) -> None: ...
     async def descriptors(self) -> Ends: ...
     def placed(self, job: JobId, host: str, reason: str) -> None: ...
     def warn(self, text: str) -> None: ...
@@ -107,6 +108,11 @@ class Command:
                 where = await self._find_place()
                 if where.verdict != "there":
                     return await self._here(where)
+                if self._request.has(tags.FLAG_ASK):  # it asks again, with its terminal
+                    self._home.jobs.running.pop(self.job.id, None)
+                    self._home.notes.ended(self.job.id, where.host, charged=self._charged)
+                    self._client.away()
+                    return False
                 if await self._there(where):
                     return False
             return await self._here(Where("here", self.own_name, "", "nobody-took-it"))

@@ -24,6 +24,7 @@ GROUND = b"B"  # one byte: 1 the client has gone into the background, 0 it is in
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while
 UNFIT = b"O"  # the LBM cannot take this request; body: why. Nothing ran
 HERE = b"H"
+AWAY = b"V"  # to FLAG_ASK: it would leave; nothing has been done about it
 GIVE = b"G"
 PACK = b"C"  # pack what is to be sent; body: the most bytes and files, "BYTES FILES"
 UNPACK = b"E"  # unpack what was fetched; body: "BYTES FILES STATUS", that of the command
@@ -62,6 +63,7 @@ FLAG_JOINED = b"="  # standard error is the very file that standard output is
 FLAG_TELL = b"v"  # send PLACED
 FLAG_CHDIR = b"C"  # DIRECTORY is given by -C: the client itself is elsewhere
 FLAG_ROOTED = b"/"  # and it was given as an absolute path
+FLAG_ASK = b"?"  # run it only if it stays; else AWAY, for another client that knows terminals
 FLAG_SHELL = b"s"  # a shell's shim sent it: it leaves only if it is eligible
 FLAG_BACKGROUND = b"b"  # the client is in the background of its terminal
 FLAG_STDERR_APART = b"2"  # with TERMINAL: standard error is none

@@ -26,15 +26,13 @@ class FakeLbm:
     def close(self):
         self._listener.close()
 
-    def run(self, argv, say, reads=True, **environment):
-        """`argv` to its end, as a client of ours. What it held open of the connection is closed."""
-        served = threading.Thread(target=self._serve, args=(say, reads))
+    def run(self, argv, say, reads=True, times=1, stdin=subprocess.DEVNULL, **environment):
+        """`argv` to its end, as a client of ours that connects so many times."""
+        served = threading.Thread(target=self._serve, args=(say, reads, times))
         served.start()
         try:
             env = {"PATH": os.environ["PATH"], "LBD_CONFIG": str(self.config), **environment}
-            return subprocess.run(
-                argv, env=env, capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL
-            )
+            return subprocess.run(argv, env=env, capture_output=True, timeout=SECONDS, stdin=stdin)
         finally:
             served.join(SECONDS)
             self._listener.settimeout(0)
@@ -42,14 +40,15 @@ class FakeLbm:
                 while True:  # who else has come is not to be taken for the next
                     self._listener.accept()[0].close()
 
-    def _serve(self, say, reads):
-        self._listener.settimeout(SECONDS)
-        connection, _ = self._listener.accept()
-        connection.settimeout(SECONDS)
-        with connection, contextlib.suppress(OSError):
-            frame = self._first_frame(connection) if reads else None
-            self.requests.append(frame)
-            say(connection, frame)
+    def _serve(self, say, reads, times):
+        for _ in range(times):
+            self._listener.settimeout(SECONDS)
+            connection, _ = self._listener.accept()
+            connection.settimeout(SECONDS)
+            with connection, contextlib.suppress(OSError):
+                frame = self._first_frame(connection) if reads else None
+                self.requests.append(frame)
+                say(connection, frame)
 
     def _first_frame(self, connection):
         split = Splitter(1 << 26)

@@ -9,12 +9,14 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
-from cluster import clients_path, compile_front, has_front
+from cluster import clients_path, compile_front, has_front, wait_until
 from fake_lbm import FakeLbm
 
 from lbd.rpc import client_tags as tags
 from lbd.rpc.frames import field, fields, pack
+from lbd.rpc.local import caller_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "lbd/cli/front.c"
@@ -156,6 +158,26 @@ def test_a_large_request_arrives_whole(front, fake):
     assert sum(k == tags.ENVIRONMENT and v[:1] == b"V" for k, v in fields(body)) == 60
 
 
+def test_at_a_terminal_what_leaves_is_asked_again_by_the_python_client(front, fake):
+    leader, follower = os.openpty()
+
+    def say(connection, frame):
+        flags = dict(fields(frame[1]))[tags.FLAGS]
+        connection.sendall(pack(tags.AWAY) if tags.FLAG_ASK in flags else done(5))
+
+    try:
+        result = fake.run([front, "-C", "/", "true"], say, times=2, stdin=follower)
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert (result.returncode, result.stderr) == (5, b"")
+    asked, again = (sorted_fields(body) for _, body in fake.requests)
+    assert asked.pop(tags.FLAGS) == [bytes(sorted(b"?C/"))]
+    assert tags.FLAG_TERMINAL_INPUT in again.pop(tags.FLAGS)[0]
+    unnamed = {tags.NAME: [b""]}
+    assert unnamed | asked == unnamed | again
+
+
 # What it makes of the answers
 
 ANSWERS = {
@@ -220,13 +242,29 @@ def test_a_refusal_is_left_to_the_python_client(front, fake):
     assert result.stderr == b"lbrun: too large; running here\n"
 
 
+def test_it_stops_when_the_command_has_stopped(front, fake):
+    """And says when it goes on."""
+
+    def say(connection, _):
+        pid = caller_of(connection).pid
+        connection.sendall(pack(tags.STOPPED))
+        stopped = psutil.STATUS_STOPPED
+        wait_until(lambda: psutil.Process(pid).status() == stopped, "it has stopped")
+        os.kill(pid, signal.SIGCONT)
+        if connection.recv(6) == pack(tags.SIGNAL, bytes((signal.SIGCONT,))):
+            connection.sendall(done(6))
+
+    result = fake.run([front, "true"], say)
+    assert (result.returncode, result.stderr) == (6, b"")
+
+
 # Garbage
 
-# A front that was told that its command has stopped does stop.
+TAKES_TIME = (tags.STOPPED, tags.AWAY)  # they stop it, or make it ask another LBM
 KNOWN = [
     value
     for name, value in vars(tags).items()
-    if name.isupper() and len(value) == 1 and value != tags.STOPPED
+    if name.isupper() and len(value) == 1 and value not in TAKES_TIME
 ]
 
 
