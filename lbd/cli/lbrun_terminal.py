@@ -182,8 +182,9 @@ class Terminal:
         if self.raw and self.modes is not None:
             characters = self.modes[6]
             assert isinstance(characters, list)
-            self.interrupting = data[-1:] in (characters[VINTR], characters[VQUIT])
-            if not self.may_type and characters[VINTR] in data:
+            ending = [characters[which] for which in (VINTR, VQUIT) if characters[which] != b"\0"]
+            self.interrupting = data[-1:] in ending
+            if self.interrupting and not self.may_type:
                 raise Trouble(STUCK)
         if self.may_type:
             self.send(data)

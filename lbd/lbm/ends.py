@@ -154,11 +154,12 @@ class JobEnds:
                 self._outputs[number].delivered(count)
         elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
             self._outputs[body[0]].reader_gone()
-            if self.pty is not None:
+            apart = body[0] == 2 and self._request.terminal.stderr_apart
+            if self.pty is not None and not apart:
                 self._hang_up(self.pty)
-        elif tag == tags.RESIZE and self.pty is not None:
+        elif tag == tags.RESIZE and self.pty is not None and self.pty.master >= 0:
             self.pty.resize(bytes(body))
-        elif tag == tags.MODES and self.pty is not None:
+        elif tag == tags.MODES and self.pty is not None and self.pty.master >= 0:
             self.pty.follow(read_modes(bytes(body)))
         elif tag == tags.GROUND and self._input is not None:
             self._look_while(bool(body and body[0]))

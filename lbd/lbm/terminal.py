@@ -18,6 +18,7 @@ from lbd.lbm.readers import is_read, parent_and_session
 from lbd.rpc.gen import lbm_pb2
 
 FORCE_WITHIN_S = 1.0
+SWITCHED_OFF = b"\0"  # in place of a control character
 CONTROLLING = (0, os.makedev(5, 0))  # /dev/tty, whichever it is
 MODE_WITH_GROUP, MODE_ALONE = 0o620, 0o600  # tty(4); without group tty nobody else may write
 
@@ -76,7 +77,8 @@ class Pty:
     def typed(self, data: bytes, now_s: float) -> bool:
         """Whether that was the second interrupt within a second."""
         self._last_typed = data[-1:] or self._last_typed
-        interrupts = data.count(self._code(termios.VINTR))
+        code = self._code(termios.VINTR)
+        interrupts = data.count(code) if code != SWITCHED_OFF else 0
         if not interrupts:
             return False
         again = interrupts > 1 or now_s - self._interrupted_s < FORCE_WITHIN_S
@@ -96,15 +98,20 @@ class Pty:
 
     def _code(self, which: int) -> bytes:
         """A control character as the terminal has it now."""
-        characters = termios.tcgetattr(self.master)[6]
-        code: bytes = characters[which]
+        try:
+            code: bytes = termios.tcgetattr(self.master)[6][which]
+        except termios.error:
+            return SWITCHED_OFF
         return code
 
     def _hands_lines_on(self, leader: int) -> bool:
         needed = termios.ICANON | termios.ISIG
-        if termios.tcgetattr(self.master)[3] & needed != needed:
+        try:
+            if termios.tcgetattr(self.master)[3] & needed != needed:
+                return False
+            return parent_and_session(os.tcgetpgrp(self.master))[0] == leader
+        except (OSError, termios.error):
             return False
-        return parent_and_session(os.tcgetpgrp(self.master))[0] == leader
 
 
 def set_size(descriptor: int, size: Size) -> None:

@@ -1,6 +1,8 @@
 """Frames and job stream messages: whatever was packed comes out; garbage is refused, not obeyed."""
 
 import contextlib
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -86,3 +88,24 @@ def test_acknowledgements(stream, count):
 def test_unknown_keys_of_a_newer_client_are_passed_over():
     body = frames.field(tags.ARGUMENT, b"true") + frames.field(b"?", b"from the future")
     assert read_request(body).argv == [b"true"]
+
+
+def constants(module, section):
+    """Names and one-byte values below a comment that begins so, up to the next blank line."""
+    _, _, rest = Path(module.__file__).read_text().partition(f"\n# {section}")
+    return re.findall(r'^([A-Z_]+) = (b".")', rest.partition("\n\n")[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("module", "sections"),
+    [
+        (job_stream, ["origin -> target", "target -> origin", "both ways", "several messages"]),
+        (tags, ["client -> LBM"]),  # the answers follow without a blank line
+        (tags, ["keys of RUN"]),
+        (tags, ["keys of HERE"]),
+    ],
+)
+def test_no_two_share_a_tag(module, sections):
+    found = [pair for section in sections for pair in constants(module, section)]
+    assert len(found) > 3
+    assert len({value for _, value in found}) == len(found), found
