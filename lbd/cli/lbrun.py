@@ -236,6 +236,8 @@ class Waiting:
             self.terminal.taken()
         elif tag == tags.STOPPED:
             self.stop()
+        elif tag == tags.SCREEN and self.terminal is not None:
+            self.terminal.leave_output_alone()
         elif tag == tags.WANTED and self.terminal is not None:
             self.terminal.stop_reading()
         elif tag == tags.DONE:

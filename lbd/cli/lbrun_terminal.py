@@ -19,7 +19,7 @@ from termios import error as TerminalError
 from time import monotonic
 
 from lbd.cli.lbrun_options import Trouble
-from lbd.lbm.modes import pack_modes, pack_size, raw_modes, same_flags
+from lbd.lbm.modes import ends_lines, pack_modes, pack_size, raw_modes, same_flags
 from lbd.rpc import client_tags as tags
 
 TYPE_CHECKING = False
@@ -67,6 +67,10 @@ class Terminal:
             except (OSError, TerminalError):
                 self.descriptor = None
         self.behind = not self.in_front()
+        # What others of our terminal print meanwhile is to look as ever, as long as that can be.
+        self.lines = bool(
+            pty and typing and 1 in mine and self.modes is not None and ends_lines(self.modes)
+        )
 
     def fields(self) -> "list[tuple[bytes, bytes]]":
         """Of the request."""
@@ -79,7 +83,8 @@ class Terminal:
 
     def flags(self) -> bytes:
         behind = tags.FLAG_BACKGROUND if self.behind else b""
-        return behind + (tags.FLAG_STDERR_APART if self.stderr_apart else b"")
+        lines = tags.FLAG_ENDS_LINES if self.lines else b""
+        return behind + lines + (tags.FLAG_STDERR_APART if self.stderr_apart else b"")
 
     def in_front(self) -> bool:
         """Also of a terminal that is not our session's: nobody would stop us there."""
@@ -108,7 +113,7 @@ class Terminal:
                 if modes != self.modes:  # after a stop it may be in others than before
                     self.tell(tags.SET_MODES, pack_modes(modes))
                 self.modes = modes
-            tcsetattr(0, TCSANOW, raw_modes(self.modes))
+            tcsetattr(0, TCSANOW, raw_modes(self.modes, lines=self.lines))
             self.raw = True
         except (OSError, TerminalError):  # it has vanished
             pass
@@ -123,6 +128,10 @@ class Terminal:
                 tcsetattr(0, TCSANOW, self.modes)
         except (OSError, TerminalError):
             pass
+
+    def leave_output_alone(self) -> None:
+        """The command has taken the screen. The LBM has seen to it already, if we are in front."""
+        self.lines = False
 
     # while the command runs
 

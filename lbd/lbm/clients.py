@@ -37,7 +37,9 @@ PASSED_ON = {
     tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
     tags.GROUND: stream.GROUND,
 }  # fmt: skip
-NOTICES = {stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED}
+NOTICES = {
+    stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED, stream.SCREEN: tags.SCREEN
+}  # fmt: skip
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
 
@@ -289,6 +291,8 @@ class Connection:
             self._send(tags.INPUT_TAKEN)
 
     def notice(self, tag: bytes) -> None:
+        if tag == stream.SCREEN and self._terminal is not None:
+            self._terminal.leave_output_alone()
         self._send(NOTICES[tag])
 
     def done(

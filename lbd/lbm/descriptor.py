@@ -44,6 +44,7 @@ class Descriptor:
         self._threads: ThreadPoolExecutor | None = None
         self._socket: socket.socket | None = None
         self._widened = False
+        self.treat: Callable[[bytes], bytes] = bytes  # what is read, before anybody sees it
         self.written_bytes = 0
         kind = os.fstat(descriptor).st_mode
         self._may_hang_up = stat.S_ISCHR(kind)
@@ -89,7 +90,7 @@ class Descriptor:
         if len(data) == SMALL_BYTES and not self._widened:
             self._widened = True
             widen(self._fd)
-        return data
+        return self.treat(data)
 
     async def write(self, data: bytes | memoryview) -> None:
         """All of it. Raises BrokenPipeError when nobody reads any more, OSError otherwise."""

@@ -36,6 +36,7 @@ class JobEnds:
         self._looking: asyncio.Task[None] | None = None
         self._judging: asyncio.TimerHandle | None = None
         self._leader, self._group = 0, ""
+        self._screen = False
         self.childs: list[int] = []
         self.pty: Pty | None = None
         if request.HasField("terminal"):
@@ -90,14 +91,31 @@ class JobEnds:
                 return  # both are one and the same
             ours, window_bytes = os.dup(pty.master), tags.SCREEN_BYTES
         tag = tags.STDOUT if number == 1 else tags.STDERR
+        descriptor = Descriptor(ours, borrowed=False)
+        if pty is not None and self._request.terminal.ends_lines:
+            descriptor.treat = lambda data: self._treat(pty, data)
         self._outputs[number] = Source(
-            Descriptor(ours, borrowed=False),
+            descriptor,
             # The end of an output may wait for the end of the command, which is near as a rule.
             lambda data: self._talk.put(tag, data, 0.0 if data else LINGER_S),
             self._talk.flush,
             window_bytes,
             self._chunk_bytes,
         )
+
+    def _treat(self, pty: Pty, data: bytes) -> bytes:
+        """Output as it would be without the far terminal's line ends: the caller's makes them.
+
+        So ours need not be told to leave output alone, and what others of its programs print
+        meanwhile looks as ever. An editor that takes the screen does not want that: then it is.
+        """
+        if self._screen:
+            return data
+        if pty.still_ends_lines():
+            return data.replace(b"\r\n", b"\n")
+        self._screen = True
+        self._talk.put(tags.SCREEN)
+        return data
 
     def close_childs(self) -> None:
         """The command has its own by now."""

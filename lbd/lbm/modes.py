@@ -47,8 +47,11 @@ def read_modes(text: bytes) -> Attributes:
     return attributes
 
 
-def raw_modes(attributes: Attributes) -> Attributes:
-    """Every byte as it is typed and as it is printed: whatever it means, it means elsewhere."""
+def raw_modes(attributes: Attributes, *, lines: bool = False) -> Attributes:
+    """Every byte as it is typed and as it is printed: whatever it means, it means elsewhere.
+
+    `lines`: but what is printed is treated as before, so that others may print lines meanwhile.
+    """
     input_flags, output_flags, control, local, in_speed, out_speed, characters = attributes
     assert isinstance(input_flags, int)
     assert isinstance(output_flags, int)
@@ -58,7 +61,7 @@ def raw_modes(attributes: Attributes) -> Attributes:
     codes[termios.VMIN], codes[termios.VTIME] = 1, 0
     return [
         input_flags & ~RAW_INPUT_OFF,
-        output_flags & ~termios.OPOST,
+        output_flags if lines else output_flags & ~termios.OPOST,
         control,
         local & ~RAW_LOCAL_OFF,
         in_speed,
@@ -68,8 +71,14 @@ def raw_modes(attributes: Attributes) -> Attributes:
 
 
 def same_flags(one: Attributes, other: Attributes) -> bool:
-    """Whether input, output and local flags agree: what tells raw mode from any other."""
-    return all(one[at] == other[at] for at in (0, 1, 3))
+    """Whether input and local flags agree: what tells raw mode from any other."""
+    return all(one[at] == other[at] for at in (0, 3))
+
+
+def ends_lines(attributes: Attributes) -> bool:
+    """Whether a terminal makes a new line of a line feed, as all do unless told otherwise."""
+    needed, output_flags = termios.OPOST | termios.ONLCR, attributes[1]
+    return isinstance(output_flags, int) and output_flags & needed == needed
 
 
 def pack_size(size: Size) -> bytes:

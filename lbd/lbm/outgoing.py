@@ -57,6 +57,7 @@ def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:
         modes=pack_modes(request.modes) if request.modes else b"",
         background=request.has(tags.FLAG_BACKGROUND),
         stderr_apart=request.has(tags.FLAG_STDERR_APART),
+        ends_lines=request.has(tags.FLAG_ENDS_LINES),
     )
 
 

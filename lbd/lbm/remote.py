@@ -45,7 +45,7 @@ class Listener(Protocol):
     """What the client is told while its command runs."""
 
     def input_taken(self) -> None: ...  # what was typed has been consumed
-    def notice(self, tag: bytes) -> None: ...  # STOPPED or WANTED
+    def notice(self, tag: bytes) -> None: ...  # STOPPED, WANTED or SCREEN
 
 
 class RemoteRun:
@@ -225,7 +225,7 @@ class RemoteRun:
                 self._tell_taken()
         elif tag == tags.STDIN_GONE and self._stdin_task is not None:
             self._stdin_task.cancel()
-        elif tag == tags.WANTED:
+        elif tag in (tags.WANTED, tags.SCREEN):
             self._notify(tag)
         elif tag == tags.STOPPED and 1 in self._sinks:
             self._sinks[1].then(lambda: self._notify(tag), SHOWN_WITHIN_S)

@@ -13,7 +13,7 @@ import signal
 import struct
 import termios
 
-from lbd.lbm.modes import Attributes, Size, raw_modes, read_modes, read_size, same_flags
+from lbd.lbm.modes import Attributes, Size, ends_lines, raw_modes, read_modes, read_size, same_flags
 from lbd.lbm.readers import is_read, parent_and_session
 from lbd.rpc.gen import lbm_pb2
 
@@ -64,6 +64,12 @@ class Pty:
         with contextlib.suppress(OSError, termios.error):
             if termios.tcgetattr(self.master) == self._given:
                 self._set(self.master, modes)
+
+    def still_ends_lines(self) -> bool:
+        try:
+            return self.master >= 0 and ends_lines(termios.tcgetattr(self.master))
+        except termios.error:
+            return False
 
     def resize(self, text: bytes) -> None:
         """Raises ValueError."""
@@ -139,12 +145,17 @@ class CallersTerminal:
         """It was set by somebody else meanwhile. Raises ValueError."""
         self._modes = read_modes(modes)
 
+    def leave_output_alone(self) -> None:
+        """From the next byte on, if `lbrun` has the terminal in front."""
+        if self._modes is not None:
+            self._set_if_raw(raw_modes(self._modes), self._modes)
+
     def close(self, *, restore: bool) -> None:
         if restore and self._modes is not None:
-            self._restore(self._modes)
+            self._set_if_raw(self._modes, self._modes)
         os.close(self._descriptor)
 
-    def _restore(self, modes: Attributes) -> None:
+    def _set_if_raw(self, wanted: Attributes, modes: Attributes) -> None:
         """Unless somebody else has set it meanwhile, a shell for instance.
 
         It may be our own controlling terminal, and we in its background: then this would stop us.
@@ -152,7 +163,7 @@ class CallersTerminal:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTOU,))
         try:
             if same_flags(termios.tcgetattr(self._descriptor), raw_modes(modes)):
-                termios.tcsetattr(self._descriptor, termios.TCSANOW, modes)
+                termios.tcsetattr(self._descriptor, termios.TCSANOW, wanted)
         except (OSError, termios.error):  # it has vanished
             pass
         finally:

@@ -31,6 +31,7 @@ UNPACK = b"E"  # unpack what was fetched; body: "BYTES FILES STATUS", that of th
 PLACED = b"P"  # the command has begun on another host
 WARN = b"W"  # body: a line for stderr
 INPUT_TAKEN = b"A"  # the last INPUT is consumed: read on
+SCREEN = b"V"  # the terminal is to treat output as it is from here on
 STOPPED = b"Y"  # the command has stopped; it goes on after SIGCONT
 WANTED = b"N"  # the client is in the background, and the command reads its terminal: stop
 DONE = b"D"
@@ -67,6 +68,7 @@ FLAG_ASK = b"?"  # run it only if it stays; else AWAY, for another client that k
 FLAG_SHELL = b"s"  # a shell's shim sent it: it leaves only if it is eligible
 FLAG_BACKGROUND = b"b"  # the client is in the background of its terminal
 FLAG_STDERR_APART = b"2"  # with TERMINAL: standard error is none
+FLAG_ENDS_LINES = b"o"  # with TERMINAL: ours makes new lines of line feeds, until SCREEN
 
 # keys of HERE, PLACED, DONE and USED
 JOB = b"j"

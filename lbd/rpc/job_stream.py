@@ -32,6 +32,7 @@ STDERR = b"2"
 STDIN_GONE = b"c"  # the command reads no more input
 FAILED = b"F"  # text, last: it may have begun, and nobody knows how it ended
 STOPPED = b"T"  # the command has stopped, and goes on only when told to (SIGCONT)
+SCREEN = b"s"  # the command prints as it likes from here on: \n is no longer the end of a line
 WANTED = b"w"  # the caller is in the background, and somebody reads standard input
 ENDED = b"X"  # Ended, last
 

@@ -101,16 +101,18 @@ class DirectoryStamp(_message.Message):
     def __init__(self, kernel: _Optional[str] = ..., device: _Optional[int] = ..., inode: _Optional[int] = ..., born_ns: _Optional[int] = ..., changed_ns: _Optional[int] = ..., file_system: _Optional[str] = ...) -> None: ...
 
 class Terminal(_message.Message):
-    __slots__ = ("size", "modes", "background", "stderr_apart")
+    __slots__ = ("size", "modes", "background", "stderr_apart", "ends_lines")
     SIZE_FIELD_NUMBER: _ClassVar[int]
     MODES_FIELD_NUMBER: _ClassVar[int]
     BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     STDERR_APART_FIELD_NUMBER: _ClassVar[int]
+    ENDS_LINES_FIELD_NUMBER: _ClassVar[int]
     size: bytes
     modes: bytes
     background: bool
     stderr_apart: bool
-    def __init__(self, size: _Optional[bytes] = ..., modes: _Optional[bytes] = ..., background: _Optional[bool] = ..., stderr_apart: _Optional[bool] = ...) -> None: ...
+    ends_lines: bool
+    def __init__(self, size: _Optional[bytes] = ..., modes: _Optional[bytes] = ..., background: _Optional[bool] = ..., stderr_apart: _Optional[bool] = ..., ends_lines: _Optional[bool] = ...) -> None: ...
 
 class ResourceLimit(_message.Message):
     __slots__ = ("resource", "soft", "hard")
