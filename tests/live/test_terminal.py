@@ -186,12 +186,9 @@ def test_output_is_complete(shell):
 def test_what_others_print_meanwhile_looks_as_ever(shell):
     """A line feed is the end of a line, although every key goes elsewhere."""
     before = len(shell.raw)
-    script = (
-        f"{{ sleep 2; printf 'm-%s\\n' one two; }} & {AWAY} sh -c 'printf o-%s\\\\n one; sleep 4'"
-    )
+    script = f"{{ sleep 2; echo m-one; echo m-two; }} & {AWAY} sh -c 'echo o-one; sleep 4'"
     shell.run(f'bash -c "{script}; wait"')
-    seen = shell.raw[before:]
-    assert b"\r\no-one\r\nm-one\r\nm-two\r\n" in seen
+    assert b"\r\no-one\r\nm-one\r\nm-two\r\n" in shell.raw[before:]
 
 
 # Real programs
