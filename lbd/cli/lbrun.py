@@ -247,14 +247,17 @@ class Waiting:
     def give(self) -> None:
         """The command has begun elsewhere: our descriptors are to be its own."""
         terminal = self.terminal
-        if terminal is not None:  # before the first output: who answers that must find it raw
-            terminal.attach(self.tell, self.set_signal)
         typing = terminal is not None and terminal.typing
         try:
             caller.give_descriptors(self.sock, self.closed, typing)
         except (BrokenPipeError, ConnectionResetError):
             raise Trouble(LOST) from None
         self.begun = True
+        if terminal is not None:
+            # From now on the LBM restores it if we are killed; there is no output before READY,
+            # so who answers that finds the terminal as it should be.
+            terminal.attach(self.tell, self.set_signal)
+            self.tell(tags.READY)
 
     def end(self, found: dict[bytes, str]) -> int:
         """The exit status, unless a signal ended the command: then the same ends us."""

@@ -61,6 +61,7 @@ class Connection:
         self._told_end = False
         self._terminal: CallersTerminal | None = None
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
+        self._ready = asyncio.Event()
         self.caller = caller_of(sock)
 
     async def serve(self) -> None:
@@ -215,6 +216,8 @@ class Connection:
                         self._terminal.follow(body)
                 elif tag == tags.DESCRIPTORS and not self._ends.done():
                     self._ends.set_result(self._take_ends(self._request))
+                elif tag == tags.READY:
+                    self._ready.set()
                 elif tag == tags.PIPE and self._descriptors:
                     self.pipes.came(self._descriptors.pop())
                 elif tag == tags.STAGED:
@@ -275,6 +278,8 @@ class Connection:
         self._send(tags.GIVE)
         async with asyncio.timeout(FIRST_FRAME_S):
             ends = await asyncio.shield(self._ends)
+            if self._terminal is not None:
+                await self._ready.wait()
         self._taken = True
         return ends
 

@@ -17,6 +17,7 @@ USED = b"U"  # a measured command has ended: JOB, CPU, STATUS
 PIPE = b"p"  # one end of a pipe attached: the answer to PACK and UNPACK
 STAGED = b"k"  # the packer or unpacker has ended; body: what went wrong, empty if nothing
 INPUT = b"I"  # terminal input read by the client; empty = end of file
+READY = b"w"  # after DESCRIPTORS with a terminal to be read: it is in the modes it should be
 RESIZE = b"Z"  # the terminal's new size, as in TERMINAL
 SET_MODES = b"M"  # the terminal's modes by now, as in MODES
 GROUND = b"B"  # one byte: 1 the client has gone into the background, 0 it is in front again
@@ -31,7 +32,7 @@ UNPACK = b"E"  # unpack what was fetched; body: "BYTES FILES STATUS", that of th
 PLACED = b"P"  # the command has begun on another host
 WARN = b"W"  # body: a line for stderr
 INPUT_TAKEN = b"A"  # the last INPUT is consumed: read on
-SCREEN = b"V"  # the terminal is to treat output as it is from here on
+SCREEN = b"Q"  # the terminal is to treat output as it is from here on
 STOPPED = b"Y"  # the command has stopped; it goes on after SIGCONT
 WANTED = b"N"  # the client is in the background, and the command reads its terminal: stop
 DONE = b"D"
