@@ -18,6 +18,7 @@ from lbd.cli.doctor_checks import (
     local_checks,
     peer,
 )
+from lbd.cli.lbsh_doctor import check_lbsh
 from lbd.cli.output import GREEN, RED, YELLOW, Cell, lay_out, paint_for, print_json
 from lbd.cli.reply import Json, number, tables, text
 from lbd.config import Config
@@ -48,6 +49,7 @@ def checks(config: Config) -> Iterator[Check]:
     daemons = Daemons(config)
     yield from check_lim(daemons)
     yield from check_lbm(daemons)
+    yield from check_lbsh(config)
 
 
 def check_lim(daemons: Daemons) -> Iterator[Check]:

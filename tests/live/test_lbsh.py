@@ -1,5 +1,6 @@
 """lbsh beside the shell it stands for: the same words, statuses and directories; and its shims."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -257,3 +258,13 @@ def test_a_shell_that_is_not_there_is_127(lab, commands):
 def test_its_own_help_and_version(lab):
     assert lab.run("h1", "lbsh", "--version", check=True).stdout.startswith("lbsh ")
     assert "make -j8 SHELL=lbsh" in lab.run("h1", "lbsh", "--help", check=True).stdout
+
+
+def test_the_doctor_looks_at_the_shims(lab, commands):
+    shims = shims_of(lab, commands)
+    env = {"PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
+    result = lab.run("h1", "lbctl", "doctor", "--json", env=env, check=True)
+    checks = json.loads(result.stdout)["checks"]
+    (found,) = (check for check in checks if check["name"] == "lbsh")
+    assert found["state"] == "ok"
+    assert str(shims.parent.parent) in found["says"]
