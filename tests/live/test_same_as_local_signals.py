@@ -106,7 +106,53 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@table([*TRAPPED, *ENDED, *GROUP, *STOPPED, *PROGRAMS])
+# What ends a command ends lbrun, what stops it stops lbrun, and what lbrun ignores it ignores.
+NOT_TRAPPED = [
+    *(Row(f"{name}, not trapped", waiting(), status=-number, do=("see ready", f"signal {name}"))
+      for name, number in {"INT": 2, "QUIT": 3, "TERM": 15, "HUP": 1, "USR1": 10, "USR2": 12,
+                           }.items()),
+    Row("xargs, killed", "seq 3 | xargs -n 1 lbrun sh -c 'kill -TERM $$'", status=125),
+    Row("find, killed", "touch a; find a -exec lbrun sh -c 'kill -KILL $$' \\; -print"),
+    Row("perl, a signal", "perl -e 'print system(qw(lbrun sh -c), q(kill -9 $$)) & 127'"),
+    Row("a wild pointer", "ulimit -c 0; lbrun $PYTHON -c 'import ctypes; ctypes.string_at(0)'",
+        status=-11),
+    Row("abort()", "ulimit -c 0; lbrun $PYTHON -c 'import os; os.abort()'", status=-6),
+    Row("too much CPU time", "ulimit -S -t 1; lbrun $PYTHON -c 'while 1: pass'", status=-24),
+    Row("too large a file", "ulimit -f 1; lbrun $PYTHON -c 'import signal as s, os; "
+        's.signal(s.SIGXFSZ, s.SIG_DFL); f = open("f", "wb"); f.write(b"x" * 9999)\'', status=-25),
+    Row("a failed assertion in C", "printf '#include <assert.h>\\nint main(void){assert(0);}' >a.c;"
+        " gcc -o a a.c && ulimit -c 0 && lbrun ./a && echo; rm -f a", status=0),
+    Row("$? after a signal", "lbrun sh -c 'kill -TERM $$'; echo $?"),
+    Row("$? after KILL", "lbrun sh -c 'kill -KILL $$'; echo $?"),
+    Row("$? after SEGV", "lbrun sh -c 'kill -SEGV $$'; echo $?"),
+    Row("below a file", "echo >f; lbrun ./f/g", status=126, own_words=True),
+    *(Row(f"{name}, ignored by the caller", f"trap '' {name}; exec lbrun sh -c '{ECHO}'",
+          do=("see ready", f"signal {name}", *GOES_ON)) for name in (*NAMES, "TSTP")),
+    Row("TSTP, ignored by the command", f"exec lbrun sh -c 'trap \"\" TSTP; {ECHO}'",
+          do=("see ready", "signal TSTP", *GOES_ON)),
+    Row("^C of a simple command", waiting(), status=-2, do=("see ready", "group INT")),
+    Row("^C of a script", "lbrun sh -c 'echo ready; exec sleep 60'; echo no", status=-2,
+        do=("see ready", "group INT")),
+    Row("^C of a pipeline", "lbrun sh -c 'echo ready >&2; exec sleep 60' | lbrun cat; echo no",
+        status=-2, do=("see ready", "group INT")),
+    Row("^C while waiting for input", "lbrun sh -c 'echo ready; cat'", status=-2,
+        do=("see ready", "group INT", "ends")),
+    Row("^\\", waiting(), status=-3, do=("see ready", "group QUIT")),
+    Row("a hang-up of the session", waiting(), status=-1, do=("see ready", "group HUP")),
+    Row("stops itself", "exec lbrun sh -c 'echo ready; kill -STOP $$; echo on; exit 3'",
+        status=3, do=("see ready", "stopped", "signal CONT", "goes on", "see on")),
+    Row("TSTP that is trapped", 'exec lbrun sh -c \'trap "echo got; exit 2" TSTP; ' + LOOP + "'",
+        status=2, do=("see ready", "signal TSTP", "see got")),
+    Row("nohup, hung up", f"exec nohup lbrun sh -c '{ECHO}'",
+        do=("see ready", "group HUP", *GOES_ON)),
+    Row("a background job and INT", "lbrun sh -c 'echo ready; sleep 0.3; echo lives' & trap : INT; "
+        "wait; wait", do=("see ready", "group INT", "see lives")),
+    Row("a trap in the script", "trap 'echo mine' USR1; lbrun sh -c 'echo ready; sleep 0.3'; "
+        "echo after", do=("see ready", "group USR1"), status=None),
+]  # fmt: skip
+
+
+@table([*TRAPPED, *ENDED, *GROUP, *STOPPED, *PROGRAMS, *NOT_TRAPPED])
 @pytest.mark.usefixtures("lab")
 def test_signalled_the_same(lab, row, tmp_path):
     assert_same(lab, row, tmp_path)

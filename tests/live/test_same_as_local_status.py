@@ -79,7 +79,18 @@ NEVER_BEGAN = [
 ]  # fmt: skip
 
 
-@table([*CODES, *FAULTS, *SHELLS, *NEVER_BEGAN])
+# By its own hand, as `kill` from elsewhere would.
+BY_A_SIGNAL = [
+    Row(f"dies of {name}", f"lbrun sh -c 'echo last words; kill -{name} $$'", status=-number)
+    for name, number in {
+        "HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8,
+        "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15,
+        "XCPU": 24, "XFSZ": 25, "VTALRM": 26, "PROF": 27, "SYS": 31, "40": 40,
+    }.items()
+]  # fmt: skip
+
+
+@table([*CODES, *FAULTS, *SHELLS, *NEVER_BEGAN, *BY_A_SIGNAL])
 @pytest.mark.usefixtures("lab")
 def test_ends_the_same(lab, row, tmp_path):
     assert_same(lab, row, tmp_path)

@@ -126,7 +126,22 @@ MUCH = [
 ]  # fmt: skip
 
 
-@table([*CLOSED, *KINDS, *ENDS, *MUCH])
+# Descriptors that others have too: what is not read stays, what is one file is one.
+SHARED = [
+    Row("left for the next, a file", "printf '%09d\\n' {1..9} >f; { lbrun true; cat; } <f"),
+    Row("left for the next, a file, later", "seq 200000 >f; { lbrun sleep 0.1; wc -c; } <f; rm f"),
+    Row("left for the next, a line taken", "seq 9000 >f; { lbrun bash -c 'read x'; wc -c; } <f"),
+    Row("left for the next, a pipe, most of it",
+        "head -c 2000000 /dev/zero | { lbrun sleep 0.2; [ $(wc -c) -gt 1500000 ] && echo left; }"),
+    Row("one file for both", "lbrun sh -c 'for i in 1 2 3 4 5; do echo o$i; echo e$i >&2; done' "
+        ">f 2>&1"),
+    Row("one pipe for both", "lbrun sh -c 'for i in 1 2 3 4 5; do echo o$i; echo e$i >&2; done' "
+        "2>&1 | cat"),
+    Row("SIGPIPE ignored", "trap '' PIPE; lbrun yes 2>err | head -n 1; echo ${PIPESTATUS[@]}"),
+]  # fmt: skip
+
+
+@table([*CLOSED, *KINDS, *ENDS, *MUCH, *SHARED])
 @pytest.mark.usefixtures("lab")
 def test_flows_the_same(lab, row, tmp_path):
     assert_same(lab, row, tmp_path)

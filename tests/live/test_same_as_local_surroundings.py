@@ -105,7 +105,18 @@ LIMITS = [
 ]  # fmt: skip
 
 
-@table([*ARGUMENTS, *ENVIRONMENT, *DIRECTORY, *LIMITS])
+# What else a process inherits.
+CARRIED = [
+    Row("ignored signals", "trap '' HUP USR1 TERM; "
+        "lbrun sh -c 'kill -HUP $$; kill -USR1 $$; kill -TERM $$; echo lives'"),
+    Row("nohup", "nohup lbrun sh -c 'kill -HUP $$; echo lives'"),
+    Row("no_new_privs", "setpriv --no-new-privs lbrun grep NoNewPrivs /proc/self/status"),
+    Row("limits that Linux no longer enforces",
+        "ulimit -m 9000000 -x 77; lbrun bash -c 'ulimit -m -x'"),
+]  # fmt: skip
+
+
+@table([*ARGUMENTS, *ENVIRONMENT, *DIRECTORY, *LIMITS, *CARRIED])
 @pytest.mark.usefixtures("lab")
 def test_finds_the_same(lab, row, tmp_path):
     assert_same(lab, row, tmp_path)
