@@ -22,6 +22,7 @@ CONFIGURES = "hello"
 BUILDS = "lua5.4"
 CONFIGURE_ROUNDS, MAKE_ROUNDS = 7, 3
 HOSTS, CORES = 4, 0.5
+SLOTS = "lbm.slots=2"  # so that no host waits for the next job; distcc is allowed three
 DISTCCD_PORT = 3632
 BUILD_TIMEOUT_S = 300
 
@@ -88,7 +89,8 @@ def measure_make(stage: Stage) -> list[Row]:
     source = source_of(stage, BUILDS)
     tree = stage.directory / "build"
     lbsh = stage.installation.lbsh()
-    with stage.new_lab("four", HOSTS, cores=CORES) as lab, distccds(stage, lab) as hosts:
+    lab_of_four = stage.new_lab("four", HOSTS, SLOTS, cores=CORES)
+    with lab_of_four as lab, distccds(stage, lab) as hosts:
         enter = str(lab.root / "h1/enter")
         make = [enter, "make", "-C", "src", "linux-noreadline"]
         environment = lab.environment("h1")
