@@ -85,8 +85,8 @@ class Run:
             status: int | None = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            status = None
+            process.communicate()
+            output, status = b"", None  # how far it had come by then says nothing
         names = (str(self.root), self.shell, self.environment.get("LBD_SHELL", self.shell))
         for name in names:
             output = output.replace(name.encode(), b"<>")
