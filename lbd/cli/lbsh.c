@@ -21,9 +21,10 @@
 #include <unistd.h>
 
 #define FORMAT "lbd-shims 1\n"
-enum { FRESH_S = 10, FILE_MAX = 1 << 16, FAILED = 126 };
+enum { FRESH_S = 30, FILE_MAX = 1 << 16, FAILED = 126 };
 
 static char **arguments;
+static bool is_stale; /* the LBM is to be asked again, by us alone */
 
 static const char *const NOT_PROGRAMS[] = {
     /* keywords */
@@ -67,7 +68,7 @@ static _Noreturn void leave_it(void)
     if (more) { /* a script does not learn by what name it is called, nor quite where it lies */
         memcpy(more + 4, arguments + 1, count * sizeof *more);
         more[0] = "lbsh";
-        more[1] = "--called";
+        more[1] = is_stale ? "--stale" : "--called";
         more[2] = arguments[0];
         more[3] = find_front();
         execv(PYTHON_CLIENT, more);
@@ -226,8 +227,12 @@ static char *set_up(void)
     char *now_so = circumstances(text("%s", path), config, variable("LBD_SHELL"), front);
     char *then = strstr(stamp, "\nP\n");
     time_t age_s = now.tv_sec - status.st_mtim.tv_sec;
-    if (age_s < 0 || age_s >= FRESH_S || !then || strcmp(then, now_so))
+    if (!then || strcmp(then, now_so))
         leave_it();
+    if (age_s < 0 || age_s >= FRESH_S) {
+        is_stale = !utimensat(AT_FDCWD, text("%s/stamp", directory), NULL, 0);
+        leave_it();
+    }
     *then = 0;
     char *shims = text("%s/%s", directory, stamped(stamp, 'N'));
     setenv("LBD_SHIMS", shims, 1);

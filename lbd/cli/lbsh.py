@@ -36,9 +36,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(words: list[str]) -> int:
     """The exit status, unless this process becomes the shell."""
-    called, link_to = b"lbsh", b""
-    if words[:1] == ["--called"]:  # by lbsh.c
-        called, link_to = encode(words[1]), encode(words[2])
+    called, link_to, is_stale = b"lbsh", b"", False
+    if words[:1] in (["--called"], ["--stale"]):  # by lbsh.c
+        is_stale, called, link_to = words[0] == "--stale", encode(words[1]), encode(words[2])
         words = words[3:]
     if words[:1] in (["--help"], ["--version"]):
         from lbd.cli.lbsh_info import show
@@ -52,7 +52,7 @@ def run(words: list[str]) -> int:
     place = shims.Place(environment, link_to or front())
     stamp = None
     if int(depth(environment)) == 0:  # what has moved moves no further
-        stamp = usable_stamp(place)
+        stamp = usable_stamp(place, is_stale)
     environment.pop(b"LBD_SHIMS", None)
     environment[b"PATH"] = place.path or DEFAULT_PATH
     if stamp is not None:
@@ -78,16 +78,16 @@ def name_for(shell: bytes, called: bytes) -> bytes:
     return b"-" + shell.rpartition(b"/")[2] if called == b"-lbsh" else called
 
 
-def usable_stamp(place: shims.Place) -> shims.Stamp | None:
+def usable_stamp(place: shims.Place, is_stale: bool) -> shims.Stamp | None:
     """None, and one line that says why, if there can be no shims."""
     stamp = shims.read_stamp(place.directory)
-    if stamp and stamp.is_fresh and stamp.circumstances == place.circumstances():
+    if stamp and stamp.is_fresh and not is_stale and stamp.circumstances == place.circumstances():
         return stamp
     from lbd.cli.lbsh_build import refresh
     from lbd.errors import LbdError
 
     try:
-        return refresh(place)
+        return refresh(place, is_stale)
     except (OSError, LbdError) as problem:
         what = getattr(problem, "strerror", None) or problem
         say(f"no shims, so commands stay here: {what}")

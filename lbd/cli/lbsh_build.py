@@ -38,15 +38,18 @@ EVERYDAY = """
     """
 
 
-def refresh(place: Place) -> Stamp | None:
-    """The stamp as it should be; None if this user can have no shims. Raises OSError, LbdError."""
+def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
+    """The stamp as it should be; None if this user can have no shims. Raises OSError, LbdError.
+
+    `is_stale`: it looks fresh because lbsh.c has sent us, and only us, to ask the LBM again.
+    """
     if not os.access(place.front, os.X_OK):
         raise LbdError(f"{os.fsdecode(place.front)} is not there")
     private(os.path.dirname(place.directory))
     private(place.directory)
     with locked(place.directory):
         old = read_stamp(place.directory)
-        if old and old.is_fresh and old.circumstances == place.circumstances():
+        if old and old.is_fresh and not is_stale and old.circumstances == place.circumstances():
             return old  # somebody else has just done it
         circumstances = settled(place)
         generation, stays = what_stays(old)

@@ -17,7 +17,7 @@ line `P` on, what must be equal now.
 import posix
 
 FORMAT = b"lbd-shims 1\n"
-FRESH_S = 10.0  # so long the LBM is not asked whether the set has changed
+FRESH_S = 30.0  # so long the LBM is not asked whether the set has changed
 STAMP_MAX_BYTES = 1 << 16
 FNV_OFFSET, FNV_PRIME, MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
