@@ -8,6 +8,8 @@ import pytest
 
 from lbd.config import ALGORITHMS
 
+pytestmark = pytest.mark.alone
+
 BUSY = Path(__file__).with_name("busy.py")
 BALANCING = [name for name in ALGORITHMS if name != "NOLB"]
 WHERE = ("lbrun", "sh", "-c", "echo $LBD_HOST")

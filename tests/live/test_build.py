@@ -11,6 +11,8 @@ import pytest
 
 from tests.live.debian_source import fetch
 
+pytestmark = pytest.mark.alone
+
 BURNERS = "for i in 1 2 3; do (while :; do :; done) & done; wait"
 HOSTS = 4
 

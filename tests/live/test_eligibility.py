@@ -11,6 +11,8 @@ from cluster import FAST
 from contract import assert_one_line
 from shim_host import LONG_S, SHORT_S, SURE_RUNS, THRESHOLD_S, Host
 
+pytestmark = pytest.mark.alone
+
 BUSY = Path(__file__).with_name("busy.py")
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.live.cluster import FAST, Lab, wait_until
 from tests.live.lbsh_programs import make_commands
 
+pytestmark = pytest.mark.alone
+
 AWAY = ('eligibility.always=["where", "sorted"]', "lim.local_threshold=0.0", "lim.min_gain=0.0")
 BUSY = Path(__file__).with_name("busy.py")
 

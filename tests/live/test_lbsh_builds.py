@@ -10,6 +10,8 @@ import pytest
 from tests.live.cluster import FAST, Lab
 from tests.live.debian_source import fetch
 
+pytestmark = pytest.mark.alone
+
 # Even small compilations may leave: what matters here is what comes of it.
 SETTINGS = (*FAST, "lim.job_threshold_s=0.01", "lim.local_threshold=0.2", "lbm.slots=4")
 MADE = (".o", ".a", ".so", ".h", "")

@@ -21,6 +21,8 @@ from lbd.load.cgroup import usable_cores
 from lbd.rpc.local import ask
 from tests.live.cluster import client_environment
 
+pytestmark = pytest.mark.alone
+
 BUSY = Path(__file__).with_name("busy.py")
 N = 3
 LIMIT_S = 60.0  # generous: the machine may have other things to do
