@@ -30,6 +30,7 @@ from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
+DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
 LINGER_S = 0.002  # a command as short as this is reported in one message
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
 UserLookup = Callable[[str], Awaitable[LocalUser | None]]
@@ -205,7 +206,7 @@ class ForeignJob:
             raise NotStarted("pipes", trouble.errno or 0) from None
         finally:
             ends.close_childs()
-        self._spawned.exited.add_done_callback(lambda _: self._over())
+        self._spawned.exited.add_done_callback(self._over)
         try:
             return await self._spawned.begun
         except NotStarted:
@@ -225,6 +226,8 @@ class ForeignJob:
         try:
             ended = await asyncio.shield(exited)
             ends.writers_gone()
+            if pumps and (await asyncio.wait(pumps, timeout=DRAINED_S))[1]:
+                self._talk.put(tags.EXITED, bytes((ended.signal,)))
             await asyncio.gather(*pumps)
             self._talk.put(tags.ENDED, self._ended(ended).SerializeToString())
         finally:
@@ -305,10 +308,8 @@ class ForeignJob:
         ENDING.add(task)
         task.add_done_callback(ENDING.discard)
 
-    def _over(self) -> None:
+    def _over(self, exited: "asyncio.Future[Exit]") -> None:
         """The keeper has reported the end, or is gone itself."""
-        assert self._spawned is not None
-        exited = self._spawned.exited
         if exited.cancelled() or exited.exception() is not None:
             self._give_back(JobState.LOST)
             return

@@ -138,7 +138,9 @@ class Containment:
     def end_strays(self, spares: set[int]) -> None:
         """With no job alive, every child that is no spare was left by one that hid its origin."""
         if self.base is None:
-            _kill([pid for pid in _pids() if pid not in spares and _parent(pid) == os.getpid()])
+            own = os.getpid()
+            strays = {pid for pid in _pids() if pid not in spares and _parent(pid) == own}
+            _kill(_with_descendants(strays))
 
     def forget(self, group: str) -> None:
         """Remove a job's empty cgroups."""
@@ -191,7 +193,8 @@ def _kill(pids: list[int]) -> None:
 
 
 def _kill_marked(mark: bytes, leader: int) -> bool:
-    """Without cgroups: kill the leader's session and whatever carries the job's mark.
+    """Without cgroups: kill the leader's session, whatever carries the job's mark, and the children
+    of both: those that hide where they come from are not to be found once their parents are dead.
 
     True if there was something. Every orphan of ours becomes a child of the keeper, the subreaper;
     so without any child there is nothing to look for.
@@ -200,9 +203,17 @@ def _kill_marked(mark: bytes, leader: int) -> bool:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    found = [pid for pid in _pids() if _belongs(pid, mark, leader)]
-    _kill(found)
+    found = {pid for pid in _pids() if _belongs(pid, mark, leader)}
+    _kill(_with_descendants(found))
     return bool(found)
+
+
+def _with_descendants(pids: set[int]) -> list[int]:
+    found = set(pids)
+    parents = {pid: _parent(pid) for pid in _pids()} if found else {}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return list(found)
 
 
 def _pids() -> list[int]:

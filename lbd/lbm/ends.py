@@ -136,8 +136,8 @@ class JobEnds:
     ) -> "tuple[asyncio.Task[None], ...]":
         """One task for each output; input goes along until `stop`. `force` ends the command."""
         self._leader, self._group, self._force = leader, group, force
-        self._typing = asyncio.create_task(self._stdin.run()) if self._stdin is not None else None
-        return tuple(asyncio.create_task(source.run()) for source in self._outputs.values())
+        self._typing = self._stdin.start() if self._stdin is not None else None
+        return tuple(source.start() for source in self._outputs.values())
 
     def stopped(self) -> None:
         """The command has: tell it, after all that it has printed."""

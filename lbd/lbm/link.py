@@ -147,9 +147,12 @@ class KeeperLink:
             spawned.stopped(given[keeper.NUMBER] == b"1")
         elif tag == keeper.FAILED:
             del self._jobs[job]
-            stage, number = given[keeper.STAGE].decode(), int(given[keeper.NUMBER])
-            if not spawned.begun.done():
-                spawned.begun.set_exception(NotStarted(stage, number))
+            problem = NotStarted(given[keeper.STAGE].decode(), int(given[keeper.NUMBER]))
+            # Who waited for its beginning may have gone; its end frees the slot in any case.
+            for future in (spawned.begun, spawned.exited):
+                if not future.done():
+                    future.set_exception(problem)
+                    future.exception()  # seen: nobody need be waiting for it
         elif tag == keeper.EXITED:
             del self._jobs[job]
             ended = Exit(

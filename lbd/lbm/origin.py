@@ -6,7 +6,6 @@ safe. Once a command may have begun it is never begun again.
 """
 
 import asyncio
-import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +18,7 @@ from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.outgoing import kept_back, make_request
 from lbd.lbm.peer_streams import PeerStreams
-from lbd.lbm.remote import Ends, Listener, NotRun, RemoteRun
+from lbd.lbm.remote import ENDING_SIGNALS, Ends, Listener, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.staging import Pipes, Staging
 from lbd.lbm.state import Job, JobState
@@ -39,7 +38,6 @@ WAIT_POLL_S = 0.5
 ADDRESS_KEPT_S = 5.0
 MAX_TRIES = 8
 LBRUN_FAILED = 125
-ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Client(Listener, Protocol):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import stat
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -18,6 +19,8 @@ from lbd.lbm.streams import Sink, Source
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
+DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
 
@@ -63,6 +66,9 @@ class RemoteRun:
         self._typed_bytes = 0
         self._listener: Listener | None = None
         self._early: list[Message] = []
+        self._asked_to_end = False
+        self._has_exited = False
+        self._writing: dict[int, asyncio.Task[None]] = {}
         self._input_file: int | None = None
         self._ended = False
         self._screen = False
@@ -136,22 +142,39 @@ class RemoteRun:
         """
         assert self._talk is not None
         window_bytes = tags.SCREEN_BYTES if self._screen else tags.WINDOW_BYTES
-        tasks = self._attach(ends, self._talk, window_bytes // tags.ACKNOWLEDGE_SHARE)
+        self._attach(ends, self._talk, window_bytes // tags.ACKNOWLEDGE_SHARE)
         self._listener = listener
         self._tell_taken()
         try:
             ended = await self._hear_out(self._talk)
-            await asyncio.gather(*tasks)
+            self._exited(ended.signal)
+            if self._writing:
+                await asyncio.wait(self._writing.values())
             self._put_back(ended)
             return ended
         finally:
-            for task in tasks:
+            for task in self._writing.values():
                 task.cancel()
             if self._stdin_task is not None:
                 self._stdin_task.cancel()
             if self._input_file is not None:
                 os.close(self._input_file)
                 self._input_file = None
+
+    def _exited(self, number: int) -> None:
+        """It has ended, by signal `number` if that is not 0; its output may still be under way."""
+        self._has_exited = True
+        if self._asked_to_end and number:
+            self._give_up_soon()
+
+    def _give_up_soon(self) -> None:
+        """The command has ended as its caller wished: whose output is not read has had its time."""
+        for number, task in self._writing.items():
+            asyncio.get_running_loop().call_later(DRAIN_S, self._give_up, number, task)
+
+    def _give_up(self, number: int, task: asyncio.Task[None]) -> None:
+        if task.cancel():
+            self.tell(tags.OUTPUT_GONE, bytes((number,)))
 
     def _put_back(self, ended: lbm_pb2.Ended) -> None:
         """What was taken from a file and not read by the command is for its next reader."""
@@ -164,10 +187,7 @@ class RemoteRun:
             with contextlib.suppress(OSError):
                 os.lseek(self._input_file, -left, os.SEEK_CUR)
 
-    def _attach(
-        self, ends: Ends, talk: Conversation, acknowledge_bytes: int
-    ) -> list[asyncio.Task[None]]:
-        tasks = []
+    def _attach(self, ends: Ends, talk: Conversation, acknowledge_bytes: int) -> None:
         for number, descriptor in ((1, ends.stdout), (2, ends.stderr)):
             if descriptor is not None:
                 sink = self._sinks[number] = Sink(
@@ -180,7 +200,7 @@ class RemoteRun:
                     ),
                     acknowledge_bytes,
                 )
-                tasks.append(asyncio.create_task(sink.run()))
+                self._writing[number] = sink.start()
         if ends.stdin is not None:
             if stat.S_ISREG(os.fstat(ends.stdin).st_mode):
                 self._input_file = os.dup(ends.stdin)
@@ -192,8 +212,7 @@ class RemoteRun:
                 self._config.chunk_bytes,
                 slow_start=True,
             )
-            self._stdin_task = asyncio.create_task(self._stdin.run())
-        return tasks
+            self._stdin_task = self._stdin.start()
 
     async def _hear_out(self, talk: Conversation) -> lbm_pb2.Ended:
         received = self._early
@@ -225,6 +244,8 @@ class RemoteRun:
                 self._tell_taken()
         elif tag == tags.STDIN_GONE and self._stdin_task is not None:
             self._stdin_task.cancel()
+        elif tag == tags.EXITED and len(body) == 1:
+            self._exited(body[0])
         elif tag in (tags.WANTED, tags.SCREEN):
             self._notify(tag)
         elif tag == tags.STOPPED and 1 in self._sinks:
@@ -259,6 +280,10 @@ class RemoteRun:
             self._tell_taken()
 
     def tell(self, tag: bytes, body: bytes = b"") -> None:
+        if tag == tags.FORCE or (tag == tags.SIGNAL and body[0] in ENDING_SIGNALS):
+            self._asked_to_end = True  # a reader that reads no more must not stand in the way
+            if self._has_exited:
+                self._give_up_soon()
         if self._talk is not None:
             self._talk.put(tag, body)
 

@@ -86,10 +86,17 @@ class Source:
         """Nobody reads the other end: close ours, so that the writer gets SIGPIPE."""
         self.writers_gone()
         self._descriptor.close()
+        self._room.set()  # nobody will acknowledge what is under way
 
     def close(self) -> None:
         """In place of `run`."""
         self._descriptor.close()
+
+    def start(self) -> "asyncio.Task[None]":
+        """`run` as a task. Cancelled before its first step it closes the descriptor, too."""
+        task = asyncio.create_task(self.run())
+        task.add_done_callback(lambda _: self.close())
+        return task
 
     async def run(self) -> None:
         """Until end of file, which is sent as an empty message unless the end itself is near."""
@@ -182,8 +189,16 @@ class Sink:
             call()
 
     def close(self) -> None:
-        """In place of `run`."""
+        """In place of `run`, or after it."""
+        if self._taken_bytes is None:
+            self._taken_bytes = self.taken_bytes()
         self._descriptor.close()
+
+    def start(self) -> "asyncio.Task[None]":
+        """As that of a `Source`."""
+        task = asyncio.create_task(self.run())
+        task.add_done_callback(lambda _: self.close())
+        return task
 
     async def run(self) -> None:
         """Until the end of file has been passed on (the descriptor is closed then)."""
@@ -199,7 +214,7 @@ class Sink:
                             if self._descriptor.is_trouble(problem):
                                 self.trouble = problem
                             reading = False
-                            self._shut()
+                            self.close()
                             self._gone()
                     self._unreported += len(piece)
                     if self._unreported >= self._acknowledge_bytes:
@@ -212,7 +227,7 @@ class Sink:
                 self._more.clear()
                 await self._more.wait()
         finally:
-            self._shut()
+            self.close()
 
     def _report(self) -> None:
         self._delivered(self._unreported)
@@ -222,10 +237,6 @@ class Sink:
             self._acknowledge_bytes = min(
                 2 * self._acknowledge_bytes, self._largest_acknowledge_bytes
             )
-
-    def _shut(self) -> None:
-        self._taken_bytes = self.taken_bytes()
-        self._descriptor.close()
 
     def taken_bytes(self) -> int | None:
         """What the reader of our pipe has read of it; None if that cannot be told."""

@@ -30,6 +30,7 @@ STARTED = b"B"  # Started
 STDOUT = b"1"  # bytes; empty = end of file
 STDERR = b"2"
 STDIN_GONE = b"c"  # the command reads no more input
+EXITED = b"x"  # one byte, the signal or 0: it has ended, but its output is not all gone yet
 FAILED = b"F"  # text, last: it may have begun, and nobody knows how it ended
 STOPPED = b"T"  # the command has stopped, and goes on only when told to (SIGCONT)
 SCREEN = b"s"  # the command prints as it likes from here on: \n is no longer the end of a line

@@ -24,10 +24,6 @@ SEED = SEED or os.urandom(4).hex()
 SLACK = 4  # descriptors: a connection more or less, at either end
 
 QUICK = ("lbm.orphan_after_s=0.5", "lbm.kill_grace_s=0.3", "lbm.named_wait_s=60")
-pytestmark = pytest.mark.xfail(
-    reason="when something dies in the moment in which a command begins, its slot there and its "
-    "caller's descriptors here may stay taken"
-)
 CONTAINMENT = {"cgroups": "auto", "sessions": "off"}
 
 # What is done, and how often; every fifth time the far keeper is killed.
