@@ -194,16 +194,19 @@ def fork_spare(parent: Parent, *, plain: bool) -> Spare:
     """`plain`: for orders that are. Raises OSError if there are too many processes."""
     group = parent.containment.new_group()
     ours, theirs = socket.socketpair()
+    # Until the child has let go of the keeper's handlers: a TERM of its job's would end all jobs.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = fork_into(parent, group)
+        if pid == 0:
+            _live(parent, theirs, group, parent.program if plain else b"")
     except OSError:
         ours.close()
-        theirs.close()
         parent.containment.forget(group)
         raise
-    if pid == 0:
-        _live(parent, theirs, group, parent.program if plain else b"")
-    theirs.close()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        theirs.close()
     return Spare(pid, ours, group)
 
 
