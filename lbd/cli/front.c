@@ -355,7 +355,8 @@ static char *find_behind_shims(char *name) {
     struct stat self, other;
     for (char *in; !stat("/proc/self/exe", &self) && (in = strsep(&path, ":"));) {
         char *file = text("%s/%s", *in ? in : ".", name);
-        if (!stat(file, &other) && S_ISREG(other.st_mode) && !euidaccess(file, X_OK) &&
+        if (!stat(file, &other) && S_ISREG(other.st_mode) &&
+            !faccessat(AT_FDCWD, file, X_OK, AT_EACCESS) &&
             (other.st_ino != self.st_ino || other.st_dev != self.st_dev))
             return file;
     }

@@ -1,6 +1,6 @@
 """`lbd lim` as a process: refusals in one line, garbage, stale sockets, faults in a cluster."""
 
-import os
+import random
 import secrets
 import signal
 import socket
@@ -167,7 +167,7 @@ def test_term_ends_it_well_and_kill_leaves_nothing_in_the_way(host):
     "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        os.urandom(64),
+        random.Random(1).randbytes(64),
         frames.pack(b"J", b"not json"),
         frames.pack(b"J", b"[1, 2]"),
         frames.pack(b"X", b"{}"),
