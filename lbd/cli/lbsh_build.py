@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lbd.cli.lbrun_caller import find_runtime_dirs
+from lbd.cli.lbrun_options import Trouble
 from lbd.cli.lbsh_shims import FORMAT, Place, Stamp, read_stamp
 from lbd.config_file import load
 from lbd.errors import ConfigError, LbdError
@@ -112,7 +113,11 @@ def what_stays(old: Stamp | None) -> tuple[bytes, set[str]]:
     always, never = users_lists()
     stays = {*WHY_STAYS, *EVERYDAY.split()}.difference(always)
     question: Json = {"op": "shims", "always": always, "never": never}
-    for directory in find_runtime_dirs(None):
+    try:
+        directories = find_runtime_dirs(None)
+    except Trouble:  # no such lbd.toml: whoever runs a command will be told
+        directories = []
+    for directory in directories:
         try:
             reply = ask(Path(directory, "lbm.sock"), question, ASK_S)
         except LbdError:

@@ -93,10 +93,12 @@ def test_top_follows_a_resize_and_needs_no_colours(daemon, top):
     screen.output = b""
     termios.tcsetwinsize(screen.slave, (4, 20))
     screen.process.send_signal(signal.SIGWINCH)
-    screen.wait_for(b"\x1b[J")
-    screen.output = b""
-    screen.wait_for(b"\x1b[J")
-    longest = max(re.sub(rb"\x1b\[[?\d]*\w", b"", screen.output).split(b"\n"), key=len)
+    for _ in range(10):  # a frame or two may have been drawn before the signal came
+        screen.output = b""
+        screen.wait_for(b"\x1b[J")
+        longest = max(re.sub(rb"\x1b\[[?\d]*\w", b"", screen.output).split(b"\n"), key=len)
+        if len(longest.decode().strip()) <= 20:
+            break
     assert len(longest.decode().strip()) <= 20
     os.write(screen.master, b"q")
     assert screen.finish() == (0, True)
