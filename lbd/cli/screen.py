@@ -2,13 +2,13 @@
 
 import os
 import select
-import shutil
 import signal
 import sys
 import termios
 import tty
 from types import FrameType, TracebackType
 
+USUAL = (80, 24)  # columns and lines of a terminal that does not know its size
 ENTER = "\x1b[?1049h\x1b[?25l"  # alternate screen, no cursor
 LEAVE = "\x1b[?25h\x1b[?1049l"
 HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -68,7 +68,11 @@ class Screen:
 
     def draw(self, lines: list[str]) -> None:
         """The whole picture, cut to the window as it is now; nothing flickers, nothing scrolls."""
-        width, height = shutil.get_terminal_size()
+        # Not shutil's: that believes COLUMNS, which many a shell exports and no resize changes.
+        width, height = (
+            size or usual
+            for size, usual in zip(os.get_terminal_size(sys.stdout.fileno()), USUAL, strict=True)
+        )
         shown = [cut(line, width) + CLEAR_LINE for line in lines[: max(1, height)]]
         sys.stdout.write(HOME + "\r\n".join(shown) + CLEAR_BELOW)
         sys.stdout.flush()
