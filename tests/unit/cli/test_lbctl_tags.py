@@ -99,7 +99,7 @@ def test_a_broken_line_stops_it_or_is_passed_over(capsys, tmp_path):
     [
         (b"", "no job with a positive run time (0 without)"),
         (b"\x1f\x8b\x08garbage", "not a sound gzip file"),
-        (gzip.compress(b"; x\n" * 999)[:-9], "not a sound gzip file"),
+        (gzip.compress(b"; x\n" * 999, mtime=0)[:-9], "not a sound gzip file"),
         (b"1 0 0 5" + b" -1" * 14 + b"\n", "at least two jobs"),
         (b"\x00" * 100_000, "longer than 4096 bytes"),
         (b"1 0 0 nan" + b" -1" * 14 + b"\n", "field 4 is no number: 'nan'"),
