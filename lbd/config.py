@@ -3,15 +3,16 @@
 The dataclasses below *are* the schema. A field's comment says the unit and which way to turn it; a
 parameter the papers name carries their symbol. The README's table is drawn from this file.
 `config_file.load` reads a file into it, once, in `cli`, and the values are passed down; nothing
-reads the configuration globally. This file does no IO, so that policy files may import it.
+reads the configuration globally. This file does no IO, so that policy files may import it. What a
+field is stands in `config_field.py`; a part with many sections has a file of its own.
 """
 
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
-from typing import TypeVar
+from dataclasses import dataclass, field
 
-from lbd.errors import ConfigError
-from lbd.spelling import hint
+from lbd.config_access import UsersConfig
+from lbd.config_field import NAMES, Bounds, Section, bounds_of, fault_of, one_of, shown, within
+
+__all__ = ("NAMES", "Bounds", "bounds_of", "fault_of", "shown")  # for those who read a Config
 
 ALGORITHMS = (
     "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
@@ -19,94 +20,6 @@ ALGORITHMS = (
 SCOPES = ("auto", "host", "container", "jobs")
 INDICES = ("smoothed", "instant", "load-average", "utilisation")
 CGROUPS = ("auto", "off")
-
-T = TypeVar("T", int, float)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a field may hold, besides its type."""
-
-    low: float | None = None
-    high: float | None = None
-    choices: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.choices:
-            return " | ".join(self.choices)
-        if self.low is None or self.high is None:
-            return ""
-        return " to ".join(f"{x:.0f}" if x == int(x) else f"{x:g}" for x in (self.low, self.high))
-
-
-def within(default: T, low: float, high: float) -> T:
-    """A number from `low` to `high`, both included."""
-    return field(default=default, metadata={"bounds": Bounds(low, high)})
-
-
-def one_of(choices: tuple[str, ...]) -> str:
-    """One of these words; the first of them by default."""
-    return field(default=choices[0], metadata={"bounds": Bounds(choices=choices)})
-
-
-def bounds_of(metadata: Mapping[str, object]) -> Bounds:
-    """The bounds a field was declared with."""
-    bounds = metadata.get("bounds")
-    return bounds if isinstance(bounds, Bounds) else Bounds()
-
-
-def fault_of(item: "Field[object]", value: object) -> str:
-    """Why `value` cannot be this field's, or ""."""
-    kind = item.type
-    bounds = bounds_of(item.metadata)
-    if kind == NAMES:
-        return "" if are_names(value) else f'{shown(value)} is not a list like ["cc", "gcc -c"]'
-    if kind is float and type(value) is int:
-        value = float(value)
-    if kind in (bool, int, float, str) and type(value) is not kind:
-        return f"{shown(value)} is not {KIND_NAMES[kind]}{f' ({bounds})' if str(bounds) else ''}"
-    if bounds.choices and value not in bounds.choices:
-        return f"{shown(value)} is not known; {hint(str(value), bounds.choices)}"
-    if bounds.low is None or bounds.high is None or not isinstance(value, int | float):
-        return ""
-    inside = bounds.low <= value <= bounds.high  # false for NaN too
-    return "" if inside else f"{value!r} is out of range; allowed: {bounds}"
-
-
-NAMES = tuple[str, ...]
-
-
-def are_names(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value)
-
-
-KIND_NAMES: dict[object, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text in quotes",
-}
-
-
-def shown(value: object) -> str:
-    """A value as it would stand in TOML, near enough."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = f'"{repr(value)[1:-1]}"' if isinstance(value, str) else repr(value)
-    if isinstance(value, tuple):
-        text = f"[{', '.join(map(shown, value))}]"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-class Section:
-    """A section checks itself whoever makes it, file or test."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        for item in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            if fault := fault_of(item, getattr(self, item.name)):
-                raise ConfigError(f"{item.name}: {fault}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +177,6 @@ class EligibilityConfig(Section):
     never: tuple[str, ...] = ()
     max_commands: int = within(1000, 1, 100_000)  # whose CPU time is remembered, for each user
     max_users: int = within(200, 1, 100_000)  # of whom anything is remembered
-
-
-@dataclass(frozen=True, slots=True)
-class UsersConfig(Section):
-    allow_root: bool = False  # run commands of root that come from other hosts
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,8 @@ IMPURE = {
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input"}
 
-WORDS = {"lbd", "lbd.model", "lbd.errors", "lbd.config", "lbd.spelling", "lbd.units"}
+CONFIG = {"lbd.config", "lbd.config_access", "lbd.config_field"}
+WORDS = CONFIG | {"lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units"}
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
 # What a module may import of ours, by the longest prefix of its name; its own package always. A

@@ -1,4 +1,4 @@
-"""The README's configuration table is drawn from lbd/config.py, comments included.
+"""The README's configuration table is drawn from lbd/config*.py, comments included.
 
 `python tests/unit/test_readme.py` (from the top, in .venv) writes it anew.
 """
@@ -17,7 +17,14 @@ BEGIN, END = "<!-- configuration -->\n", "<!-- /configuration -->\n"
 
 def comments() -> dict[tuple[str, str], str]:
     """(class, field) -> its comment: what follows it on its line, else the lines above it."""
-    source = inspect.getsource(config)
+    sections = [item.type for item in fields(config.Config) if is_dataclass(item.type)]
+    found = {}
+    for module in {section.__module__ for section in sections}:
+        found |= comments_in(inspect.getsource(sys.modules[module]))
+    return found
+
+
+def comments_in(source: str) -> dict[tuple[str, str], str]:
     lines = source.splitlines()
     found = {}
     for node in ast.parse(source).body:
