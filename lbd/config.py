@@ -199,6 +199,8 @@ class UpConfig(Section):
     restart_backoff_s: float = within(0.5, 0.01, 3600.0)
     restart_backoff_max_s: float = within(30.0, 0.01, 86400.0)  # and no longer than this
     stop_timeout_s: float = within(10.0, 0.1, 3600.0)  # for a daemon to stop after TERM
+    # a daemon whose event loop does not turn for this long is ended and started again; 0 = never
+    watchdog_s: float = within(30.0, 0.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)

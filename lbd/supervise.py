@@ -10,6 +10,8 @@
   meanwhile, and the other daemon is of use as it is.
 - Stopping goes from the last daemon to the first, one after the other, because the LBM has jobs to
   end and asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
+- A daemon that has said once that its event loop turns and is silent for `watchdog_s` hangs: it
+  gets ABRT, so that it tells where, and KILL soon after; then it is started again.
 - When the daemons are gone, what they left behind (a keeper whose LBM was dead already) gets the
   same: TERM, then KILL. So nothing is left.
 """
@@ -21,6 +23,7 @@ from enum import Enum
 from lbd.config import UpConfig
 
 EXIT_CONFIG = 2
+ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
 LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 
 
@@ -44,6 +47,18 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Abort:
+    """ABRT to a daemon that hangs."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every daemon has said that it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Say:
     text: str
 
@@ -53,7 +68,7 @@ class Finish:
     code: int
 
 
-Action = Start | Terminate | Kill | Say | Finish
+Action = Start | Terminate | Kill | Abort | Ready | Say | Finish
 
 
 class Phase(Enum):
@@ -71,6 +86,9 @@ class Daemon:
     started_s: float = 0.0
     backoff_s: float = 0.0  # the next pause, 0 = the shortest
     has_lived: bool = False
+    is_ready: bool = False
+    silent_due_s: float | None = None  # it is thought to hang then; None: it feeds no watchdog
+    aborted: bool = False
 
 
 @dataclass(slots=True)
@@ -95,12 +113,15 @@ class Supervisor:
             if daemon.phase is Phase.WAITING and daemon.due_s <= now_s:
                 daemon.phase = Phase.RUNNING
                 daemon.started_s = now_s
+                daemon.silent_due_s, daemon.aborted = None, False
                 actions.append(Start(daemon.name))
             elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s:
                 daemon.due_s = now_s + self.config.stop_timeout_s
                 limit = f"{self.config.stop_timeout_s:g} s"
                 actions.append(Say(f"{daemon.name} did not stop within {limit}; killing it"))
                 actions.append(Kill(daemon.name))
+            elif (silent_due_s := self._silent_due_s(daemon)) and silent_due_s <= now_s:
+                actions += self._hung(daemon, now_s)
         if self.stopping:
             actions += self._stop_next(now_s, orphans)
         return actions
@@ -109,9 +130,38 @@ class Supervisor:
         """When `tick` will have something to do, None if only an event can tell."""
         timed = (Phase.WAITING, Phase.STOPPING)
         dues = [daemon.due_s for daemon in self.daemons.values() if daemon.phase in timed]
+        dues += [due_s for d in self.daemons.values() if (due_s := self._silent_due_s(d))]
         if self.sweep_due_s is not None:
             dues.append(self.sweep_due_s)
         return min(dues, default=None)
+
+    def ready(self, name: str) -> list[Action]:
+        """A daemon says that it may be asked."""
+        was_ready = self.all_ready
+        self.daemons[name].is_ready = True
+        return [Ready()] if self.all_ready and not was_ready else []
+
+    @property
+    def all_ready(self) -> bool:
+        """Whether each daemon was ready once."""
+        return all(daemon.is_ready for daemon in self.daemons.values())
+
+    def alive(self, name: str, now_s: float) -> None:
+        """A daemon's event loop turns."""
+        daemon = self.daemons[name]
+        if self.config.watchdog_s and not daemon.aborted:
+            daemon.silent_due_s = now_s + self.config.watchdog_s
+
+    def _silent_due_s(self, daemon: Daemon) -> float | None:
+        return daemon.silent_due_s if daemon.phase is Phase.RUNNING else None
+
+    def _hung(self, daemon: Daemon, now_s: float) -> list[Action]:
+        daemon.silent_due_s = now_s + ABORT_GRACE_S
+        if daemon.aborted:
+            return [Kill(daemon.name)]
+        daemon.aborted = True
+        text = f"{daemon.name} hangs: not a turn of its event loop in {self.config.watchdog_s:g} s"
+        return [Say(f"{text}; ending it"), Abort(daemon.name)]
 
     def exited(self, name: str, status: int, now_s: float) -> list[Action]:
         """The daemon ended: `status` is its exit code, or less the signal that ended it."""

@@ -25,4 +25,4 @@ def keep_buffers_on_the_heap() -> None:
 def run(config: Config) -> int:
     """Until TERM. Raises LbdError."""
     keep_buffers_on_the_heap()
-    return run_daemon("lbd lbm", lambda stop: Lbm(config, stop).run())
+    return run_daemon("lbd lbm", config, lambda stop, ready: Lbm(config, stop, ready).run())

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from lbd.cli.wiring import run_daemon
+from lbd.cli.wiring import Ready, run_daemon
 from lbd.config import Config
 from lbd.lim.daemon import Lim
 from lbd.lim.ops import Operations
@@ -21,10 +21,10 @@ SOCKET_MODE = 0o666  # every user may ask; who may change something is told by S
 
 def run(config: Config) -> int:
     """Until TERM or INT. Raises LbdError."""
-    return run_daemon("lbd lim", lambda stop: serve(config, stop))
+    return run_daemon("lbd lim", config, lambda stop, ready: serve(config, stop, ready))
 
 
-async def serve(config: Config, stop: asyncio.Event) -> None:
+async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     network = make_network(config)
@@ -37,6 +37,7 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)
         scope = lim.sampler.scope
         log.info("ready host=%s scope=%s (%s)", lim.state.me, scope.name, scope.reason)
+        ready(f"host {lim.state.me}, scope {scope.name}")
         try:
             await lim.run(stop)
         finally:

@@ -7,10 +7,10 @@ it be killed itself, the daemons get TERM: nothing runs on unsupervised.
 
 import ctypes
 import fcntl
+import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,13 +19,18 @@ from pathlib import Path
 import psutil
 
 from lbd import self_start
+from lbd.cli.journal import set_up_log
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError
-from lbd.supervise import Action, Finish, Kill, Say, Start, Supervisor, Terminate
+from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager
+from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
+
+log = logging.getLogger(__name__)
 
 DAEMONS = ("lim", "lbm")  # in starting order
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGIO}
+TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 IDLE_S = 3600.0
 
 
@@ -34,6 +39,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
     lock = take_lock(Path(config.host.runtime_dir))
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    set_up_log("lbd up", config.host.name)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     try:
         return Shell(config, overrides, libc).run()
@@ -71,24 +77,45 @@ class Shell:
         if config.path:
             self._options += ["--config", config.path]
         self._libc = libc
+        self._manager = ServiceManager(os.environ)
+        self._notices = NotifySocket(f"{config.host.runtime_dir}/up.notify")
+        signal_arrivals(self._notices.socket.fileno())
+        self._watchdog_s = config.up.watchdog_s
         self._pids: dict[int, str] = {}
         self._code: int | None = None
 
     def run(self) -> int:
         while self._code is None:
             self._reap()
+            self._hear()
             orphans = self._orphans() if self._supervisor.stopping else []
             self._carry_out(self._supervisor.tick(time.monotonic(), len(orphans)))
             if self._code is None:
                 self._wait()
+        self._notices.close()
         return self._code
 
     def _wait(self) -> None:
         due_s = self._supervisor.next_due_s()
         pause_s = IDLE_S if due_s is None else max(0.0, due_s - time.monotonic())
+        if self._manager.watchdog_s:
+            self._manager.tell("WATCHDOG=1")
+            pause_s = min(pause_s, self._manager.watchdog_s / FED_PER_TIMEOUT)
         info = signal.sigtimedwait(HELD, pause_s)
-        if info is not None and info.si_signo != signal.SIGCHLD:
+        if info is not None and info.si_signo in TO_STOP:
+            self._manager.tell("STOPPING=1")
             self._carry_out(self._supervisor.stop(time.monotonic()))
+
+    def _hear(self) -> None:
+        """What the daemons say of themselves."""
+        for pid, lines in self._notices.received():
+            name = self._pids.get(pid)
+            if name is None:
+                continue
+            if "WATCHDOG=1" in lines:
+                self._supervisor.alive(name, time.monotonic())
+            if "READY=1" in lines:
+                self._carry_out(self._supervisor.ready(name))
 
     def _reap(self) -> None:
         """Every child that ended, our daemons' and whatever else we inherited."""
@@ -115,13 +142,17 @@ class Shell:
         for action in actions:
             match action:
                 case Say(text):
-                    print(f"lbd up: {text}", file=sys.stderr, flush=True)
+                    log.info(text)
                 case Start(name):
                     self._start(name)
                 case Terminate(name):
                     self._send(name, signal.SIGTERM)
                 case Kill(name):
                     self._send(name, signal.SIGKILL)
+                case Abort(name):
+                    self._send(name, signal.SIGABRT)
+                case Ready():
+                    self._manager.ready(f"{' and '.join(DAEMONS)} run")
                 case Finish(code):
                     self._code = code
 
@@ -144,9 +175,16 @@ class Shell:
         started = subprocess.Popen(
             self_start.command(name, *self._options),
             stdin=subprocess.DEVNULL,
-            env=self_start.environment(os.environ),
+            env=self_start.environment(os.environ) | self._notices.environment(self._watchdog_s),
             preexec_fn=prepare,
         )
         started.returncode = 0  # reaped by us; Popen must not wait for the pid again
         self._pids[started.pid] = name
         self._carry_out([Say(f"{name} started, pid {started.pid}")])
+
+
+def signal_arrivals(descriptor: int) -> None:
+    """SIGIO to this process whenever something arrives there."""
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)

@@ -1,35 +1,42 @@
 """Where the outside world is chosen: the event loop, the log, the way a daemon is told to stop."""
 
 import asyncio
-import logging
+import faulthandler
+import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 
 import uvloop
 
+from lbd.cli.journal import set_up_log
+from lbd.config import Config
 from lbd.errors import LbdError
+from lbd.rpc.service_manager import ServiceManager
 
-DaemonMain = Callable[[asyncio.Event], Awaitable[None]]
-
-
-def set_up_log(program: str) -> None:
-    """One line a record on stderr, beginning with the program's name."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format=f"{program}: %(message)s", force=True
-    )
+Ready = Callable[[str], None]
+DaemonMain = Callable[[asyncio.Event, Ready], Awaitable[None]]
 
 
-def run_daemon(program: str, main: DaemonMain) -> int:
-    """Run `main(stop)` until it returns; TERM and INT set `stop`, and only that ends it well."""
-    set_up_log(program)
+def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
+    """Run `main(stop, ready)` until it returns; TERM and INT set `stop`, only that ends it well.
+
+    `main` calls `ready(status)` when whoever depends on it may come.
+    """
+    set_up_log(program, config.host.name)
+    faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
+    manager = ServiceManager(os.environ)
+
+    def end(stop: asyncio.Event) -> None:
+        manager.tell("STOPPING=1")
+        stop.set()
 
     async def body() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        await main(stop)
+            loop.add_signal_handler(number, end, stop)
+        manager.feed_watchdog(loop)
+        await main(stop, manager.ready)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

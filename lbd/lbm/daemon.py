@@ -8,6 +8,7 @@ import math
 import os
 import pwd
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,10 +59,11 @@ STOP_TIMEOUT_S = 5.0
 class Lbm:
     """One host's load balance manager."""
 
-    def __init__(self, config: Config, stop: asyncio.Event) -> None:
+    def __init__(self, config: Config, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
         self._stop = stop
+        self._ready = ready
         self._report = asyncio.Event()
         self._keeper_gone = asyncio.Event()
         self._failure: LbdError | None = None
@@ -121,6 +123,7 @@ class Lbm:
                 await self._server.start()
             clients.start()
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
+            self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
                 report = group.create_task(self._report_to_lim(), name="report to the LIM")
                 await self._stop.wait()

@@ -144,7 +144,8 @@ class Lim:
                 case e.Configure():
                     self.sampler.config = action.in_force.load
                 case e.Log():
-                    log.log(logging.WARNING if action.warning else logging.INFO, action.text)
+                    level = logging.WARNING if action.warning else logging.INFO
+                    log.log(level, action.text, extra={"peer": action.peer})
                 case e.Stop():
                     self._died(action.reason)
                 case e.Reply():

@@ -129,6 +129,7 @@ class Configure:
 class Log:
     text: str
     warning: bool = False
+    peer: str = ""  # the host it is about
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,8 @@ class Membership:
             rank = min(member.rank, entry.member.rank)
             self._table.update(replace(member, rank=rank), now_s)
         self._table.entries[member.name].heard_at_s = now_s
-        return [Log(f"host {member.name} is here address={member.lim_target}")] if news else []
+        text = f"host {member.name} is here address={member.lim_target}"
+        return [Log(text, peer=member.name)] if news else []
 
     def members_from(self, members: Iterable[m.Member], now_s: float) -> list[Action]:
         """Somebody told us of these hosts: say Hello to those that are new to us."""
@@ -179,7 +180,7 @@ class Membership:
             self._table.leave(name, now_s)
         else:
             self._bury(name)
-        return [Log(f"host {name} has left")]
+        return [Log(f"host {name} has left", peer=name)]
 
     def forget_the_lost(self, now_s: float) -> list[Action]:
         """Drop joined hosts that nobody has heard of for too long."""
@@ -192,7 +193,7 @@ class Membership:
         ]
         for name in lost:
             self._bury(name)
-        return [Log(f"host {name} is forgotten") for name in lost]
+        return [Log(f"host {name} is forgotten", peer=name) for name in lost]
 
     def _bury(self, name: HostId) -> None:
         self._tombstones[name] = self._table.entries[name].member.incarnation
@@ -207,4 +208,5 @@ class Membership:
             fresh = now_s - self._started_at_s < self._table.params.down_after_s
             if fresh:
                 return [Stop(f"{ack.error}; give this host another host.name")]
-        return [Log(f"refused by {name or self._join_target}: {ack.error}", warning=True)]
+        text = f"refused by {name or self._join_target}: {ack.error}"
+        return [Log(text, warning=True, peer=name)]

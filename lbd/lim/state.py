@@ -102,7 +102,8 @@ class LimState:
                 self.placer.job_ended(event.job, now_s)
             case e.Trouble():
                 self.table.avoid(event.host, event.reason, now_s)
-                return [Log(f"host {event.host} gave trouble: {event.reason}", warning=True)]
+                text = f"host {event.host} gave trouble: {event.reason}"
+                return [Log(text, warning=True, peer=event.host)]
             case e.SetDrained():
                 return self._set_drained(event.drained, now_s)
             case e.ChangeSettings():
@@ -215,7 +216,7 @@ class LimState:
         self._exchange_soon(now_s)
         if centre == self.me:
             self._teller.broadcaster.restart()
-        return [Log(f"the load information centre is {centre}")]
+        return [Log(f"the load information centre is {centre}", peer=centre or "")]
 
     # -- settings --------------------------------------------------------------------------------
 

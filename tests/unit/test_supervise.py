@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.config import UpConfig
-from lbd.supervise import Finish, Kill, Say, Start, Supervisor, Terminate
+from lbd.supervise import Abort, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
 
 CONFIG = UpConfig(restart_backoff_s=0.5, restart_backoff_max_s=30.0, stop_timeout_s=10.0)
 
@@ -135,3 +135,43 @@ def test_asking_twice_to_stop_is_asking_once(running):
     running.tick(1.0)
     running.stop(2.0)
     assert running.tick(2.0) == []
+
+
+def test_both_ready_is_said_once(running):
+    assert running.ready("lim") == []
+    assert running.ready("lbm") == [Ready()]
+    assert running.ready("lbm") == []
+
+
+def test_who_never_fed_a_watchdog_is_not_thought_to_hang(running):
+    assert running.tick(1000.0) == []
+
+
+def test_who_falls_silent_is_aborted_then_killed_then_started_again(running):
+    running.alive("lim", 10.0)
+    running.alive("lim", 20.0)
+    assert running.next_due_s() == 50.0
+    assert running.tick(49.9) == []
+    (said, abort) = running.tick(50.0)
+    assert "lim hangs" in said.text
+    assert abort == Abort("lim")
+    running.alive("lim", 50.5)  # it was on its way; too late
+    assert running.next_due_s() == 51.0
+    assert running.tick(51.0) == [Kill("lim")]
+    assert words(running.exited("lim", -9, 51.1))
+    assert running.tick(51.6) == [Start("lim")]
+    assert running.tick(2000.0) == []
+
+
+def test_silence_while_stopping_is_the_stopping_s_affair(running):
+    running.alive("lbm", 1.0)
+    running.stop(2.0)
+    assert Terminate("lbm") in running.tick(2.0)
+    assert running.next_due_s() == 12.0
+
+
+def test_a_watchdog_of_zero_is_none():
+    supervisor = Supervisor(UpConfig(watchdog_s=0.0), ("lim",))
+    supervisor.tick(0.0)
+    supervisor.alive("lim", 1.0)
+    assert supervisor.next_due_s() is None

@@ -1,0 +1,95 @@
+"""What a daemon tells the one that started it: ready, stopping, and that its event loop turns.
+
+systemd's protocol, sd_notify(3): datagrams of NAME=VALUE lines to the socket $NOTIFY_SOCKET. `lbd
+up` speaks it too, as manager of its daemons. The whole of it is one `sendto`, so no library.
+
+The watchdog is fed by a timer of the event loop: a loop that hangs feeds nothing, and whoever
+started us ends us and starts us again.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import MutableMapping
+from contextlib import suppress
+
+FED_PER_TIMEOUT = 3  # so that one late turn of the loop is not an end
+MESSAGES_MAX = 256  # read at once
+
+
+class ServiceManager:
+    """The way to ours; to nobody, silently, where none asked to be told."""
+
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        """Takes its variables out of `environment`: what we start is nobody's service."""
+        self._address = environment.pop("NOTIFY_SOCKET", "")
+        usec = environment.pop("WATCHDOG_USEC", "")
+        meant_for = environment.pop("WATCHDOG_PID", "")
+        ours = meant_for in ("", str(os.getpid())) and usec.isdecimal()
+        self.watchdog_s = int(usec) / 1e6 if ours and self._address else 0.0
+
+    def tell(self, *lines: str) -> None:
+        """What cannot be sent is lost: nobody waits for it."""
+        if not self._address:
+            return
+        name = self._address
+        address = "\0" + name[1:] if name.startswith("@") else name
+        with (
+            suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
+        ):
+            sock.setblocking(False)
+            sock.sendto("\n".join(lines).encode(), address)
+
+    def ready(self, status: str) -> None:
+        self.tell("READY=1", f"STATUS={status}")
+
+    def feed_watchdog(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Now and for as long as the loop turns: a start and an end may hang, too."""
+        if self.watchdog_s:
+            self.tell("WATCHDOG=1")
+            loop.call_later(self.watchdog_s / FED_PER_TIMEOUT, self.feed_watchdog, loop)
+
+
+class NotifySocket:
+    """The other end: where the daemons of `lbd up` say what they have to say.
+
+    The kernel tells who sends (SCM_CREDENTIALS), so a stranger's datagram feeds nobody's watchdog.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.socket.setblocking(False)
+        self.socket.bind(path)
+        os.chmod(path, 0o666)  # a daemon may be another user; who it is the kernel says
+
+    def environment(self, watchdog_s: float) -> dict[str, str]:
+        """What a daemon is to find in its environment."""
+        found = {"NOTIFY_SOCKET": self._path}
+        if watchdog_s:
+            found["WATCHDOG_USEC"] = str(int(watchdog_s * 1e6))
+        return found
+
+    def received(self) -> list[tuple[int, set[str]]]:
+        """(pid, lines) of each datagram that waits."""
+        found: list[tuple[int, set[str]]] = []
+        while len(found) < MESSAGES_MAX:
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(12))
+            except (BlockingIOError, InterruptedError):
+                break
+            for level, kind, value in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                    pid = struct.unpack_from("i", value)[0]
+                    found.append((pid, set(data.decode(errors="replace").split("\n"))))
+        return found
+
+    def close(self) -> None:
+        self.socket.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
