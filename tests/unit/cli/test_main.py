@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from lbd.cli import main, program, wiring
+from lbd.config import Config
 from lbd.errors import ConfigError, Unavailable
 from lbd.rpc.local import Refusal
 
@@ -64,11 +65,11 @@ def test_guard(capsys, problem, code, err):
 
 
 def test_a_daemon_ends_well_on_term_and_says_what_broke_it():
-    async def stopped(stop):
+    async def stopped(stop, ready):
         asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
         await stop.wait()
 
-    async def broken(stop):
+    async def broken(stop, ready):
         async def serve():
             raise Unavailable("port in use")
 
@@ -76,9 +77,9 @@ def test_a_daemon_ends_well_on_term_and_says_what_broke_it():
             group.create_task(serve())
             group.create_task(stop.wait())
 
-    assert wiring.run_daemon("x", stopped) == 0
+    assert wiring.run_daemon("x", Config(), stopped) == 0
     with pytest.raises(Unavailable, match="port in use"):
-        wiring.run_daemon("x", broken)
+        wiring.run_daemon("x", Config(), broken)
 
 
 @pytest.mark.parametrize("module", ["asyncio", "grpc", "psutil", "uvloop", "google"])
