@@ -41,6 +41,8 @@ SHELLS = (
     "lbm/daemon.py",
     "lbm/keeper.py",  # forks
     "lbm/child.py",  # the forks, ahead of need
+    "lbm/nursery.py",  # the same by a small program
+    "lbm/signals.py",  # to process groups
     "lbm/monitor.py",  # between the two, where there is a terminal
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees

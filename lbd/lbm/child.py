@@ -4,8 +4,8 @@ A `Spare` is forked ahead of need and waits for its order, because the fork and 
 every page cost more than all the rest of starting a command. It is its own session already and
 dies with the keeper. That it has become the command shows as the end of file on its socket.
 
-Where spare.c has been compiled, spares turn into that program while they wait: to exec from it
-costs a third less. It does the plain orders; `is_plain` says which those are.
+Where spare.c has been compiled, it makes the spares for plain orders instead (nursery.py);
+`is_plain` says which those are.
 """
 
 import contextlib
@@ -154,10 +154,9 @@ class Parent:
     libc: ctypes.PyDLL  # which keeps the interpreter's lock during a call
     clones_into_groups: bool
     kernel: str
-    program: bytes  # spare.c, compiled; b"" if it is not
 
     @classmethod
-    def of_this_process(cls, containment: Containment, program: bytes) -> "Parent":
+    def of_this_process(cls, containment: Containment) -> "Parent":
         return cls(
             containment=containment,
             limits={number: resource.getrlimit(number) for number in range(RLIMITS)},
@@ -170,7 +169,6 @@ class Parent:
             libc=ctypes.PyDLL(None),
             kernel=kernel_id(),
             clones_into_groups=containment.kind == "cgroup2" and os.uname().machine in MACHINES,
-            program=program,
         )
 
 
@@ -190,8 +188,8 @@ class Spare:
             self.socket.sendall(memoryview(frame)[sent:])
 
 
-def fork_spare(parent: Parent, *, plain: bool) -> Spare:
-    """`plain`: for orders that are. Raises OSError if there are too many processes."""
+def fork_spare(parent: Parent) -> Spare:
+    """Raises OSError if there are too many processes."""
     group = parent.containment.new_group()
     ours, theirs = socket.socketpair()
     # Until the child has let go of the keeper's handlers: a TERM of its job's would end all jobs.
@@ -199,7 +197,7 @@ def fork_spare(parent: Parent, *, plain: bool) -> Spare:
     try:
         pid = fork_into(parent, group)
         if pid == 0:
-            _live(parent, theirs, group, parent.program if plain else b"")
+            _live(parent, theirs, group)
     except OSError:
         ours.close()
         parent.containment.forget(group)
@@ -245,12 +243,10 @@ def fork_into(parent: Parent, group: str) -> int:
     return pid
 
 
-def _live(parent: Parent, sock: socket.socket, group: str, program: bytes) -> NoReturn:
+def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
     """The child's whole life."""
     try:
-        _leave_keeper(parent, sock.fileno())
-        if program:
-            _shrink(parent, program, sock)
+        leave_keeper(parent, sock.fileno())
         _touch()
         order, descriptors = _receive(sock)
         if order.worker:  # loaded while we may read it
@@ -278,7 +274,7 @@ def _live(parent: Parent, sock: socket.socket, group: str, program: bytes) -> No
         os._exit(127)
 
 
-def _leave_keeper(parent: Parent, own: int) -> None:
+def leave_keeper(parent: Parent, own: int) -> None:
     """Everything that can be done before the order is known."""
     parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setsid()
@@ -288,15 +284,6 @@ def _leave_keeper(parent: Parent, own: int) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, *parent.ignored):
         signal.signal(number, signal.SIG_DFL)  # exec would not reset those that are ignored
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _shrink(parent: Parent, program: bytes, sock: socket.socket) -> None:
-    """Go on as spare.c; returns if that is not possible."""
-    sock.set_inheritable(True)
-    mark, kernel = parent.containment.mark, parent.kernel.encode() or b"-"
-    with contextlib.suppress(OSError):
-        os.execv(program, [program, b"%d" % sock.fileno(), mark, kernel])
-    sock.set_inheritable(False)
 
 
 def _touch() -> None:

@@ -31,6 +31,9 @@ from lbd.lbm.child import (
     is_plain,
 )
 from lbd.lbm.containment import Containment
+from lbd.lbm.nursery import SPARES as NURSERY_SPARES
+from lbd.lbm.nursery import Nursery
+from lbd.lbm.signals import deliver, signal_group
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
 
@@ -57,14 +60,10 @@ RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
 
 SPARES = 2
-SPARES_SMALL = 8  # of spare.c, which takes hardly any memory
 QUIET_MS = 10  # nothing to do for this long: time to fork ahead, which keeps a core busy
 FEW_SPARES = 2  # with fewer it cannot wait: at once, while the last command is on its way
 POLL_ENDING_MS = 5
 PR_SET_CHILD_SUBREAPER = 36
-GROUP_WIDE = (
-    signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -107,9 +106,10 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._asked_to_quit)
-        self._parent = Parent.of_this_process(containment, program)
-        self._spares_wanted = SPARES_SMALL if program else SPARES
+        self._parent = Parent.of_this_process(containment)
         self._parent.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._nursery = Nursery(self._parent, program) if program else None
+        self._spares_wanted = NURSERY_SPARES if program else SPARES
 
     def _asked_to_quit(self, *_: object) -> None:
         self._quitting = True
@@ -142,12 +142,21 @@ class Keeper:
             spare.socket.close()
             os.waitpid(spare.pid, 0)
             self._containment.forget(spare.group)
+        if self._nursery is not None:
+            self._nursery.end()
 
     def _fork_ahead(self) -> None:
         """In a quiet moment, so that nobody waits for it."""
         if len(self._spares) < self._spares_wanted and not self._quitting:
             with contextlib.suppress(OSError):
-                self._spares.append(fork_spare(self._parent, plain=True))
+                self._spares.append(self._new_spare())
+
+    def _new_spare(self) -> Spare:
+        """For a plain order. Raises OSError."""
+        if self._nursery is not None:
+            with contextlib.suppress(OSError):
+                return self._nursery.spare()
+        return fork_spare(self._parent)
 
     def _poll_ms(self) -> int:
         if any(job.ended for job in self._jobs.values()):
@@ -187,8 +196,8 @@ class Keeper:
 
     def _end_all(self) -> None:
         for job in self._jobs.values():
-            _signal_group(job.pid, signal.SIGTERM)
-            _signal_group(job.pid, signal.SIGCONT)
+            signal_group(job.pid, signal.SIGTERM)
+            signal_group(job.pid, signal.SIGCONT)
             job.kill_at_s = time.monotonic() + self._grace_s
 
     def _receive(self) -> None:
@@ -220,7 +229,7 @@ class Keeper:
             if job is None:
                 return
             if tag == SIGNAL:
-                _deliver(job.pid, int(given[NUMBER]))
+                deliver(job.pid, int(given[NUMBER]))
             elif tag == END_TREE:
                 job.kill_at_s = time.monotonic()
 
@@ -251,9 +260,9 @@ class Keeper:
 
     def _take_spare(self, *, plain: bool) -> Spare:
         """One that was forked ahead serves, if the order is plain. Raises OSError."""
-        if self._spares and (plain or not self._parent.program):
+        if self._spares and (plain or self._nursery is None):
             return self._spares.pop()
-        return fork_spare(self._parent, plain=plain)
+        return self._new_spare() if plain else fork_spare(self._parent)
 
     def _hear_start(self, descriptor: int) -> None:
         """End of file: it has become the command. Anything else says why it could not."""
@@ -291,6 +300,8 @@ class Keeper:
                 self._spares.remove(spares[pid])
                 spares[pid].socket.close()
                 self._containment.forget(spares[pid].group)
+            if self._nursery is not None and pid == self._nursery.pid:
+                self._nursery.reaped()
             if pid not in by_pid:
                 continue
             name, job = by_pid[pid]
@@ -306,7 +317,7 @@ class Keeper:
             if not job.ended or not job.begun:
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:
                     self._containment.end_tree(name, job.pid, job.group)
-                    _signal_group(job.pid, signal.SIGKILL)
+                    signal_group(job.pid, signal.SIGKILL)
                     job.kill_at_s = now_s + 0.1
                 continue
             if not self._containment.end_tree(name, job.pid, job.group):
@@ -326,41 +337,16 @@ class Keeper:
             )
             self._containment.forget(job.group)
             if not self._jobs:
-                self._containment.end_strays({spare.pid for spare in self._spares})
+                kept = {spare.pid for spare in self._spares}
+                self._containment.end_strays(
+                    kept | ({self._nursery.pid} if self._nursery else set())
+                )
 
     def _tell(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
         if self._lbm is not None:
             body = b"".join(frames.field(key, str(value).encode()) for key, value in pairs)
             with contextlib.suppress(OSError):  # its end is noticed on the next read
                 self._lbm.sendall(frames.pack(tag, body))
-
-
-def _deliver(leader: int, number: int) -> None:
-    """To the whole group what a terminal would send it, to the leader alone what kill(1) would."""
-    if number == signal.SIGTSTP and not _handles(leader, number):
-        # A group that is a session of its own is orphaned: the kernel drops SIGTSTP there.
-        number = signal.SIGSTOP
-    if number in GROUP_WIDE:
-        _signal_group(leader, number)
-    else:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(leader, number)
-
-
-def _handles(pid: int, number: int) -> bool:
-    """Whether a process catches or ignores a signal."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            lines = file.read().split(b"\n")
-    except OSError:
-        return False
-    masks = [int(line[8:], 16) for line in lines if line.startswith((b"SigCgt:", b"SigIgn:"))]
-    return any(mask >> (number - 1) & 1 for mask in masks)
-
-
-def _signal_group(leader: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
 
 
 def raise_descriptor_limit() -> None:

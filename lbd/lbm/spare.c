@@ -1,12 +1,16 @@
-/* A spare child of the keeper: it waits for an order, then becomes the command.
+/* The keeper's nursery: it clones spare children, each of which waits for an order, then becomes the
+ * command.
  *
- * The same as _set_up and launch.become in Python (child.py, launch.py), which remain the
- * reference and do every order that this program is not told of. It is small because exec is: what
- * a fork of the interpreter has to tear down and copy costs a third of starting a short command.
+ * The same as child.py and launch.py in Python, which remain the reference and do every order that
+ * this program is not told of. It is small because fork and exec are: to copy an interpreter for
+ * each command and to tear it down again costs more than all the rest of starting a short one.
  *
  *   spare SOCKET MARK KERNEL
  *
- * SOCKET: a descriptor; MARK: LBD_KEPT=…, to be completed by the job's id; KERNEL: see stamp.py.
+ * SOCKET: a descriptor, SOCK_SEQPACKET; MARK: LBD_KEPT=…, to be completed by the job's id; KERNEL:
+ * see stamp.py. A message asks for one spare (nursery.py): one byte, how it joins its cgroup, with
+ * the spare's own socket and perhaps a descriptor of the cgroup. The answer is its process number,
+ * or an errno, negative. The spare is the keeper's child, not ours (CLONE_PARENT).
  *
  * The order is one frame (rpc/frames.py): length, 4 bytes, little endian; tag; fields, each a key,
  * a length and a value; the command's descriptors come with its first bytes. When the command runs,
@@ -15,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,12 +30,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { HEADER_BYTES = 5, ORDER_LIMIT_BYTES = 16 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64 };
 #define MARK_NAME "LBD_KEPT="
 #define CACHED_NS 60000000000LL /* attributes of a directory on NFS are believed this long */
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
 
 struct words {
     char **list;
@@ -187,10 +194,8 @@ static int is_here(const char *stamp, const char *own_kernel) {
     return apart <= CACHED_NS && -apart <= CACHED_NS;
 }
 
-int main(int count, char **arguments) {
-    if (count != 4 || (sock = fcntl(atoi(arguments[1]), F_DUPFD_CLOEXEC, FIRST_FREE)) < 0) return 2;
-    close(atoi(arguments[1]));
-
+/* The rest of a spare's life; both arguments are the nursery's arguments. */
+_Noreturn static void live(const char *mark_so_far, const char *kernel) {
     unsigned char header[HEADER_BYTES];
     receive(header, sizeof header);
     size_t size = little_endian(header);
@@ -231,7 +236,7 @@ int main(int count, char **arguments) {
     }
     if (!command.count || !*job) fail("spawn", EBADMSG);
     char *mark;
-    if (asprintf(&mark, "%s%s", arguments[2], job) < 0) fail("spawn", ENOMEM);
+    if (asprintf(&mark, "%s%s", mark_so_far, job) < 0) fail("spawn", ENOMEM);
     add(&environment, mark);
     take_path(&environment);
     add(&environment, NULL);
@@ -246,7 +251,44 @@ int main(int count, char **arguments) {
         if (ignored >> (number - 1) & 1) signal(number, SIG_IGN);
     umask((mode_t)umask_bits);
     if (chdir(directory)) fail("chdir", errno);
-    if (stamp && !is_here(stamp, arguments[3])) fail("directory", 0);
+    if (stamp && !is_here(stamp, kernel)) fail("directory", 0);
     execvpe(command.list[0], command.list, environment.list);
     fail("exec", errno);
+}
+
+/* Clone one, born in its cgroup where the kernel can do that; its process number, or -errno.
+ * Moving a process afterwards makes it wait for a grace period of RCU, up to 15 ms. */
+static int breed(char how, int group, const char *mark, const char *kernel) {
+    struct clone_args request = {.flags = CLONE_PARENT};
+    if (how == CGROUP_DIRECTORY) {
+        request.flags |= CLONE_INTO_CGROUP;
+        request.cgroup = (uint64_t)group;
+    }
+    long pid = syscall(SYS_clone3, &request, sizeof request);
+    if (pid) return pid < 0 ? -errno : (int)pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setsid();
+    if (how == CGROUP_PROCS && write(group, "0", 1) != 1) fail("spawn", errno);
+    live(mark, kernel);
+}
+
+int main(int count, char **arguments) {
+    if (count != 4) return 2;
+    int keeper = atoi(arguments[1]);
+    fcntl(keeper, F_SETFD, FD_CLOEXEC);
+    for (;;) {
+        char how = NO_CGROUP;
+        sock = keeper;
+        descriptor_count = 0;
+        receive(&how, 1);
+        if (!descriptor_count || (sock = fcntl(descriptors[0], F_DUPFD_CLOEXEC, FIRST_FREE)) < 0)
+            return 2;
+        int group = descriptor_count > 1 ? descriptors[1] : -1;
+        int received = descriptor_count;
+        descriptor_count = 0; /* the spare's start with its order */
+        int32_t answer = breed(how, group, arguments[2], arguments[3]);
+        for (int i = 0; i < received; i++) close(descriptors[i]);
+        close(sock);
+        if (send(keeper, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer) return 0;
+    }
 }

@@ -18,6 +18,7 @@ from lbd.lbm import child
 from lbd.lbm.child import Order, is_plain
 from lbd.lbm.link import pack_order
 from lbd.lbm.look import kernel_id, look
+from lbd.lbm.nursery import ANSWER, NO_CGROUP
 from lbd.rpc import frames
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,9 +28,10 @@ KEEPER = """
 import os, sys
 from lbd.lbm.child import Parent, fork_spare
 from lbd.lbm.containment import Containment
+from lbd.lbm.nursery import Nursery
 program, runtime_dir, *descriptors = sys.argv[1:]
-parent = Parent.of_this_process(Containment(runtime_dir, False), program.encode())
-spare = fork_spare(parent, plain=True)
+parent = Parent.of_this_process(Containment(runtime_dir, False))
+spare = Nursery(parent, program.encode()).spare() if program else fork_spare(parent)
 spare.start(sys.stdin.buffer.read(), [int(word) for word in descriptors])
 trouble = spare.socket.recv(256)
 _, status = os.waitpid(spare.pid, 0)
@@ -69,13 +71,13 @@ def shell(script, **more):
 ENVIRONMENT = {b"PATH": b"/usr/bin:/bin", b"ODD": b"\xff=x\n", b"EMPTY": b""}
 FACTS = (
     b"pwd; umask; nice; ulimit -n; ulimit -Hn; ulimit -c; id; env | sort; ls -l /proc/self/fd | "
-    b"grep -c '^l'; grep -E 'Sig(Blk|Ign|Cgt)' /proc/$$/status; ps -o sid= -p $$ | grep -c $$; cat"
+    b"grep -c '^l'; grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status; ps -o sid= -p $$ | grep -c $$; cat"
 )
 ORDERS = {
     "facts": shell(FACTS, umask=0o27, nice=3, limits=[(7, 200, 300), (4, 0, 1 << 63)]),
     "a limit above the hard one": shell(b"ulimit -n; ulimit -Hn", limits=[(7, 500, 400)]),
     "a limit that is none": shell(b"ulimit -n", limits=[(99, 1, 1)]),
-    "ignored signals": shell(b"grep SigIgn /proc/$$/status", ignored_signals=0xFFFF_FFFF_FFFF_FFFF),
+    "ignored signals": shell(b"grep SigIgn /proc/self/status", ignored_signals=0xFFFF_FFFF_FFFF_FFFF),
     "no new privileges": shell(b"grep NoNewPrivs /proc/$$/status", no_new_privileges=True),
     "status": shell(b"exit 7"),
     "a signal": shell(b"kill -9 $$"),
@@ -173,17 +175,25 @@ def sanitised(tmp_path_factory):
 
 
 def hear(program, data):
+    """Of a spare to which this was said: exit status, and what it and the nursery complained of."""
+    asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = subprocess.Popen(
-            [program, str(theirs.fileno()), "LBD_KEPT=x:", "-"], pass_fds=[theirs.fileno()],
+    with asking, asked, ours, theirs:
+        nursery = subprocess.Popen(
+            [program, str(asked.fileno()), "LBD_KEPT=x:", "-"], pass_fds=[asked.fileno()],
             stderr=subprocess.PIPE, env={"ASAN_OPTIONS": "detect_leaks=0"},
         )  # fmt: skip
+        asked.close()
+        socket.send_fds(asking, [NO_CGROUP], [theirs.fileno()])
+        (pid,) = ANSWER.unpack(asking.recv(ANSWER.size))
         theirs.close()
         ours.sendall(data)
         ours.shutdown(socket.SHUT_WR)
-        _, errors = process.communicate(timeout=30)
-    return process.returncode, errors
+        _, status = os.waitpid(pid, 0)
+        asking.close()
+        _, errors = nursery.communicate(timeout=30)
+        assert nursery.returncode == 0
+    return os.waitstatus_to_exitcode(status), errors
 
 
 @settings(
