@@ -145,7 +145,7 @@ NOT_TRAPPED = [
         status=2, do=("see ready", "signal TSTP", "see got")),
     Row("nohup, hung up", f"exec nohup lbrun sh -c '{ECHO}'",
         do=("see ready", "group HUP", *GOES_ON)),
-    Row("a background job and INT", "lbrun sh -c 'echo ready; sleep 0.3; echo lives' & trap : INT; "
+    Row("a background job and INT", "trap : INT; lbrun sh -c 'echo ready; sleep 0.3; echo lives' & "
         "wait; wait", do=("see ready", "group INT", "see lives")),
     Row("a trap in the script", "trap 'echo mine' USR1; lbrun sh -c 'echo ready; sleep 0.3'; "
         "echo after", do=("see ready", "group USR1"), status=None),
