@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 INT, QUIT, STOP, TSTP, CONT, PIPE, XFSZ = 2, 3, 19, 20, 18, 13, 25
 HUP, USR1, USR2, TERM, WINCH = 1, 10, 12, 15, 28
+BLOCK, UNBLOCK = 0, 1
 ENDING = (HUP, INT, QUIT, TERM)
 FORWARDED = (HUP, INT, QUIT, USR1, USR2, TERM, TSTP, CONT, WINCH)
 FORCE_WITHIN_S = 1.0
@@ -59,7 +60,10 @@ def main(arguments: list[str] | None = None) -> None:
     except (Trouble, OSError) as problem:
         say(str(problem))
         status = FAILED
-        note_failure(options, str(problem))
+        if "status_file" in options.values:
+            from lbd.cli.status_file import write_failure
+
+            write_failure(options.values["status_file"], str(problem))
     except KeyboardInterrupt:
         status = 128 + INT
     posix._exit(status)
@@ -71,15 +75,6 @@ def run_as_shim(name: str, words: list[str]) -> int:
     if name in OWN_NAMES:
         name, words = words[1] if words[1:] else "", words[2:]
     return run_shim(name, words)
-
-
-def note_failure(options: Options, reason: str) -> None:
-    """In the status file, if one is wanted: this 125 is ours, not the command's."""
-    if "status_file" in options.values:
-        from lbd.cli.status_file import write_status
-
-        ended = {tags.STATUS: str(FAILED), tags.CAUSE: "failed", tags.REASON: reason}
-        write_status(options.values["status_file"], ended)
 
 
 def run(options: Options) -> int:
@@ -132,19 +127,22 @@ class Waiting:
         self.closed = closed
         self.terminal = terminal
         self.split = Splitter(REPLY_LIMIT_BYTES)
-        self.interrupted_s = 0.0
+        self.interrupted_s = self.silent_s = 0.0
         self.early: list[bytes] | None = []  # signals while the request is on its way
         self.ended_by = 0  # the last of them that ends a command
-        self.silent_s = 0.0
         sock.settimeout(LBM_SILENT_S)
         self.begun = False  # elsewhere
         self.stop_asked = self.continued = False
         # Before the request is sent: from then on a signal is for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
+        self.set_signal, self.set_mask = _signal.signal, _signal.pthread_sigmask
         heeded = [n for n in FORWARDED if _signal.getsignal(n) != _signal.SIG_IGN]
-        self.restore = [(number, _signal.signal(number, self.forward)) for number in heeded]
-        self.set_signal = _signal.signal
+        self.restore = [(number, self.set_signal(number, self.forward)) for number in heeded]
+
+    def heed_no_more(self) -> None:
+        for number, handler in self.restore:
+            self.set_signal(number, handler)
 
     def ask(self, request: bytes) -> None:
         """Send it; signals that come meanwhile must not get into the middle. Raises OSError."""
@@ -185,16 +183,14 @@ class Waiting:
                 raise Trouble(LOST)
             for tag, body in self.split.feed(data):
                 if tag == tags.HERE:
-                    for number, handler in self.restore:
-                        self.set_signal(number, handler)
+                    self.heed_no_more()
                     found = read_fields(body)
                     job, reason = found[tags.JOB], found[tags.REASON]
                     if self.shim:
                         measure = tags.MEASURE in found
                         return self.shim.stay(job, found[tags.HOST], self.sock, measure=measure)
-                    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[
-                        tags.HOST
-                    ].encode()
+                    host = found[tags.HOST].encode()
+                    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = host
                     return run_here(self.options, command, environment, directory, job, reason)
                 if tag == tags.UNFIT:
                     what = body.decode(errors="replace")
@@ -212,8 +208,7 @@ class Waiting:
     ) -> int:
         """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
         self.sock.close()
-        for number, handler in self.restore:
-            self.set_signal(number, handler)
+        self.heed_no_more()
         if self.ended_by:
             posix.kill(posix.getpid(), self.ended_by)
         if self.shim:
@@ -248,11 +243,14 @@ class Waiting:
         """The command has begun elsewhere: our descriptors are to be its own."""
         terminal = self.terminal
         typing = terminal is not None and terminal.typing
+        # A stop is for us alone before, and for the command from then on: never lost in between.
+        self.set_mask(BLOCK, (TSTP,))
         try:
             caller.give_descriptors(self.sock, self.closed, typing)
         except (BrokenPipeError, ConnectionResetError):
             raise Trouble(LOST) from None
         self.begun = True
+        self.set_mask(UNBLOCK, (TSTP,))
         if terminal is not None:
             # From now on the LBM restores it if we are killed; there is no output before READY,
             # so who answers that finds the terminal as it should be.

@@ -29,3 +29,8 @@ def write_status(path: str, ended: dict[bytes, str]) -> None:
         os.replace(temporary, path)
     except OSError as problem:
         os.write(2, f"lbrun: --status-file {path}: {problem.strerror}\n".encode())
+
+
+def write_failure(path: str, reason: str) -> None:
+    """It never began: this 125 is ours, not the command's."""
+    write_status(path, {tags.STATUS: "125", tags.CAUSE: "failed", tags.REASON: reason})

@@ -44,6 +44,8 @@ class Descriptor:
         self._threads: ThreadPoolExecutor | None = None
         self._socket: socket.socket | None = None
         self._widened = False
+        # Who waits for it to be ready, and how the loop is told that nobody does any more.
+        self._waits: dict[asyncio.Future[None], Callable[[int], object]] = {}
         self.treat: Callable[[bytes], bytes] = bytes  # what is read, before anybody sees it
         self.written_bytes = 0
         kind = os.fstat(descriptor).st_mode
@@ -119,10 +121,12 @@ class Descriptor:
     ) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
         add(self._fd, lambda: settle(ready))
+        self._waits[ready] = remove
         try:
             await ready
         finally:
-            remove(self._fd)
+            if self._waits.pop(ready, None):  # else closed meanwhile
+                remove(self._fd)
 
     def unread_bytes(self) -> int:
         """What of the written is still in the pipe. Raises OSError if that cannot be told."""
@@ -136,9 +140,14 @@ class Descriptor:
         return not gone and not (problem.errno == errno.EIO and self._may_hang_up)
 
     def close(self) -> None:
-        """Closed at once; a thread still blocked in a call keeps its duplicate until that ends."""
+        """Closed at once, and who waits for it meets EBADF; a thread that is blocked in a call keeps
+        its duplicate until that ends."""
         if self._fd < 0:
             return
+        for ready, remove in self._waits.items():
+            remove(self._fd)
+            settle(ready)
+        self._waits.clear()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         if self._socket is not None:

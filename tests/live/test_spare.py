@@ -77,7 +77,9 @@ ORDERS = {
     "facts": shell(FACTS, umask=0o27, nice=3, limits=[(7, 200, 300), (4, 0, 1 << 63)]),
     "a limit above the hard one": shell(b"ulimit -n; ulimit -Hn", limits=[(7, 500, 400)]),
     "a limit that is none": shell(b"ulimit -n", limits=[(99, 1, 1)]),
-    "ignored signals": shell(b"grep SigIgn /proc/self/status", ignored_signals=0xFFFF_FFFF_FFFF_FFFF),
+    "ignored signals": shell(
+        b"grep SigIgn /proc/self/status", ignored_signals=0xFFFF_FFFF_FFFF_FFFF
+    ),
     "no new privileges": shell(b"grep NoNewPrivs /proc/$$/status", no_new_privileges=True),
     "status": shell(b"exit 7"),
     "a signal": shell(b"kill -9 $$"),

@@ -72,6 +72,18 @@ async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
     assert sent == [b"last words"]
 
 
+async def test_a_source_whose_reader_is_gone_lets_the_writer_know_while_it_waits(pipe):
+    sent = []
+    source = Source(Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 100, 60)
+    task = asyncio.create_task(source.run())
+    await settle()
+    source.reader_gone()
+    with pytest.raises(BrokenPipeError):
+        os.write(pipe["w"], b"for nobody")
+    await asyncio.wait_for(task, 10)
+    assert sent == []
+
+
 async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
     acknowledged = []
     sink = Sink(Descriptor(taken(pipe, "w"), borrowed=False), acknowledged.append, pytest.fail)
