@@ -140,8 +140,10 @@ class Descriptor:
         return not gone and not (problem.errno == errno.EIO and self._may_hang_up)
 
     def close(self) -> None:
-        """Closed at once, and who waits for it meets EBADF; a thread that is blocked in a call keeps
-        its duplicate until that ends."""
+        """Closed at once: who waits for it meets EBADF.
+
+        A thread still blocked in a call keeps its duplicate until that ends.
+        """
         if self._fd < 0:
             return
         for ready, remove in self._waits.items():

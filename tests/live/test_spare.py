@@ -71,7 +71,8 @@ def shell(script, **more):
 ENVIRONMENT = {b"PATH": b"/usr/bin:/bin", b"ODD": b"\xff=x\n", b"EMPTY": b""}
 FACTS = (
     b"pwd; umask; nice; ulimit -n; ulimit -Hn; ulimit -c; id; env | sort; ls -l /proc/self/fd | "
-    b"grep -c '^l'; grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status; ps -o sid= -p $$ | grep -c $$; cat"
+    b"grep -c '^l'; grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status; ps -o sid= -p $$ | grep -c $$; "
+    b"cat"
 )
 ORDERS = {
     "facts": shell(FACTS, umask=0o27, nice=3, limits=[(7, 200, 300), (4, 0, 1 << 63)]),
