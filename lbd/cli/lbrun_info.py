@@ -31,10 +31,11 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   --send PATH           a file or directory that goes along (repeatable): the command then runs in
                         a private directory of the other host
   --fetch PATH          one that comes back from there, whole or not at all (repeatable)
-  -T, --no-tty          no terminal on the far side
+  -t, --tty             a terminal on the far side, also if there is none here
+  -T, --no-tty          none there, also if there is one here
   --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause
   --explain [--json]    print the ranked hosts, the decision and its reason; run nothing
-  -v                    say on stderr where it ran and why
+  -v, --verbose         say on stderr where it ran and why
   --config FILE         lbd.toml to use
   -h, --help, --version
 

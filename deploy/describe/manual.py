@@ -1,0 +1,184 @@
+"""Manual pages: man(7) text of a program, and of lbd.toml."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from deploy.describe.program import Operand, Option, Program
+from deploy.describe.settings import Setting
+from lbd import __version__
+
+SECTIONS = {"lbd": 8}  # daemons; the others are user commands
+FILES = (
+    ("/etc/lbd/lbd.toml", "the configuration of the hosts, see lbd.toml(5)"),
+    ("~/.config/lbd/lbd.toml", "a user's own, before that of /etc"),
+    ("/run/lbd", "sockets of the daemons of root; of others $XDG_RUNTIME_DIR/lbd"),
+    ("/var/lib/lbd", "what outlives a restart; of others ~/.local/state/lbd"),
+)
+ENVIRONMENT = (
+    ("LBD_CONFIG", "the configuration file to use"),
+    ("NO_COLOR", "if set, no colour, also on a terminal"),
+)
+
+
+def section_of(name: str) -> int:
+    return SECTIONS.get(name, 1)
+
+
+def page(program: Program, others: Sequence[Program], now_s: float) -> str:
+    """The page of a program and of all its commands."""
+    section = section_of(program.name)
+    lines = [
+        heading(program.name, section, now_s),
+        ".SH NAME",
+        f"{program.name} \\- {escaped(phrase(program.about))}",
+        ".SH SYNOPSIS",
+        *synopsis(program),
+        ".SH DESCRIPTION",
+        *paragraphs((sentence(program.about), *program.details)),
+        ".SH OPTIONS",
+        *options(program.options),
+        *commands(program),
+        *notes(program),
+        *examples(program),
+        ".SH FILES",
+        *terms(FILES),
+        ".SH ENVIRONMENT",
+        *terms(ENVIRONMENT),
+        ".SH SEE ALSO",
+        *see_also([(other.name, section_of(other.name)) for other in others], program.name),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def settings_page(known: Sequence[Setting], others: Sequence[Program], now_s: float) -> str:
+    """lbd.toml(5)."""
+    lines = [
+        heading("lbd.toml", 5, now_s),
+        ".SH NAME",
+        "lbd.toml \\- configuration of the load\\-balancing daemons",
+        ".SH DESCRIPTION",
+        *paragraphs((
+            "TOML. The same file serves every host; each finds itself in cluster.hosts by "
+            "host.name. An unknown key or a bad value stops a program with one line that names "
+            "file, line and key, what is allowed, and the nearest right spelling.",
+        )),
+        ".SH SETTINGS",
+    ]  # fmt: skip
+    for item in known:
+        lines += [".TP", f"\\fB{escaped(item.key)}\\fR = {escaped(item.default)}"]
+        lines.append(guarded(f"{sentence(item.meaning)} Allowed: {item.allowed}."))
+    names = [(other.name, section_of(other.name)) for other in others]
+    lines += [".SH FILES", *terms(FILES[:2]), ".SH SEE ALSO", *see_also(names, "lbd.toml")]
+    return "\n".join(lines) + "\n"
+
+
+def heading(name: str, section: int, now_s: float) -> str:
+    day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
+    return f'.TH {name.upper()} {section} {day} "lbd {__version__}" "lbd"'
+
+
+def synopsis(program: Program) -> Iterator[str]:
+    yield f".B {program.name}"
+    if program.commands:
+        yield "[\\fIOPTIONS\\fR] \\fICOMMAND\\fR ..."
+    elif len(program.operands) == 1 and " " in program.operands[0].value:
+        operand = escaped(program.operands[0].value)
+        yield operand if operand.startswith("[SHELL") else f"[\\fIOPTIONS\\fR] {operand}"
+    else:
+        yield usage_of(program)
+
+
+def usage_of(program: Program) -> str:
+    words = [shown_option(option) for option in program.options if own(option)]
+    return " ".join([*words, *map(shown_operand, program.operands)])
+
+
+def own(option: Option) -> bool:
+    """Whether it is more than what all of them have."""
+    return option.flags[-1] not in ("--help", "--version", "--config")
+
+
+def shown_option(option: Option) -> str:
+    value = f" \\fI{escaped(option.value)}\\fR" if option.value else ""
+    return f"[\\fB{escaped(option.flags[-1])}\\fR{value}]"
+
+
+def shown_operand(operand: Operand) -> str:
+    text = f"\\fI{escaped(operand.value.upper().rstrip('…'))}\\fR{' ...' if operand.many else ''}"
+    return text if operand.needed else f"[{text}]"
+
+
+def options(known: Sequence[Option]) -> Iterator[str]:
+    for option in known:
+        flags = ", ".join(f"\\fB{escaped(flag)}\\fR" for flag in option.flags)
+        value = f" \\fI{escaped(option.value)}\\fR" if option.value else ""
+        yield ".TP"
+        yield flags + value
+        yield guarded(option.about or "see above")
+
+
+def commands(program: Program) -> Iterator[str]:
+    if not program.commands:
+        return
+    yield ".SH COMMANDS"
+    leaves = [p for command in program.commands for p in command.all() if not p.commands]
+    for command in leaves:
+        yield f'.SS "{escaped(command.name)}"'
+        yield guarded(sentence(command.about))
+        for paragraph in command.details:
+            yield from (".PP", guarded(sentence(paragraph)))
+        yield ".PP"
+        yield f"\\fB{escaped(command.name)}\\fR {usage_of(command)}"
+        yield from options([option for option in command.options if own(option)])
+        yield from terms([(o.value.upper(), o.about) for o in command.operands if o.about])
+        yield from examples(command, ".PP")
+
+
+def notes(program: Program) -> Iterator[str]:
+    for note in program.notes:
+        title, _, text = note.partition(": ")
+        yield f".SH {title.upper()}"
+        yield guarded(sentence(text[:1].upper() + text[1:]))
+
+
+def examples(program: Program, before: str = ".SH EXAMPLES") -> Iterator[str]:
+    if program.examples:
+        yield from (before, ".nf", *map(guarded, program.examples), ".fi")
+
+
+def terms(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, text in rows:
+        yield from (".TP", f"\\fI{escaped(name)}\\fR", guarded(text))
+
+
+def see_also(pages: Sequence[tuple[str, int]], own: str) -> list[str]:
+    names = [*pages, ("lbd.toml", 5)]
+    others = sorted((number, name) for name, number in names if name != own)
+    rows = [f".BR {name} ({number})" for number, name in others]
+    return [row + " ," for row in rows[:-1]] + rows[-1:]
+
+
+def paragraphs(texts: Sequence[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        if number:
+            yield ".PP"
+        yield guarded(sentence(text))
+
+
+def phrase(text: str) -> str:
+    return text[:1].lower() + text[1:].rstrip(".")
+
+
+def sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", ":", "?", "!")) else f"{text}."
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\e").replace("-", "\\-").replace("~", "\\(ti").replace("^", "\\(ha")
+
+
+def guarded(text: str) -> str:
+    """A line of text: one that begins like a request is kept from being one."""
+    line = escaped(text)
+    return f"\\&{line}" if line.startswith((".", "'")) else line

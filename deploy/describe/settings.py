@@ -1,0 +1,59 @@
+"""Every key of lbd.toml with what the code says of it: for the README's table and lbd.toml(5)."""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+
+from lbd import config
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    key: str
+    default: str
+    allowed: str
+    meaning: str
+
+
+def settings() -> Iterator[Setting]:
+    said = comments()
+    for section in fields(config.Config):
+        if not is_dataclass(section.type):
+            continue
+        for item in fields(section.type):
+            bounds = str(config.bounds_of(item.metadata)).replace(" | ", ", ")
+            kind = {bool: "true, false", str: "text", config.NAMES: "list of names"}.get(
+                item.type, "list of tables"
+            )
+            default = "[]" if item.default in ((), MISSING) else config.shown(item.default)
+            meaning = said[section.type.__name__, item.name]
+            yield Setting(f"{section.name}.{item.name}", default, bounds or kind, meaning)
+
+
+def comments() -> dict[tuple[str, str], str]:
+    """(class, field) -> its comment: what follows it on its line, else the lines above it."""
+    sections = [item.type for item in fields(config.Config) if is_dataclass(item.type)]
+    found = {}
+    for module in {section.__module__ for section in sections}:
+        found |= comments_in(inspect.getsource(sys.modules[module]))
+    return found
+
+
+def comments_in(source: str) -> dict[tuple[str, str], str]:
+    lines = source.splitlines()
+    found = {}
+    for node in ast.parse(source).body:
+        for item in node.body if isinstance(node, ast.ClassDef) else []:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                text = lines[item.end_lineno - 1].partition("  # ")[2]
+                found[node.name, item.target.id] = text or lines_above(lines, item.lineno - 1)
+    return found
+
+
+def lines_above(lines: list[str], at: int) -> str:
+    first = at
+    while first > 0 and lines[first - 1].strip().startswith("# "):
+        first -= 1
+    return " ".join(line.strip()[2:] for line in lines[first:at])
