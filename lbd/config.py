@@ -9,7 +9,7 @@ field is stands in `config_field.py`; a part with many sections has a file of it
 
 from dataclasses import dataclass, field
 
-from lbd.config_access import UsersConfig
+from lbd.config_access import AdminConfig, UsersConfig
 from lbd.config_field import NAMES, Bounds, Section, bounds_of, fault_of, one_of, shown, within
 
 __all__ = ("NAMES", "Bounds", "bounds_of", "fault_of", "shown")  # for those who read a Config
@@ -214,6 +214,7 @@ class Config:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     users: UsersConfig = field(default_factory=UsersConfig)
+    admin: AdminConfig = field(default_factory=AdminConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)

@@ -250,11 +250,20 @@ def check_texts(config: Config, given: Given) -> None:
         if value and not os.path.isabs(value):
             place = given.place(section, key) or "environment"
             raise ConfigError(f"{place}: {section}.{key}: {shown(value)} must begin with /")
+    check_map(config.users.map, given.place("users", "map") or "built-in")
     address, _, port = config.cluster.join.rpartition(":")
     if config.cluster.join and not (address and port.isdecimal() and 0 < int(port) < 65536):
         place = given.place("cluster", "join") or "built-in"
         shape = "must be address:port, like 10.0.0.1:7901"
         raise ConfigError(f"{place}: cluster.join: {shown(config.cluster.join)} {shape}")
+
+
+def check_map(text: str, place: str) -> None:
+    """Raises ConfigError."""
+    kind, _, name = text.partition(":")
+    if text not in ("name", "uid") and not (kind == "single" and name):
+        says = f'{shown(text)} is not known; "name", "uid" or "single:NAME"'
+        raise ConfigError(f"{place}: users.map: {says}")
 
 
 def check_order(config: Config, given: Given) -> None:

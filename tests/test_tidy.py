@@ -48,6 +48,7 @@ SHELLS = (
     "lbm/containment.py",  # cgroups and process trees
     "lbm/descriptor.py",  # reading and writing one
     "lbm/streams.py",  # pipes and passed descriptors
+    "lbm/accounts.py",  # the user database
     "lbm/caller.py",  # what the kernel says of a client
     "lbm/look.py",  # what it says of directories
     "lbm/directory.py",  # of clients

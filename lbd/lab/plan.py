@@ -176,7 +176,8 @@ def host_sections(plan: Plan, host: str) -> Sections:
         "load": {},
         "lim": {},
         "lbm": {},
-        "users": {"allow_root": plan.allow_root},
+        # All its hosts are this machine: whoever is here may as well run there.
+        "users": {"allow_root": plan.allow_root, "allow": ("*",)},
         "security": {"key_file": str(plan.key_file), "plain_lab": plan.isolate == "namespaces"},
     }
     if plan.cores:

@@ -18,7 +18,6 @@ from google.protobuf.message import DecodeError
 from lbd.config import Config
 from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper, monitor
-from lbd.lbm.admission import Admit, LocalUser, Refuse, admit
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
@@ -26,6 +25,7 @@ from lbd.lbm.orders import explain, make_order
 from lbd.lbm.readers import command_of
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Job, Jobs, JobState, Slots
+from lbd.lbm.users import Admit, Asker, LocalUser, Refuse, identify, wanted_account
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -33,7 +33,7 @@ from lbd.rpc.gen import lbm_pb2
 DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
 LINGER_S = 0.002  # a command as short as this is reported in one message
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
-UserLookup = Callable[[str], Awaitable[LocalUser | None]]
+UserLookup = Callable[[str | int], Awaitable[LocalUser | None]]
 
 
 @dataclass(slots=True)
@@ -56,14 +56,13 @@ class Host:
 
     async def admit(self, user: str, uid: int) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""
-        return admit(
-            user,
-            uid,
-            await self.look_up_user(user),
-            os.geteuid(),
-            self.config.users.allow_root,
-            os.path.exists(self.drained_mark),
-        )
+        if os.path.exists(self.drained_mark):
+            return Refuse("drained")
+        users, asker = self.config.users, Asker(user, uid)
+        local = await self.look_up_user(wanted_account(users, asker))
+        if local is None and users.unknown:
+            local = await self.look_up_user(users.unknown)
+        return identify(users, asker, local, self.link.uid)
 
 
 class ForeignJob:
@@ -95,6 +94,7 @@ class ForeignJob:
             submitted=time.time(),
             name=self._request.name,
             foreign=True,
+            uid=self._request.uid,
         )
         if self._request.HasField("stage") and not self._stage_path():
             self._refuse("its stage is gone", "admission", try_another=True)

@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm import keeper
-from lbd.lbm.admission import Refuse
 from lbd.lbm.agent import Host
 from lbd.lbm.caller import user_name
 from lbd.lbm.child import ABLE
@@ -25,6 +24,7 @@ from lbd.lbm.link import NotStarted
 from lbd.lbm.orders import explain, make_order
 from lbd.lbm.outgoing import stamp_message
 from lbd.lbm.request import ClientRequest
+from lbd.lbm.users import Refuse
 from lbd.model import JobId
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Caller, Json, Refusal

@@ -6,7 +6,6 @@ import itertools
 import logging
 import math
 import os
-import pwd
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ import grpc.aio
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import keeper
-from lbd.lbm.admission import LocalUser
+from lbd.lbm.accounts import find_account
 from lbd.lbm.agent import Host
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.directory import Looker
@@ -34,6 +33,7 @@ from lbd.lbm.room import Room
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.unshared import Unshared
+from lbd.lbm.users import LocalUser
 from lbd.load import cgroup
 from lbd.model import JobId
 from lbd.rpc import transport
@@ -67,7 +67,7 @@ class Lbm:
         self._report = asyncio.Event()
         self._keeper_gone = asyncio.Event()
         self._failure: LbdError | None = None
-        self._users: dict[str, tuple[float, LocalUser | None]] = {}
+        self._users: dict[str | int, tuple[float, LocalUser | None]] = {}
         cores = config.host.cores or cgroup.usable_cores()
         self._jobs = Jobs(config.lbm.history)
         self._lim = JsonClient(self._runtime / "lim.sock")
@@ -138,13 +138,7 @@ class Lbm:
             raise self._failure
 
     async def _connect_keeper(self) -> None:
-        config = self._config
-        await self._link.connect(
-            self._runtime / "keeper.sock",
-            config.lbm.cgroup,
-            config.lbm.orphan_after_s,
-            config.lbm.kill_grace_s,
-        )
+        await self._link.connect(self._runtime / "keeper.sock", self._config)
         log.info("keeper pid=%d containment=%s", self._link.pid, self._link.containment)
 
     def _keeper_lost(self) -> None:
@@ -268,25 +262,16 @@ class Lbm:
             del self._leaders[pid]
         self._home.notes.ended(job, self._config.host.name, charged=False)
 
-    async def _look_up_user(self, name: str) -> LocalUser | None:
+    async def _look_up_user(self, name: str | int) -> LocalUser | None:
         """From the user database, which may be slow (LDAP): in a thread, remembered a while."""
         cached = self._users.get(name)
         if cached is not None and time.monotonic() - cached[0] < USER_CACHE_S:
             return cached[1]
-        found = await asyncio.to_thread(find_user, name)
+        found = await asyncio.to_thread(find_account, name)
         if len(self._users) > 10_000:
             self._users.clear()
         self._users[name] = (time.monotonic(), found)
         return found
-
-
-def find_user(name: str) -> LocalUser | None:
-    try:
-        entry = pwd.getpwnam(name)
-    except (KeyError, ValueError):
-        return None
-    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
-    return LocalUser(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
 
 
 def job_numbers(state_dir: Path) -> "itertools.count[int]":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lbd.config import Config
 from lbd.lbm.directory import Looker
@@ -16,6 +17,9 @@ from lbd.lbm.unshared import Unshared
 from lbd.model import HostId, JobId
 from lbd.rpc.local import JsonClient
 from lbd.rpc.transport import Peers
+
+if TYPE_CHECKING:
+    from lbd.lbm.origin import Command
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class Home:
     unshared: Unshared
     denied: DenyList
     lim_rests_until_s: float = 0.0
+    commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
     # Where hosts' LBMs were found lately, and until when that is believed.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
 

@@ -7,9 +7,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.lbm.admission import Refuse
 from lbd.lbm.agent import JOB_ID, ForeignJob, Host
 from lbd.lbm.conversation import Conversation, Stream
+from lbd.lbm.users import Refuse
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 

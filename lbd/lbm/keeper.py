@@ -21,10 +21,12 @@ import sys
 import time
 from dataclasses import dataclass
 
+from lbd.lbm.accounts import Gate
 from lbd.lbm.child import (
     CLOSED_FDS,
     JOB,
     ORDER_LIMIT_BYTES,
+    USER,
     Parent,
     Spare,
     fork_spare,
@@ -43,7 +45,7 @@ SIGNAL = b"K"  # JOB, NUMBER
 END_TREE = b"T"  # JOB: kill all of it now
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
-HELLO = b"O"  # KIND (containment), PID
+HELLO = b"O"  # KIND (containment), PID, UID
 BEGUN = b"B"  # JOB, PID, GROUP
 FAILED = b"F"  # JOB, STAGE, NUMBER (errno): nothing ran
 STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
@@ -51,6 +53,7 @@ EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_
 
 PID = b"p"
 KIND = b"k"
+UID = b"u"
 GROUP = b"g"
 STAGE = b"s"
 NUMBER = b"n"
@@ -87,8 +90,9 @@ class Keeper:
         program: bytes,
         orphan_s: float,
         grace_s: float,
+        gate: Gate,
     ) -> None:
-        self._listener = listener
+        self._listener, self._gate = listener, gate
         self._containment = containment
         self._orphan_s = orphan_s
         self._grace_s = grace_s
@@ -182,7 +186,7 @@ class Keeper:
         self._lbm = connection
         self._split = frames.Splitter(ORDER_LIMIT_BYTES)
         self._poll.register(connection, select.POLLIN)
-        self._tell(HELLO, (KIND, self._containment.kind), (PID, os.getpid()))
+        self._tell(HELLO, (KIND, self._containment.kind), (PID, os.getpid()), (UID, os.geteuid()))
 
     def _lost(self) -> None:
         """The LBM is gone without QUIT: its jobs have lost their streams."""
@@ -246,10 +250,12 @@ class Keeper:
         count = 3 - closed_fds.bit_count()
         own, self._descriptors = self._descriptors[:count], self._descriptors[count:]
         try:
+            self._gate.check(given.get(USER, b""))
             spare = self._take_spare(plain=is_plain(given))
             spare.start(body, own)
         except OSError as error:
-            self._tell(FAILED, (JOB, job), (STAGE, "spawn"), (NUMBER, error.errno or 0))
+            stage = (STAGE, "user" if isinstance(error, PermissionError) else "spawn")
+            self._tell(FAILED, (JOB, job), stage, (NUMBER, error.errno or 0))
             return
         finally:
             for descriptor in own:
@@ -356,8 +362,8 @@ def raise_descriptor_limit() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """argv: the listening socket's descriptor, runtime_dir, auto or off, orphan_s, grace_s."""
-    descriptor, runtime_dir, cgroup, orphan_s, grace_s = argv
+    """argv: the listening descriptor, runtime_dir, auto or off, orphan_s, grace_s, gate."""
+    descriptor, runtime_dir, cgroup, orphan_s, grace_s, allowed = argv
     program = os.fsencode(os.path.join(os.path.dirname(__file__), "spare"))
     if not os.access(program, os.X_OK) or os.environ.get("LBD_SPARE") == "python":
         program = b""
@@ -370,7 +376,8 @@ def main(argv: list[str]) -> None:
     gc.freeze()  # what is never collected is never written to: forks go on sharing it
     gc.disable()  # and nothing in here makes cycles
     try:
-        Keeper(listener, containment, program, float(orphan_s), float(grace_s)).run()
+        limits = float(orphan_s), float(grace_s)
+        Keeper(listener, containment, program, *limits, Gate(allowed)).run()
     finally:
         containment.close()
 

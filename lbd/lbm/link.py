@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import lbd
+from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import child, keeper
+from lbd.lbm.accounts import pack_gate
 from lbd.lbm.child import Order
 from lbd.model import JobId
 from lbd.rpc import frames
@@ -80,12 +82,13 @@ class KeeperLink:
         self._socket: socket.socket | None = None
         self.containment = "none"
         self.pid = 0
+        self.uid = os.geteuid()  # of the keeper
 
     @property
     def alive(self) -> bool:
         return self._socket is not None
 
-    async def connect(self, path: Path, cgroup: str, orphan_s: float, grace_s: float) -> None:
+    async def connect(self, path: Path, config: Config) -> None:
         """To the keeper that listens at `path`; one is started if none does. Raises ConfigError."""
         loop = asyncio.get_running_loop()
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -93,7 +96,7 @@ class KeeperLink:
         try:
             await loop.sock_connect(sock, str(path))
         except OSError:
-            start_keeper(path, cgroup, orphan_s, grace_s)
+            start_keeper(path, config)
             await loop.sock_connect(sock, str(path))
         self._socket = sock
         hello: asyncio.Future[None] = loop.create_future()
@@ -134,6 +137,7 @@ class KeeperLink:
         if tag == keeper.HELLO:
             self.containment = given[keeper.KIND].decode()
             self.pid = int(given[keeper.PID])
+            self.uid = int(given[keeper.UID])
             if not self._hello.done():
                 self._hello.set_result(None)
             return
@@ -285,7 +289,7 @@ def pack_order(order: Order) -> bytes:
     return b"".join(frames.field(key, value) for key, value in pairs)
 
 
-def start_keeper(path: Path, cgroup: str, orphan_s: float, grace_s: float) -> None:
+def start_keeper(path: Path, config: Config) -> None:
     """Start a keeper that listens at `path`, in a session of its own so that it outlives us."""
     listener = bind_unix(path, 0o600)
     listener.setblocking(True)
@@ -301,9 +305,10 @@ def start_keeper(path: Path, cgroup: str, orphan_s: float, grace_s: float) -> No
                 package_root,
                 str(listener.fileno()),
                 str(path.parent),
-                cgroup,
-                str(orphan_s),
-                str(grace_s),
+                config.lbm.cgroup,
+                str(config.lbm.orphan_after_s),
+                str(config.lbm.kill_grace_s),
+                pack_gate(config.users),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -3,10 +3,10 @@
 import os
 
 from lbd.config import Config
-from lbd.lbm.admission import LocalUser
 from lbd.lbm.child import BEHIND, IN_FRONT, Order
 from lbd.lbm.link import NotStarted
 from lbd.lbm.stamp import Stamp
+from lbd.lbm.users import LocalUser
 from lbd.rpc.gen import lbm_pb2
 
 
@@ -32,6 +32,8 @@ def make_order(
         environment[b"LBD_CONFIG"] = os.fsencode(os.path.abspath(config.path))
     if stage:
         environment[b"PWD"] = stage
+    if run_as is not None and run_as.name != request.user:
+        environment.update(account_variables(run_as))
     worker = request.stage.step in ("unpack", "pack")
     return Order(
         job=request.job_id,
@@ -44,12 +46,18 @@ def make_order(
         user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
         nice=request.nice,
         ignored_signals=request.ignored_signals,
-        no_new_privileges=request.no_new_privileges,
+        no_new_privileges=request.no_new_privileges or config.users.no_new_privileges,
         memory_bytes=request.memory_bytes,
         closed_fds=request.closed_fds & 7,
         stamp=stamp_of(request),
         terminal=place_of(request),
     )
+
+
+def account_variables(account: LocalUser) -> dict[bytes, bytes]:
+    """What a login would set: it is not who asked, whose home would be closed to it."""
+    name, home, shell = map(os.fsencode, (account.name, account.home, account.shell))
+    return {b"USER": name, b"LOGNAME": name, b"HOME": home, b"SHELL": shell}
 
 
 def worker_words(step: lbm_pb2.StageStep, config: Config) -> list[bytes]:

@@ -93,11 +93,13 @@ class Command:
             HostId(""),
             submitted=time.time(),
             name=request.name,
+            uid=uid,
         )
 
     async def run(self) -> bool:
         """True if the client now runs it itself; else DONE has been sent."""
         self._home.jobs.add(self.job)
+        self._home.commands[self.job.id] = self
         self._task = asyncio.current_task()
         try:
             if (kept := self._keep()) is not None:
@@ -128,6 +130,7 @@ class Command:
             self._client.done(status, "signalled", "", number=self._interrupted_by)
             self._end_job(JobState.CANCELLED, status, reason="interrupted before it began")
         finally:
+            del self._home.commands[self.job.id]
             self._let_go()
         return False
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import grpc
@@ -11,9 +12,12 @@ from google.protobuf.message import DecodeError
 from lbd import __version__
 from lbd.errors import Unavailable
 from lbd.lbm.agent import Host
+from lbd.lbm.caller import user_name
 from lbd.lbm.checks import Checks
 from lbd.lbm.home import Home
 from lbd.lbm.state import Job
+from lbd.model import JobId
+from lbd.rpc.admins import Admins
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Caller, Json, Refusal
 
@@ -31,17 +35,16 @@ class Questions:
         self._host = host
         self._home = home
         self.checks = Checks(host, home)
+        self._admins = Admins(host.config.admin)
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         operation = question.get("op")
         if operation == "jobs":
-            everything = bool(question.get("all", False))
-            jobs = self._own_jobs(everything)
-            missing: list[str] = []
-            if question.get("cluster", True):
-                more, missing = await self._peers_jobs(everything)
-                jobs += more
-            return {"jobs": [job_json(job) for job in jobs], "missing": missing}
+            user = "" if self._admins.include(caller) else user_name(caller.uid)
+            return await self._jobs(question, user)
+        if operation == "signal":
+            self._signal(question, caller)
+            return {}
         if operation == "status":
             return {
                 "slots": {"total": self._host.slots.total, "used": len(self._host.slots.holders)},
@@ -55,20 +58,45 @@ class Questions:
         if operation == "explain":
             return await self.checks.explain(question, caller)
         if operation == "cut":
-            if not caller.is_admin:
-                raise Refusal("only root or the daemon's own user may do that", "denied")
+            if not caller.is_daemon:
+                raise Refusal("only root and the daemon's own user may", "denied")
             if self._home.peers is not None:
                 await self._home.peers.cut({str(name) for name in as_list(question["hosts"])})
             return {}
         raise Refusal(f"unknown operation {operation!r}")
 
-    def _own_jobs(self, everything: bool) -> list[lbm_pb2.JobRecord]:
-        """The jobs of this host's users, and with `everything` those ended lately."""
+    async def _jobs(self, question: Json, user: str) -> Json:
+        """Those of `user`, of everybody if that is ""."""
+        everything = bool(question.get("all", False))
+        jobs = self._own_jobs(everything, user)
+        missing: list[str] = []
+        if question.get("cluster", True):
+            more, missing = await self._peers_jobs(everything, user)
+            jobs += more
+        return {"jobs": [job_json(job) for job in jobs], "missing": missing}
+
+    def _signal(self, question: Json, caller: Caller) -> None:
+        """To a command of this host's users that runs elsewhere. Raises Refusal."""
+        name, number = JobId(str(question["job"])), question["number"]
+        command = self._home.commands.get(name)
+        if command is None or not self._may_touch(caller, command.job):
+            raise Refusal(f"no job {name} of yours runs elsewhere", "unavailable")
+        if not isinstance(number, int) or number not in signal.valid_signals():
+            raise Refusal(f"{number} is no signal")
+        command.signal(number)
+
+    def _may_touch(self, caller: Caller, job: Job) -> bool:
+        return job.uid == caller.uid or self._admins.include(caller)
+
+    def _own_jobs(self, everything: bool, user: str) -> list[lbm_pb2.JobRecord]:
+        """The jobs of this host's users, or of one; with `everything` those ended lately."""
         jobs: list[Job] = list(self._host.jobs.running.values())
         if everything:
             jobs += self._host.jobs.ended
         own = self._host.config.host.name
-        return [job_record(job) for job in jobs if job.origin == own]
+        return [
+            job_record(job) for job in jobs if job.origin == own and (not user or job.user == user)
+        ]
 
     async def jobs_for_peer(self, data: bytes, context: "Context") -> lbm_pb2.JobsReply:
         """What another LBM asks for `lbctl jobs`."""
@@ -76,9 +104,11 @@ class Questions:
             request = lbm_pb2.JobsRequest.FromString(data)
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a JobsRequest")
-        return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all))
+        return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all, request.user))
 
-    async def _peers_jobs(self, everything: bool) -> tuple[list[lbm_pb2.JobRecord], list[str]]:
+    async def _peers_jobs(
+        self, everything: bool, user: str
+    ) -> tuple[list[lbm_pb2.JobRecord], list[str]]:
         """Their users' jobs, and the hosts that did not answer in time."""
         if self._home.peers is None or not self._home.lim.connected:
             return [], []
@@ -90,15 +120,18 @@ class Questions:
             and host["name"] != self._host.config.host.name
             and host["state"] != "down"
         ]
+        request = lbm_pb2.JobsRequest(all=everything, user=user)
         answers = await asyncio.gather(
-            *(self._ask_jobs(name, target, everything) for name, target in named)
+            *(self._ask_jobs(name, target, request) for name, target in named)
         )
         found = [job for reply in answers if reply is not None for job in reply.jobs]
         return found, [
             name for (name, _), reply in zip(named, answers, strict=True) if reply is None
         ]
 
-    async def _ask_jobs(self, name: str, target: str, everything: bool) -> lbm_pb2.JobsReply | None:
+    async def _ask_jobs(
+        self, name: str, target: str, request: lbm_pb2.JobsRequest
+    ) -> lbm_pb2.JobsReply | None:
         assert self._home.peers is not None
         try:
             ask = self._home.peers.channel(name, target).unary_unary(
@@ -107,7 +140,7 @@ class Questions:
                 response_deserializer=lbm_pb2.JobsReply.FromString,
             )
             reply: lbm_pb2.JobsReply = await ask(
-                lbm_pb2.JobsRequest(all=everything),
+                request,
                 metadata=self._home.peers.metadata,
                 timeout=PEER_JOBS_TIMEOUT_S,
             )

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lbd.lbm.admission import LocalUser
 from lbd.lbm.packing import clear_away
 from lbd.lbm.state import Jobs
+from lbd.lbm.users import LocalUser
 from lbd.rpc.gen import lbm_pb2
 
 POLL_S = 0.05

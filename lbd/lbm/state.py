@@ -46,6 +46,7 @@ class Job:
     exit_status: int | None = None
     reason: str = ""
     foreign: bool = False
+    uid: int = -1  # of `user` at the origin
 
     def start(self, host: HostId, reason: str, unix_s: float) -> None:
         self.host, self.reason, self.started = host, reason, unix_s

@@ -17,6 +17,7 @@ from lbd.load import sampler as kernel
 from lbd.load.scopes import Root
 from lbd.model import HostId, JobId, PlacementRequest
 from lbd.policy.view import Nowhere
+from lbd.rpc.admins import Admins
 from lbd.rpc.lim_network import Traffic
 from lbd.rpc.local import Caller, Connection, Json, Refusal
 from lbd.spelling import hint
@@ -29,6 +30,7 @@ class Operations:
         self._lim = lim
         self._state = lim.state
         self._traffic = traffic
+        self._admins = Admins(lim.config.admin)
         self._lbm_pid = 0
         self._operations = {
             "place": self._place,
@@ -67,7 +69,7 @@ class Operations:
     async def _place(self, request: Json, caller: Caller) -> Json:
         dry = r.flag(request, "dry")
         if not dry:  # it is charged to the host
-            self._only_admin(caller)
+            self._only_daemon(caller)
         wish = r.placement_request(request, self._state.table)
         decision = await self._lim.place(wish, dry)
         if isinstance(decision, Nowhere):
@@ -82,7 +84,7 @@ class Operations:
         raise Refusal(f"{decision.reason} ({whys})" if whys else decision.reason, "unavailable")
 
     async def _lbm(self, request: Json, caller: Caller) -> Json:
-        self._only_admin(caller)
+        self._only_daemon(caller)
         self._lbm_pid = caller.pid
         pids = {caller.pid, r.count(request, "keeper")} - {0}
         self._lim.lbm_is(r.lbm_status(request), pids)
@@ -90,7 +92,7 @@ class Operations:
         return {"drained": self._state.drained, "job_threshold_s": threshold_s}
 
     async def _job(self, request: Json, caller: Caller) -> Json:
-        self._only_admin(caller)
+        self._only_daemon(caller)
         job = JobId(r.text(request, "job"))
         event = r.text(request, "event")
         if event == "end":
@@ -108,7 +110,7 @@ class Operations:
         return {}
 
     async def _trouble(self, request: Json, caller: Caller) -> Json:
-        self._only_admin(caller)
+        self._only_daemon(caller)
         host = r.known_host(request.get("host"), self._state.table.entries)
         self._lim.handle(e.Trouble(host, r.text(request, "reason")[:200]), time.monotonic())
         return {}
@@ -121,7 +123,7 @@ class Operations:
     async def _algorithm(self, request: Json, caller: Caller) -> Json:
         if request.get("name") is not None:
             name = settings.check_algorithm(r.text(request, "name"))
-            self._only_admin(caller)
+            self._admins.check(caller)
             self._lim.handle(e.ChangeSettings(name, {}), time.monotonic())
         return {"algorithm": self._state.in_force.lim.algorithm}
 
@@ -129,14 +131,14 @@ class Operations:
         name = settings.full_name(r.text(request, "name"))
         if request.get("value") is not None:
             value = settings.parsed(name, request["value"])
-            self._only_admin(caller)
+            self._admins.check(caller)
             self._lim.handle(e.ChangeSettings(None, {name: value}), time.monotonic())
         return {"name": name, "value": settings.value_of(self._state.in_force, name)}
 
     async def _drain(self, request: Json, caller: Caller) -> Json:
         host = r.known_host(request.get("host"), self._state.table.entries)
         drained = r.flag(request, "drained", default=True)
-        self._only_admin(caller)
+        self._admins.check(caller)
         if host == self._state.me:
             self._lim.handle(e.SetDrained(drained), time.monotonic())
             return {"host": host, "drained": drained}
@@ -166,7 +168,7 @@ class Operations:
         }
 
     async def _cut(self, request: Json, caller: Caller) -> Json:
-        self._only_admin(caller)
+        self._only_daemon(caller)
         hosts = request.get("hosts")
         if not isinstance(hosts, list):
             raise Refusal('"hosts" must be a list of names')
@@ -220,9 +222,9 @@ class Operations:
         target = self._state.table.entries[host].member.lim_target
         return await self._lim.ask(host, target, body, PEER_TIMEOUT_S)
 
-    def _only_admin(self, caller: Caller) -> None:
-        if not caller.is_admin:
-            raise Refusal("only root or the daemon's own user may do that", "denied")
+    def _only_daemon(self, caller: Caller) -> None:
+        if not caller.is_daemon:
+            raise Refusal("only root and the daemon's own user may", "denied")
 
 
 def is_path(text: str) -> bool:

@@ -21,6 +21,8 @@ from lbd.rpc import frames
 
 BODY_LIMIT_BYTES = 1 << 20
 BACKLOG = 1024
+SO_PEERGROUPS = 59
+GROUPS_BYTES = 4 * 256
 
 # What a JSON object of ours holds; one level is checked by whoever reads it.
 Json = dict[str, object]
@@ -33,9 +35,11 @@ class Caller:
     pid: int
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()
 
     @property
-    def is_admin(self) -> bool:
+    def is_daemon(self) -> bool:
+        """Root, or our own user: what the other daemon of this host is."""
         return self.uid in (0, os.geteuid())
 
 
@@ -49,7 +53,12 @@ class Refusal(LbdError):
 
 def caller_of(sock: socket.socket) -> Caller:
     packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return Caller(*struct.unpack("3i", packed))
+    try:
+        groups = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, GROUPS_BYTES)
+    except OSError:  # more than that, or an old kernel
+        groups = b""
+    pid, uid, gid = struct.unpack("3i", packed)
+    return Caller(pid, uid, gid, struct.unpack(f"{len(groups) // 4}I", groups))
 
 
 def encode(message: Json) -> bytes:

@@ -209,10 +209,12 @@ class JobRecord(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobsRequest(_message.Message):
-    __slots__ = ("all",)
+    __slots__ = ("all", "user")
     ALL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     all: bool
-    def __init__(self, all: _Optional[bool] = ...) -> None: ...
+    user: str
+    def __init__(self, all: _Optional[bool] = ..., user: _Optional[str] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs",)

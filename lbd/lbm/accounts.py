@@ -1,0 +1,65 @@
+"""This host's user database, and what the keeper allows of it."""
+
+import errno
+import os
+import pwd
+import time
+
+from lbd.config_access import UsersConfig
+from lbd.lbm.users import ROOT_UID, LocalUser, fault_of_account
+
+KNOWN_S = 60.0
+KNOWN = 1024
+
+
+def find_account(wanted: str | int) -> LocalUser | None:
+    """By name or number."""
+    try:
+        entry = pwd.getpwnam(wanted) if isinstance(wanted, str) else pwd.getpwuid(wanted)
+    except (KeyError, ValueError, OverflowError):
+        return None
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return LocalUser(
+        entry.pw_name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell
+    )
+
+
+def pack_gate(users: UsersConfig) -> str:
+    """What the keeper is to allow, as one word of its command line."""
+    return "\n".join((str(int(users.allow_root)), str(users.min_uid), *users.allow))
+
+
+class Gate:
+    """Whom a keeper becomes, whatever its LBM says: it looks for itself. One that is not root can
+    become nobody anyway."""
+
+    def __init__(self, packed: str) -> None:
+        allow_root, min_uid, *allow = packed.split("\n")
+        self._users = UsersConfig(
+            allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow)
+        )
+        self._known: dict[tuple[int, ...], tuple[bool, float]] = {}
+
+    def check(self, order: bytes) -> None:
+        """`order`: uid, gid and groups; b"" is the keeper's own user. Raises PermissionError."""
+        if os.geteuid() == ROOT_UID and not self._lets_in(tuple(map(int, order.split()))):
+            raise PermissionError(errno.EPERM, "not to be run as that user")
+
+    def _lets_in(self, user: tuple[int, ...]) -> bool:
+        known, until_s = self._known.get(user, (False, 0.0))
+        now_s = time.monotonic()
+        if now_s >= until_s:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            known = self._look(user)
+            self._known[user] = known, now_s + KNOWN_S
+        return known
+
+    def _look(self, user: tuple[int, ...]) -> bool:
+        if not user:
+            return self._users.allow_root
+        uid, gid, *groups = user
+        account = find_account(uid)
+        if account is None or fault_of_account(self._users, account):
+            return False
+        return gid == account.gid and {*groups} <= {*account.groups}
