@@ -8,6 +8,7 @@ import time
 import tty
 from functools import partial
 
+from tests.bench.bare_grpc import BareStream
 from tests.bench.measure import CannotMeasureError, Summary, in_turns, summarise
 from tests.bench.row import Bound, Row
 from tests.bench.stage import Stage
@@ -25,8 +26,9 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
     with (
         Typist(lbrun, stage.lab().environment("h1")) as ours,
         Typist(ssh, dict(os.environ)) as rival,
+        BareStream() as bare,
     ):
-        cases = {"ours": ours.key_s, "rival": rival.key_s}
+        cases = {"ours": ours.key_s, "rival": rival.key_s, "bare": bare.echo_s}
         stage.others.wait_until_quiet(0 if stage.quick else 20)
         mark = stage.others.mark()
         samples = in_turns(cases, KEYS_PER_RUN * stage.runs, stage.dice, WARM_UP_KEYS)
@@ -38,6 +40,8 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
     return [
         row("echo of a key", ours=middle["ours"], rival=middle["rival"]),
         row("echo of a key, p99", ours=last["ours"], rival=last["rival"]),
+        # There and back, as every key goes: nothing that uses gRPC can be faster.
+        row("a bare gRPC stream", ours=middle["bare"], rival=middle["rival"], asked=None),
     ]
 
 
