@@ -48,7 +48,16 @@ def one_line(text: object) -> str:
 
 
 def complain(program: str, text: object) -> None:
-    print(f"{program}: {one_line(text)}", file=sys.stderr)
+    print(f"{error_mark()}{program}: {one_line(text)}", file=sys.stderr)
+
+
+def error_mark() -> str:
+    """What makes a line an error for the journal (sd-daemon(3)), where stderr is the journal."""
+    if "JOURNAL_STREAM" not in os.environ:
+        return ""
+    from lbd.cli.journal import ERROR, is_journal
+
+    return f"<{ERROR}>" if is_journal() else ""
 
 
 def guard(program: str, body: Callable[[], int]) -> int:
