@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from lbd.config_access import AdminConfig, UsersConfig
 from lbd.config_field import NAMES, Bounds, Section, bounds_of, fault_of, one_of, shown, within
+from lbd.config_tls import TlsConfig
 
 __all__ = ("NAMES", "Bounds", "bounds_of", "fault_of", "shown")  # for those who read a Config
 
@@ -187,7 +188,7 @@ class ShellConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig(Section):
-    # the cluster's secret: mode 0600, the same on every host; without it no network port is opened
+    # a lab's secret, for hosts on loopback without certificates; mode 0600, the same on each
     key_file: str = ""
     # plain transport is for loopback; a lab that made its own private network sets this
     plain_lab: bool = False
@@ -216,6 +217,7 @@ class Config:
     users: UsersConfig = field(default_factory=UsersConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)
     path: str = ""  # the file it came from, "" for built-in defaults

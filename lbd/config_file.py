@@ -245,7 +245,7 @@ def check_texts(config: Config, given: Given) -> None:
         place = given.place("host", "name") or "this machine's host name"
         raise ConfigError(f"{place}: host.name: {shown(config.host.name)} {NAME_RULE}")
     for section, key in (("host", "runtime_dir"), ("host", "state_dir"), ("security", "key_file"),
-                         ("stage", "root")):  # fmt: skip
+                         ("stage", "root"), ("tls", "dir"), ("tls", "authority_dir")):  # fmt: skip
         value: str = getattr(getattr(config, section), key)
         if value and not os.path.isabs(value):
             place = given.place(section, key) or "environment"

@@ -78,6 +78,9 @@ SHELLS = (
     "lbm/terminal.py",
     "dispatch/daemon.py",
     "dispatch/ledger/",
+    "trust/files.py",  # keys and certificates on disk
+    "trust/certificates.py",  # what they are made with is made of dice and clocks
+    "trust/authority.py",  # and who has one
     "rpc/",
     "testing/",
     "lab/",
@@ -92,7 +95,7 @@ IMPURE = {
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input"}
 
-CONFIG = {"lbd.config", "lbd.config_access", "lbd.config_field"}
+CONFIG = {"lbd.config", "lbd.config_access", "lbd.config_field", "lbd.config_tls"}
 WORDS = CONFIG | {"lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units"}
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
@@ -107,16 +110,22 @@ MAY_IMPORT = {
     "lbd.lbm": PURE_LOWER | PURE_WIRE,
     "lbd.dispatch": PURE_LOWER,
     "lbd.sim": PURE_LOWER | {"lbd.lim", "lbd.lbm", "lbd.dispatch"},
+    "lbd.trust": WORDS,
     "lbd.rpc": WORDS,
+    "lbd.rpc.tls": WORDS | {"lbd.rpc", "lbd.trust"},
+    "lbd.rpc.trusted": WORDS | {"lbd.rpc", "lbd.trust"},
+    "lbd.rpc.trust_service": WORDS | {"lbd.rpc", "lbd.trust"},
+    "lbd.rpc.upkeep": WORDS | {"lbd.rpc", "lbd.trust"},
+    "lbd.rpc.joining": WORDS | {"lbd.rpc", "lbd.trust"},
     "lbd.rpc.convert": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.rpc.lim_network": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.supervise": WORDS,
-    "lbd.lab": WORDS | {"lbd.rpc", "lbd.config_file", "lbd.self_start"},
+    "lbd.lab": WORDS | {"lbd.rpc", "lbd.trust", "lbd.config_file", "lbd.self_start"},
     "lbd.testing": PURE_LOWER | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"},
     "lbd.cli": PURE_LOWER
     | {"lbd.supervise"}
     | {"lbd.config_file", "lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc", "lbd.lab"}
-    | {"lbd.sim"}
+    | {"lbd.sim", "lbd.trust"}
     | PROGRAM,
 }
 SHELL_EXTRA = {"lbd.rpc", "lbd.load"}

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,14 @@ from lbd import __version__
 from lbd.cli.reply import Json, number, text
 from lbd.config import Config
 from lbd.errors import ConfigError
+from lbd.trust.certificates import is_signed_by
+from lbd.trust.files import HostFiles, host_files
 
 OK, WARN, FAULT = "ok", "warn", "fault"
 CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
+JOIN_MEND = "`lbctl token create` where the authority is, then `lbctl join ADDRESS TOKEN` here"
 KEY_MEND = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
 
 
@@ -30,7 +34,7 @@ def local_checks(config: Config) -> Iterator[Check]:
     """What needs no daemon: directories, key, the names in the configuration."""
     yield directory("runtime directory", config.host.runtime_dir)
     yield directory("state directory", config.host.state_dir)
-    yield key_file(config)
+    yield from trust(config)
     yield from names(config)
 
 
@@ -49,13 +53,60 @@ def directory(name: str, path: str) -> Check:
     return Check(name, OK, f"{path}, writable")
 
 
-def key_file(config: Config) -> Check:
-    path, alone = config.security.key_file, not (config.cluster.hosts or config.cluster.join)
-    if not path:
-        if alone:
-            return Check("key", OK, "none, and none needed: no network port is open")
-        says = "security.key_file is not set: no network port is open, so no other host is reached"
-        return Check("key", FAULT, says, KEY_MEND)
+def trust(config: Config) -> Iterator[Check]:
+    """How the other hosts know this one."""
+    files = host_files(config)
+    try:
+        joined = files.exist()
+    except ConfigError:
+        says = f"{files.root} is closed to you; root or the daemons' user can check it"
+        yield Check("certificate", OK, says)
+        return
+    if joined:
+        yield from certificate(config, files)
+    elif config.security.key_file:
+        yield key_file(config.security.key_file)
+    elif config.cluster.hosts or config.cluster.join:
+        says = f"no certificate in {files.root}: no network port is open"
+        yield Check("certificate", FAULT, says, JOIN_MEND)
+    else:
+        yield Check("certificate", OK, "none, and none needed: no network port is open")
+
+
+def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
+    from lbd.rpc.tls import Tls
+
+    try:
+        tls = Tls(config.host.name, files)
+    except ConfigError as problem:
+        yield Check("certificate", FAULT, str(problem), JOIN_MEND)
+        return
+    if not is_signed_by(tls.credentials.certificate.encode(), files.read_authority()):
+        says = f"{files.credentials} is not signed by the authority in {files.authority}"
+        yield Check("certificate", FAULT, says, JOIN_MEND)
+        return
+    begin_s, end_s = tls.credentials.valid_s
+    left_s = end_s - time.time()
+    if begin_s > time.time():
+        mend = "run chrony or ntpd here, or join again"
+        yield Check("certificate", FAULT, f"begins in {begin_s - time.time():.0f} s", mend)
+    elif left_s <= 0:
+        yield Check("certificate", FAULT, f"ended {shown_s(-left_s)} ago", JOIN_MEND)
+    elif tls.identity.issue < tls.revocations.lowest_issue(config.host.name):
+        yield Check("certificate", FAULT, "revoked", JOIN_MEND)
+    elif left_s < (end_s - begin_s) / 4:
+        home = files.read_home()[0]
+        mend = f"it should have been renewed by now: does `lbd up` run here and on {home}?"
+        yield Check("certificate", WARN, f"ends in {shown_s(left_s)}", mend)
+    else:
+        yield Check("certificate", OK, f"of {config.host.name}, {shown_s(left_s)} left")
+
+
+def shown_s(seconds: float) -> str:
+    return f"{seconds / 86400:.0f} days" if seconds > 172_800 else f"{seconds:.0f} s"
+
+
+def key_file(path: str) -> Check:
     if os.path.exists(path) and not os.access(path, os.R_OK):
         return Check("key", OK, f"{path} is closed to you; root or the daemons' user can check it")
     from lbd.rpc.transport import read_key
@@ -64,7 +115,7 @@ def key_file(config: Config) -> Check:
         read_key(path)
     except ConfigError as problem:
         return Check("key", FAULT, str(problem), KEY_MEND)
-    return Check("key", OK, f"{path}, closed to others")
+    return Check("key", OK, f"{path}, closed to others: a lab's, for hosts on loopback")
 
 
 def names(config: Config) -> Iterator[Check]:
@@ -84,7 +135,7 @@ def peer(item: Json) -> Iterator[Check]:
     """One other host as this host's LIM reaches it."""
     name = f"peer {text(item, 'name')}"
     if item.get("reachable") is not True:
-        mend = "is `lbd up` running there? right address, port and key? a firewall between?"
+        mend = "does `lbd up` run there? right address, port? a firewall? what says its own doctor?"
         yield Check(name, FAULT, f"not reached: {text(item, 'error') or 'no answer'}", mend)
         return
     yield Check(name, OK, f"reached in {number(item, 'rtt_s') * 1000:.1f} ms")

@@ -92,6 +92,9 @@ def add_up_options(up: Parser) -> None:
     up.add_argument("--private", action="append", default=[], type=existing, metavar="PATH",
                     help="each host has an empty directory of its own there, instead of this "
                          "machine's (namespaces only; may be repeated)")  # fmt: skip
+    up.add_argument("--tls", action="store_true",
+                    help="certificates between the hosts, as real ones have; the authority is on "
+                         "h1")  # fmt: skip
     up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
     up.add_argument("--mode", metavar="M", help="dispatch.mode (there is no dispatcher yet)")
     up.add_argument("--store", metavar="URL", help="dispatch.store (there is no dispatcher yet)")
@@ -146,7 +149,7 @@ def run_up(options: argparse.Namespace) -> int:
     root = root_of(options)
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
-        tuple(options.settings), tuple(options.private),
+        tuple(options.settings), tuple(options.private), options.tls,
     )  # fmt: skip
     if remark:
         say(remark)

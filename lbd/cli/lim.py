@@ -10,9 +10,14 @@ from lbd.cli.wiring import Ready, run_daemon
 from lbd.config import Config
 from lbd.lim.daemon import Lim
 from lbd.lim.ops import Operations
-from lbd.rpc import local, transport
+from lbd.rpc import local
 from lbd.rpc.lim_network import LimNetwork, Traffic
 from lbd.rpc.pid_lock import take_pid_locks
+from lbd.rpc.tls import Tls
+from lbd.rpc.transport import Plain
+from lbd.rpc.trust_service import TrustService
+from lbd.rpc.trusted import trust_of
+from lbd.rpc.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -27,19 +32,24 @@ def run(config: Config) -> int:
 async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
-    network = make_network(config)
+    trust = trust_of(config, admits=True)
+    limits = (config.lim.max_message_bytes, config.lim.down_after_s)
+    network = LimNetwork(trust, *limits) if trust is not None else None
     try:
         lim = Lim(config, network)
         operations = Operations(lim, network.traffic if network else Traffic())
-        if network is not None:
-            await network.serve(config.host.address, config.lim.port, lim.answer)
+        upkeep = await open_port(config, lim, network, trust) if network and trust else None
         path = runtime_dir / "lim.sock"
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)
         scope = lim.sampler.scope
         log.info("ready host=%s scope=%s (%s)", lim.state.me, scope.name, scope.reason)
         ready(f"host {lim.state.me}, scope {scope.name}")
         try:
-            await lim.run(stop)
+            async with asyncio.TaskGroup() as group:
+                beside = group.create_task(upkeep.run(), name="upkeep") if upkeep else None
+                await lim.run(stop)
+                if beside is not None:
+                    beside.cancel()
         finally:
             server.close()
             with suppress(FileNotFoundError):
@@ -51,11 +61,20 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
             os.close(lock)
 
 
-def make_network(config: Config) -> LimNetwork | None:
-    """None without a key: this host alone. Raises ConfigError."""
-    if not config.security.key_file:
-        log.info("no security.key_file: no network port, this host alone")
+async def open_port(
+    config: Config, lim: Lim, network: LimNetwork, trust: Tls | Plain
+) -> Upkeep | None:
+    """Raises ConfigError if the port cannot be had."""
+    address = (config.host.address, config.lim.port)
+    if not isinstance(trust, Tls):
+        await network.serve(*address, lim.answer)
         return None
-    transport.check_listen_address(config.host.address, config.security.plain_lab)
-    key = transport.read_key(config.security.key_file)
-    return LimNetwork(config.host.name, key, config.lim.max_message_bytes, config.lim.down_after_s)
+
+    def others() -> dict[str, str]:
+        members = [entry.member for entry in lim.state.table.entries.values()]
+        return {m.name: m.lim_target for m in members if m.name != lim.state.me}
+
+    authority = trust.authority
+    await network.serve(*address, lim.answer, TrustService(trust, authority).handler())
+    check_s = config.tls.revocation_check_s
+    return Upkeep(trust, network.peers, authority, others, check_s)

@@ -35,6 +35,7 @@ from lbd.lab.record import PATIENCE_S, Record, load, locked, record_file, save
 from lbd.lab.removal import take_down
 from lbd.rpc.local import Json, Refusal, ask
 from lbd.spelling import hint
+from lbd.trust.files import authority_dir, host_files, write_private
 
 READY_S = 30.0  # for all hosts to see each other, and a little more for each host
 READY_PER_HOST_S = 1.0
@@ -53,6 +54,7 @@ def make_plan(
     algorithm: str,
     settings: tuple[str, ...],
     private: tuple[Path, ...] = (),
+    tls: bool = False,
 ) -> tuple[Plan, str]:
     """The plan, and a remark on what was chosen ("" if nothing needs saying). Raises ConfigError
     for bad input, LbdError if this machine cannot do it."""
@@ -81,7 +83,8 @@ def make_plan(
     is_root = os.geteuid() == 0
     check_private(private, isolate, must_see(root))
     own = tuple(map(str, private))
-    return Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root, own), remark
+    plan = Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root, own, tls)
+    return plan, remark
 
 
 def must_see(root: Path) -> dict[str, Path]:
@@ -125,11 +128,12 @@ def build(record: Record, say: hosts.Say, progress: Progress) -> Record:
     plan = record.plan
     try:
         save(record)
-        descriptor = os.open(plan.key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="ascii") as key:
-            key.write(secrets.token_hex(32) + "\n")
         for host in plan.hosts:
             hosts.write_files(record, host)
+        if plan.tls:
+            make_certificates(plan)
+        else:
+            write_private(plan.key_file, secrets.token_hex(32).encode() + b"\n")
     except OSError as problem:
         raise LbdError(f"--dir {plan.root}: {problem.strerror}: {problem.filename}") from problem
     config_file.load(str(plan.paths(plan.hosts[0]).config), plan.settings)
@@ -148,6 +152,20 @@ def build(record: Record, say: hosts.Say, progress: Progress) -> Record:
     record = replace(record, ready=True)
     save(record)
     return record
+
+
+def make_certificates(plan: Plan) -> None:
+    """An authority on the first host, and what every host would have by joining."""
+    from lbd.trust.authority import Authority
+    from lbd.trust.enrol import enrol
+
+    configs = [config_file.load(str(plan.paths(host).config)) for host in plan.hosts]
+    first, now_s = configs[0], time.time()
+    authority = Authority(authority_dir(first), first.tls.certificate_s)
+    authority.create(first.cluster.name, first.host.name, now_s)
+    target = f"{first.host.address}:{first.lim.port}"
+    for config in configs:
+        enrol(authority, host_files(config), config.host.name, target, now_s)
 
 
 def wait_for_all(record: Record, progress: Progress) -> None:

@@ -1,7 +1,7 @@
 """What a lab consists of: addresses, each host's files, the text of its lbd.toml and scripts. Pure.
 
 DIR/lab.json        what there is (written before each thing is made, so `down` finds it)
-DIR/key             the cluster's secret, 0600
+DIR/key             the cluster's secret, 0600; with TLS each host has state/tls instead
 DIR/hK/lbd.toml     the host's configuration
 DIR/hK/run, state   its runtime and state directories; run/*.log are the daemons' logs
 DIR/hK/enter        runs a command inside hK; DIR/hK/bin/ has lbrun and lbctl through it
@@ -84,6 +84,7 @@ class Plan:
     settings: tuple[str, ...]  # section.key=value
     allow_root: bool
     private: tuple[str, ...] = ()  # directories of which each host has its own; namespaces only
+    tls: bool = False  # certificates; the authority is on the first host
 
     def paths(self, host: str) -> HostPaths:
         return HostPaths(self.root / host)
@@ -178,8 +179,11 @@ def host_sections(plan: Plan, host: str) -> Sections:
         "lbm": {},
         # All its hosts are this machine: whoever is here may as well run there.
         "users": {"allow_root": plan.allow_root, "allow": ("*",)},
-        "security": {"key_file": str(plan.key_file), "plain_lab": plan.isolate == "namespaces"},
+        "security": {},
     }
+    if not plan.tls:
+        plain_lab = plan.isolate == "namespaces"
+        sections["security"] = {"key_file": str(plan.key_file), "plain_lab": plain_lab}
     if plan.cores:
         sections["host"]["cores"] = plan.cores
     if plan.isolate == "none":

@@ -98,6 +98,7 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         settings=tuple(map(str, settings)),
         allow_root=bool(body["allow_root"]),
         private=tuple(map(str, private)) if isinstance(private, list) else (),
+        tls=body.get("tls") is True,
     )
 
 

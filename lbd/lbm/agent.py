@@ -68,9 +68,11 @@ class Host:
 class ForeignJob:
     """One command of another host's user, from its request to its end."""
 
-    def __init__(self, host: Host, talk: Conversation) -> None:
+    def __init__(self, host: Host, talk: Conversation, caller: str) -> None:
+        """`caller`: the host at the other end, "" = it may be any."""
         self._host = host
         self._talk = talk
+        self._caller = caller
         self._spawned: Spawned | None = None
         self._began_s = 0.0
         self._cause = ""
@@ -129,6 +131,8 @@ class ForeignJob:
             raise PeerError("the request is not a RunRequest") from None
         if not request.argv or not JOB_ID.fullmatch(request.job_id) or request.umask > 0o777:
             raise PeerError("the request lacks a command or a proper job id")
+        if self._caller not in ("", request.origin):
+            raise PeerError(f"{self._caller} asks in the name of {request.origin}")
         if request.job_id in self._host.jobs.running:
             raise PeerError(f"job {request.job_id} is here already")
         return request

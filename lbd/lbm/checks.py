@@ -49,12 +49,14 @@ class Checks:
         self._asking = asyncio.Semaphore(ASKED)
         self._numbers = itertools.count(1)
 
-    async def for_peer(self, data: bytes, context: "Context") -> lbm_pb2.CheckReply:
+    async def for_peer(self, data: bytes, context: "Context", caller: str) -> lbm_pb2.CheckReply:
         """What another LBM asks."""
         try:
             request = lbm_pb2.RunRequest.FromString(data)
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a RunRequest")
+        if caller not in ("", request.origin):
+            return lbm_pb2.CheckReply(reason=f"{caller} asks in the name of {request.origin}")
         admitted = await self._host.admit(request.user, request.uid)
         if isinstance(admitted, Refuse):
             return lbm_pb2.CheckReply(reason=admitted.reason, stage="admission")

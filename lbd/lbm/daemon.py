@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 import grpc.aio
@@ -41,11 +41,18 @@ from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
 from lbd.rpc.local import JsonClient
 from lbd.rpc.pid_lock import take_pid_locks
+from lbd.rpc.tls import Tls
+from lbd.rpc.trusted import trust_of
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from lbd.lbm.incoming import Context
 
+    Asking = grpc.aio.ServicerContext[bytes, "Reply"]
+
 log = logging.getLogger("lbd.lbm")
+Reply = TypeVar("Reply")
 
 LIM_RECONNECT_S = 0.5
 LIM_REPORT_S = 0.5
@@ -73,6 +80,7 @@ class Lbm:
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
         self._link = KeeperLink(self._keeper_lost)
+        self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
         self._server: grpc.aio.Server | None = None
         self._host = Host(
@@ -126,8 +134,10 @@ class Lbm:
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
                 report = group.create_task(self._report_to_lim(), name="report to the LIM")
+                follow = group.create_task(self._follow_trust(), name="follow the certificates")
                 await self._stop.wait()
                 report.cancel()
+                follow.cancel()
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()
@@ -164,34 +174,51 @@ class Lbm:
     def _bind_network(self) -> None:
         """The port is ours from here on; calls are answered once the keeper is there."""
         config = self._config
-        if not config.security.key_file:
-            log.info("no security.key_file: no network port, this host alone")
+        self._trust = trust = trust_of(config)
+        if trust is None:
             return
-        transport.check_listen_address(config.host.address, config.security.plain_lab)
-        key = transport.read_key(config.security.key_file)
         options = transport.options(MESSAGE_LIMIT_BYTES, config.lbm.orphan_after_s)
-        self._peers = self._home.peers = transport.Peers(config.host.name, key, options)
+        self._peers = self._home.peers = transport.Peers(trust, options)
         self._home.streams = PeerStreams(self._peers, config.lbm.connect_timeout_s)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
                 "Jobs": grpc.unary_unary_rpc_method_handler(
-                    self._questions.jobs_for_peer,
+                    self._for_hosts(self._questions.jobs_for_peer),
                     response_serializer=lbm_pb2.JobsReply.SerializeToString,
                 ),
                 "Check": grpc.unary_unary_rpc_method_handler(
-                    self._questions.checks.for_peer,
+                    self._for_hosts(self._questions.checks.for_peer),
                     response_serializer=lbm_pb2.CheckReply.SerializeToString,
                 ),
             },
         )
         self._server = transport.bind(
-            config.host.address, config.lbm.port, key, self._peers.cuts, [handlers], options
+            config.host.address, config.lbm.port, trust, self._peers.cuts, [handlers], options
         )
 
     async def _run(self, _requests: object, context: "Context") -> None:
-        await serve_stream(self._host, context)
+        assert self._trust is not None
+        caller = await self._trust.caller(context)
+        with self._trust.held(caller):
+            await serve_stream(self._host, context, caller)
+
+    def _for_hosts(
+        self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]"
+    ) -> "Callable[[bytes, Asking[Reply]], Awaitable[Reply]]":
+        """`answer`, told which host asks."""
+
+        async def call(data: bytes, context: "Asking[Reply]") -> Reply:
+            assert self._trust is not None
+            return await answer(data, context, await self._trust.caller(context))
+
+        return call
+
+    async def _follow_trust(self) -> None:
+        """Certificates and revocations as the LIM renews and hears of them."""
+        if isinstance(self._trust, Tls):
+            await self._trust.follow()
 
     async def _close_down(self) -> None:
         if self._server is not None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # generic in the stubs only
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-async def serve_stream(host: Host, context: "Context") -> None:
-    """Until it breaks, which ends every command on it."""
-    incoming = Incoming(host, Stream(context.write))
+async def serve_stream(host: Host, context: "Context", caller: str) -> None:
+    """Until it breaks, which ends every command on it. `caller`: the host, "" = any."""
+    incoming = Incoming(host, Stream(context.write), caller)
     try:
         while isinstance(message := await context.read(), bytes):
             incoming.hear(message)
@@ -29,14 +29,16 @@ async def serve_stream(host: Host, context: "Context") -> None:
         incoming.close()
 
 
-async def serve_stage(host: Host, talk: Conversation, message: memoryview) -> None:
+async def serve_stage(host: Host, talk: Conversation, message: memoryview, caller: str) -> None:
     """A directory for a command and its files, until the origin hangs up (that cancels us)."""
     request, refused = lbm_pb2.StageRequest(), lbm_pb2.Refused(stage="admission", try_another=True)
     try:
         request.ParseFromString(bytes(message))
     except DecodeError:
         refused.reason = "the request is not a StageRequest"
-    else:
+    if not refused.reason and caller not in ("", request.origin):
+        refused.reason = f"{caller} asks in the name of {request.origin}"
+    if not refused.reason:
         admitted = await host.admit(request.user, request.uid)
         if isinstance(admitted, Refuse):
             refused.reason = admitted.reason
@@ -64,8 +66,9 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview) -> No
 class Incoming:
     """One peer's commands on this host."""
 
-    def __init__(self, host: Host, stream: Stream) -> None:
+    def __init__(self, host: Host, stream: Stream, caller: str) -> None:
         self._host = host
+        self._caller = caller
         self._stream = stream
         self._jobs: dict[int, asyncio.Task[None]] = {}
         # Slots and their queue bound the jobs; this bounds what has not got that far.
@@ -92,8 +95,10 @@ class Incoming:
             talk.put(tags.REFUSED, refused.SerializeToString())
             talk.close()
             return
-        job = ForeignJob(self._host, talk)
-        serve = job.serve(body) if tag == tags.RUN else serve_stage(self._host, talk, body)
+        if tag == tags.RUN:
+            serve = ForeignJob(self._host, talk, self._caller).serve(body)
+        else:
+            serve = serve_stage(self._host, talk, body, self._caller)
         task = asyncio.create_task(serve, name=f"foreign job {number}")
         self._jobs[number] = task
         task.add_done_callback(lambda done: self._over(number, talk, done))

@@ -28,7 +28,9 @@ if TYPE_CHECKING:  # generic in the stubs only
 class PeerStream:
     """An open stream to one host."""
 
-    def __init__(self, host: str, call: "Call") -> None:
+    def __init__(self, host: str, call: "Call", generation: int) -> None:
+        """`generation`: of our certificates, when it was opened."""
+        self.generation = generation
         self._host = host
         self._call = call
         self._stream = Stream(call.write)
@@ -75,31 +77,42 @@ class PeerStream:
 
 
 class PeerStreams:
-    """At most one stream a host; a broken one is replaced when it is next needed."""
+    """At most one stream a host; a broken one is replaced when it is next needed.
+
+    So is one opened with a certificate that has been renewed; the commands on it go on.
+    """
 
     def __init__(self, peers: Peers, connect_timeout_s: float) -> None:
         self._peers = peers
         self._connect_timeout_s = connect_timeout_s
-        self._streams: dict[str, PeerStream] = {}
+        self._streams: dict[tuple[str, str], PeerStream] = {}
 
     async def converse(self, host: str, address: str) -> Conversation:
         """For one command. Raises Unavailable: nothing has been sent then."""
-        stream = self._streams.get(address)
-        if stream is not None and stream.usable and host not in self._peers.cuts:
+        key = (host, address)
+        stream = self._usable(key)
+        if stream is not None and host not in self._peers.cuts:
             return stream.converse()
         channel = self._peers.channel(host, address)
+        generation = self._peers.trust.generation
         await self._until_ready(channel, f"{host} ({address})")
-        stream = self._streams.get(address)  # another command may have opened it meanwhile
-        if stream is None or not stream.usable:
+        stream = self._usable(key)  # another command may have opened it meanwhile
+        if stream is None:
             opening: OpenStream = channel.stream_stream(METHOD)  # bytes, as they are
             call = opening(metadata=self._peers.metadata)
-            stream = self._streams[address] = PeerStream(host, call)
-            stream.reading.add_done_callback(lambda _: self._forget(address, stream))
+            stream = self._streams[key] = PeerStream(host, call, generation)
+            stream.reading.add_done_callback(lambda _: self._forget(key, stream))
         return stream.converse()
 
-    def _forget(self, address: str, stream: PeerStream) -> None:
-        if self._streams.get(address) is stream:
-            del self._streams[address]
+    def _usable(self, key: tuple[str, str]) -> PeerStream | None:
+        stream = self._streams.get(key)
+        if stream is None or not stream.usable:
+            return None
+        return stream if stream.generation == self._peers.trust.generation else None
+
+    def _forget(self, key: tuple[str, str], stream: PeerStream) -> None:
+        if self._streams.get(key) is stream:
+            del self._streams[key]
 
     async def _until_ready(self, channel: grpc.aio.Channel, what: str) -> None:
         if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:

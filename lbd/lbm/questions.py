@@ -98,7 +98,9 @@ class Questions:
             job_record(job) for job in jobs if job.origin == own and (not user or job.user == user)
         ]
 
-    async def jobs_for_peer(self, data: bytes, context: "Context") -> lbm_pb2.JobsReply:
+    async def jobs_for_peer(
+        self, data: bytes, context: "Context", _caller: str
+    ) -> lbm_pb2.JobsReply:
         """What another LBM asks for `lbctl jobs`."""
         try:
             request = lbm_pb2.JobsRequest.FromString(data)
@@ -124,7 +126,13 @@ class Questions:
         answers = await asyncio.gather(
             *(self._ask_jobs(name, target, request) for name, target in named)
         )
-        found = [job for reply in answers if reply is not None for job in reply.jobs]
+        found = [  # each speaks of its own users only
+            job
+            for (name, _), reply in zip(named, answers, strict=True)
+            if reply is not None
+            for job in reply.jobs
+            if job.origin == name
+        ]
         return found, [
             name for (name, _), reply in zip(named, answers, strict=True) if reply is None
         ]

@@ -1,4 +1,7 @@
-"""LIM messages over gRPC: one unary call each, with a deadline. Counts what goes in and out."""
+"""LIM messages over gRPC: one unary call each, with a deadline. Counts what goes in and out.
+
+A host speaks for itself only: whoever calls must be the sender, and whoever answers the one asked.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,7 +11,15 @@ import grpc
 import grpc.aio
 
 from lbd.errors import PeerError, Unavailable
-from lbd.lim.messages import Message
+from lbd.lim.messages import (
+    AskCentre,
+    Hello,
+    Message,
+    ProbeReply,
+    Report,
+    Reserve,
+    ReserveReply,
+)
 from lbd.rpc import convert, transport
 
 if TYPE_CHECKING:
@@ -18,6 +29,7 @@ if TYPE_CHECKING:
 
 METHOD = "/lbd.v1.Lim/Deliver"
 IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
+OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
 Answer = Callable[[Message], Message]
 
 
@@ -43,6 +55,17 @@ def kind_of(message: Message) -> str:
     return type(message.body).__name__
 
 
+def check_words(message: Message, host: str) -> None:
+    """Raises PeerError if `host` ("" = any) may not say that: it is said for another."""
+    body = message.body
+    if host and message.sender != host:
+        raise PeerError(f"{host} speaks for {message.sender}")
+    if isinstance(body, Hello) and body.self.name != message.sender:
+        raise PeerError(f"{message.sender} introduces itself as {body.self.name}")
+    if isinstance(body, OWN_SAMPLE) and body.sample.host != message.sender:
+        raise PeerError(f"{message.sender} reports the load of {body.sample.host}")
+
+
 class Encoder:
     """Encodes a body that goes to many hosts once: a vector of 400 hosts takes a millisecond."""
 
@@ -58,23 +81,27 @@ class Encoder:
 
 
 class LimNetwork:
-    def __init__(self, own_name: str, key: str, max_message_bytes: int, silence_s: float) -> None:
+    def __init__(self, trust: transport.Trust, max_message_bytes: int, silence_s: float) -> None:
         self.traffic = Traffic()
-        self._key = key
+        self._trust = trust
         self._options = [
             *transport.options(max_message_bytes, silence_s),
             ("grpc.client_idle_timeout_ms", IDLE_CLOSE_MS),
         ]
-        self._peers = transport.Peers(own_name, key, self._options)
+        self.peers = transport.Peers(trust, self._options)
         self._encoder = Encoder()
         self._server: grpc.aio.Server | None = None
 
-    async def serve(self, address: str, port: int, answer: Answer) -> None:
+    async def serve(
+        self, address: str, port: int, answer: Answer, *more: grpc.GenericRpcHandler
+    ) -> None:
         """Raises ConfigError if the port cannot be had."""
 
         async def deliver(data: bytes, context: "Context") -> bytes:
+            caller = await self._trust.caller(context)
             try:
                 message = convert.decode(data)
+                check_words(message, caller)
             except PeerError as problem:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
             self.traffic.came(kind_of(message), len(data))
@@ -88,20 +115,20 @@ class LimNetwork:
         self._server = transport.bind(
             address,
             port,
-            self._key,
-            self._peers.cuts,
-            [grpc.method_handlers_generic_handler(service, {method: handler})],
+            self._trust,
+            self.peers.cuts,
+            [grpc.method_handlers_generic_handler(service, {method: handler}), *more],
             self._options,
         )
         await self._server.start()
 
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
         """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""
-        call: Call = self._peers.channel(name, target).unary_unary(METHOD)
+        call: Call = self.peers.channel(name, target).unary_unary(METHOD)
         data = self._encoder.encode(message)
         self.traffic.went(kind_of(message), len(data))
         try:
-            packed: bytes = await call(data, timeout=timeout_s, metadata=self._peers.metadata)
+            packed: bytes = await call(data, timeout=timeout_s, metadata=self.peers.metadata)
         except grpc.aio.AioRpcError as problem:
             text = f"{name or target}: {problem.details() or problem.code().name}"
             if problem.code() is grpc.StatusCode.INVALID_ARGUMENT:
@@ -110,13 +137,14 @@ class LimNetwork:
         except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:  # the channel was closed
             raise Unavailable(f"{name or target}: {problem}") from None
         reply = convert.decode(packed)
+        check_words(reply, name if self._trust.proves_names else "")
         self.traffic.came(kind_of(reply), len(packed))
         return reply
 
     async def cut(self, names: set[str]) -> None:
-        await self._peers.cut(names)
+        await self.peers.cut(names)
 
     async def close(self) -> None:
         if self._server is not None:
             await self._server.stop(grace=None)
-        await self._peers.close()
+        await self.peers.close()

@@ -1,4 +1,8 @@
-"""gRPC between hosts: one server a daemon, one warm channel a peer, the cluster's key on each call.
+"""gRPC between hosts: one server a daemon, one warm channel a peer, and who it is at the other end.
+
+How hosts know each other is a `Trust`: by certificates (`tls.py`), or in a lab on loopback by a key
+they share (`Plain`). Either way a server learns the caller's name, and a caller reaches the host it
+asked for or nobody.
 
 Chosen options and why:
 - keepalive both ways, so that a cut cable ends a stream within `orphan_after_s` on both sides;
@@ -7,10 +11,13 @@ Chosen options and why:
 - one event loop a process: grpc.aio with several prints BlockingIOError (grpc/grpc#42357)
 """
 
+import asyncio
 import hmac
 import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import grpc
 import grpc.aio
@@ -18,7 +25,7 @@ import grpc.aio
 from lbd.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:  # generic in the stubs only
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     Context = grpc.aio.ServicerContext[object, object]
     Handler = grpc.RpcMethodHandler[object, object] | None
@@ -27,9 +34,50 @@ if TYPE_CHECKING:  # generic in the stubs only
 KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
 MIB = 1 << 20
+RETIRED_S = 10 * 365.25 * 86400  # a channel that takes no new calls waits for its last one to end
+Options = list[tuple[str, int]]
 
 
-def options(max_message_bytes: int, silence_s: float) -> list[tuple[str, int]]:
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Call(Protocol):
+    """What a server sees of a call, whatever its messages."""
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]: ...
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
+
+
+class Trust(Protocol):
+    """How the hosts of a cluster know each other."""
+
+    metadata: Metadata  # of each call
+    proves_names: bool  # else whoever is let in is believed to be who it says
+    generation: int  # grows: channels made before are for the calls they have, not for new ones
+
+    def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor: ...
+
+    def add_port(self, server: grpc.aio.Server, where: str) -> int: ...
+
+    def channel(self, name: str, target: str, options: Options) -> grpc.aio.Channel:
+        """To host `name` and no other; "" = whoever of the cluster answers there."""
+        ...
+
+    async def caller(self, context: Call) -> str:
+        """The host that calls, "" = it may be any. Aborts the call of one we do not deal with."""
+        ...
+
+    def held(self, caller: str) -> "AbstractContextManager[None]":
+        """Around a long call: cancels the task if its caller is revoked meanwhile."""
+        ...
+
+    def when_revoked(self, tell: "Callable[[set[str]], None]") -> None:
+        """`tell` is called with the hosts whose channels are to be given up."""
+        ...
+
+
+def options(max_message_bytes: int, silence_s: float) -> Options:
     """Channel and server options; a peer silent for about `silence_s` is given up."""
     half_ms = max(500, int(silence_s * 500))
     return [
@@ -76,32 +124,55 @@ def read_key(key_file: str) -> str:
 
 def check_listen_address(address: str, plain_lab: bool) -> None:
     """Plain transport only on loopback, or on a lab's own private network. Raises ConfigError."""
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        raise ConfigError(f"host.address {address!r} is not an IP address") from None
+    ip = ip_of(address)
     if not ip.is_loopback and not (plain_lab and ip.is_private):
         raise ConfigError(
-            f"host.address {address}: without TLS the daemons listen on loopback only "
-            "(anybody on the network could read and alter what runs)"
+            f"host.address {address}: without TLS the daemons listen on loopback only; `lbctl "
+            "init` on the first host and `lbctl join` on the others make certificates"
         )
 
 
-class KeyCheck(grpc.aio.ServerInterceptor):
-    """Refuses a call that does not carry the cluster's key, or that comes from a cut-off host."""
+def ip_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Raises ConfigError if it is none."""
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        raise ConfigError(f"host.address {address!r} is not an IP address") from None
+
+
+async def cut_off(_request: object, context: "Context") -> None:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "cut off by the lab")
+
+
+class CutCheck(grpc.aio.ServerInterceptor):
+    """Refuses a call of a host that a lab has cut off from us."""
+
+    def __init__(self, cuts: set[str]) -> None:
+        self._cuts = cuts
+        self._cut: Handler = grpc.stream_stream_rpc_method_handler(cut_off)
+
+    async def intercept_service(  # type: ignore[override]  # the stubs make it generic
+        self,
+        continuation: "Continuation",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler":
+        headers = dict(handler_call_details.invocation_metadata or ())
+        if headers.get(HOST_HEADER) in self._cuts:
+            return self._cut
+        return await continuation(handler_call_details)
+
+
+class KeyCheck(CutCheck):
+    """Refuses a call that does not carry the cluster's key, too."""
 
     def __init__(self, key: str, cuts: set[str]) -> None:
+        super().__init__(cuts)
         self._key = key.encode()
-        self._cuts = cuts
 
         async def refuse(_request: object, context: "Context") -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing cluster key")
 
-        async def cut(_request: object, context: "Context") -> None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "cut off by the lab")
-
         self._refusal: Handler = grpc.stream_stream_rpc_method_handler(refuse)
-        self._cut: Handler = grpc.stream_stream_rpc_method_handler(cut)
 
     async def intercept_service(  # type: ignore[override]  # the stubs make it generic
         self,
@@ -112,64 +183,107 @@ class KeyCheck(grpc.aio.ServerInterceptor):
         given = headers.get(KEY_HEADER, "")
         if not hmac.compare_digest(str(given).encode(), self._key):
             return self._refusal
-        if headers.get(HOST_HEADER) in self._cuts:
-            return self._cut
-        return await continuation(handler_call_details)
+        return await super().intercept_service(continuation, handler_call_details)
+
+
+class Plain:
+    """For a lab on loopback: whoever has the key is believed to be who it says."""
+
+    proves_names = False
+    generation = 0
+
+    def __init__(self, own_name: str, key: str) -> None:
+        self.metadata: Metadata = ((KEY_HEADER, key), (HOST_HEADER, own_name))
+        self._key = key
+
+    def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor:
+        return KeyCheck(self._key, cuts)
+
+    def add_port(self, server: grpc.aio.Server, where: str) -> int:
+        return server.add_insecure_port(where)
+
+    def channel(self, _name: str, target: str, options: Options) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(target, options=options)
+
+    async def caller(self, _context: Call) -> str:
+        return ""
+
+    def held(self, _caller: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def when_revoked(self, _tell: Callable[[set[str]], None]) -> None:
+        return
 
 
 class Peers:
-    """Warm channels by "address:port", and which hosts a lab has cut off from us."""
+    """Warm channels by host and "address:port", and which hosts a lab has cut off from us."""
 
-    def __init__(self, own_name: str, key: str, channel_options: list[tuple[str, int]]) -> None:
-        self.metadata = ((KEY_HEADER, key), (HOST_HEADER, own_name))
+    def __init__(self, trust: Trust, channel_options: Options) -> None:
+        self.trust = trust
+        self.metadata = trust.metadata
         self.cuts: set[str] = set()
         self._options = channel_options
-        self._channels: dict[str, grpc.aio.Channel] = {}
-        self._owner: dict[str, str] = {}
+        self._channels: dict[tuple[str, str], tuple[int, grpc.aio.Channel]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closing_now: set[asyncio.Task[None]] = set()
+        trust.when_revoked(self._give_up)
 
     def channel(self, name: str, target: str) -> grpc.aio.Channel:
         """The channel to host `name` at `target`. Raises Unavailable while it is cut off."""
         if name in self.cuts:
             raise Unavailable(f"{name} is cut off from here")
-        channel = self._channels.get(target)
+        generation = self.trust.generation
+        made, channel = self._channels.get((name, target), (0, None))
+        if channel is not None and made != generation:
+            self._close(channel, RETIRED_S)
+            channel = None
         if channel is None:
-            channel = grpc.aio.insecure_channel(target, options=self._options)
-            self._channels[target] = channel
-            self._owner[target] = name
+            channel = self.trust.channel(name, target, self._options)
+            self._channels[name, target] = (generation, channel)
         return channel
 
     async def cut(self, names: set[str]) -> None:
         """Behave from now on as if exactly these hosts were unreachable (the lab's `cut`)."""
         self.cuts.clear()
         self.cuts.update(names)
-        for target in [t for t, owner in self._owner.items() if owner in names]:
-            await self.drop(target)
+        self._give_up(names)
+        await asyncio.gather(*self._closing_now)
 
-    async def drop(self, target: str) -> None:
-        """Forget the channel to a host that left or moved."""
-        self._owner.pop(target, None)
-        channel = self._channels.pop(target, None)
-        if channel is not None:
-            await channel.close()
+    def _give_up(self, names: set[str]) -> None:
+        for key in [key for key in self._channels if key[0] in names]:
+            self._close(self._channels.pop(key)[1], None)
+
+    def _close(self, channel: grpc.aio.Channel, grace_s: float | None) -> None:
+        """Now, with every call on it, or once the last of them has ended."""
+        task = asyncio.create_task(channel.close(grace_s), name="close a channel")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        if grace_s is None:
+            self._closing_now.add(task)
+            task.add_done_callback(self._closing_now.discard)
 
     async def close(self) -> None:
-        for target in list(self._channels):
-            await self.drop(target)
+        self._give_up({name for name, _ in self._channels})
+        for task in self._closing - self._closing_now:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
 
 def bind(
     address: str,
     port: int,
-    key: str,
+    trust: Trust,
     cuts: set[str],
     handlers: list[grpc.GenericRpcHandler],
-    server_options: list[tuple[str, int]],
+    server_options: Options,
 ) -> grpc.aio.Server:
     """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
-    server = grpc.aio.server(options=server_options, interceptors=[KeyCheck(key, cuts)])
+    server = grpc.aio.server(options=server_options, interceptors=[trust.interceptor(cuts)])
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
-        bound = server.add_insecure_port(f"{address}:{port}")
+        bound = trust.add_port(
+            server, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        )
     except RuntimeError:
         bound = 0
     if bound == 0:

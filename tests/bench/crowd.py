@@ -43,7 +43,7 @@ def sample(name: HostId, number: int, dice: Random) -> m.Sample:
 
 async def play(port: int, key_file: str, target: str) -> None:
     dice = Random(1)
-    network = LimNetwork("crowd", transport.read_key(key_file), 1 << 20, 30.0)
+    network = LimNetwork(transport.Plain("crowd", transport.read_key(key_file)), 1 << 20, 30.0)
     centre = names()[0]
 
     def answer(_: m.Message) -> m.Message:

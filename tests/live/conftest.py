@@ -64,6 +64,20 @@ def make_lab():
         lab.down()
 
 
+@pytest.fixture(scope="module")
+def make_module_lab():
+    """The same for the tests of one module."""
+    made = []
+
+    def make(hosts=2, isolate="none", *options, **more):
+        made.append(Lab.up(hosts, isolate, *options, **more))
+        return made[-1]
+
+    yield make
+    for lab in made:
+        lab.down()
+
+
 @pytest.fixture
 def short_dir():
     """A directory whose name leaves room for Unix sockets."""

@@ -1,11 +1,27 @@
 """The checks of `lbctl doctor` that need no daemon."""
 
 import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from lbd.cli.doctor_checks import FAULT, OK, WARN, descriptors_of, directory, key_file, names
-from lbd.config import ClusterConfig, Config, HostConfig, HostEntry, SecurityConfig
+from lbd.cli.doctor_checks import (
+    FAULT,
+    OK,
+    WARN,
+    descriptors_of,
+    directory,
+    key_file,
+    names,
+    trust,
+)
+from lbd.config import ClusterConfig, Config, HostConfig, HostEntry
+from lbd.trust.authority import Authority
+from lbd.trust.enrol import enrol
+from lbd.trust.files import host_files
 
 LISTED = ClusterConfig(hosts=(HostEntry("h1", "127.0.0.1"), HostEntry("h2", "127.0.0.2")))
 
@@ -25,12 +41,60 @@ def test_a_directory_that_cannot_be_written_is_a_fault():
     assert (found.state, found.mend) == (FAULT, "chown or chmod /proc/self")
 
 
-def test_no_key_is_right_for_one_host_and_wrong_for_two():
-    assert key_file(Config()).state == OK
-    found = key_file(Config(cluster=LISTED))
+def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):
+    host = HostConfig(name="h1", state_dir=str(tmp_path))
+    assert [check.state for check in trust(Config(host=host))] == [OK]
+    (found,) = trust(Config(host=host, cluster=LISTED))
     assert found.state == FAULT
     assert "no network port is open" in found.says
-    assert "umask 077" in found.mend
+    assert "lbctl join" in found.mend
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Of a host that has joined a cluster whose certificates live a minute."""
+    found = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)), cluster=LISTED)
+    join(found, 0.0)
+    return found
+
+
+def join(config, ago_s):
+    root = Path(config.host.state_dir)
+    shutil.rmtree(root / "authority", ignore_errors=True)
+    authority = Authority(root / "authority", 60.0)
+    authority.create("c", "h1", time.time() - ago_s)
+    enrol(authority, host_files(config), "h1", "127.0.0.1:7901", time.time() - ago_s)
+
+
+def test_a_good_certificate(config):
+    (found,) = trust(config)
+    assert (found.state, found.says.startswith("of h1, ")) == (OK, True)
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "state", "says"),
+    [(55.0, WARN, "ends in"), (70.0, FAULT, "ended 1"), (-100.0, FAULT, "begins in")],
+)
+def test_a_certificate_of_another_time(config, ago_s, state, says):
+    join(config, ago_s)
+    (found,) = trust(config)
+    assert found.state == state
+    assert says in found.says
+    assert found.mend
+
+
+def test_a_certificate_of_another_authority_of_another_host_or_open_to_all(config):
+    files = host_files(config)
+    kept = files.read_authority()
+    join(config, 0.0)
+    files.authority.write_bytes(kept)
+    (found,) = trust(config)
+    assert (found.state, "is not signed by the authority" in found.says) == (FAULT, True)
+    (found,) = trust(replace(config, host=replace(config.host, name="h2")))
+    assert "is the certificate of h1, but this host is h2" in found.says
+    files.credentials.chmod(0o644)
+    (found,) = trust(config)
+    assert "is open to others; chmod 600" in found.says
 
 
 @pytest.mark.parametrize(
@@ -47,7 +111,7 @@ def test_key_file(tmp_path, content, mode, says):
     if content is not None:
         path.write_text(content)
         path.chmod(mode)
-    found = key_file(Config(security=SecurityConfig(key_file=str(path)), cluster=LISTED))
+    found = key_file(str(path))
     assert (found.state == FAULT) == bool(says)
     assert says in found.says
     assert bool(found.mend) == bool(says)

@@ -11,6 +11,7 @@ from lbd.errors import ConfigError, PeerError, Unavailable
 from lbd.lim import messages as m
 from lbd.model import HostId
 from lbd.rpc.lim_network import METHOD, LimNetwork
+from lbd.rpc.transport import Plain
 from lbd.testing.memory_network import Exchange, MemoryNetwork
 
 KEY = "k" * 40
@@ -28,7 +29,7 @@ def said(body: m.Body, sender: str = "h1") -> m.Message:
 
 @asynccontextmanager
 async def grpc_pair():
-    nets = [LimNetwork(name, KEY, 1 << 20, 10.0) for name in ("h1", "h2")]
+    nets = [LimNetwork(Plain(name, KEY), 1 << 20, 10.0) for name in ("h1", "h2")]
     yield nets, free_port()
     for net in nets:
         await net.close()
@@ -97,7 +98,7 @@ async def test_silence_ends_at_the_deadline():
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()  # the kernel takes the connection; nobody speaks
-    net = LimNetwork("h1", KEY, 1 << 20, 10.0)
+    net = LimNetwork(Plain("h1", KEY), 1 << 20, 10.0)
     port = listener.getsockname()[1]
     with pytest.raises(Unavailable):
         await net.ask("h2", f"127.0.0.1:{port}", said(m.Ping()), 0.3)
@@ -108,7 +109,7 @@ async def test_silence_ends_at_the_deadline():
 async def test_a_wrong_key_is_refused():
     async with grpc_pair() as ((_, two), port):
         await two.serve("127.0.0.1", port, echo)
-        stranger = LimNetwork("h3", "x" * 40, 1 << 20, 10.0)
+        stranger = LimNetwork(Plain("h3", "x" * 40), 1 << 20, 10.0)
         with pytest.raises(Unavailable, match="key"):
             await stranger.ask("h2", f"127.0.0.1:{port}", said(m.Ping()), 2.0)
         await stranger.close()
@@ -118,7 +119,7 @@ async def test_garbage_and_oversize_are_refused_and_the_server_lives():
     async with grpc_pair() as ((one, two), port):
         await two.serve("127.0.0.1", port, echo)
         target = f"127.0.0.1:{port}"
-        call = one._peers.channel("h2", target).unary_unary(METHOD)
+        call = one.peers.channel("h2", target).unary_unary(METHOD)
         one._encoder.encode = lambda _message: b"\xff\xff\xff"
         with pytest.raises(PeerError, match="not a LIM message"):
             await one.ask("h2", target, said(m.Ping()), 2.0)

@@ -1,0 +1,116 @@
+"""What a LIM answers about certificates: join, renew, and word of revoked hosts."""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from lbd.errors import LbdError, PeerError
+from lbd.rpc.gen import trust_pb2 as pb
+from lbd.rpc.tls import Tls, certificate_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lbd.trust.authority import Authority, TokenRecord
+
+    Context = grpc.aio.ServicerContext[object, object]
+
+log = logging.getLogger("lbd.tls")
+
+SERVICE = "lbd.v1.Trust"
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+class TrustService:
+    """`authority`: the cluster's, if it is on this host."""
+
+    def __init__(self, tls: Tls, authority: "Authority | None") -> None:
+        self._tls = tls
+        self._authority = authority
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        methods = {
+            "Join": unary(self._join, pb.JoinRequest),
+            "Renew": unary(self._renew, pb.RenewRequest),
+            "Revocations": unary(self._revocations, pb.RevocationNews),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _join(self, request: pb.JoinRequest, context: "Context") -> pb.JoinReply:
+        authority = await self._need_authority(context)
+        try:
+            token = self._token_of(authority, certificate_of(context))
+            made = await asyncio.to_thread(
+                authority.join, token.id, request.host, request.request, time.time()
+            )
+        except LbdError as problem:
+            log.warning("%.80r may not join: %s", request.host, problem)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
+        log.info("host %s has joined, with token %s", request.host, token.id)
+        return pb.JoinReply(
+            cluster=authority.ledger().cluster,
+            authority_host=self._tls.own_name,
+            certificates=made,
+            revocations=self._tls.files.read_signed(),
+        )
+
+    def _token_of(self, authority: "Authority", certificate: bytes) -> "TokenRecord":
+        """Raises PeerError if the caller shows something else."""
+        from lbd.trust.certificates import is_signed_by
+
+        for token in authority.ledger().tokens:
+            if is_signed_by(certificate, token.anchor.encode()):
+                return token
+        raise PeerError("joining takes a token; `lbctl token create` makes one")
+
+    async def _renew(self, request: pb.RenewRequest, context: "Context") -> pb.RenewReply:
+        host = await self._tls.caller(context)
+        authority = await self._need_authority(context)
+        issue = self._tls.issue_of(certificate_of(context))
+        try:
+            made = await asyncio.to_thread(
+                authority.renew, host, issue, request.request, time.time()
+            )
+        except LbdError as problem:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
+        log.info("new certificate for %s", host)
+        return pb.RenewReply(certificates=made)
+
+    async def _revocations(self, news: pb.RevocationNews, context: "Context") -> pb.RevocationNews:
+        await self._tls.caller(context)
+        if news.signed:
+            try:
+                self._tls.learn(news.signed)
+            except LbdError as problem:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
+        return pb.RevocationNews(signed=self._tls.files.read_signed())
+
+    async def _need_authority(self, context: "Context") -> "Authority":
+        if self._authority is None:
+            home = self._tls.files.read_home()[0] or "another host"
+            text = f"the authority is not on {self._tls.own_name}, but on {home}"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        return self._authority
+
+
+def unary(
+    body: "Callable[[Request, Context], Awaitable[Reply]]", request: type[Request]
+) -> "grpc.RpcMethodHandler[object, object]":
+    """`body` for bytes; what is no such message is refused."""
+
+    async def call(data: bytes, context: "Context") -> bytes:
+        message = request()
+        try:
+            message.ParseFromString(data)
+        except DecodeError:
+            text = f"not a {request.__name__}"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+        return (await body(message, context)).SerializeToString()
+
+    return grpc.unary_unary_rpc_method_handler(call)

@@ -1,0 +1,261 @@
+"""The cluster's authority: its key, who has a certificate, which tokens are out.
+
+It lives in a directory of one host, and is as much as one file of JSON beside the key. `lbctl` and
+the LIM of that host both change it, each under a lock, so it works whether the daemons run or not.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from lbd.errors import ConfigError, LbdError, PeerError
+from lbd.trust import certificates
+from lbd.trust.files import Credentials, make_private_dir, read, write_private
+from lbd.trust.names import why_not
+from lbd.trust.revocations import Revocations, parse
+from lbd.trust.token import SECRET_BYTES, Token
+
+TOKENS_MAX = 256
+TOKEN_KEPT_S = 86400.0  # after its end: long enough to say what became of it
+TOKEN_LIFE_MAX_S = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A host that was given a certificate."""
+
+    issue: int
+    until_s: float  # UNIX time: of its newest certificate
+    revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token as the authority remembers it: not what it takes to use it."""
+
+    id: str
+    anchor: str  # PEM
+    until_s: float
+    host: str = ""  # the only one that may join with it; "" = any
+    used_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    cluster: str
+    home: str  # the host where this is
+    number: int = 0  # of the list of revocations
+    hosts: dict[str, Known] = field(default_factory=dict)
+    tokens: tuple[TokenRecord, ...] = ()
+
+    def revocations(self) -> Revocations:
+        lowest = {
+            host: known.issue + known.revoked
+            for host, known in self.hosts.items()
+            if known.issue + known.revoked > 0
+        }
+        return Revocations(self.number, lowest)
+
+    def token(self, number: str) -> TokenRecord | None:
+        return next((token for token in self.tokens if token.id == number), None)
+
+
+class Authority:
+    """The one in `root`. Whatever is refused is raised as LbdError, one line."""
+
+    def __init__(self, root: Path, certificate_s: float) -> None:
+        self.root = root
+        self._certificate_s = certificate_s
+
+    @property
+    def ledger_file(self) -> Path:
+        return self.root / "ledger.json"
+
+    @property
+    def key_file(self) -> Path:
+        return self.root / "authority.pem"
+
+    def exists(self) -> bool:
+        """Raises ConfigError if we may not look."""
+        try:
+            self.key_file.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as problem:
+            raise ConfigError(f"{self.root}: {problem.strerror}") from problem
+        return True
+
+    def create(self, cluster: str, home: str, now_s: float) -> None:
+        if self.exists():
+            raise ConfigError(f"there is an authority in {self.root} already")
+        check_name(home)
+        make_private_dir(self.root)
+        self._save(Ledger(cluster, home))
+        made = certificates.new_authority(cluster, now_s)
+        write_private(self.key_file, made.key + made.chain)
+
+    def credentials(self) -> Credentials:
+        key, end, chain = read(self.key_file).partition(b"-----END PRIVATE KEY-----\n")
+        if not end or not chain:
+            raise ConfigError(f"{self.key_file}: not the key and certificate of an authority")
+        return Credentials(key + end, chain)
+
+    @property
+    def certificate(self) -> bytes:
+        return self.credentials().chain
+
+    # -- what is remembered ----------------------------------------------------------------------
+
+    def ledger(self) -> Ledger:
+        try:
+            found = json.loads(read(self.ledger_file))
+            return Ledger(
+                str(found["cluster"]),
+                str(found["home"]),
+                int(found["number"]),
+                {str(host): Known(**known) for host, known in found["hosts"].items()},
+                tuple(TokenRecord(**token) for token in found["tokens"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise ConfigError(f"{self.ledger_file} is damaged: {problem!r}") from None
+
+    def _save(self, ledger: Ledger) -> None:
+        write_private(self.ledger_file, json.dumps(asdict(ledger), indent=1).encode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[Ledger]:
+        try:
+            lock = os.open(self.root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        except OSError as problem:
+            raise ConfigError(f"{self.root}: {problem.strerror}") from problem
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.ledger()
+        finally:
+            os.close(lock)
+
+    # -- hosts -----------------------------------------------------------------------------------
+
+    def join(self, token_id: str, host: str, request: bytes, now_s: float) -> bytes:
+        """A new host's first certificate; the token is spent."""
+        check_name(host)
+        with self._locked() as ledger:
+            token = ledger.token(token_id)
+            check_token(token, token_id, host, now_s)
+            spent = replace(ledger, tokens=tuple(
+                replace(t, used_by=host) if t.id == token_id else t for t in ledger.tokens
+            ))  # fmt: skip
+            return self._admit(spent, host, request, now_s)
+
+    def admit(self, host: str, request: bytes, now_s: float) -> bytes:
+        """A certificate without a token: for the authority's own host."""
+        check_name(host)
+        with self._locked() as ledger:
+            return self._admit(ledger, host, request, now_s)
+
+    def _admit(self, ledger: Ledger, host: str, request: bytes, now_s: float) -> bytes:
+        for other, known in ledger.hosts.items():
+            if other.lower() == host.lower() and not known.revoked and known.until_s > now_s:
+                raise LbdError(
+                    f"a host {other} has joined already and its certificate is valid: give this "
+                    f"one another name (--name), or `lbctl revoke {other}` first"
+                )
+        before = ledger.hosts.get(host)
+        issue = before.issue + before.revoked if before is not None else 0
+        return self._sign(ledger, host, issue, request, now_s)
+
+    def renew(self, host: str, issue: int, request: bytes, now_s: float) -> bytes:
+        """For a host that has shown a valid certificate of that issue."""
+        with self._locked() as ledger:
+            known = ledger.hosts.get(host)
+            if known is None or known.revoked or known.issue != issue:
+                raise LbdError(f"{host} is revoked")
+            return self._sign(ledger, host, issue, request, now_s)
+
+    def _sign(self, ledger: Ledger, host: str, issue: int, request: bytes, now_s: float) -> bytes:
+        credentials = self.credentials()
+        made = certificates.sign_request(
+            credentials, request, host, issue, now_s, self._certificate_s
+        )
+        hosts = {**ledger.hosts, host: Known(issue, now_s + self._certificate_s)}
+        self._save(replace(ledger, hosts=hosts))
+        return made + credentials.chain
+
+    def revoke(self, host: str) -> bytes:
+        """The new signed list."""
+        with self._locked() as ledger:
+            known = ledger.hosts.get(host)
+            if known is None:
+                names = ", ".join(sorted(ledger.hosts))
+                raise ConfigError(f"no host {host!r} has a certificate; those that have: {names}")
+            if host == ledger.home:
+                raise ConfigError(f"{host} is where the authority is: it cannot be revoked")
+            if known.revoked:
+                raise ConfigError(f"{host} is revoked already")
+            hosts = {**ledger.hosts, host: replace(known, revoked=True)}
+            tokens = tuple(token for token in ledger.tokens if token.host != host)
+            changed = replace(ledger, hosts=hosts, tokens=tokens, number=ledger.number + 1)
+            self._save(changed)
+            return sign(self.credentials(), changed.revocations())
+
+    # -- tokens ----------------------------------------------------------------------------------
+
+    def new_token(self, host: str, life_s: float, now_s: float) -> Token:
+        if host:
+            check_name(host)
+        if not 1.0 <= life_s <= TOKEN_LIFE_MAX_S:
+            raise ConfigError("a token lives from 1 second to 30 days")
+        fingerprint = certificates.fingerprint(self.certificate)
+        token = Token(secrets.token_bytes(SECRET_BYTES), fingerprint)
+        with self._locked() as ledger:
+            kept = [t for t in ledger.tokens if now_s < t.until_s + TOKEN_KEPT_S]
+            if len(kept) >= TOKENS_MAX:
+                raise LbdError(f"{TOKENS_MAX} tokens are out already; `lbctl token revoke` some")
+            anchor = certificates.anchor_of(token, now_s).decode()
+            record = TokenRecord(token.id, anchor, now_s + life_s, host)
+            self._save(replace(ledger, tokens=(*kept, record)))
+        return token
+
+    def revoke_token(self, number: str) -> None:
+        with self._locked() as ledger:
+            if ledger.token(number) is None:
+                raise ConfigError(f"no token {number!r}; see `lbctl token list`")
+            kept = tuple(token for token in ledger.tokens if token.id != number)
+            self._save(replace(ledger, tokens=kept))
+
+
+def check_name(host: str) -> None:
+    """Raises ConfigError if no certificate can be made for it."""
+    if fault := why_not(host):
+        raise ConfigError(f"host name {host!r} {fault}; give another with --name")
+
+
+def check_token(token: TokenRecord | None, number: str, host: str, now_s: float) -> None:
+    """Raises LbdError if `host` may not join with it."""
+    if token is None:
+        raise LbdError(f"token {number} is not known here")
+    if token.used_by:
+        raise LbdError(f"token {number} was used already, by {token.used_by}")
+    if now_s > token.until_s:
+        raise LbdError(f"token {number} ended {now_s - token.until_s:.0f} s ago")
+    if token.host and token.host != host:
+        raise LbdError(f"token {number} is for {token.host}, not for {host}")
+
+
+def sign(authority: Credentials, revocations: Revocations) -> bytes:
+    """As it travels and lies on disk: a line with the signature, then the text."""
+    text = revocations.text().encode()
+    return certificates.sign_text(authority, text) + b"\n" + text
+
+
+def verified(signed: bytes, authority: bytes) -> Revocations:
+    """Raises PeerError unless this authority has signed it."""
+    signature, _, text = signed.partition(b"\n")
+    if not certificates.is_text_signed_by(text, signature, authority):
+        raise PeerError("a list of revoked hosts that the authority has not signed")
+    return parse(text.decode("utf-8", "replace"))

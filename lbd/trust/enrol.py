@@ -1,0 +1,33 @@
+"""A host's files of trust, put in place: the certificate last, for it says the host has joined."""
+
+from lbd.trust import certificates
+from lbd.trust.authority import Authority
+from lbd.trust.files import Credentials, HostFiles, make_private_dir, write_private
+
+
+def enrol(authority: Authority, files: HostFiles, host: str, target: str, now_s: float) -> None:
+    """For a host whose files and whose authority's are both at hand.
+
+    `target`: of the LIM where the authority is.
+    """
+    key = certificates.new_key()
+    chain = authority.admit(host, certificates.new_request(key, host), now_s)
+    ledger = authority.ledger()
+    install(files, Credentials(key, chain), authority.certificate, ledger.home, target, b"")
+
+
+def install(
+    files: HostFiles,
+    credentials: Credentials,
+    authority: bytes,
+    home: str,
+    target: str,
+    revocations: bytes,
+) -> None:
+    """`home`, `target`: the host where the authority is, and its LIM."""
+    make_private_dir(files.root)
+    write_private(files.authority, authority)
+    write_private(files.home, f"{home} {target}\n".encode())
+    if revocations:
+        write_private(files.revoked, revocations)
+    files.write_credentials(credentials)

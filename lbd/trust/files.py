@@ -1,0 +1,170 @@
+"""The files of trust: closed to others before their first byte, whole or not at all.
+
+A key and its certificate share one file, so that renewing both is one rename: nobody ever reads the
+key of one with the certificate of another.
+"""
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.config import Config
+from lbd.errors import ConfigError
+from lbd.trust import der
+from lbd.trust.revocations import Revocations, parse
+
+END_OF_KEY = "-----END PRIVATE KEY-----\n"
+BEGIN_OF_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A key and the certificates that vouch for it, its own first; PEM."""
+
+    key: bytes
+    chain: bytes
+
+    @property
+    def certificate(self) -> str:
+        return first_certificate(self.chain)
+
+    @property
+    def valid_s(self) -> tuple[float, float]:
+        """UNIX times: from, until."""
+        return der.valid_s(ssl.PEM_cert_to_DER_cert(self.certificate))
+
+
+def first_certificate(pem: bytes) -> str:
+    """Raises ConfigError if there is none."""
+    begin, end, _ = pem.decode("ascii", "replace").partition("-----END CERTIFICATE-----\n")
+    if not end or BEGIN_OF_CERTIFICATE not in begin:
+        raise ConfigError("no certificate in it")
+    return begin[begin.index(BEGIN_OF_CERTIFICATE) :] + end
+
+
+@dataclass(frozen=True, slots=True)
+class HostFiles:
+    """One host's part: `tls.dir`."""
+
+    root: Path
+
+    @property
+    def credentials(self) -> Path:
+        return self.root / "host.pem"
+
+    @property
+    def authority(self) -> Path:
+        return self.root / "authority.pem"
+
+    @property
+    def revoked(self) -> Path:
+        """Signed by the authority, as it came; see `authority.signed`."""
+        return self.root / "revoked"
+
+    @property
+    def home(self) -> Path:
+        """The name of the host where the authority is, and where its LIM was when we joined."""
+        return self.root / "authority-host"
+
+    def exist(self) -> bool:
+        """Raises ConfigError if that cannot be told."""
+        try:
+            self.credentials.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as problem:
+            raise ConfigError(f"{self.credentials}: {problem.strerror}") from problem
+        return True
+
+    def read_credentials(self) -> Credentials:
+        text = read(self.credentials)
+        key, end, chain = text.decode("ascii", "replace").partition(END_OF_KEY)
+        if not end or BEGIN_OF_CERTIFICATE not in chain:
+            raise ConfigError(f"{self.credentials}: not a key and its certificate; join again")
+        if self.credentials.stat().st_mode & 0o077:
+            raise ConfigError(f"{self.credentials} is open to others; chmod 600 it")
+        return Credentials((key + end).encode(), chain.encode())
+
+    def write_credentials(self, credentials: Credentials) -> None:
+        write_private(self.credentials, credentials.key + credentials.chain)
+
+    def read_authority(self) -> bytes:
+        return read(self.authority)
+
+    def read_signed(self) -> bytes:
+        """The revocations as they came; b"" while there are none."""
+        try:
+            return self.revoked.read_bytes()
+        except OSError:
+            return b""
+
+    def read_revocations(self) -> Revocations:
+        """Checked when they were written; none of them if there is no such file."""
+        signed = self.read_signed()
+        return parse(signed.partition(b"\n")[2].decode("utf-8", "replace")) if signed else EMPTY
+
+    def read_home(self) -> tuple[str, str]:
+        """(host, "address:port") of the authority; ("", "") if unknown."""
+        try:
+            host, target, *_ = self.home.read_text(encoding="utf-8").split()
+        except (OSError, ValueError):
+            return "", ""
+        return host, target
+
+
+EMPTY = Revocations()
+
+
+def host_files(config: Config) -> HostFiles:
+    return HostFiles(Path(config.tls.dir or f"{config.host.state_dir}/tls"))
+
+
+def authority_dir(config: Config) -> Path:
+    return Path(config.tls.authority_dir or f"{config.host.state_dir}/authority")
+
+
+def read(path: Path) -> bytes:
+    """Raises ConfigError, one line."""
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from problem
+
+
+def make_private_dir(path: Path) -> None:
+    """Closed to others, and of whoever owns the directory around it: root works for daemons that
+    are not. Raises ConfigError."""
+    try:
+        for missing in reversed([p for p in (path, *path.parents) if not p.exists()]):
+            missing.mkdir(mode=0o700 if missing == path else 0o755)
+            own_like(missing, missing.parent)
+        path.chmod(0o700)
+    except OSError as problem:
+        raise ConfigError(f"{problem.filename}: {problem.strerror}") from problem
+
+
+def own_like(path: Path, other: Path) -> None:
+    if os.geteuid() == 0:
+        owner = other.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """In place of what was there, in one step. Raises ConfigError."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            own_like(fresh, path.parent)
+            fresh.rename(path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from problem

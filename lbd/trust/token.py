@@ -1,0 +1,61 @@
+"""A join token: what one new host needs to know to trust the cluster, and the cluster it.
+
+It holds a secret and the fingerprint of the authority's certificate. The secret never travels: both
+sides derive a private key from it. The host where the authority is trusts what that key has signed,
+for one thing, joining; so its port need not admit callers without a certificate, and nobody who
+listens, or answers in that host's place, learns anything from a token that is used.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+
+from lbd.errors import ConfigError
+
+PREFIX = "lbd1-"
+SECRET_BYTES = 16
+FINGERPRINT_BYTES = 32
+CHECKSUM_BYTES = 4
+ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+MEND = "copy it whole, or make another with `lbctl token create`"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    secret: bytes
+    fingerprint: bytes  # SHA-256 of the authority's certificate
+
+    def text(self) -> str:
+        body = self.secret + self.fingerprint
+        packed = base64.urlsafe_b64encode(body + checksum(body)).decode()
+        return PREFIX + packed.rstrip("=")
+
+    @property
+    def id(self) -> str:
+        """What it is called in lists; says nothing of the secret."""
+        return hashlib.sha256(b"lbd token id" + self.secret).hexdigest()[:8]
+
+    @property
+    def private_number(self) -> int:
+        """Of the P-256 key that the secret stands for."""
+        digest = hashlib.sha512(b"lbd token key" + self.secret).digest()
+        return int.from_bytes(digest, "big") % (ORDER_P256 - 1) + 1
+
+
+def checksum(body: bytes) -> bytes:
+    return hashlib.sha256(b"lbd token" + body).digest()[:CHECKSUM_BYTES]
+
+
+def parse(text: str) -> Token:
+    """Raises ConfigError if it is not whole."""
+    if not text.startswith(PREFIX):
+        raise ConfigError(f"that is no token: one begins with {PREFIX}; {MEND}")
+    packed = text.removeprefix(PREFIX)
+    try:
+        body = base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        body = b""
+    known, check = body[:-CHECKSUM_BYTES], body[-CHECKSUM_BYTES:]
+    if len(known) != SECRET_BYTES + FINGERPRINT_BYTES or check != checksum(known):
+        raise ConfigError(f"the token is cut short or mistyped; {MEND}")
+    return Token(known[:SECRET_BYTES], known[SECRET_BYTES:])

@@ -1,0 +1,159 @@
+"""Who is let in by a host's two ports, and as whom: real daemons with certificates."""
+
+import socket
+import sys
+import time
+from concurrent import futures
+from contextlib import contextmanager
+
+import grpc
+import pytest
+
+from lbd.lim import messages as m
+from lbd.model import LoadVector, Queues
+from lbd.rpc import job_stream, local
+from lbd.rpc.gen import lbm_pb2
+from lbd.trust import certificates
+from tests.live import trust
+from tests.live.cluster import FAST
+from tests.live.trust import Stranger, authority_on, files_of, made_for
+
+SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
+SCAN = """
+import socket, sys
+found = []
+for port in range(1, 65536):
+    with socket.socket() as sock:
+        sock.settimeout(1)
+        if sock.connect_ex((sys.argv[1], port)) == 0:
+            found.append(port)
+print(*found)
+"""
+
+
+@pytest.fixture(scope="module")
+def tls_lab(make_module_lab):
+    return make_module_lab(3, "none", "--tls", settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def root(tls_lab):
+    return authority_on(tls_lab).certificate
+
+
+@pytest.fixture(scope="module")
+def h2(tls_lab, root):
+    """Who has the key of h2."""
+    return Stranger(root, files_of(tls_lab, "h2").read_credentials())
+
+
+def test_commands_run_and_bytes_flow(tls_lab):
+    done = tls_lab.run("h1", "lbrun", "-H", "h2", "sh", "-c", "cat; echo $LBD_HOST", input="in\n")
+    assert (done.returncode, done.stdout) == (0, "in\nh2\n")
+
+
+def test_a_host_is_let_in_as_itself(tls_lab, h2):
+    assert h2.ping(tls_lab, "h1")[0] is grpc.StatusCode.OK
+    assert h2.jobs(tls_lab, "h1")[0] is grpc.StatusCode.OK
+    assert h2.run(tls_lab, "h1", "h2")[0] == job_stream.STARTED
+
+
+@pytest.fixture(params=["none", "expired", "of another authority"])
+def not_let_in(request, tls_lab, root):
+    own = authority_on(tls_lab).credentials()
+    other = certificates.new_authority("another", time.time())
+    return {
+        "none": Stranger(root, None),
+        "expired": Stranger(root, made_for(own, "h2", -10.0)),
+        "of another authority": Stranger(root, made_for(other, "h2")),
+    }[request.param]
+
+
+def test_who_has_no_good_certificate_does_not_get_past_the_handshake(tls_lab, not_let_in):
+    for code, details in (not_let_in.ping(tls_lab, "h1"), not_let_in.jobs(tls_lab, "h1")):
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert "Socket closed" in details or "handshake" in details, details
+
+
+def test_who_does_not_encrypt_is_not_answered(tls_lab):
+    address = tls_lab.record.plan.address("h1")
+    assert not trust.speaks_plainly(address, 7901)
+    assert not trust.speaks_plainly(address, 7902)
+
+
+def test_nobody_speaks_for_another_host(tls_lab, h2):
+    as_h3 = Stranger(h2.root, h2.credentials, says="h3")
+    code, details = as_h3.ping(tls_lab, "h1")
+    assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 speaks for h3")
+
+
+def test_nobody_reports_the_load_of_another_host(tls_lab, h2):
+    vector = LoadVector(0.0, Queues(), 0.0, 64.0, 1.0, 64, 0, 0, 0, True)
+    report = m.Report(m.Sample("h3", time.time_ns(), 1 << 40, 0.0, vector, False))
+    data = trust.message(tls_lab, "h2", report)
+    code, details = h2.call(tls_lab, "h1", 7901, trust.DELIVER, data)
+    assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 reports the load of h3")
+    hello = m.Hello(m.Member("h3", "127.0.0.9", 7901, 7902, 0, time.time_ns()), False)
+    data = trust.message(tls_lab, "h2", hello)
+    code, details = h2.call(tls_lab, "h1", 7901, trust.DELIVER, data)
+    assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 introduces itself as h3")
+
+
+def test_nobody_runs_commands_in_the_name_of_another_host(tls_lab, h2):
+    tag, body = h2.run(tls_lab, "h1", "h3")
+    refused = lbm_pb2.Refused.FromString(body)
+    assert (tag, refused.reason) == (job_stream.REFUSED, "h2 asks in the name of h3")
+
+
+@contextmanager
+def in_place_of_lbm(lab, host, own, root, serve):
+    """A server at the LBM's port of `host`, whose LIM takes it for the LBM."""
+    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+    handler = grpc.stream_stream_rpc_method_handler(serve)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("lbd.v1.Lbm", {"Run": handler}),)
+    )
+    credentials = grpc.ssl_server_credentials([(own.key, own.chain)], root, True)
+    server.add_secure_port(f"{lab.record.plan.address(host)}:7902", credentials)
+    server.start()
+    report = {"op": "lbm", "slots_total": 2, "slots_used": 0, "local": 0, "foreign": 0,
+              "accepting": True, "keeper": 0}  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as lim:
+        lim.connect(str(lab.paths(host).socket("lim")))
+        lim.sendall(local.encode(report))
+        try:
+            yield
+        finally:
+            server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("shown", "outcome"), [("h2", "cannot be reached"), ("h3", "turned it away")]
+)
+def test_a_command_goes_to_the_host_asked_for_or_nowhere(tls_lab, root, shown, outcome):
+    """h2's certificate at h3's address is not h3; h3's own would do."""
+    seen = []
+
+    def refuse(_, context):
+        seen.extend(context.auth_context()["x509_common_name"])
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "reached")
+
+    def answer():
+        done = tls_lab.run("h1", "lbrun", "-H", "h3", "true")
+        assert done.returncode == 125
+        return outcome in done.stderr
+
+    tls_lab.kill("h3", "lbm")
+    own = files_of(tls_lab, shown).read_credentials()
+    try:
+        with in_place_of_lbm(tls_lab, "h3", own, root, refuse):
+            tls_lab.wait_until(answer, outcome)
+        assert set(seen) == ({b"h1"} if shown == "h3" else set())
+    finally:
+        tls_lab.start("h3", "lbm")
+
+
+def test_a_port_scan_shows_the_two_ports(make_lab):
+    lab = make_lab(2, "namespaces", "--tls")
+    scan = lab.run("h1", sys.executable, "-c", SCAN, lab.record.plan.address("h2"), check=True)
+    assert scan.stdout.split() == ["7901", "7902"]

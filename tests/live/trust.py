@@ -1,0 +1,115 @@
+"""Callers and servers that should not be believed, for the tests of trust between hosts."""
+
+import socket
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import grpc
+
+from lbd.config_file import load
+from lbd.lim import messages as m
+from lbd.model import HostId
+from lbd.rpc import convert, job_stream
+from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.transport import HOST_HEADER
+from lbd.trust import certificates
+from lbd.trust.authority import Authority
+from lbd.trust.files import Credentials, HostFiles, authority_dir, host_files
+from lbd.trust.names import ANY_HOST, names_of
+
+TIMEOUT_S = 5
+DELIVER, JOBS, RUN = "/lbd.v1.Lim/Deliver", "/lbd.v1.Lbm/Jobs", "/lbd.v1.Lbm/Run"
+
+
+def authority_on(lab, host="h1") -> Authority:
+    config = load(str(lab.paths(host).config))
+    return Authority(authority_dir(config), config.tls.certificate_s)
+
+
+def files_of(lab, host) -> HostFiles:
+    return host_files(load(str(lab.paths(host).config)))
+
+
+def made_for(authority: Credentials, host, life_s=3600.0, issue=0) -> Credentials:
+    """A key and a certificate, of any authority, for any host, valid so long."""
+    key = certificates.new_key()
+    public = certificates.private_key(key).public_key()
+    names = tuple(names_of(host, issue))
+    now_s = time.time() + min(0.0, life_s) - 100.0  # one that has ended began before
+    chain = certificates.signed(authority, public, host, names, now_s, abs(life_s) + 100.0)
+    if life_s < 0:
+        chain = certificates.signed(authority, public, host, names, now_s, 100.0 + life_s)
+    return Credentials(key, chain)
+
+
+@dataclass
+class Stranger:
+    """A caller with these credentials (None: without any) and this idea of the authority."""
+
+    root: bytes
+    credentials: Credentials | None
+    says: str = "h2"  # who it says it is
+
+    @contextmanager
+    def channel(self, lab, host, port):
+        own = self.credentials
+        pair = (own.key, own.chain) if own is not None else (None, None)
+        credentials = grpc.ssl_channel_credentials(self.root, *pair)
+        options = [("grpc.ssl_target_name_override", ANY_HOST)]
+        target = f"{lab.record.plan.address(host)}:{port}"
+        with grpc.secure_channel(target, credentials, options) as channel:
+            yield channel
+
+    def call(self, lab, host, port, method, data) -> tuple[grpc.StatusCode, str]:
+        """(OK, "") or what the answer was."""
+        with self.channel(lab, host, port) as channel:
+            try:
+                metadata = ((HOST_HEADER, self.says),)
+                channel.unary_unary(method)(data, timeout=TIMEOUT_S, metadata=metadata)
+            except grpc.RpcError as problem:
+                return problem.code(), problem.details()
+        return grpc.StatusCode.OK, ""
+
+    def ping(self, lab, host):
+        return self.call(lab, host, 7901, DELIVER, message(lab, self.says, m.Ping()))
+
+    def jobs(self, lab, host):
+        return self.call(lab, host, 7902, JOBS, lbm_pb2.JobsRequest().SerializeToString())
+
+    def run(self, lab, host, origin, argv=(b"true",)):
+        """The first answer to a command: its tag and its body."""
+        request = lbm_pb2.RunRequest(
+            job_id=f"{origin}-7", origin=origin, user="root", uid=0, argv=argv, directory=b"/",
+            umask=0o22, closed_fds=7, forced=True,
+        )  # fmt: skip
+        first = job_stream.pack(1, job_stream.RUN, request.SerializeToString())
+
+        def say():
+            yield first
+            time.sleep(TIMEOUT_S)
+
+        with self.channel(lab, host, 7902) as channel:
+            answers = channel.stream_stream(RUN)(
+                say(), timeout=TIMEOUT_S, metadata=((HOST_HEADER, self.says),)
+            )
+            answer = next(iter(answers))
+            answers.cancel()
+        _, tag, body = job_stream.unpack(answer)[0]
+        return tag, bytes(body)
+
+
+def message(lab, sender, body) -> bytes:
+    cluster = load(str(lab.paths("h1").config)).cluster.name
+    return convert.encode(m.Message(cluster, HostId(sender), time.time_ns(), body))
+
+
+def speaks_plainly(address, port):
+    """Whether a server answers a caller that does not encrypt."""
+    with socket.create_connection((address, port), TIMEOUT_S) as sock:
+        sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        sock.settimeout(TIMEOUT_S)
+        try:
+            return sock.recv(64)[3:4] == b"\x04"  # SETTINGS
+        except OSError:
+            return False

@@ -1,0 +1,147 @@
+"""The authority on disk: who gets a certificate, who is refused and why, what is kept closed."""
+
+import ssl
+import stat
+import time
+
+import pytest
+
+from lbd.errors import ConfigError, LbdError, PeerError
+from lbd.trust import authority as a
+from lbd.trust import certificates, der
+from lbd.trust.enrol import enrol
+from lbd.trust.files import HostFiles, write_private
+from lbd.trust.names import Identity, identity_of, names_of
+from lbd.trust.revocations import Revocations, parse
+
+NOW_S = time.time()
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def authority(tmp_path):
+    made = a.Authority(tmp_path / "authority", 10 * DAY_S)
+    made.create("c", "h1", NOW_S)
+    return made
+
+
+def request(host="h2"):
+    return certificates.new_request(certificates.new_key(), host)
+
+
+def joined(authority, host, now_s=NOW_S):
+    token = authority.new_token("", 60, now_s)
+    return authority.join(token.id, host, request(host), now_s)
+
+
+def read(pem):
+    return ssl.PEM_cert_to_DER_cert(pem.decode().partition("-----END CERTIFICATE-----\n")[0]
+                                    + "-----END CERTIFICATE-----\n")  # fmt: skip
+
+
+def test_a_token_gives_one_certificate(authority):
+    token = authority.new_token("", 60, NOW_S)
+    made = authority.join(token.id, "h2", request(), NOW_S)
+    assert identity_of(der.dns_names(read(made))) == Identity("h2", 0)
+    begin_s, end_s = der.valid_s(read(made))
+    assert begin_s <= NOW_S
+    assert end_s == pytest.approx(NOW_S + 10 * DAY_S, abs=2)
+    assert certificates.is_signed_by(made, authority.certificate)
+    with pytest.raises(LbdError, match="was used already, by h2"):
+        authority.join(token.id, "h3", request("h3"), NOW_S)
+
+
+def test_refusals(authority):
+    token = authority.new_token("h2", 60, NOW_S)
+    with pytest.raises(LbdError, match="is for h2, not for h3"):
+        authority.join(token.id, "h3", request("h3"), NOW_S)
+    with pytest.raises(LbdError, match="ended 5 s ago"):
+        authority.join(token.id, "h2", request(), NOW_S + 65)
+    with pytest.raises(LbdError, match="not known"):
+        authority.join("00000000", "h2", request(), NOW_S)
+    with pytest.raises(ConfigError, match="is an address"):
+        authority.join(token.id, "10.0.0.1", request(), NOW_S)
+    with pytest.raises(PeerError, match="not a certificate request"):
+        authority.join(token.id, "h2", b"garbage", NOW_S)
+    authority.join(token.id, "h2", request(), NOW_S)  # nothing of that has spent it
+
+
+def test_a_name_is_taken_until_it_is_revoked_or_has_ended(authority):
+    joined(authority, "h2")
+    for name in ("h2", "H2"):
+        with pytest.raises(LbdError, match="a host h2 has joined already"):
+            joined(authority, name)
+    joined(authority, "h2", NOW_S + 11 * DAY_S)
+
+
+def test_revoked_certificates_are_below_the_lowest_issue(authority):
+    joined(authority, "h2")
+    signed = authority.revoke("h2")
+    assert a.verified(signed, authority.certificate) == Revocations(1, {"h2": 1})
+    with pytest.raises(LbdError, match="h2 is revoked"):
+        authority.renew("h2", 0, request(), NOW_S)
+    again = joined(authority, "h2")
+    assert identity_of(der.dns_names(read(again))) == Identity("h2", 1)
+    assert "0.h2.lbd" in names_of("h2", 1)  # for who has not heard of it yet
+    assert authority.ledger().revocations() == Revocations(1, {"h2": 1})
+    with pytest.raises(LbdError, match="h2 is revoked"):  # whoever has the old one
+        authority.renew("h2", 0, request(), NOW_S)
+    authority.renew("h2", 1, request(), NOW_S)
+
+
+def test_what_cannot_be_revoked(authority):
+    with pytest.raises(ConfigError, match="no host 'h9'"):
+        authority.revoke("h9")
+    authority.admit("h1", request("h1"), NOW_S)
+    with pytest.raises(ConfigError, match="where the authority is"):
+        authority.revoke("h1")
+
+
+def test_a_list_that_another_has_signed_is_refused(authority, tmp_path):
+    joined(authority, "h2")
+    other = a.Authority(tmp_path / "other", DAY_S)
+    other.create("c", "h1", NOW_S)
+    signed = authority.revoke("h2")
+    for wrong in (signed.replace(b"h2", b"h3"), b"", b"\n", b"xx\n{}", signed[1:]):
+        with pytest.raises(PeerError):
+            a.verified(wrong, authority.certificate)
+    with pytest.raises(PeerError):
+        a.verified(signed, other.certificate)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"number": 1, "lowest": {"h": "x"}}', "1", "[" * 9999]
+)
+def test_a_list_that_is_none_is_refused(text):
+    with pytest.raises(PeerError):
+        parse(text)
+
+
+def test_everything_is_closed_to_others(authority, tmp_path):
+    files = HostFiles(tmp_path / "tls")
+    enrol(authority, files, "h1", "127.0.0.1:7901", NOW_S)
+    for root in (authority.root, files.root):
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        for path in root.iterdir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert files.read_home() == ("h1", "127.0.0.1:7901")
+    assert certificates.key_matches(files.read_credentials())
+    files.credentials.chmod(0o640)
+    with pytest.raises(ConfigError, match="open to others"):
+        files.read_credentials()
+
+
+def test_a_file_is_closed_before_its_first_byte(tmp_path, monkeypatch):
+    """Also where the umask would leave it open, and where something is in the way."""
+    seen = []
+    real = a.os.fsync
+    monkeypatch.setattr(
+        a.os, "fsync", lambda fd: (seen.append(stat.S_IMODE(a.os.fstat(fd).st_mode)), real(fd))
+    )
+    before = a.os.umask(0)
+    try:
+        write_private(tmp_path / "key", b"secret")
+    finally:
+        a.os.umask(before)
+    assert seen == [0o600]
+    assert [p.name for p in tmp_path.iterdir()] == ["key"]

@@ -1,0 +1,51 @@
+"""What a certificate may name, and whom it is taken for."""
+
+import pytest
+
+from lbd.trust.names import ISSUES_NAMED, Identity, identity_of, names_of, why_not
+
+
+def test_a_certificate_names_its_host_and_issue():
+    assert names_of("h2", 0) == ["h2", "0.h2.lbd", "any.lbd"]
+    assert identity_of(names_of("h2", 0)) == Identity("h2", 0)
+    assert identity_of(names_of("a.b-c_d", 3)) == Identity("a.b-c_d", 3)
+
+
+def test_many_issues_do_not_make_it_long():
+    names = names_of("h2", 1000)
+    assert len(names) == ISSUES_NAMED + 2
+    assert identity_of(names) == Identity("h2", 1000)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        ["h2"],
+        ["any.lbd"],
+        ["0.h2.lbd"],  # not the name itself
+        ["h2", "x.h2.lbd"],
+        ["h2", "h3", "0.h2.lbd", "0.h3.lbd"],
+        ["h2", "0.h3.lbd"],
+        ["h2", "0.h2.lbd.example.org"],
+    ],
+)
+def test_anything_else_names_nobody(names):
+    assert identity_of(names) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "fault"),
+    [
+        ("h2", ""),
+        ("node-7.example.org", ""),
+        ("0.h2.lbd", "ends in .lbd"),
+        ("any.LBD", "ends in .lbd"),
+        ("10.0.0.1", "is an address"),
+        ("7", "has no letter"),
+        ("h" * 201, "is longer"),
+    ],
+)
+def test_names_that_could_be_taken_for_another(host, fault):
+    assert why_not(host).startswith(fault)
+    assert bool(why_not(host)) == bool(fault)

@@ -1,0 +1,45 @@
+"""Tokens: whole or refused, and nothing of the secret in what is shown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.errors import ConfigError
+from lbd.trust.token import ORDER_P256, Token, parse
+
+TOKEN = Token(bytes(range(16)), bytes(range(100, 132)))
+
+
+@given(st.binary(min_size=16, max_size=16), st.binary(min_size=32, max_size=32))
+def test_there_and_back(secret, fingerprint):
+    token = Token(secret, fingerprint)
+    assert parse(token.text()) == token
+    assert 0 < token.private_number < ORDER_P256
+    assert len(token.text()) < 80
+
+
+@given(st.integers(0, len(TOKEN.text()) - 1), st.sampled_from("aZ0-_="))
+def test_a_slip_is_noticed(place, mark):
+    text = TOKEN.text()
+    changed = text[:place] + mark + text[place + 1 :]
+    if changed != text:
+        with pytest.raises(ConfigError):
+            parse(changed)
+
+
+@given(st.text())
+def test_anything_else_is_refused_in_one_line(text):
+    with pytest.raises(ConfigError) as refused:
+        parse(text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 30, 60])
+def test_a_part_of_one_is_refused(cut):
+    with pytest.raises(ConfigError, match="cut short or mistyped"):
+        parse(TOKEN.text()[:-cut])
+
+
+def test_what_it_is_called_says_nothing_of_the_secret():
+    assert TOKEN.id not in TOKEN.text()
+    assert len(TOKEN.id) == 8
