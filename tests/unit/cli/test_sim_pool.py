@@ -1,6 +1,5 @@
 """The processes of a simulation end with it, however it ends."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,33 +8,43 @@ import time
 import psutil
 import pytest
 
-from lbd.cli.sim_pool import Pool
-from lbd.errors import LbdError
-
 LONG = ("-m", "lbd.cli.main", "sim", "balance", "--hosts", "40", "--duration", "5h")
 
 
-def test_the_order_is_kept():
-    given = [3.0, 1.0, 2.0, 0.0]
-    assert Pool("x", 2)(abs, given) == Pool("x", 1)(abs, given) == given
-
-
-def test_a_failure_is_passed_on():
-    with pytest.raises(ZeroDivisionError):
-        Pool("x", 2)(invert, [1.0, 0.0])
-
+# The pool forks, so it is tried where it is used: in a process without other threads.
+PROGRAM = """
+import os, signal
+from lbd.cli.sim_pool import Pool
+from lbd.errors import LbdError
 
 def invert(value):
     return 1 / value
 
-
-def test_a_killed_process_is_said_in_one_line():
-    with pytest.raises(LbdError, match="was killed"):
-        Pool("x", 2)(kill_oneself, [1.0, 2.0])
-
-
 def kill_oneself(_):
     os.kill(os.getpid(), signal.SIGKILL)
+
+"""
+
+
+def said_by(lines):
+    words = [sys.executable, "-c", PROGRAM + lines]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_the_order_is_kept():
+    given = [3.0, 1.0, 2.0, 0.0]
+    said = said_by(f"print(Pool('x', 2)(abs, {given}), Pool('x', 1)(abs, {given}))")
+    assert said == f"{given} {given}\n"
+
+
+def test_a_failure_is_passed_on():
+    lines = "try: Pool('x', 2)(invert, [1.0, 0.0])\nexcept ZeroDivisionError: print('passed on')"
+    assert said_by(lines) == "passed on\n"
+
+
+def test_a_killed_process_is_said_in_one_line():
+    lines = "try: Pool('x', 2)(kill_oneself, [1.0, 2.0])\nexcept LbdError as said: print(said)"
+    assert said_by(lines) == "a process of the simulation was killed (memory?)\n"
 
 
 @pytest.mark.parametrize(
