@@ -7,6 +7,8 @@ asked for or nobody.
 Chosen options and why:
 - keepalive both ways, so that a cut cable ends a stream within `orphan_after_s` on both sides;
   the server must be told to tolerate the pings, or it closes the connection with ENHANCE_YOUR_CALM
+- and the same limit for the answer to a ping: a frozen peer's kernel takes what we send, so that
+  only its silence tells, and for that gRPC by itself allows a minute
 - no retries inside gRPC: whether a command may run twice is for us to decide
 - one event loop a process: grpc.aio with several prints BlockingIOError (grpc/grpc#42357)
 """
@@ -85,6 +87,7 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", half_ms),
         ("grpc.keepalive_timeout_ms", half_ms),
+        ("grpc.http2.ping_timeout_ms", half_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", half_ms // 2),

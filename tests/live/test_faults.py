@@ -176,6 +176,16 @@ def test_far_lbm_stopped_before_the_command_begins(lab):
     assert lab.run("h1", "lbrun", "true").returncode == 0
 
 
+def test_far_lbm_stopped_while_the_command_runs(lab, tree):
+    """Its kernel still takes what we send; only the missing answers tell."""
+    process = tree("h1")
+    lab.kill("h2", "lbm", "STOP")
+    assert "lost contact with h2" in one_line(process.communicate(timeout=30)[1])
+    assert process.returncode == LOST
+    lab.kill("h2", "lbm", "CONT")
+    ended(lab, process)
+
+
 def test_own_lbm_stopped(lab):
     lab.kill("h1", "lbm", "STOP")
     result = lab.run("h1", "lbrun", "echo", "done")
