@@ -101,7 +101,7 @@ PROGRAMS = [
     Row("timeout, far", "lbrun timeout 0.3 sleep 60", status=124),
     Row("timeout, in time", "timeout 20 lbrun sh -c 'exit 4'", status=4),
     Row("setsid", "setsid -w lbrun sh -c 'exit 4'", status=4),
-    Row("wait, interrupted", "trap 'echo mine' USR1; lbrun sh -c 'echo ready; sleep 0.4; exit 6' & "
+    Row("wait, interrupted", "trap 'echo mine' USR1; lbrun sh -c 'sleep 0.3; echo ready; sleep 0.3; exit 6' & "
         "wait $!; echo $?; wait $!; echo $?", do=("see ready", "signal USR1", "see mine")),
 ]  # fmt: skip
 
