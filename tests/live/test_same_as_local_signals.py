@@ -101,7 +101,8 @@ PROGRAMS = [
     Row("timeout, far", "lbrun timeout 0.3 sleep 60", status=124),
     Row("timeout, in time", "timeout 20 lbrun sh -c 'exit 4'", status=4),
     Row("setsid", "setsid -w lbrun sh -c 'exit 4'", status=4),
-    Row("wait, interrupted", "trap 'echo mine' USR1; lbrun sh -c 'sleep 0.3; echo ready; sleep 0.3; exit 6' & "
+    Row("wait, interrupted", "trap 'echo mine' USR1; "
+        "lbrun sh -c 'sleep 0.3; echo ready; sleep 0.3; exit 6' & "
         "wait $!; echo $?; wait $!; echo $?", do=("see ready", "signal USR1", "see mine")),
 ]  # fmt: skip
 
@@ -135,8 +136,8 @@ NOT_TRAPPED = [
         do=("see ready", "group INT")),
     Row("^C of a pipeline", "lbrun sh -c 'echo ready >&2; exec sleep 60' | lbrun cat; echo no",
         status=-2, do=("see ready", "group INT")),
-    Row("^C while waiting for input", "lbrun sh -c 'echo ready; cat'", status=-2,
-        do=("see ready", "group INT", "ends")),
+    Row("^C while waiting for input", "lbrun cat", status=-2,
+        do=("send ready", "see ready", "group INT", "ends")),
     Row("^\\", waiting(), status=-3, do=("see ready", "group QUIT")),
     Row("a hang-up of the session", waiting(), status=-1, do=("see ready", "group HUP")),
     Row("stops itself", "exec lbrun sh -c 'echo ready; kill -STOP $$; echo on; exit 3'",
