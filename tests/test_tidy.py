@@ -61,6 +61,7 @@ SHELLS = (
     "lbm/remote.py",  # a command of ours on another host
     "lbm/room.py",  # commands that wait
     "lbm/notes.py",  # notices to the LIM
+    "lbm/run_request.py",  # what they sent, checked
     "lbm/incoming.py",  # commands of other hosts' users
     "lbm/conversation.py",  # the stream between two hosts
     "lbm/outbox.py",  # what is to be sent on it
@@ -96,7 +97,7 @@ IMPURE = {
 IMPURE_CALLS = {"open", "print", "input"}
 
 CONFIG = {"lbd.config", "lbd.config_access", "lbd.config_field", "lbd.config_tls"}
-WORDS = CONFIG | {"lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units"}
+WORDS = CONFIG | {"lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line"}
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
 # What a module may import of ours, by the longest prefix of its name; its own package always. A

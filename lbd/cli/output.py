@@ -5,10 +5,11 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from lbd.cli.reply import Json
+from lbd.one_line import one_line
 
 SCHEMA = 1
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
@@ -39,7 +40,9 @@ Row = Sequence[Cell | str]
 
 
 def cell(item: Cell | str) -> Cell:
-    return item if isinstance(item, Cell) else Cell(item)
+    """What others called their jobs must not act on our terminal."""
+    found = item if isinstance(item, Cell) else Cell(item)
+    return found if found.text.isprintable() else replace(found, text=one_line(found.text))
 
 
 def lay_out(header: Sequence[str], rows: Sequence[Row], paint: Paint) -> list[str]:

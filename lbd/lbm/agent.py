@@ -7,13 +7,10 @@ reported that.
 
 import asyncio
 import os
-import re
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-from google.protobuf.message import DecodeError
 
 from lbd.config import Config
 from lbd.errors import LbdError, PeerError
@@ -23,8 +20,9 @@ from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.orders import explain, make_order
 from lbd.lbm.readers import command_of
+from lbd.lbm.run_request import read_run_request
 from lbd.lbm.stages import Stages
-from lbd.lbm.state import Job, Jobs, JobState, Slots
+from lbd.lbm.state import Claims, Job, Jobs, JobState, Slots
 from lbd.lbm.users import Admit, Asker, LocalUser, Refuse, identify, wanted_account
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
@@ -32,7 +30,6 @@ from lbd.rpc.gen import lbm_pb2
 
 DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
 LINGER_S = 0.002  # a command as short as this is reported in one message
-JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
 UserLookup = Callable[[str | int], Awaitable[LocalUser | None]]
 
 
@@ -68,11 +65,12 @@ class Host:
 class ForeignJob:
     """One command of another host's user, from its request to its end."""
 
-    def __init__(self, host: Host, talk: Conversation, caller: str) -> None:
+    def __init__(self, host: Host, talk: Conversation, caller: str, claims: Claims) -> None:
         """`caller`: the host at the other end, "" = it may be any."""
         self._host = host
         self._talk = talk
         self._caller = caller
+        self._claims = claims
         self._spawned: Spawned | None = None
         self._began_s = 0.0
         self._cause = ""
@@ -82,11 +80,13 @@ class ForeignJob:
     async def serve(self, message: memoryview) -> None:
         """`message`: the RunRequest as it came. Cancelled when nobody waits for it any more."""
         try:
-            self._request = self._read_request(message)
+            limit_bytes = self._host.config.lbm.max_request_bytes
+            self._request = read_run_request(message, limit_bytes, self._caller)
+            self._id = JobId(self._request.job_id)
+            self._claims.take(self._id)
         except PeerError as problem:
             self._refuse(str(problem), "request", try_another=True)
             return
-        self._id = JobId(self._request.job_id)
         job = Job(
             self._id,
             tuple(self._request.argv),
@@ -98,6 +98,21 @@ class ForeignJob:
             foreign=True,
             uid=self._request.uid,
         )
+        self._host.jobs.add(job)  # before anything is waited for: its id is taken
+        try:
+            await self._admit(job)
+        except LbdError as problem:
+            self._talk.put(tags.FAILED, str(problem).encode())
+        finally:
+            if self._spawned is None:
+                self._claims.give_back(self._id)
+                self._host.jobs.running.pop(self._id, None)
+                self._free_slot()
+            elif not self._spawned.exited.done():
+                self._end("lost")
+
+    async def _admit(self, job: Job) -> None:
+        """By the owner's rules, then to a slot."""
         if self._request.HasField("stage") and not self._stage_path():
             self._refuse("its stage is gone", "admission", try_another=True)
             return
@@ -105,37 +120,7 @@ class ForeignJob:
         if isinstance(admitted, Refuse):
             self._refuse(admitted.reason, "admission", admitted.try_another)
             return
-        self._host.jobs.add(job)
-        try:
-            await self._with_slot(admitted, job)
-        except LbdError as problem:
-            self._talk.put(tags.FAILED, str(problem).encode())
-        finally:
-            if self._spawned is None:
-                self._host.jobs.running.pop(self._id, None)
-                self._free_slot()
-            elif not self._spawned.exited.done():
-                self._end("lost")
-
-    def _read_request(self, message: memoryview) -> lbm_pb2.RunRequest:
-        """Raises PeerError if it is not what it should be."""
-        limit = self._host.config.lbm.max_request_bytes
-        if len(message) > limit:
-            raise PeerError(
-                f"the request has {len(message)} bytes; lbm.max_request_bytes is {limit}"
-            )
-        request = lbm_pb2.RunRequest()
-        try:
-            request.ParseFromString(bytes(message))
-        except DecodeError:
-            raise PeerError("the request is not a RunRequest") from None
-        if not request.argv or not JOB_ID.fullmatch(request.job_id) or request.umask > 0o777:
-            raise PeerError("the request lacks a command or a proper job id")
-        if self._caller not in ("", request.origin):
-            raise PeerError(f"{self._caller} asks in the name of {request.origin}")
-        if request.job_id in self._host.jobs.running:
-            raise PeerError(f"job {request.job_id} is here already")
-        return request
+        await self._with_slot(admitted, job)
 
     def _stage_path(self) -> bytes:
         stage = self._host.stages.of(self._request)
@@ -267,7 +252,7 @@ class ForeignJob:
                     self._end("lost")
 
     async def _hear(self, ends: JobEnds, tag: bytes, body: memoryview) -> None:
-        if tag == tags.SIGNAL and len(body) == 1:
+        if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
             await self._host.link.tell(keeper.SIGNAL, self._id, body[0])
         elif tag == tags.FORCE:
             self._kill()

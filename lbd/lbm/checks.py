@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
-from lbd.errors import LbdError, Unavailable
+from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.agent import Host
 from lbd.lbm.caller import user_name
@@ -24,8 +23,10 @@ from lbd.lbm.link import NotStarted
 from lbd.lbm.orders import explain, make_order
 from lbd.lbm.outgoing import stamp_message
 from lbd.lbm.request import ClientRequest
+from lbd.lbm.run_request import read_run_request
 from lbd.lbm.users import Refuse
 from lbd.model import JobId
+from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Caller, Json, Refusal
 
@@ -52,11 +53,9 @@ class Checks:
     async def for_peer(self, data: bytes, context: "Context", caller: str) -> lbm_pb2.CheckReply:
         """What another LBM asks."""
         try:
-            request = lbm_pb2.RunRequest.FromString(data)
-        except DecodeError:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a RunRequest")
-        if caller not in ("", request.origin):
-            return lbm_pb2.CheckReply(reason=f"{caller} asks in the name of {request.origin}")
+            request = read_run_request(data, self._host.config.lbm.max_request_bytes, caller)
+        except PeerError as problem:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
         admitted = await self._host.admit(request.user, request.uid)
         if isinstance(admitted, Refuse):
             return lbm_pb2.CheckReply(reason=admitted.reason, stage="admission")
@@ -132,6 +131,7 @@ class Checks:
         )
         directory = Directory(self._home.looker, self._home.unshared, told, caller.uid, caller.pid)
         return lbm_pb2.RunRequest(
+            job_id="check",
             origin=self._home.config.host.name,
             user=user_name(caller.uid),
             uid=caller.uid,
@@ -156,4 +156,4 @@ class Checks:
                 )
         except (grpc.aio.AioRpcError, Unavailable):
             return ""
-        return "" if reply.able else reply.reason
+        return "" if reply.able else one_line(reply.reason) or "refused"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import signal
 import socket
 import time
 from collections import Counter
@@ -31,6 +32,7 @@ IDLE_QUESTIONER_S = 60.0
 USER_SHARE = 0.75  # of `max_clients` that one user may have
 TAKEN_AFTER_S = 0.3
 DESCRIPTORS_MAX = 3
+ACCEPTED_AT_ONCE = 64
 READ_BYTES = 1 << 16
 # What goes to the other host as it is, and by what name.
 PASSED_ON = {
@@ -59,6 +61,7 @@ class Connection:
         self._taken = False
         self.pipes = Pipes(self._send)
         self._told_end = False
+        self._in_turn = True
         self._terminal: CallersTerminal | None = None
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self._ready = asyncio.Event()
@@ -93,7 +96,11 @@ class Connection:
                 data, descriptors = receive(self._socket, READ_BYTES, DESCRIPTORS_MAX)
             except BlockingIOError:
                 await self._readable()
+                self._in_turn = True
                 continue
+            if not self._in_turn:  # who sends without a pause takes turns with the others
+                await asyncio.sleep(0)
+            self._in_turn = False
             self._descriptors += descriptors
             if len(self._descriptors) > DESCRIPTORS_MAX:
                 raise ValueError("more descriptors than a command has")
@@ -208,7 +215,7 @@ class Connection:
         assert command is not None
         while True:
             for tag, body in received:
-                if tag == tags.SIGNAL and len(body) == 1:
+                if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
                     command.signal(body[0])
                 elif tag in PASSED_ON:
                     command.tell(PASSED_ON[tag], body)
@@ -226,6 +233,7 @@ class Connection:
                     command.typed(body)
                 elif tag == tags.USED:
                     command.used(*read_used(body))
+            await command.flush()
             received = await self._read()
             if not received:
                 return
@@ -344,7 +352,7 @@ class ClientServer:
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        while True:
+        for _ in range(ACCEPTED_AT_ONCE):
             try:
                 sock, _ = listener.accept()
             except OSError:

@@ -4,11 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from lbd.errors import LbdError
+from lbd.errors import LbdError, LostContact
 from lbd.lbm.outbox import Outbox
-from lbd.rpc.job_stream import pack
+from lbd.rpc.job_stream import PIECE_MAX_BYTES, WINDOW_BYTES, pack
 
 Message = tuple[bytes, memoryview]  # tag, body
+# Come and not yet read, of one job: two outputs, as far as their windows allow, and some control
+# messages. Who sends more does not keep to the windows.
+INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
+MESSAGE_BYTES = 128  # what even an empty one takes
 
 
 class Conversation:
@@ -18,6 +22,7 @@ class Conversation:
         self._stream = stream
         self._number = number
         self._inbox: deque[Message] = deque()
+        self._inbox_bytes = 0
         self._waiting: asyncio.Future[None] | None = None
         self._broken: LbdError | None = None
 
@@ -29,9 +34,16 @@ class Conversation:
         """Until what was put is with gRPC: a sender of much waits for it between its pieces."""
         await self._stream.outbox.flush()
 
-    def hear(self, message: Message) -> None:
+    def hear(self, message: Message) -> bool:
+        """False if that is more than may come ahead: then it is broken, for this job alone."""
+        self._inbox_bytes += MESSAGE_BYTES + len(message[1])
+        if self._inbox_bytes > INBOX_BYTES:
+            self._inbox.clear()
+            self.lose(LostContact("lost contact: more was sent ahead than may be"))
+            return False
         self._inbox.append(message)
         self._wake()
+        return True
 
     def lose(self, problem: LbdError) -> None:
         """The stream is broken: no more messages."""
@@ -51,6 +63,7 @@ class Conversation:
             await self._waiting
         found = list(self._inbox)
         self._inbox.clear()
+        self._inbox_bytes = 0
         return found
 
     def close(self) -> None:
@@ -69,11 +82,13 @@ class Stream:
         conversation = self.conversations[number] = Conversation(self, number)
         return conversation
 
-    def deliver(self, number: int, tag: bytes, body: memoryview) -> None:
-        """To its conversation; what comes after the end of one is of no interest."""
+    def deliver(self, number: int, tag: bytes, body: memoryview) -> bool:
+        """To its conversation; what comes after the end of one is of no interest.
+
+        False if that conversation is broken by it.
+        """
         conversation = self.conversations.get(number)
-        if conversation is not None:
-            conversation.hear((tag, body))
+        return conversation is None or conversation.hear((tag, body))
 
     def lose(self, problem: LbdError) -> None:
         """It is broken, for every conversation."""

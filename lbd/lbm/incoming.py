@@ -7,8 +7,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.lbm.agent import JOB_ID, ForeignJob, Host
+from lbd.lbm.agent import ForeignJob, Host
 from lbd.lbm.conversation import Conversation, Stream
+from lbd.lbm.run_request import JOB_ID
+from lbd.lbm.state import Claims
 from lbd.lbm.users import Refuse
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -19,14 +21,19 @@ if TYPE_CHECKING:  # generic in the stubs only
 
 async def serve_stream(host: Host, context: "Context", caller: str) -> None:
     """Until it breaks, which ends every command on it. `caller`: the host, "" = any."""
-    incoming = Incoming(host, Stream(context.write), caller)
+    stream = Stream(context.write)
+    incoming = Incoming(host, stream, caller)
+    trouble = ""
     try:
         while isinstance(message := await context.read(), bytes):
             incoming.hear(message)
     except ValueError as fault:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault))
+        trouble = str(fault)
     finally:
         incoming.close()
+        await stream.outbox.last_written()
+    if trouble:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, trouble)
 
 
 async def serve_stage(host: Host, talk: Conversation, message: memoryview, caller: str) -> None:
@@ -71,6 +78,7 @@ class Incoming:
         self._caller = caller
         self._stream = stream
         self._jobs: dict[int, asyncio.Task[None]] = {}
+        self._claims = Claims(host.jobs)
         # Slots and their queue bound the jobs; this bounds what has not got that far.
         self._limit = 2 * (host.config.lbm.max_waiting + host.slots.total)
 
@@ -79,9 +87,9 @@ class Incoming:
         for number, tag, body in tags.unpack(message):
             if tag in (tags.RUN, tags.STAGE):
                 self._begin(number, tag, body)
-            elif tag != tags.HANGUP:
-                self._stream.deliver(number, tag, body)
-            elif number in self._jobs:
+                continue
+            over = tag == tags.HANGUP or not self._stream.deliver(number, tag, body)
+            if over and number in self._jobs:
                 self._jobs[number].cancel()
 
     def _begin(self, number: int, tag: bytes, body: memoryview) -> None:
@@ -96,7 +104,7 @@ class Incoming:
             talk.close()
             return
         if tag == tags.RUN:
-            serve = ForeignJob(self._host, talk, self._caller).serve(body)
+            serve = ForeignJob(self._host, talk, self._caller, self._claims).serve(body)
         else:
             serve = serve_stage(self._host, talk, body, self._caller)
         task = asyncio.create_task(serve, name=f"foreign job {number}")

@@ -245,7 +245,7 @@ class Keeper:
     def _spawn(self, body: bytes) -> None:
         """Hand an order to a spare; `_hear_start` tells what became of it."""
         given = dict(frames.fields(body))
-        job, closed_fds = given[JOB].decode(), int(given.get(CLOSED_FDS, b"0"))
+        job, closed_fds = given[JOB].decode(), int(given.get(CLOSED_FDS, b"0")) & 7
         # Two orders may come in one read: each takes just the descriptors that are its own.
         count = 3 - closed_fds.bit_count()
         own, self._descriptors = self._descriptors[:count], self._descriptors[count:]

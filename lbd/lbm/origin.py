@@ -57,7 +57,7 @@ class Client(Listener, Protocol):
         host: str,
         reason: str = "",
         number: int = 0,
-        cpu_s: float = 0.0,
+        cpu_s: float = 0,
     ) -> None: ...
 
 
@@ -222,13 +222,10 @@ class Command:
 
     async def _here(self, where: Where) -> bool:
         request = self._request
-        refused = [
-            item
-            for item in self._refusals
-            if request.mode != "auto" or item.stage not in NO_CANDIDATE
-        ]
+        strict = request.mode != "auto"
+        refused = [r for r in self._refusals if strict or r.stage not in NO_CANDIDATE]
         fault = next((item for item in refused if item.fault or item.stage != "admission"), None)
-        if refused and (request.has(tags.FLAG_NO_FALLBACK) or request.mode != "auto"):
+        if refused and (request.has(tags.FLAG_NO_FALLBACK) or strict):
             self._fail(refused[-1].reason, "refused")
             return False
         if fault is not None and self.own_name in request.excluded:
@@ -391,6 +388,11 @@ class Command:
         """FORCE, RESIZE or GROUND, on to the other host."""
         if self._remote is not None:
             self._remote.tell(tag, body)
+
+    async def flush(self) -> None:
+        """Until what was passed on is on its way: no client can send faster than that."""
+        if self._remote is not None:
+            await self._remote.flush()
 
     def typed(self, data: bytes) -> None:
         if self._remote is not None:

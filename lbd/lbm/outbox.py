@@ -14,6 +14,7 @@ import grpc.aio
 from lbd.rpc.job_stream import pack_batch
 
 SMALL_BYTES = 1 << 14
+LAST_WRITE_S = 1.0
 
 
 class Outbox:
@@ -82,3 +83,8 @@ class Outbox:
         self.broken = True
         self._queue.clear()
         self._settle()
+
+    async def last_written(self) -> None:
+        """Until no write is under way any more: gRPC takes no status beside one."""
+        if self._sender is not None:
+            await asyncio.wait([self._sender], timeout=LAST_WRITE_S)

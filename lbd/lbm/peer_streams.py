@@ -8,6 +8,7 @@ import grpc.aio
 
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.conversation import Conversation, Stream
+from lbd.one_line import one_line
 from lbd.rpc.job_stream import unpack
 from lbd.rpc.transport import Peers
 
@@ -70,7 +71,7 @@ class PeerStream:
             self._stream.lose(problem)
 
     async def _how_it_ended(self) -> LbdError:
-        code, details = await self._call.code(), await self._call.details()
+        code, details = await self._call.code(), one_line(await self._call.details() or "")
         if code in NOTHING_RAN and not self._heard:
             return Unavailable(f"{self._host} turned it away: {details}")
         return LostContact(f"lost contact with {self._host}: {details}")

@@ -16,9 +16,11 @@ from lbd.lbm.conversation import Conversation, Message
 from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.streams import Sink, Source
+from lbd.one_line import one_line
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
+FLUSH_S = 1.0
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
@@ -98,14 +100,15 @@ class RemoteRun:
                     self._early = await talk.read()
             tag, body = self._early.pop(0)
             if tag == tags.STARTED:
-                return self._decoded(lbm_pb2.Started(), body)
+                started = self._decoded(lbm_pb2.Started(), body)
+                started.note = one_line(started.note)
+                return started
             if tag == tags.REFUSED:
                 self._ended = True
                 refused = self._decoded(lbm_pb2.Refused(), body)
+                reason = one_line(refused.reason) or "refused, and did not say why"
                 declined = refused.stage in ("admission", "exec", "chdir", "directory", "user")
-                return NotRun(
-                    f"{self._host}: {refused.reason}", refused.stage, refused.errno, not declined
-                )
+                return NotRun(f"{self._host}: {reason}", refused.stage, refused.errno, not declined)
             if tag == tags.FAILED:
                 raise self._lost(body)
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes
@@ -113,7 +116,7 @@ class RemoteRun:
     def _lost(self, body: memoryview) -> LostContact:
         self._ended = True
         return LostContact(
-            f"lost contact with {self._host}: {bytes(body).decode(errors='replace')}"
+            f"lost contact with {self._host}: {one_line(bytes(body).decode(errors='replace'))}"
         )
 
     def _decoded(self, message: Reply, body: memoryview) -> Reply:
@@ -286,6 +289,13 @@ class RemoteRun:
                 self._give_up_soon()
         if self._talk is not None:
             self._talk.put(tag, body)
+
+    async def flush(self) -> None:
+        """Until what was told is with gRPC; not for ever, for its caller has a client to watch."""
+        if self._talk is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_S):
+                    await self._talk.flush()
 
     def close(self) -> None:
         """Nobody waits for it any more; unless it has ended, the far host ends it."""

@@ -4,10 +4,16 @@ from dataclasses import dataclass, field
 
 from lbd.lbm.modes import Attributes, Size, read_modes, read_size
 from lbd.model import HostId
+from lbd.one_line import one_line
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 
 ALL_SIGNALS = (1 << 64) - 1
+NAME_CHARS_MAX = 255
+EXCLUDED_MAX = 1024
+TIMEOUT_S_MAX = 1e9
+MEMORY_BYTES_MAX = 1 << 62
+DEPTH_MAX = 1 << 16
 
 
 @dataclass(slots=True)
@@ -58,11 +64,15 @@ def read_request(body: bytes) -> ClientRequest:
         elif key == tags.LET_THROUGH:
             request.let_through.add(value)
         elif key == tags.EXCLUDED:
-            request.excluded.add(HostId(value.decode()))
+            request.excluded.add(host_name(value))
         else:
             _read_single(request, key, value)
     if not request.argv:
         raise ValueError("no command")
+    if any(b"\0" in word for word in (*request.argv, *request.environment, request.directory)):
+        raise ValueError("a zero byte in a word")
+    if len(request.excluded) > EXCLUDED_MAX:
+        raise ValueError(f"more than {EXCLUDED_MAX} hosts excluded")
     if request.mode not in ("auto", "remote", "host"):
         raise ValueError(f"mode {request.mode!r}")
     return request
@@ -76,25 +86,38 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
     elif key == tags.MODE:
         request.mode = value.decode()
     elif key == tags.HOST:
-        request.host = HostId(value.decode())
+        request.host = host_name(value)
     elif key == tags.FLAGS:
         request.flags = value
     elif key == tags.TIMEOUT:
-        request.timeout_s = float(value)
+        request.timeout_s = within(float(value), TIMEOUT_S_MAX)
     elif key == tags.MEMORY:
-        request.memory_bytes = int(value)
+        request.memory_bytes = int(within(int(value), MEMORY_BYTES_MAX))
     elif key == tags.NAME:
-        request.name = value.decode(errors="replace")
+        request.name = one_line(value.decode(errors="replace"), NAME_CHARS_MAX)
     elif key == tags.CLOSED_FDS:
         request.closed_fds = int(value) & 7
     elif key == tags.IGNORED:
         request.ignored_signals = int(value) & ALL_SIGNALS
     elif key == tags.DEPTH:
-        request.depth = max(0, int(value))
+        request.depth = int(within(int(value), DEPTH_MAX))
     elif key == tags.TERMINAL:
         request.terminal = read_size(value)
     elif key == tags.MODES:
         request.modes = read_modes(value)
+
+
+def host_name(value: bytes) -> HostId:
+    text = value.decode()
+    if len(text) > NAME_CHARS_MAX or not text.isprintable():
+        raise ValueError("not the name of a host")
+    return HostId(text)
+
+
+def within(value: float, high: float) -> float:
+    if not 0 <= value <= high:  # nor NaN
+        raise ValueError(f"{value} is out of range")
+    return value
 
 
 def read_used(body: bytes) -> tuple[float, int]:

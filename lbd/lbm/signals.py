@@ -17,7 +17,7 @@ def deliver(leader: int, number: int) -> None:
     if number in GROUP_WIDE:
         signal_group(leader, number)
     else:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(OSError):  # it is gone, or not ours; or that is no signal
             os.kill(leader, number)
 
 

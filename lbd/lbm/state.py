@@ -10,7 +10,11 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from enum import Enum
 
+from lbd.errors import PeerError
 from lbd.model import HostId, JobId
+
+CLAIMS_KEPT = 10_000
+SHOWN_BYTES = 4096  # of a command line that `lbctl jobs` shows
 
 
 class JobState(Enum):
@@ -98,6 +102,18 @@ class Slots:
         return promoted
 
 
+def shown(command: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """As much of a command as people read: `history` of whole ones could fill the memory."""
+    left = SHOWN_BYTES
+    kept: list[bytes] = []
+    for word in command:
+        if left <= 0:
+            return (*kept, "…".encode())
+        kept.append(word[:left])
+        left -= len(word) + 1
+    return tuple(kept)
+
+
 class Jobs:
     """Jobs that run, and the last `history` that have ended."""
 
@@ -106,6 +122,7 @@ class Jobs:
         self.ended: deque[Job] = deque(maxlen=history)
 
     def add(self, job: Job) -> None:
+        job.command = shown(job.command)
         self.running[job.id] = job
 
     def end(
@@ -129,6 +146,26 @@ class Jobs:
         return sum(
             job.foreign == foreign and job.started is not None for job in self.running.values()
         )
+
+
+class Claims:
+    """The ids of the jobs of one stream between two hosts: none begins twice, replayed or not."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._begun: OrderedDict[JobId, None] = OrderedDict()
+
+    def take(self, job: JobId) -> None:
+        """Raises PeerError if it is here, or was."""
+        if job in self._begun or job in self._jobs.running:
+            raise PeerError(f"job {job} was sent here already")
+        self._begun[job] = None
+        while len(self._begun) > CLAIMS_KEPT:
+            self._begun.popitem(last=False)
+
+    def give_back(self, job: JobId) -> None:
+        """Nothing has run: it may be sent again."""
+        self._begun.pop(job, None)
 
 
 @dataclass(slots=True)

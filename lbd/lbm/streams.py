@@ -10,7 +10,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from lbd.lbm.descriptor import Descriptor
-from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES, ACKNOWLEDGE_SHARE
+from lbd.rpc.job_stream import (
+    ACKNOWLEDGE_BYTES,
+    ACKNOWLEDGE_SHARE,
+    PIECE_MAX_BYTES,
+    WINDOW_BYTES,
+)
 
 # Of a command's input no more than this, and what its pipe holds, is taken before it reads any:
 # what it leaves unread is for the next reader of the caller's pipe.
@@ -160,6 +165,7 @@ class Sink:
         self._gone = gone
         self._unreported = 0
         self._queue: deque[bytes | memoryview] = deque()
+        self._queued_bytes = 0
         self._more = asyncio.Event()
         self._idle = True
         self._next: list[Callable[[], None]] = []
@@ -167,8 +173,11 @@ class Sink:
         self.trouble: OSError | None = None  # not everything was written
 
     def put(self, data: bytes | memoryview) -> None:
-        """An empty piece is the end of file."""
+        """An empty piece is the end of file. Raises ValueError on more than the window allows."""
         if data:
+            self._queued_bytes += len(data)
+            if self._queued_bytes > WINDOW_BYTES + PIECE_MAX_BYTES:
+                raise ValueError("more than the window of its stream")
             self._queue.append(data)
         else:
             self._ended = True
@@ -207,6 +216,7 @@ class Sink:
             while True:
                 while self._queue:
                     piece = self._queue.popleft()
+                    self._queued_bytes -= len(piece)
                     if reading:
                         try:
                             await self._descriptor.write(piece)

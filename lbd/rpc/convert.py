@@ -19,6 +19,7 @@ NAME_CHARS_MAX = 255
 ENDED_MAX = 10_000  # jobs in one message
 TEXT_CHARS_MAX = 4096
 PARAMS_MAX = 100
+COUNT_MAX = 1 << 62  # one more than the largest is still a number of the wire's
 
 Wire = (
     pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Probe | pb.ProbeReply | pb.AskCentre
@@ -54,7 +55,7 @@ def decode(data: bytes) -> m.Message:
     return m.Message(
         cluster=text(envelope.cluster, "cluster"),
         sender=name(envelope.sender),
-        incarnation=envelope.incarnation,
+        incarnation=count(envelope.incarnation, "incarnation"),
         body=READERS[kind](envelope),
     )
 
@@ -200,6 +201,13 @@ def number(value: float, what: str, low: float = 0.0, high: float = 1e9) -> floa
     return value
 
 
+def count(value: int, what: str) -> int:
+    """What is counted up from here on."""
+    if value >= COUNT_MAX:
+        raise PeerError(f"{what} is {value}, which cannot be")
+    return value
+
+
 def member(wire: pb.Member) -> m.Member:
     if not (0 < wire.lim_port < 65536 and 0 < wire.lbm_port < 65536):
         raise PeerError(f"{wire.name[:40]!r} has a port out of range")
@@ -209,7 +217,7 @@ def member(wire: pb.Member) -> m.Member:
         lim_port=wire.lim_port,
         lbm_port=wire.lbm_port,
         rank=wire.rank,
-        incarnation=wire.incarnation,
+        incarnation=count(wire.incarnation, "incarnation"),
         version=text(wire.version, "version"),
     )
 
@@ -234,8 +242,8 @@ def sample(wire: pb.Sample) -> m.Sample:
     )
     return m.Sample(
         host=name(wire.host),
-        incarnation=wire.incarnation,
-        number=wire.number,
+        incarnation=count(wire.incarnation, "incarnation"),
+        number=count(wire.number, "number"),
         age_s=number(wire.age_s, "age_s"),
         vector=vector,
         drained=wire.drained,
@@ -246,7 +254,7 @@ def settings(wire: pb.Settings) -> m.Settings:
     if len(wire.params) > PARAMS_MAX:
         raise PeerError("too many parameters")
     return m.Settings(
-        counter=wire.counter,
+        counter=count(wire.counter, "counter"),
         author=text(wire.author, "author"),
         algorithm=text(wire.algorithm, "algorithm"),
         params={
@@ -286,7 +294,7 @@ def ack(wire: pb.Ack) -> m.Ack:
     return m.Ack(
         error=text(wire.error, "error", TEXT_CHARS_MAX),
         unknown_sender=wire.unknown_sender,
-        known_incarnation=wire.known_incarnation,
+        known_incarnation=count(wire.known_incarnation, "known_incarnation"),
         unix_time_s=number(wire.unix_time_s, "unix_time_s", high=1e12),
         version=text(wire.version, "version"),
         name_taken=wire.name_taken,
@@ -301,7 +309,10 @@ READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
     "report": lambda e: m.Report(sample(e.report.sample), jobs(e.report.ended)),
     "vector": lambda e: m.Vector(
         tuple(map(sample, e.vector.samples)),
-        (e.vector.settings_counter, text(e.vector.settings_author, "settings_author")),
+        (
+            count(e.vector.settings_counter, "settings_counter"),
+            text(e.vector.settings_author, "settings_author"),
+        ),
     ),
     "probe": lambda _: m.Probe(),
     "probe_reply": lambda e: m.ProbeReply(sample(e.probe_reply.sample)),

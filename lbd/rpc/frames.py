@@ -40,12 +40,17 @@ def fields(body: bytes) -> list[tuple[bytes, bytes]]:
 
 
 class Splitter:
-    """Bytes as they arrive in, whole frames out. Refuses a frame over `limit_bytes`."""
+    """Bytes as they arrive in, whole frames out. Refuses a frame over `limit_bytes`.
 
-    __slots__ = ("_buffer", "_limit_bytes")
+    What comes byte by byte costs no more than what comes at once: it is looked at again only when
+    a frame can be whole.
+    """
+
+    __slots__ = ("_buffer", "_limit_bytes", "_wanted_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
-        self._buffer = b""
+        self._buffer = bytearray()
+        self._wanted_bytes = HEADER_BYTES
         self._limit_bytes = limit_bytes
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
@@ -53,17 +58,23 @@ class Splitter:
 
         Raises ValueError if a frame announces more than the limit; the stream is then useless.
         """
-        buffer = self._buffer + data if self._buffer else data
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted_bytes:
+                return []
+            data = bytes(self._buffer)
         frames = []
         at = 0
-        while len(buffer) - at >= HEADER_BYTES:
-            size = int.from_bytes(buffer[at : at + 4], "little")
+        wanted = HEADER_BYTES
+        while len(data) - at >= HEADER_BYTES:
+            size = int.from_bytes(data[at : at + 4], "little")
             if size > self._limit_bytes:
                 raise ValueError(f"a frame of {size} bytes; the limit is {self._limit_bytes}")
             end = at + HEADER_BYTES + size
-            if end > len(buffer):
+            if end > len(data):
+                wanted += size
                 break
-            frames.append((buffer[at + 4 : at + 5], buffer[at + HEADER_BYTES : end]))
+            frames.append((data[at + 4 : at + 5], data[at + HEADER_BYTES : end]))
             at = end
-        self._buffer = buffer[at:]
+        self._buffer, self._wanted_bytes = bytearray(data[at:]), wanted
         return frames

@@ -44,11 +44,13 @@ DELIVERED = b"D"
 BATCH = b"*"
 
 HEADER_BYTES = 5
+BATCH_MAX = 1 << 12  # messages: small ones are gathered to some 16 KiB
 LENGTH_BYTES = 4
 MESSAGE_LIMIT_BYTES = (16 << 20) + (
     1 << 16
 )  # of the largest chunk or request, and its surroundings
 WINDOW_BYTES = 4 << 20
+PIECE_MAX_BYTES = 1 << 24  # the largest lbm.chunk_bytes: the last piece may overdraw a window
 ACKNOWLEDGE_SHARE = 4  # of its window a receiver lets pass before it acknowledges
 ACKNOWLEDGE_BYTES = WINDOW_BYTES // ACKNOWLEDGE_SHARE
 # Of a terminal's output, which somebody watches, and interrupts: what is on the way is still shown.
@@ -69,12 +71,15 @@ def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
     whole = _unpack_one(memoryview(message))
     if whole[1] != BATCH:
         return [whole]
-    view, at, found = whole[2], 0, []
+    view, at = whole[2], 0
+    found: list[tuple[int, bytes, memoryview]] = []
     while at < len(view):
         size = int.from_bytes(view[at : at + LENGTH_BYTES], "little")
         at += LENGTH_BYTES
         if at + size > len(view):
             raise ValueError("a batch runs past its end")
+        if len(found) == BATCH_MAX:
+            raise ValueError(f"a batch of more than {BATCH_MAX} messages")
         found.append(_unpack_one(view[at : at + size]))
         at += size
     return found

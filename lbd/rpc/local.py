@@ -65,6 +65,14 @@ def encode(message: Json) -> bytes:
     return frames.pack(frames.JSON, json.dumps(message, separators=(",", ":")).encode())
 
 
+def encode_within(message: Json) -> bytes:
+    """Raises Refusal on what the other side would hang up at."""
+    data = encode(message)
+    if len(data) > BODY_LIMIT_BYTES:
+        raise Refusal(f"too long a question: {len(data)} bytes, of {BODY_LIMIT_BYTES} at most")
+    return data
+
+
 def decode(tag: bytes, body: bytes) -> Json:
     """Raises PeerError if the frame is not a JSON object."""
     if tag != frames.JSON:
@@ -204,17 +212,21 @@ class JsonClient(asyncio.Protocol):
 
     def notify(self, *messages: Json) -> None:
         """Send without waiting for an answer; dropped while the other side is away."""
+        self._send(b"".join(map(encode_within, messages)))
+
+    def _send(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(map(encode, messages)))
+            self._transport.write(data)
 
     async def call(self, message: Json, timeout_s: float) -> Json:
         """The reply. Raises Refusal if it says so, Unavailable on silence or no connection."""
         if not self.connected:
             raise Unavailable(f"{self.path.stem} is not running ({self.path})")
         number = next(self._ids)
+        data = encode_within({"id": number, **message})
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        self.notify({"id": number, **message})
+        self._send(data)
         try:
             reply = await asyncio.wait_for(future, timeout_s)
         except TimeoutError:

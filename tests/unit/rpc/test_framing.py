@@ -109,3 +109,16 @@ def test_no_two_share_a_tag(module, sections):
     found = [pair for section in sections for pair in constants(module, section)]
     assert len(found) > 3
     assert len({value for _, value in found}) == len(found), found
+
+
+def test_what_comes_byte_by_byte_is_not_copied_for_each_byte():
+    """It once took a core: a whole buffer was copied for every byte of a large frame."""
+    stream = frames.pack(b"R", bytes(200_000))
+    split = frames.Splitter(1 << 20)
+    found = [frame for at in range(len(stream)) for frame in split.feed(stream[at : at + 1])]
+    assert found == [(b"R", bytes(200_000))]
+
+
+def test_a_batch_of_more_messages_than_are_ever_gathered():
+    with pytest.raises(ValueError, match="more than 4096"):
+        job_stream.unpack(job_stream.pack_batch([job_stream.pack(1, b"S")] * 5000))

@@ -1,0 +1,11 @@
+"""What others say, made fit to be shown: one line, nothing that a terminal would act on."""
+
+TEXT_CHARS_MAX = 1000
+
+
+def one_line(text: str, limit_chars: int = TEXT_CHARS_MAX) -> str:
+    """White space becomes single spaces, what cannot be printed `?`; no longer than the limit."""
+    shown = " ".join(text[: 4 * limit_chars].split())
+    if not shown.isprintable():
+        shown = "".join(char if char.isprintable() else "?" for char in shown)
+    return shown if len(shown) <= limit_chars else shown[: limit_chars - 1] + "…"
