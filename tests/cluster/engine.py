@@ -1,0 +1,110 @@
+"""A Docker engine for these tests: the one that runs here, else a private one.
+
+The private one lives in namespaces of its own: its bridges and packet filters are in a network that
+nobody else sees, its mounts go with it, and when its first process ends, everything that it ever
+started has ended. What remains is a directory and, in the cgroup hierarchies, empty directories.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from tests.live.cluster import PREFIX, wait_until
+
+PROGRAMS = ("dockerd", "docker", "debootstrap", "unshare", "ip")
+COMPOSE = (("docker", "compose"), ("docker-compose",))
+CGROUPS = Path("/sys/fs/cgroup")
+ENTER = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+START = 'ip link set lo up && exec dockerd --data-root "$0/data" --exec-root "$0/exec" ' \
+    '--pidfile "$0/pid" --host "unix://$0/socket" --cgroup-parent "$1" >"$0/log" 2>&1'  # fmt: skip
+
+
+class NoEngine(Exception):
+    """None runs here and none can be started; the text says why."""
+
+
+class Engine:
+    """One that answers. `private`: ours, without a way to the network."""
+
+    private = False
+
+    def __init__(self) -> None:
+        self.environment = dict(os.environ)
+        self.compose = next((c for c in COMPOSE if succeeds(*c, "version")), None)
+        if self.compose is None:
+            raise NoEngine("neither `docker compose` nor docker-compose")
+
+    def docker(self, *words, check=True, timeout=120, **options):
+        return run("docker", *words, env=self.environment, check=check, timeout=timeout, **options)
+
+    def stop(self):
+        """Whatever runs here goes on."""
+
+
+class PrivateEngine(Engine):
+    private = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        missing = [program for program in PROGRAMS if not shutil.which(program)]
+        if os.geteuid() != 0 or missing:
+            raise NoEngine(f"missing: {', '.join(missing) or 'root'}")
+        self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self.environment["DOCKER_HOST"] = f"unix://{self.root}/socket"
+        self._process = subprocess.Popen(
+            [*ENTER, "sh", "-c", START, self.root, self.root.name], stdin=subprocess.DEVNULL
+        )
+        try:
+            wait_until(self._answers, "dockerd answers", 60)
+        except AssertionError:
+            last = (self.root / "log").read_text(errors="replace").splitlines()[-1:]
+            self.stop()
+            raise NoEngine(f"dockerd does not start here: {last}") from None
+
+    def _answers(self):
+        if self._process.poll() is not None:
+            raise NoEngine("it has ended")
+        return self.docker("version", check=False).returncode == 0
+
+    def stop(self):
+        """In order, else by force; and nothing of it is left."""
+        with contextlib.suppress(psutil.Error):
+            for daemon in psutil.Process(self._process.pid).children():
+                daemon.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(20)
+        self._process.kill()
+        self._process.wait()
+        for directory in sorted(self._cgroups(), reverse=True):
+            os.rmdir(directory)  # fails if a process is left
+        shutil.rmtree(self.root)
+
+    def _cgroups(self):
+        for parent, names, _ in os.walk(CGROUPS):
+            if self.root.name in names:
+                yield from (top for top, _, _ in os.walk(Path(parent, self.root.name)))
+
+
+def run(*words, check=True, **options):
+    options.setdefault("stdin", subprocess.DEVNULL)
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, **options)
+    if check and result.returncode != 0:
+        raise AssertionError(f"{words}: {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result
+
+
+def succeeds(*words):
+    try:
+        return run(*words, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def find():
+    """The engine that runs here, else a private one. Raises NoEngine."""
+    return Engine() if succeeds("docker", "info") else PrivateEngine()

@@ -1,0 +1,222 @@
+"""docker-compose.yml on a real engine: it works at once, and faults give what the README says."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import engine as engines
+from tests.cluster.compose import Compose
+from tests.live.cluster import PREFIX
+
+LOST = 125
+BURN = "import time\nend = time.process_time() + {0}\nwhile time.process_time() < end: pass"
+HEALTHY = ("/opt/lbd/container", "healthy")
+LONG = "7351"  # seconds to sleep, and what a job is found by
+
+
+@pytest.fixture(scope="module")
+def engine():
+    try:
+        engine = engines.find()
+    except engines.NoEngine as obstacle:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no Docker engine: {obstacle}")
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(engine):
+    work = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        cluster = Compose(engine, work)
+        try:
+            cluster.up()
+            yield cluster
+        finally:
+            cluster.down()
+    finally:
+        shutil.rmtree(work)
+
+
+@pytest.fixture
+def job(cluster):
+    """job("host1"): an lbrun of the client whose command has begun on another host."""
+    started = []
+
+    def start(host):
+        script = f"setsid sleep {LONG} & sleep {LONG} & echo begun; wait"
+        process = cluster.popen("client", "lbrun", "-H", host, "sh", "-c", script)
+        started.append(process)
+        assert process.stdout.readline() == "begun\n", process.communicate(timeout=10)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def lost(process, host):
+    """The user got 125 and one line."""
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == LOST
+    assert errors.startswith(f"lbrun: lost contact with {host}"), errors
+    assert errors.count("\n") == 1
+
+
+def no_job_on(cluster, *hosts):
+    for host in hosts:
+        cluster.wait_until(
+            lambda host=host: not cluster.processes(host, "sleep", LONG), f"{host} has no job"
+        )
+
+
+def works(cluster, host):
+    """A command of the client's gets through to a host (again)."""
+
+    def through():
+        return (
+            cluster.run("client", "lbrun", "-H", host, "echo", "ok", check=False).stdout == "ok\n"
+        )
+
+    cluster.wait_until(through, f"{host} runs commands of client")
+
+
+def test_every_host_is_healthy(cluster):
+    template = "{{.State.Health.Status}}"
+    for host in cluster.hosts:
+        cluster.run(host, *HEALTHY)
+        cluster.wait_until(lambda host=host: cluster.inspect(host, template) == "healthy", host)
+
+
+def test_a_hung_daemon_is_unhealthy(cluster):
+    for daemon in ("lim", "lbm"):
+        assert cluster.processes("host4", daemon, signal=19)
+        result = cluster.run("host4", *HEALTHY, check=False)
+        cluster.processes("host4", daemon, signal=18)
+        assert result.returncode == 1, daemon
+    cluster.run("host4", *HEALTHY)
+
+
+def test_the_image_has_no_compiler_and_nothing_runs_as_root(cluster):
+    for program in ("cc", "gcc", "pip"):
+        assert cluster.run("first", "sh", "-c", f"command -v {program}", check=False).returncode
+    for host in cluster.hosts:
+        owners = cluster.run(host, "sh", "-c", "stat -c %U /proc/[0-9]*").stdout.split()
+        assert set(owners) == {"lbd"}
+    assert cluster.run("client", "lbrun", "-H", "host1", "id", "-un").stdout == "lbd\n"
+
+
+def test_lbrun_from_the_client_uses_every_host(cluster):
+    """By name, and by load: more than all can do at once."""
+    for host in cluster.hosts:
+        told = cluster.run("client", "lbrun", "-H", host, "sh", "-c", "echo $LBD_HOST").stdout
+        assert told == f"{host}\n"
+    burn = BURN.format(0.3)
+    script = f"for i in $(seq 24); do lbrun -v python3 -c '{burn}' & done; wait"
+    said = cluster.run("client", "sh", "-c", script, timeout=120).stderr
+    used = {words[3] for line in said.splitlines() if (words := line.split())[2] == "on"}
+    assert used >= set(cluster.hosts) - {"client"}, said
+
+
+def test_the_home_directory_is_shared_and_tmp_is_not(cluster):
+    write = "uname -n; mkdir -p made && pwd >made/$LBD_HOST"
+    elsewhere = cluster.run("client", "lbrun", "-H", "host2", "sh", "-c", write).stdout
+    assert elsewhere != cluster.run("client", "uname", "-n").stdout
+    assert cluster.run("client", "cat", "made/host2").stdout == "/home/lbd\n"
+    inside = ("sh", "-c", "cd /tmp && lbrun -H host2 true")
+    refused = cluster.run("client", *inside, check=False)
+    assert refused.returncode == LOST
+    assert "/tmp" in refused.stderr
+
+
+def test_load_is_the_containers_own(cluster):
+    """Three busy processes in one: it is loaded, its neighbours on the same kernel are not."""
+    burn = BURN.format(1000)
+    busy = [cluster.popen("host3", "python3", "-c", burn) for _ in range(3)]
+    try:
+        cluster.wait_until(lambda: cluster.row("host3")["queues"]["cpu"] > 2.5, "host3 is loaded")
+        others = [row for row in cluster.status()["hosts"] if row["name"] != "host3"]
+        assert all(row["queues"]["cpu"] < 1.5 for row in others), others
+    finally:
+        cluster.processes("host3", burn, signal=9)
+        for process in busy:
+            process.communicate()
+    found = cluster.run("host3", "lbctl", "doctor", check=False).stdout
+    assert "scope container: auto" in found
+    cluster.wait_until(lambda: cluster.row("host3")["queues"]["cpu"] < 0.5, "host3 is idle again")
+
+
+def test_scaling_adds_hosts_and_takes_them_away(cluster):
+    cluster.compose("up", "--detach", "--no-build", "--scale", "host=6")
+    cluster.wait_until(
+        lambda: [cluster.states().get(name) for name in ("host5", "host6")] == ["up", "up"],
+        "the client sees two more hosts",
+    )
+    works(cluster, "host6")
+    cluster.compose("up", "--detach", "--no-build", "--timeout", "5")
+    cluster.wait_until(lambda: set(cluster.states()) == set(cluster.hosts), "they have left")
+
+
+def test_killed_centre(cluster):
+    """The next in rank takes over; commands run meanwhile; it becomes the centre again."""
+    cluster.docker("kill", cluster.container("first"))
+    assert cluster.run("client", "lbrun", "echo", "meanwhile").stdout == "meanwhile\n"
+    cluster.wait_until(lambda: cluster.centre() not in ("first", ""), "another is the centre")
+    cluster.wait_until(lambda: cluster.states()["first"] == "down", "first is down")
+    works(cluster, "host1")
+    cluster.docker("start", cluster.container("first"))
+    cluster.wait_whole()
+    works(cluster, "first")
+
+
+def test_killed_host_with_running_jobs(cluster, job):
+    running = [job("host1"), job("host1")]
+    cluster.docker("kill", cluster.container("host1"))
+    for process in running:
+        lost(process, "host1")
+    cluster.wait_until(lambda: cluster.states()["host1"] == "down", "host1 is down")
+    cluster.docker("start", cluster.container("host1"))
+    cluster.wait_whole()
+    works(cluster, "host1")
+    no_job_on(cluster, "host1")
+
+
+def test_paused_host_with_a_running_job(cluster, job):
+    process = job("host2")
+    cluster.docker("pause", cluster.container("host2"))
+    try:
+        lost(process, "host2")
+        cluster.wait_until(lambda: cluster.states()["host2"] == "down", "host2 is down")
+    finally:
+        cluster.docker("unpause", cluster.container("host2"))
+    no_job_on(cluster, "host2")
+    cluster.wait_whole()
+
+
+def test_partitioned_host_with_a_running_job(cluster, job):
+    """Both sides give up; it is back with whatever address it gets."""
+    process = job("host4")
+    network = f"{cluster.name}_default"
+    cluster.docker("network", "disconnect", network, cluster.container("host4"))
+    lost(process, "host4")
+    no_job_on(cluster, "host4")
+    assert cluster.states("host4")["client"] != "up"
+    assert cluster.run("host4", "lbrun", "echo", "alone").stdout == "alone\n"
+    cluster.docker("network", "connect", network, cluster.container("host4"))
+    cluster.wait_whole()
+    works(cluster, "host4")
+
+
+def test_killed_client(cluster, job):
+    """Nothing runs on for a user who is gone."""
+    hosts = ("host2", "host3")
+    for host in hosts:
+        job(host)
+    cluster.docker("kill", cluster.container("client"))
+    no_job_on(cluster, *hosts)
+    cluster.docker("start", cluster.container("client"))
+    cluster.wait_whole()
