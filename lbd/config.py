@@ -9,7 +9,7 @@ field is stands in `config_field.py`; a part with many sections has a file of it
 
 from dataclasses import dataclass, field
 
-from lbd.config_access import AdminConfig, UsersConfig
+from lbd.config_access import AdminConfig, DaemonsConfig, UsersConfig
 from lbd.config_field import NAMES, Bounds, Section, bounds_of, fault_of, one_of, shown, within
 from lbd.config_tls import TlsConfig
 
@@ -146,7 +146,9 @@ class LbmConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class StageConfig(Section):
-    root: str = ""  # where commands with --send get their directories; "" = stage in host.state_dir
+    # where commands with --send get their directories; "" = /var/tmp/lbd-stage, or stage in
+    # host.state_dir where the daemons serve their own user alone
+    root: str = ""
     # that one command may send or fetch; 0: no commands with --send or --fetch here
     max_bytes: int = within(1 << 30, 0, 1 << 50)
     max_files: int = within(100_000, 0, 100_000_000)  # likewise, directories and links included
@@ -216,6 +218,7 @@ class Config:
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     users: UsersConfig = field(default_factory=UsersConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
+    daemons: DaemonsConfig = field(default_factory=DaemonsConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

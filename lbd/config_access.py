@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lbd.config_field import Section, within
+from lbd.config_field import Section, one_of, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +24,15 @@ class AdminConfig(Section):
     # who sees and touches everybody's jobs, drains hosts, changes parameters; root always does
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()  # the same for their members
+
+
+KEEPERS = ("own", "apart")
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonsConfig(Section):
+    # whom `lbd up`, started by root, runs LIM and LBM as; "" = lbd where that account exists, else
+    # root. The keeper stays root
+    user: str = ""
+    # whether the LBM starts its keeper, or `lbd keeper` was started before; `lbd up` sees to it
+    keeper: str = one_of(KEEPERS)

@@ -49,6 +49,7 @@ SHELLS = (
     "lbm/descriptor.py",  # reading and writing one
     "lbm/streams.py",  # pipes and passed descriptors
     "lbm/accounts.py",  # the user database
+    "lbm/as_user.py",  # what the keeper does for us as another
     "lbm/caller.py",  # what the kernel says of a client
     "lbm/look.py",  # what it says of directories
     "lbm/directory.py",  # of clients
@@ -139,7 +140,7 @@ HEAVY = {
 }  # fmt: skip
 
 # Programs, and what a program imports by name when it is asked for.
-ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "up", "lab", "lbrun", "lbsh", "sim")
+ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "keeper", "up", "lab", "lbrun", "lbsh", "sim")
 STARTED_BY_PATH = {"lbd.lab.enter"}
 
 

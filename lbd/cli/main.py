@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DAEMONS = {
     "lim": "watch this host's load, share it with the other hosts, say where commands should run",
     "lbm": "run commands here, and send them to other hosts",
+    "keeper": "start commands as their users, for an LBM that is not root",
     "up": "this host's daemons, restarted when they die",
 }
 COMMANDS = {
@@ -31,7 +32,7 @@ LATER = {"dispatcher": "the queue"}
 DESCRIPTION = """load-balancing daemons: a plain command runs on the host where it ends soonest
 
 commands:
-""" + "\n".join(f"  {name:<4} {text}" for name, text in COMMANDS.items())  # fmt: skip
+""" + "\n".join(f"  {name:<6} {text}" for name, text in COMMANDS.items())  # fmt: skip
 EXAMPLES = (
     "lbd lab up --hosts 4          four hosts on this machine, to try things out",
     "lbd up                        this host's daemons, in the foreground",

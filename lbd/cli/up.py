@@ -20,14 +20,17 @@ import psutil
 
 from lbd import self_start
 from lbd.cli.journal import set_up_log
+from lbd.cli.privilege import become, daemons_account, hand_over
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError
+from lbd.lbm.users import LocalUser
 from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager
 from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
 
 log = logging.getLogger(__name__)
 
 DAEMONS = ("lim", "lbm")  # in starting order
+WITH_KEEPER = ("lim", "keeper", "lbm")  # where the LBM, without privilege, cannot start its own
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGIO}
 TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -36,13 +39,16 @@ IDLE_S = 3600.0
 
 def run(config: Config, overrides: Sequence[str] = ()) -> int:
     """Until TERM, INT or HUP. Raises LbdError if another `lbd up` has this runtime directory."""
+    account = daemons_account(config)
+    if account is not None:
+        hand_over(config, account)
     lock = take_lock(Path(config.host.runtime_dir))
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     set_up_log("lbd up", config.host.name)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     try:
-        return Shell(config, overrides, libc).run()
+        return Shell(config, overrides, libc, account).run()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(lock)
@@ -53,7 +59,8 @@ def take_lock(runtime_dir: Path) -> int:
     path = runtime_dir / "up.pid"
     try:
         runtime_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o644)
     except OSError as problem:
         text = f"host.runtime_dir {runtime_dir}: cannot write there: {problem.strerror}"
         raise ConfigError(text) from problem
@@ -71,8 +78,19 @@ def take_lock(runtime_dir: Path) -> int:
 class Shell:
     """Carries out what the supervisor decides."""
 
-    def __init__(self, config: Config, overrides: Sequence[str], libc: ctypes.CDLL) -> None:
-        self._supervisor = Supervisor(config.up, DAEMONS)
+    def __init__(
+        self,
+        config: Config,
+        overrides: Sequence[str],
+        libc: ctypes.CDLL,
+        account: LocalUser | None,
+    ) -> None:
+        """`account`: whom all but the keeper run as."""
+        self._names = DAEMONS if account is None else WITH_KEEPER
+        self._account = account
+        self._supervisor = Supervisor(config.up, self._names)
+        if account is not None:
+            overrides = (*overrides, "daemons.keeper=apart")
         self._options = [word for override in overrides for word in ("--set", override)]
         if config.path:
             self._options += ["--config", config.path]
@@ -152,7 +170,7 @@ class Shell:
                 case Abort(name):
                     self._send(name, signal.SIGABRT)
                 case Ready():
-                    self._manager.ready(f"{' and '.join(DAEMONS)} run")
+                    self._manager.ready(f"{' and '.join(self._names)} run")
                 case Finish(code):
                     self._code = code
 
@@ -164,9 +182,12 @@ class Shell:
 
     def _start(self, name: str) -> None:
         me = os.getpid()
+        account = self._account if name != "keeper" else None
 
         def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
+            if account is not None:
+                become(account)  # which clears what follows
             self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != me:
                 os._exit(128 + signal.SIGTERM)

@@ -178,6 +178,7 @@ def host_sections(plan: Plan, host: str) -> Sections:
         "lim": {},
         "lbm": {},
         # All its hosts are this machine: whoever is here may as well run there.
+        "stage": {"root": str(paths.state / "stage")},
         "users": {"allow_root": plan.allow_root, "allow": ("*",)},
         "security": {},
     }

@@ -24,9 +24,10 @@ def find_account(wanted: str | int) -> LocalUser | None:
     )
 
 
-def pack_gate(users: UsersConfig) -> str:
-    """What the keeper is to allow, as one word of its command line."""
-    return "\n".join((str(int(users.allow_root)), str(users.min_uid), *users.allow))
+def pack_gate(users: UsersConfig, lbm_uid: int) -> str:
+    """What the keeper is to allow, as one word of its command line. `lbm_uid`: whose orders."""
+    numbers = (int(users.allow_root), users.min_uid, lbm_uid)
+    return "\n".join((*map(str, numbers), *users.allow))
 
 
 class Gate:
@@ -34,11 +35,16 @@ class Gate:
     become nobody anyway."""
 
     def __init__(self, packed: str) -> None:
-        allow_root, min_uid, *allow = packed.split("\n")
+        allow_root, min_uid, lbm_uid, *allow = packed.split("\n")
+        self._lbm_uids = (ROOT_UID, os.geteuid(), int(lbm_uid))
+        self.is_apart = int(lbm_uid) != os.geteuid()  # who started the keeper keeps it
         self._users = UsersConfig(
             allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow)
         )
         self._known: dict[tuple[int, ...], tuple[bool, float]] = {}
+
+    def takes_orders_of(self, uid: int) -> bool:
+        return uid in self._lbm_uids
 
     def check(self, order: bytes) -> None:
         """`order`: uid, gid and groups; b"" is the keeper's own user. Raises PermissionError."""

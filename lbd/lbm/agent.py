@@ -19,7 +19,7 @@ from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
 from lbd.lbm.orders import explain, make_order
-from lbd.lbm.readers import command_of
+from lbd.lbm.readers import command_of, is_read
 from lbd.lbm.run_request import read_run_request
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Claims, Job, Jobs, JobState, Slots
@@ -181,10 +181,9 @@ class ForeignJob:
     async def _spawn(self, admitted: Admit) -> Begun:
         """Pipes, and the keeper's fork. Raises NotStarted."""
         run_as = admitted.run_as
-        owner = run_as.uid if run_as is not None else None
         try:
             self._ends = ends = JobEnds(
-                self._request, self._talk, self._host.config.lbm.chunk_bytes, owner
+                self._request, self._talk, self._host.config.lbm.chunk_bytes
             )
         except (OSError, ValueError) as trouble:
             raise NotStarted("pipes", getattr(trouble, "errno", 0) or 0) from None
@@ -206,7 +205,7 @@ class ForeignJob:
         assert self._spawned is not None
         assert self._ends is not None
         exited, ends = self._spawned.exited, self._ends
-        pumps = ends.pump(self._begun.pid, self._begun.group, self._kill)
+        pumps = ends.pump(self._begun.pid, self._kill, self._is_read)
         listening = asyncio.create_task(self._listen(ends))
         timer = None
         if self._request.timeout_s > 0:
@@ -261,6 +260,11 @@ class ForeignJob:
             await self._host.link.tell(keeper.SIGNAL, self._id, number)
         else:
             ends.hear(tag, body)
+
+    async def _is_read(self, wanted: set[tuple[int, int]]) -> bool:
+        if self._host.link.uid == os.geteuid():
+            return is_read(wanted, self._begun.pid, self._begun.group)
+        return await self._host.link.ask_read(self._id, wanted)
 
     def _kill(self) -> None:
         """The user has had enough of it."""

@@ -44,6 +44,9 @@ STAMP = b"s"  # of DIRECTORY at the origin; absent: any will do
 CHECK = b"?"  # only say whether it could begin
 WORKER = b"W"  # no program: the arguments are for stage_worker.py, here and now
 
+LOOK = b"L"  # the argument is a directory: only say what it is
+
+SEEN = "seen:"  # begins the "stage" at which an order to look fails when all is well
 ABLE = "able"  # the "stage" at which an order to check fails when all is well
 TERMINAL = b"t"  # the first descriptor that is one becomes the session's; value: a place below
 
@@ -78,6 +81,7 @@ class Order:
     terminal: int = 0  # 0 = none, IN_FRONT or BEHIND
     check: bool = False
     worker: bool = False
+    look: bool = False
 
 
 PLAIN = {
@@ -136,6 +140,8 @@ def read_order(body: bytes) -> Order:
             order.check = True
         elif key == WORKER:
             order.worker = True
+        elif key == LOOK:
+            order.look = True
         elif key == TERMINAL:
             order.terminal = int(value)
     if not order.job or not order.argv:
@@ -252,12 +258,16 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         if order.worker:  # loaded while we may read it
             from lbd.lbm import stage_worker
         if order.terminal:
-            monitor.lead(descriptors, order.terminal == BEHIND)
+            owner = order.user[0] if order.user else None
+            monitor.lead(descriptors, order.terminal == BEHIND, owner)
             parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _set_up(parent, order, descriptors, group)
         if order.worker:
             sock.close()  # as exec would have done
             os._exit(stage_worker.main(order.argv))
+        if order.look:
+            stamp = look(order.argv[0], parent.kernel, parent.libc)
+            raise CannotStart(SEEN + stamp.pack().decode().replace(" ", ","), OSError(0, "seen"))
         if order.check:
             path = order.environment.get(b"PATH", DEFAULT_PATH)
             missing = find_program(order.argv[0], path)

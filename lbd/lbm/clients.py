@@ -345,9 +345,9 @@ class ClientServer:
         self._of_user: Counter[int] = Counter()
         self._listener: socket.socket | None = None
 
-    def start(self) -> None:
-        # Unless it is root, all that it runs elsewhere runs as its own user: for that user alone.
-        mode = 0o666 if os.geteuid() == 0 else 0o600
+    def start(self, *, for_all: bool) -> None:
+        """`for_all`: else for our own user alone, who all that we run elsewhere would run as."""
+        mode = 0o666 if for_all else 0o600
         self._listener = listener = bind_unix(self._path, mode)
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 

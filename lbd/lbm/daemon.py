@@ -19,6 +19,7 @@ from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.accounts import find_account
 from lbd.lbm.agent import Host
+from lbd.lbm.as_user import AsUser
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
@@ -33,7 +34,7 @@ from lbd.lbm.room import Room
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.unshared import Unshared
-from lbd.lbm.users import LocalUser
+from lbd.lbm.users import ROOT_UID, LocalUser
 from lbd.load import cgroup
 from lbd.model import JobId
 from lbd.rpc import transport
@@ -57,8 +58,10 @@ Reply = TypeVar("Reply")
 LIM_RECONNECT_S = 0.5
 LIM_REPORT_S = 0.5
 LIM_REPORT_PAUSE_S = 0.05
+KEEPER_S = 10.0
 KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 USER_CACHE_S = 60.0
+SHARED_STAGES = "/var/tmp/lbd-stage"
 IDS_RESERVED = 10_000
 STOP_TIMEOUT_S = 5.0
 
@@ -80,6 +83,7 @@ class Lbm:
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
         self._link = KeeperLink(self._keeper_lost)
+        self._as_user = AsUser(self._link, self._look_up_user)
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
         self._server: grpc.aio.Server | None = None
@@ -93,9 +97,7 @@ class Lbm:
             changed=self._report.set,
             job_began=self._job_began,
             job_ended=self._job_ended,
-            stages=Stages(
-                config.stage.root or f"{config.host.state_dir}/stage", config.host.name, self._jobs
-            ),
+            stages=Stages(stage_root(config), config.host.name, self._jobs, self._as_user),
             drained_mark=f"{config.host.state_dir}/drained",
         )
         ids = job_numbers(Path(config.host.state_dir))
@@ -111,7 +113,7 @@ class Lbm:
             room=Room(),
             new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
             is_leader=lambda pid: pid in self._leaders,
-            looker=Looker(),
+            looker=Looker(self._as_user),
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
         )
@@ -129,7 +131,7 @@ class Lbm:
             self._host.stages.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
                 await self._server.start()
-            clients.start()
+            clients.start(for_all=self._link.uid == ROOT_UID)
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
@@ -148,7 +150,15 @@ class Lbm:
             raise self._failure
 
     async def _connect_keeper(self) -> None:
-        await self._link.connect(self._runtime / "keeper.sock", self._config)
+        path, until_s = self._runtime / "keeper.sock", time.monotonic() + KEEPER_S
+        while True:
+            try:
+                await self._link.connect(path, self._config)
+                break
+            except Unavailable:  # `lbd keeper` is being started beside us
+                if time.monotonic() > until_s or self._stop.is_set():
+                    raise
+                await asyncio.sleep(KEEPER_PAUSES_S[0])
         log.info("keeper pid=%d containment=%s", self._link.pid, self._link.containment)
 
     def _keeper_lost(self) -> None:
@@ -299,6 +309,13 @@ class Lbm:
             self._users.clear()
         self._users[name] = (time.monotonic(), found)
         return found
+
+
+def stage_root(config: Config) -> str:
+    """Not beside the daemons' own state where it is others who could fill the disk."""
+    for_others = os.geteuid() == ROOT_UID or config.daemons.keeper == "apart"
+    default = SHARED_STAGES if for_others else f"{config.host.state_dir}/stage"
+    return config.stage.root or default
 
 
 def job_numbers(state_dir: Path) -> "itertools.count[int]":

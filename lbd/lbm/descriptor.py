@@ -74,6 +74,8 @@ class Descriptor:
     async def read(self, limit_bytes: int) -> bytes:
         """Some bytes, b"" at the end of file. Raises OSError."""
         if self._threads is not None:
+            # Else the thread would take the first bytes of what comes after we have been closed.
+            await self._ready(self._loop.add_reader, self._loop.remove_reader)
             return await self._loop.run_in_executor(self._threads, os.read, self._fd, limit_bytes)
         while (data := self.read_now(limit_bytes)) is None:
             await self._ready(self._loop.add_reader, self._loop.remove_reader)

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from lbd.errors import Unavailable
+from lbd.lbm.as_user import AsUser
 from lbd.lbm.look import file_system, kernel_id, look
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.stamp import Stamp
@@ -21,6 +22,7 @@ from lbd.rpc import client_tags as tags
 
 LOOK_S = 2.0
 LOOKERS = 4
+OUR_VIEW = "/proc/self/mountinfo"
 KNOWN_MOUNTS = 1024
 KNOWN_S = 60.0  # the number of a mount may be another's by then
 STAGES = ("chdir", "directory")  # of a refusal: it is not there, or is another one
@@ -31,15 +33,17 @@ PROGRAM = -1  # for `Unshared`, in place of a device: what is not there is a pro
 class Looker:
     """One for an LBM; `close` lets its threads go."""
 
-    def __init__(self) -> None:
+    def __init__(self, as_user: AsUser) -> None:
+        self._as_user = as_user
         self._kernel = kernel_id()
         self._libc = ctypes.CDLL(None)
         self._threads = ThreadPoolExecutor(LOOKERS, "lbm-look")
         self._mounts: dict[tuple[int, str], tuple[str, float]] = {}
 
-    async def at(self, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
-        """`is_current`: it is where the process `pid` is, so no path need be walked (root may not
-        be let through it on a file server). Raises Unavailable if it cannot be seen."""
+    async def at(self, uid: int, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
+        """For a client of that user's. `is_current`: it is where the process `pid` is, so no path
+        need be walked (root may not be let through it on a file server). Raises Unavailable if it
+        cannot be seen."""
         if is_current and pid > 0:
             current = b"/proc/%d/cwd" % pid
             with contextlib.suppress(OSError):
@@ -49,7 +53,21 @@ class Looker:
                 return await self._wait_for(current, pid)
         if pid > 0 and os.access(f"/proc/{pid}/root", os.X_OK):
             return await self._wait_for(b"/proc/%d/root" % pid + directory, pid)
+        if pid > 0 and self._as_user.is_needed:
+            return await self._for_another(uid, pid, directory, is_current=is_current)
         return await self._wait_for(directory, 0)
+
+    async def _for_another(
+        self, uid: int, pid: int, directory: bytes, *, is_current: bool
+    ) -> Stamp:
+        """The client's view of the file system is not ours to enter. Raises Unavailable."""
+        if has_our_view(pid):
+            with contextlib.suppress(Unavailable):
+                return await self._wait_for(directory, 0)
+        theirs = b"/proc/%d/" % pid
+        return await self._as_user.look(
+            uid, theirs + (b"cwd" if is_current else b"root" + directory)
+        )
 
     def _look(self, path: bytes, pid: int, *, cached: bool) -> Stamp:
         def file_system_of(mount: int, device: str) -> str:
@@ -81,6 +99,15 @@ class Looker:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+def has_our_view(pid: int) -> bool:
+    """Does a path mean to that process what it means to us?"""
+    try:
+        with open(f"/proc/{pid}/mountinfo", "rb") as theirs, open(OUR_VIEW, "rb") as ours:
+            return theirs.read() == ours.read()
+    except OSError:
+        return False
+
+
 class Directory:
     """The working directory of one command, and its program."""
 
@@ -105,7 +132,7 @@ class Directory:
         if self._stamp is None and not self._by_name:
             try:
                 self._stamp = await self._looker.at(
-                    self._pid, self._path, is_current=self._is_current
+                    self._uid, self._pid, self._path, is_current=self._is_current
                 )
             except Unavailable as problem:
                 name = self._path.decode(errors="replace")

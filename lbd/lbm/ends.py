@@ -8,7 +8,7 @@ from collections.abc import Callable
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.modes import read_modes
-from lbd.lbm.readers import is_read, pipe_of
+from lbd.lbm.readers import IsRead, pipe_of
 from lbd.lbm.streams import Sink, Source
 from lbd.lbm.terminal import Pty
 from lbd.rpc import job_stream as tags
@@ -22,10 +22,8 @@ LOOK_S = 0.25  # between two looks whether a command behind its terminal reads i
 class JobEnds:
     """Made before the command; `hear` takes what the origin sends for them."""
 
-    def __init__(
-        self, request: lbm_pb2.RunRequest, talk: Conversation, chunk_bytes: int, owner: int | None
-    ) -> None:
-        """`owner`: of the terminal, if there is one. Raises OSError, ValueError."""
+    def __init__(self, request: lbm_pb2.RunRequest, talk: Conversation, chunk_bytes: int) -> None:
+        """Raises OSError, ValueError."""
         self._request = request
         self._talk = talk
         self._chunk_bytes = chunk_bytes
@@ -34,13 +32,13 @@ class JobEnds:
         self._input: tuple[int, int] | None = None
         self._behind = False
         self._looking: asyncio.Task[None] | None = None
-        self._judging: asyncio.TimerHandle | None = None
-        self._leader, self._group = 0, ""
+        self._judging: asyncio.Task[None] | None = None
+        self._leader = 0
         self._screen = False
         self.childs: list[int] = []
         self.pty: Pty | None = None
         if request.HasField("terminal"):
-            self.pty = Pty(request.terminal, owner)
+            self.pty = Pty(request.terminal)
         try:
             self._make()
         except BaseException:
@@ -132,10 +130,11 @@ class JobEnds:
             self.pty.close()
 
     def pump(
-        self, leader: int, group: str, force: Callable[[], object]
+        self, leader: int, force: Callable[[], object], is_read: IsRead
     ) -> "tuple[asyncio.Task[None], ...]":
-        """One task for each output; input goes along until `stop`. `force` ends the command."""
-        self._leader, self._group, self._force = leader, group, force
+        """One task for each output; input goes along until `stop`. `force` ends the command;
+        `is_read`: whether one in the job waits to read one of these."""
+        self._leader, self._force, self._is_read = leader, force, is_read
         self._typing = self._stdin.start() if self._stdin is not None else None
         return tuple(source.start() for source in self._outputs.values())
 
@@ -189,12 +188,17 @@ class JobEnds:
         elif pty.master >= 0:
             if pty.typed(bytes(data), time.monotonic()) and self._judging is None:
                 loop = asyncio.get_running_loop()
-                self._judging = loop.call_later(JUDGED_AFTER_S, self._judge, pty)
+                self._judging = loop.create_task(self._judge(pty))
             stdin.put(data or pty.end_of_file())
 
-    def _judge(self, pty: Pty) -> None:
+    async def _judge(self, pty: Pty) -> None:
+        """Whether interrupts seem to have no effect. A command that takes keys one by one (an
+        editor, a pager, the prompt of a shell or Python), that waits for input, or that has put
+        jobs of its own in front, is alive and does with ^C what it likes, as often as it comes."""
+        await asyncio.sleep(JUDGED_AFTER_S)
         self._judging = None
-        if pty.master >= 0 and pty.is_ignored(self._leader, self._group):
+        takes_lines = pty.master >= 0 and pty.hands_lines_on(self._leader)
+        if takes_lines and not await self._is_read(pty.devices):
             self._force()
 
     def _hang_up(self, pty: Pty) -> None:
@@ -212,7 +216,7 @@ class JobEnds:
     async def _look(self) -> None:
         assert self._input is not None
         while self._behind:
-            if is_read({self._input}, self._leader, self._group):
+            if await self._is_read({self._input}):
                 self._talk.put(tags.WANTED)
                 return
             await asyncio.sleep(LOOK_S)

@@ -57,7 +57,7 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
             refused.reason = "no free slot"
         else:
             try:
-                host.stages.make(request, admitted.run_as)
+                await host.stages.make(request, admitted.run_as)
             except OSError as problem:
                 refused.reason, refused.stage = f"stage.root: {problem.strerror}", "stage"
     if refused.reason:

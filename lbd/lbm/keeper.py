@@ -35,6 +35,7 @@ from lbd.lbm.child import (
 from lbd.lbm.containment import Containment
 from lbd.lbm.nursery import SPARES as NURSERY_SPARES
 from lbd.lbm.nursery import Nursery
+from lbd.lbm.readers import is_read, unpack_wanted
 from lbd.lbm.signals import deliver, signal_group
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
@@ -43,6 +44,7 @@ from lbd.rpc.descriptors import receive
 SPAWN = b"S"  # with the command's descriptors attached; fields below
 SIGNAL = b"K"  # JOB, NUMBER
 END_TREE = b"T"  # JOB: kill all of it now
+READ = b"R"  # JOB, WANTED: does one of it wait to read one of these? Comes back with NUMBER
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
 HELLO = b"O"  # KIND (containment), PID, UID
@@ -56,6 +58,7 @@ KIND = b"k"
 UID = b"u"
 GROUP = b"g"
 STAGE = b"s"
+WANTED = b"w"
 NUMBER = b"n"
 USER_US = b"U"
 SYSTEM_US = b"Y"
@@ -124,7 +127,7 @@ class Keeper:
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not (self._quitting and not self._jobs):
-            idle = self._lbm is None and not self._jobs
+            idle = self._lbm is None and not self._jobs and not self._gate.is_apart
             if idle and time.monotonic() - self._alone_since_s > self._orphan_s:
                 break
             ready = self._poll.poll(self._poll_ms())
@@ -178,7 +181,7 @@ class Keeper:
         except OSError:  # gone again, or no descriptor left: it will try again
             return
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        if struct.unpack("3i", credentials)[1] not in (0, os.geteuid()):
+        if not self._gate.takes_orders_of(struct.unpack("3i", credentials)[1]):
             connection.close()
             return
         if self._lbm is not None:
@@ -236,6 +239,9 @@ class Keeper:
                 deliver(job.pid, int(given[NUMBER]))
             elif tag == END_TREE:
                 job.kill_at_s = time.monotonic()
+            elif tag == READ:
+                found = is_read(unpack_wanted(given[WANTED]), job.pid, job.group)
+                self._tell(READ, (JOB, given[JOB].decode()), (NUMBER, int(found)))
 
     def _drop_descriptors(self) -> None:
         for descriptor in self._descriptors:

@@ -17,12 +17,15 @@ from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import child, keeper
 from lbd.lbm.accounts import pack_gate
 from lbd.lbm.child import Order
+from lbd.lbm.readers import pack_wanted
 from lbd.model import JobId
 from lbd.rpc import frames
 from lbd.rpc.local import bind_unix
 
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
+READ_S = 2.0
+START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
 STARTER = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from lbd.lbm.keeper import main; main(sys.argv[1:])"
@@ -69,6 +72,7 @@ class Spawned:
     begun: asyncio.Future[Begun]
     exited: asyncio.Future[Exit]
     stopped: Callable[[bool], None]
+    read: asyncio.Future[bool] | None = None
 
 
 class KeeperLink:
@@ -95,7 +99,10 @@ class KeeperLink:
         sock.setblocking(False)
         try:
             await loop.sock_connect(sock, str(path))
-        except OSError:
+        except OSError as problem:
+            if config.daemons.keeper == "apart":
+                sock.close()
+                raise Unavailable(f"no keeper at {path}: {problem.strerror}; {START}") from None
             start_keeper(path, config)
             await loop.sock_connect(sock, str(path))
         self._socket = sock
@@ -147,6 +154,8 @@ class KeeperLink:
             return
         if tag == keeper.BEGUN:
             _settle(spawned.begun, Begun(int(given[keeper.PID]), given[keeper.GROUP].decode()))
+        elif tag == keeper.READ and spawned.read is not None:
+            _settle(spawned.read, given[keeper.NUMBER] == b"1")
         elif tag == keeper.STOPPED:
             spawned.stopped(given[keeper.NUMBER] == b"1")
         elif tag == keeper.FAILED:
@@ -218,12 +227,28 @@ class KeeperLink:
             )
             raise
 
+    async def ask_read(self, job: JobId, wanted: set[tuple[int, int]]) -> bool:
+        """`readers.is_read` by the keeper, for which no process is out of sight."""
+        spawned = self._jobs.get(job)
+        if spawned is None:
+            return False
+        spawned.read = asyncio.get_running_loop().create_future()
+        body = frames.field(child.JOB, job.encode())
+        await self._send(keeper.READ, body + frames.field(keeper.WANTED, pack_wanted(wanted)))
+        try:
+            return await asyncio.wait_for(spawned.read, READ_S)
+        except TimeoutError:
+            return False
+
     async def tell(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
         body = b""
         if job is not None:
             body = frames.field(child.JOB, job.encode())
             body += frames.field(keeper.NUMBER, str(number).encode())
+        await self._send(tag, body)
+
+    async def _send(self, tag: bytes, body: bytes) -> None:
         async with self._sending:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
@@ -274,6 +299,8 @@ def pack_order(order: Order) -> bytes:
         pairs.append((child.STAMP, order.stamp.pack()))
     if order.worker:
         pairs.append((child.WORKER, b""))
+    if order.look:
+        pairs.append((child.LOOK, b""))
     if order.check:
         pairs.append((child.CHECK, b""))
     if order.ignored_signals:
@@ -293,23 +320,9 @@ def start_keeper(path: Path, config: Config) -> None:
     """Start a keeper that listens at `path`, in a session of its own so that it outlives us."""
     listener = bind_unix(path, 0o600)
     listener.setblocking(True)
-    package_root = str(Path(lbd.__file__).parent.parent)
     try:
         subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                "-c",
-                STARTER,
-                package_root,
-                str(listener.fileno()),
-                str(path.parent),
-                config.lbm.cgroup,
-                str(config.lbm.orphan_after_s),
-                str(config.lbm.kill_grace_s),
-                pack_gate(config.users),
-            ],
+            keeper_command(listener, path, config, os.geteuid()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),
@@ -317,3 +330,22 @@ def start_keeper(path: Path, config: Config) -> None:
         )
     finally:
         listener.close()
+
+
+def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid: int) -> list[str]:
+    """The keeper of an LBM that runs as `lbm_uid`."""
+    package_root = str(Path(lbd.__file__).parent.parent)
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        STARTER,
+        package_root,
+        str(listener.fileno()),
+        str(path.parent),
+        config.lbm.cgroup,
+        str(config.lbm.orphan_after_s),
+        str(config.lbm.kill_grace_s),
+        pack_gate(config.users, lbm_uid),
+    ]

@@ -11,6 +11,7 @@ background of its terminal, and the kernel does the rest: who reads is stopped, 
 
 import contextlib
 import fcntl
+import grp
 import os
 import resource
 import signal
@@ -24,12 +25,15 @@ TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signa
 TO_COMMAND = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 WAITED_FOR = (signal.SIGCHLD, *TO_GROUP, *TO_COMMAND, *GROUND)
 MAX_DESCRIPTORS = 1 << 20
+MODE_WITH_GROUP, MODE_ALONE = 0o620, 0o600  # tty(4); without group tty nobody else may write
 
 
-def lead(descriptors: list[int], background: bool) -> None:
+def lead(descriptors: list[int], background: bool, owner: int | None) -> None:
     """Make the first that is a terminal the session's and fork; returns in the child, which has it
-    in front unless `background`. Raises OSError."""
+    in front unless `background`. `owner`: who is not us. Raises OSError."""
     terminal = next((number for number in descriptors if os.isatty(number)), -1)
+    if owner is not None:
+        give_to(terminal, owner)
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
     # All of them, for good: a Python handler could come too late, and nobody may end this process
     # but the keeper.
@@ -41,6 +45,15 @@ def lead(descriptors: list[int], background: bool) -> None:
     if not background:
         os.tcsetpgrp(terminal, os.getpid())
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def give_to(slave: int, owner: int) -> None:
+    """As login does, so that its user may open /dev/pts/N, and `write` or `mesg` find it proper."""
+    group = -1
+    with contextlib.suppress(KeyError):
+        group = grp.getgrnam("tty").gr_gid
+    os.fchown(slave, owner, group)
+    os.fchmod(slave, MODE_ALONE if group == -1 else MODE_WITH_GROUP)
 
 
 class Monitor:

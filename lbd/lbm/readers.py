@@ -8,6 +8,7 @@ is no.
 
 import contextlib
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from lbd.load import cgroup
@@ -15,6 +16,7 @@ from lbd.load import cgroup
 TASKS_MAX = 512  # looked at in one go
 GENERIC = frozenset((63, 65, 76))  # read, readv, splice in the table most machines share
 READING = {"x86_64": frozenset((0, 19, 275)), "aarch64": GENERIC, "riscv64": GENERIC}
+IsRead = Callable[[set[tuple[int, int]]], Awaitable[bool]]  # `is_read` of one job
 CALLS = READING.get(os.uname().machine, frozenset())
 
 
@@ -73,3 +75,13 @@ def _members(leader: int, group: str) -> list[int]:
         return cgroup.members(Path(group))
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if parent_and_session(pid)[1] == leader]
+
+
+def pack_wanted(wanted: set[tuple[int, int]]) -> bytes:
+    return b" ".join(b"%d:%d" % pair for pair in sorted(wanted))
+
+
+def unpack_wanted(packed: bytes) -> set[tuple[int, int]]:
+    """Raises ValueError."""
+    pairs = (pair.partition(b":") for pair in packed.split())
+    return {(int(device), int(inode)) for device, _, inode in pairs}

@@ -2,6 +2,8 @@
 
     unpack MAX_BYTES MAX_FILES COUNT PATH…   from stdin
     pack   MAX_BYTES MAX_FILES COUNT PATH…   to stdout
+    make   PATH                              the stage itself
+    clear  PATH
 
 COUNT of the paths are those sent, the rest those to be fetched. Where it cannot: one line on stderr
 and exit status 1.
@@ -10,11 +12,22 @@ and exit status 1.
 import os
 from contextlib import ExitStack
 
-from lbd.lbm.packing import Allowance, BadPack, Packer, Unpacker, naming, open_parent, shown
+from lbd.lbm.packing import (
+    Allowance,
+    BadPack,
+    Packer,
+    Unpacker,
+    clear_away,
+    naming,
+    open_parent,
+    shown,
+)
 
 
 def main(words: list[bytes]) -> int:
     """The exit status."""
+    if words[0] in (b"make", b"clear"):
+        return keep_stage(*words)
     step, max_bytes, max_files, count, *paths = words
     sent, fetched = paths[: int(count)], paths[int(count) :]
     allowance = Allowance(int(max_bytes), int(max_files))
@@ -28,6 +41,18 @@ def main(words: list[bytes]) -> int:
         return complain(str(problem))
     except OSError as problem:
         return complain(problem.strerror or str(problem))
+    return 0
+
+
+def keep_stage(step: bytes, path: bytes) -> int:
+    """For an LBM that may not: the exit status is an errno."""
+    try:
+        if step == b"make":
+            os.mkdir(path, 0o700)
+        else:
+            clear_away(path)
+    except OSError as problem:
+        return problem.errno or 1
     return 0
 
 

@@ -7,6 +7,7 @@ removed at the next start.
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 import time
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lbd.errors import Unavailable
+from lbd.lbm.as_user import AsUser
 from lbd.lbm.packing import clear_away
 from lbd.lbm.state import Jobs
 from lbd.lbm.users import LocalUser
@@ -33,7 +36,8 @@ class Stage:
 class Stages:
     """Those of this host, by id."""
 
-    def __init__(self, root: str, host: str, jobs: Jobs) -> None:
+    def __init__(self, root: str, host: str, jobs: Jobs, as_user: AsUser) -> None:
+        self._as_user = as_user
         # The root may be on a file system that other hosts use as well.
         self._root = Path(root) / host
         self._jobs = jobs
@@ -48,19 +52,33 @@ class Stages:
             if left:
                 self._start_removing(left, lambda: time.monotonic() < until_s)
 
-    def make(self, request: lbm_pb2.StageRequest, owner: LocalUser | None) -> None:
+    async def make(self, request: lbm_pb2.StageRequest, owner: LocalUser | None) -> None:
         """Raises OSError. `owner`: who is not the daemon's own user."""
         if request.id in self._stages:
             raise FileExistsError(17, "a stage of that name is here already")
+        self._make_root()
+        path = os.fsencode(self._root / f"{request.id}.{secrets.token_hex(4)}")
+        if owner is not None and self._as_user.is_needed:
+            try:
+                await self._as_user.work(owner.uid, b"make", path)
+            except Unavailable as problem:
+                raise OSError(errno.EACCES, str(problem)) from None
+        else:
+            os.mkdir(path, 0o700)
+            if owner is not None:
+                os.chown(path, owner.uid, owner.gid)
+        self._stages[request.id] = Stage(request.origin, request.user, path)
+
+    def _make_root(self) -> None:
+        """Raises OSError, also if it is not ours: anybody may have made it in /var/tmp."""
         for directory in (self._root.parent, self._root):
+            # Whatever our umask is: its users pass through here, or have theirs made by the keeper.
+            mode = 0o1733 if self._as_user.is_needed and directory == self._root else 0o711
             if not directory.exists():
                 directory.mkdir(parents=True)
-                directory.chmod(0o711)  # whatever our umask is: its users pass through here
-        path = os.fsencode(self._root / f"{request.id}.{secrets.token_hex(4)}")
-        os.mkdir(path, 0o700)
-        if owner is not None:
-            os.chown(path, owner.uid, owner.gid)
-        self._stages[request.id] = Stage(request.origin, request.user, path)
+                directory.chmod(mode)
+            if directory.lstat().st_uid not in (0, os.geteuid()):
+                raise PermissionError(errno.EPERM, f"{directory} is another user's")
 
     def of(self, request: lbm_pb2.RunRequest) -> Stage | None:
         """The stage in which it is to run, if that is its user's."""
@@ -90,7 +108,12 @@ class Stages:
                 break
             await asyncio.sleep(POLL_S)
         for path in paths:
-            await loop.run_in_executor(None, clear_away, path)
+            with contextlib.suppress(OSError, Unavailable):
+                owner = os.lstat(path).st_uid
+                if self._as_user.is_needed and owner != os.geteuid():
+                    await self._as_user.work(owner, b"clear", path)
+                else:
+                    await loop.run_in_executor(None, clear_away, path)
 
     async def close(self) -> None:
         """All of them, at once: the keeper has ended what ran in them."""

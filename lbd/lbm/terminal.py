@@ -7,26 +7,24 @@ meanwhile is `lbrun`'s business (cli/lbrun_terminal.py); ours only if `lbrun` wa
 
 import contextlib
 import fcntl
-import grp
 import os
 import signal
 import struct
 import termios
 
 from lbd.lbm.modes import Attributes, Size, ends_lines, raw_modes, read_modes, read_size, same_flags
-from lbd.lbm.readers import is_read, parent_and_session
+from lbd.lbm.readers import parent_and_session
 from lbd.rpc.gen import lbm_pb2
 
 FORCE_WITHIN_S = 1.0
 SWITCHED_OFF = b"\0"  # in place of a control character
 CONTROLLING = (0, os.makedev(5, 0))  # /dev/tty, whichever it is
-MODE_WITH_GROUP, MODE_ALONE = 0o620, 0o600  # tty(4); without group tty nobody else may write
 
 
 class Pty:
     """A terminal for a command of another host; `master` is our side of it."""
 
-    def __init__(self, wanted: lbm_pb2.Terminal, owner: int | None) -> None:
+    def __init__(self, wanted: lbm_pb2.Terminal) -> None:
         """Raises OSError if there is none to be had, ValueError on malformed modes or size."""
         self.master, self.slave = os.openpty()
         self._given: Attributes = termios.tcgetattr(self.slave)
@@ -37,8 +35,6 @@ class Pty:
             if wanted.modes:
                 self._set(self.slave, read_modes(wanted.modes))
             self.resize(wanted.size)
-            if owner is not None:
-                give_to(self.slave, owner)
         except (OSError, ValueError, termios.error) as problem:
             self.close()
             os.close(self.slave)
@@ -91,16 +87,10 @@ class Pty:
         self._interrupted_s = now_s
         return again
 
-    def is_ignored(self, leader: int, group: str) -> bool:
-        """Whether interrupts seem to have no effect: asked a moment after the second.
-
-        A command that takes keys one by one (an editor, a pager, the prompt of a shell or Python),
-        that waits for input, or that has put jobs of its own in front, is alive and does with ^C
-        what it likes, as often as it comes.
-        """
-        return self._hands_lines_on(leader) and not is_read(
-            {self._device, CONTROLLING}, leader, group
-        )
+    @property
+    def devices(self) -> set[tuple[int, int]]:
+        """What who waits for input from it reads (readers.py)."""
+        return {self._device, CONTROLLING}
 
     def _code(self, which: int) -> bytes:
         """A control character as the terminal has it now."""
@@ -110,7 +100,8 @@ class Pty:
             return SWITCHED_OFF
         return code
 
-    def _hands_lines_on(self, leader: int) -> bool:
+    def hands_lines_on(self, leader: int) -> bool:
+        """To the command itself, in front."""
         needed = termios.ICANON | termios.ISIG
         try:
             if termios.tcgetattr(self.master)[3] & needed != needed:
@@ -122,15 +113,6 @@ class Pty:
 
 def set_size(descriptor: int, size: Size) -> None:
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("4H", *size))
-
-
-def give_to(slave: int, owner: int) -> None:
-    """As login does, so that its user may open /dev/pts/N, and `write` or `mesg` find it proper."""
-    group = -1
-    with contextlib.suppress(KeyError):
-        group = grp.getgrnam("tty").gr_gid
-    os.fchown(slave, owner, group)
-    os.fchmod(slave, MODE_ALONE if group == -1 else MODE_WITH_GROUP)
 
 
 class CallersTerminal:

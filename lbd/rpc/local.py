@@ -135,8 +135,9 @@ class Connection(asyncio.Protocol):
         self._on_close(self)
 
 
-def bind_unix(path: Path, mode: int) -> socket.socket:
+def bind_unix(path: Path, mode: int, owner: int | None = None) -> socket.socket:
     """A listening socket at `path`, a stale one replaced. The daemon's pid lock says it is stale.
+    `owner`: who is not us.
 
     Raises ConfigError if the directory cannot be written.
     """
@@ -144,8 +145,14 @@ def bind_unix(path: Path, mode: int) -> socket.socket:
     try:
         with suppress(FileNotFoundError):
             path.unlink()
-        sock.bind(str(path))
-        path.chmod(mode)
+        # Never by chmod: another user's directory may hold a link of that name by then.
+        mask = os.umask(0o777 & ~mode)
+        try:
+            sock.bind(str(path))
+        finally:
+            os.umask(mask)
+        if owner is not None:
+            os.chown(path, owner, -1, follow_symlinks=False)
         sock.listen(BACKLOG)
     except OSError as problem:
         sock.close()

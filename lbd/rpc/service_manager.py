@@ -65,8 +65,11 @@ class NotifySocket:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.socket.setblocking(False)
-        self.socket.bind(path)
-        os.chmod(path, 0o666)  # a daemon may be another user; who it is the kernel says
+        mask = os.umask(0o111)  # a daemon may be another user; who it is the kernel says
+        try:
+            self.socket.bind(path)
+        finally:
+            os.umask(mask)
 
     def environment(self, watchdog_s: float) -> dict[str, str]:
         """What a daemon is to find in its environment."""

@@ -27,7 +27,7 @@ class Up:
         if not self.config.exists():
             self.config.write_text(
                 f'[host]\nname = "solo"\nspeed = 1.0\nruntime_dir = "{root}/run"\n'
-                f'state_dir = "{root}/state"\n'
+                f'state_dir = "{root}/state"\n[daemons]\nuser = "root"\n'
             )
         self.log = root / "up.log"
         with self.log.open("ab") as log:

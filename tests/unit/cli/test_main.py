@@ -13,8 +13,8 @@ from lbd.errors import ConfigError, Unavailable
 from lbd.rpc.local import Refusal
 
 USAGE = [
-    ([], "lbd: which command? lim, lbm, up, lab, sim; see lbd --help"),
-    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, up, lab, sim;"),
+    ([], "lbd: which command? lim, lbm, keeper, up, lab, sim; see lbd --help"),
+    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, keeper, up,"),
     (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
     (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),
     (["lbm", "--conf", "x"], "lbd lbm: unrecognized arguments: --conf x"),

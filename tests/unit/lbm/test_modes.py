@@ -82,7 +82,7 @@ CASES = [
 
 @pytest.mark.parametrize(("typed", "expected"), CASES)
 def test_two_interrupts_within_a_second(typed, expected):
-    pty = Pty(lbm_pb2.Terminal(size=b"24 80 0 0"), None)
+    pty = Pty(lbm_pb2.Terminal(size=b"24 80 0 0"))
     try:
         assert [pty.typed(data, now_s) for now_s, data in typed][-1] == expected
     finally:
@@ -92,7 +92,7 @@ def test_two_interrupts_within_a_second(typed, expected):
 
 def test_no_character_means_interrupt():
     """Switched off it is NUL, which is then a byte like any other."""
-    pty = Pty(lbm_pb2.Terminal(size=b"24 80 0 0"), None)
+    pty = Pty(lbm_pb2.Terminal(size=b"24 80 0 0"))
     try:
         modes = termios.tcgetattr(pty.slave)
         modes[6][termios.VINTR] = b"\0"

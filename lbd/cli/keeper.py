@@ -1,0 +1,24 @@
+"""`lbd keeper`: the keeper in the foreground, for an LBM that is not root."""
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from lbd.cli.privilege import daemons_account
+from lbd.config import Config
+from lbd.lbm.link import keeper_command
+from lbd.rpc.local import bind_unix
+from lbd.rpc.service_manager import ServiceManager
+
+
+def run(config: Config) -> NoReturn:
+    """Becomes it. Raises LbdError."""
+    account = daemons_account(config)
+    path = Path(config.host.runtime_dir, "keeper.sock")
+    listener = bind_unix(path, 0o600, account.uid if account else None)
+    listener.setblocking(True)
+    os.set_inheritable(listener.fileno(), True)
+    command = keeper_command(listener, path, config, account.uid if account else os.geteuid())
+    manager = ServiceManager(os.environ)
+    manager.ready(f"listens at {path}")
+    os.execv(command[0], command)
