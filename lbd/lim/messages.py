@@ -60,6 +60,7 @@ class Settings:
     author: str = ""
     algorithm: str = ""
     params: dict[str, float] = field(default_factory=dict)
+    tuned: dict[str, float] = field(default_factory=dict)  # laid over `params`, by the centre
 
     @property
     def version(self) -> tuple[int, str]:

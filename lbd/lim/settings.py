@@ -13,6 +13,7 @@ from lbd.lim.messages import Settings
 from lbd.spelling import hint
 
 LOAD_PARAMS = ("smoothing_s", "io_weight", "memory_weight")
+TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
 FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes")  # of [lim], not parameters
 SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
 PARAMS = (*(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS))
@@ -57,29 +58,42 @@ def parsed(name: str, value: object) -> float:
     kind = LoadConfig if section == "load" else LimConfig
     item = next(item for item in fields(kind) if item.name == key)
     try:
-        number = float(str(value))
-        typed: object = int(number) if item.type is int and number == int(number) else number
+        number = float(TRUTHS.get(str(value).lower(), str(value)))
+        whole = item.type in (int, bool) and number == int(number)
+        typed: object = int(number) if whole else number
+        if item.type is bool and typed in (0, 1):
+            typed = bool(typed)
     except (ValueError, OverflowError):
         typed = value
     if fault := fault_of(item, typed):
         raise ConfigError(f"{section}.{key}: {fault}")
-    return float(str(typed))
+    return float(str(int(typed) if isinstance(typed, bool) else typed))
 
 
 def in_force(base: InForce, settings: Settings) -> InForce:
     """Raises ConfigError if a setting is unknown here or out of range (a newer host's, perhaps)."""
-    lim, load = base.lim, base.load
+    return overlaid(as_set(base, settings), settings.tuned)
+
+
+def as_set(base: InForce, settings: Settings) -> InForce:
+    """What people have set, before the centre tunes it. Raises ConfigError."""
     if settings.algorithm:
-        lim = replace(lim, algorithm=check_algorithm(settings.algorithm))
-    for name, value in settings.params.items():
+        algorithm = check_algorithm(settings.algorithm)
+        base = replace(base, lim=replace(base.lim, algorithm=algorithm))
+    return overlaid(base, settings.params)
+
+
+def overlaid(base: InForce, params: dict[str, float]) -> InForce:
+    """Raises ConfigError."""
+    lim, load = base.lim, base.load
+    for name, value in params.items():
         section, _, key = full_name(name).partition(".")
         if section == "load":
             load = replace(load, **{key: parsed(name, value)})  # type: ignore[arg-type]  # checked
         else:
-            number = parsed(name, value)
-            whole = isinstance(getattr(lim, key), int)
-            fitting = {key: int(number) if whole else number}
-            lim = replace(lim, **fitting)  # type: ignore[arg-type]  # by `parsed`
+            kind = type(getattr(lim, key))
+            fitting = {key: kind(parsed(name, value))}
+            lim = replace(lim, **fitting)
     return InForce(lim, load)
 
 
@@ -87,9 +101,15 @@ def changed(
     settings: Settings, author: str, algorithm: str | None, params: dict[str, float]
 ) -> Settings:
     """The next version of the settings."""
-    return Settings(
+    return replace(
+        settings,
         counter=settings.counter + 1,
         author=author,
         algorithm=algorithm or settings.algorithm,
         params={**settings.params, **params},
     )
+
+
+def retuned(settings: Settings, author: str, tuned: dict[str, float]) -> Settings:
+    """The next version, by the centre."""
+    return replace(settings, counter=settings.counter + 1, author=author, tuned=tuned)

@@ -16,12 +16,13 @@ from random import Random
 from lbd.errors import ConfigError
 from lbd.lim import events as e
 from lbd.lim import messages as m
+from lbd.lim.adaptive import Tuner
 from lbd.lim.election import Election
 from lbd.lim.events import Action, Log
 from lbd.lim.membership import Membership
 from lbd.lim.placement import Placer
 from lbd.lim.reservations import Reservations
-from lbd.lim.settings import InForce, changed, in_force
+from lbd.lim.settings import InForce, as_set, changed, in_force, retuned
 from lbd.lim.table import Table
 from lbd.lim.teller import Teller, send
 from lbd.load.index import fade_s
@@ -61,6 +62,7 @@ class LimState:
         self.next_due_s = now_s
         self._dice = dice
         self._election = Election(identity.me.name)
+        self._tuner = Tuner()
         self._teller = Teller(self.table, self._election, self.reservations)
         self._sampled = e.Sampled(Queues(), 0.0, 0.0)
         self._sampled_at_s = now_s
@@ -182,6 +184,7 @@ class LimState:
             self.table.expire_charges(now_s, silence_is_news=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_anew(now_s)
+            actions += self._tune(now_s)
         if now_s >= self._next_knock_s:
             self._next_knock_s = now_s + self.in_force.lim.keepalive_s
             actions += self.membership.join_again()
@@ -216,6 +219,7 @@ class LimState:
         self._exchange_soon(now_s)
         if centre == self.me:
             self._teller.broadcaster.restart()
+            self._tuner.restart()
         return [Log(f"the load information centre is {centre}", peer=centre or "")]
 
     # -- settings --------------------------------------------------------------------------------
@@ -234,6 +238,19 @@ class LimState:
             e.Configure(self.in_force),
             Log(f"{text} algorithm={self.in_force.lim.algorithm} params={settings.params}"),
         ]
+
+    def _tune(self, now_s: float) -> list[Action]:
+        """As the centre: let the parameters follow the load of all."""
+        if self.centre != self.me:
+            return []
+        vectors = [sample.vector for sample in self._teller.samples_alive(now_s)]
+        params = as_set(self.base, self.settings).lim
+        found = self._tuner.tune(vectors, params, self.settings.tuned, now_s)
+        if found is None:
+            return []
+        settings = retuned(self.settings, self.me, found.params)
+        text = f"adaptive: {found.reason}, so {found.params or 'all is as set'}"
+        return [Log(text), *self._adopt(settings, now_s), *self._tell_all(settings, now_s)]
 
     def _tell_all(self, settings: m.Settings, now_s: float) -> list[Action]:
         others = self._teller.others(now_s, alive=False)

@@ -6,7 +6,7 @@ says in one line what was wrong. Behind this file every message is well formed.
 
 import ipaddress
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -161,6 +161,7 @@ def settings_out(settings: m.Settings) -> pb.Settings:
         author=settings.author,
         algorithm=settings.algorithm,
         params=settings.params,
+        tuned=settings.tuned,
     )
 
 
@@ -251,16 +252,19 @@ def sample(wire: pb.Sample) -> m.Sample:
 
 
 def settings(wire: pb.Settings) -> m.Settings:
-    if len(wire.params) > PARAMS_MAX:
+    if len(wire.params) > PARAMS_MAX or len(wire.tuned) > PARAMS_MAX:
         raise PeerError("too many parameters")
     return m.Settings(
         counter=count(wire.counter, "counter"),
         author=text(wire.author, "author"),
         algorithm=text(wire.algorithm, "algorithm"),
-        params={
-            text(k, "parameter"): number(v, k, low=-1e12, high=1e12) for k, v in wire.params.items()
-        },
+        params=parameters(wire.params),
+        tuned=parameters(wire.tuned),
     )
+
+
+def parameters(wire: Mapping[str, float]) -> dict[str, float]:
+    return {text(k, "parameter"): number(v, k, low=-1e12, high=1e12) for k, v in wire.items()}
 
 
 def jobs(wire: Sequence[str]) -> tuple[JobId, ...]:

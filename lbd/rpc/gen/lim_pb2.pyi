@@ -208,8 +208,15 @@ class Unreserve(_message.Message):
     def __init__(self) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("counter", "author", "algorithm", "params")
+    __slots__ = ("counter", "author", "algorithm", "params", "tuned")
     class ParamsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class TunedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -220,11 +227,13 @@ class Settings(_message.Message):
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
+    TUNED_FIELD_NUMBER: _ClassVar[int]
     counter: int
     author: str
     algorithm: str
     params: _containers.ScalarMap[str, float]
-    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    tuned: _containers.ScalarMap[str, float]
+    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Drain(_message.Message):
     __slots__ = ("drained",)
