@@ -6,9 +6,9 @@ The algorithms' parameters are those of `[lim]` and begin where the thesis's run
 
 from dataclasses import dataclass, field, fields, replace
 
-from lbd.config import ALGORITHMS, LimConfig, fault_of
+from lbd.config import ALGORITHMS, LimConfig, LoadConfig
 from lbd.errors import ConfigError
-from lbd.lim.settings import SHARED
+from lbd.lim.settings import SHARED, InForce, overlaid, parsed
 from lbd.sim.balance_trace import TraceJob
 from lbd.sim.balance_workload import BERKELEY, IMBALANCE, Costs, Workload
 from lbd.spelling import hint
@@ -86,12 +86,9 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
 
 
 def with_lim(lim: LimConfig, name: str, value: str) -> LimConfig:
-    item = next(item for item in fields(LimConfig) if item.name == name)
-    found = number(name, value, -1e12, 1e12)
-    typed: object = int(found) if item.type is int and found == int(found) else found
-    if fault := fault_of(item, typed):
-        raise ConfigError(f"{name}: {fault}")
-    return replace(lim, **{name: typed})  # type: ignore[arg-type]  # checked
+    """As `lbctl param` would."""
+    full = f"lim.{name}"
+    return overlaid(InForce(lim, LoadConfig()), {full: parsed(full, value)}).lim
 
 
 def number(name: str, value: str, low: float, high: float) -> float:

@@ -21,7 +21,7 @@ def test_settings_go_where_they_belong():
     [
         ("probe_limit", "PARAM=VALUE"),
         ("probe_limt=3", '"probe_limit"'),
-        ("probe_limit=x", "not a number"),
+        ("probe_limit=x", "whole number"),
         ("probe_limit=0", "1 to 1024"),
         ("probe_limit=1.5", "whole number"),
         ("min_gain=nan", "out of range"),
