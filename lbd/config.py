@@ -10,10 +10,22 @@ field is stands in `config_field.py`; a part with many sections has a file of it
 from dataclasses import dataclass, field
 
 from lbd.config_access import AdminConfig, DaemonsConfig, UsersConfig
-from lbd.config_field import NAMES, Bounds, Section, bounds_of, fault_of, one_of, shown, within
+from lbd.config_dispatch import DispatchConfig, TagsConfig
+from lbd.config_field import (
+    NAMES,
+    NUMBERS,
+    Bounds,
+    Section,
+    bounds_of,
+    fault_of,
+    one_of,
+    shown,
+    within,
+)
 from lbd.config_tls import TlsConfig
 
-__all__ = ("NAMES", "Bounds", "bounds_of", "fault_of", "shown")  # for those who read a Config
+# for those who read a Config
+__all__ = ("NAMES", "NUMBERS", "Bounds", "bounds_of", "fault_of", "shown")
 
 ALGORITHMS = (
     "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
@@ -222,6 +234,8 @@ class Config:
     users: UsersConfig = field(default_factory=UsersConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
     daemons: DaemonsConfig = field(default_factory=DaemonsConfig)
+    dispatch: DispatchConfig = field(default_factory=DispatchConfig)
+    tags: TagsConfig = field(default_factory=TagsConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -51,6 +51,8 @@ def fault_of(item: "Field[object]", value: object) -> str:
     bounds = bounds_of(item.metadata)
     if kind == NAMES:
         return "" if are_names(value) else f'{shown(value)} is not a list like ["cc", "gcc -c"]'
+    if kind == NUMBERS:
+        return "" if are_numbers(value) else f"{shown(value)} is not a list like [2.0, 60.0]"
     if kind is float and type(value) is int:
         value = float(value)
     if kind in (bool, int, float, str) and type(value) is not kind:
@@ -64,10 +66,15 @@ def fault_of(item: "Field[object]", value: object) -> str:
 
 
 NAMES = tuple[str, ...]
+NUMBERS = tuple[float, ...]
 
 
 def are_names(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value)
+
+
+def are_numbers(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(type(v) in (int, float) for v in value)
 
 
 KIND_NAMES: dict[object, str] = {

@@ -74,11 +74,21 @@ SHELLS = (
     "lbm/staging.py",  # and where those came from
     "lbm/checks.py",  # whether a command could begin
     "lbm/questions.py",  # of lbctl and of the other hosts
+    "lbm/queued.py",  # a command on its way into the queue
+    "lbm/queue_client.py",  # to the dispatcher
+    "lbm/queue_answers.py",  # of lbctl about it
+    "lbm/attempts.py",  # what the dispatcher has us run
+    "lbm/attempt.py",
+    "lbm/spool.py",  # their output
+    "lbm/logs.py",  # for those who ask
     "lbm/agent.py",
     "lbm/ends.py",  # a job's pipes
     "lbm/readers.py",  # who waits for input, by /proc
     "lbm/terminal.py",
     "dispatch/daemon.py",
+    "dispatch/desk.py",  # what it is asked
+    "dispatch/lines.py",  # to the hosts
+    "dispatch/told.py",  # jobs as messages
     "dispatch/ledger/",
     "trust/files.py",  # keys and certificates on disk
     "trust/certificates.py",  # what they are made with is made of dice and clocks
@@ -97,7 +107,9 @@ IMPURE = {
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input"}
 
-CONFIG = {"lbd.config", "lbd.config_access", "lbd.config_field", "lbd.config_tls"}
+CONFIG = {
+    "lbd.config", "lbd.config_access", "lbd.config_dispatch", "lbd.config_field", "lbd.config_tls",
+}  # fmt: skip
 WORDS = CONFIG | {"lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line"}
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
@@ -140,7 +152,9 @@ HEAVY = {
 }  # fmt: skip
 
 # Programs, and what a program imports by name when it is asked for.
-ENTRY_POINTS = ("main", "lbctl", "lim", "lbm", "keeper", "up", "lab", "lbrun", "lbsh", "sim")
+ENTRY_POINTS = (
+    "main", "lbctl", "lim", "lbm", "keeper", "dispatcher", "up", "lab", "lbrun", "lbsh", "sim",
+)  # fmt: skip
 STARTED_BY_PATH = {"lbd.lab.enter"}
 
 

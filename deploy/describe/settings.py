@@ -24,9 +24,10 @@ def settings() -> Iterator[Setting]:
             continue
         for item in fields(section.type):
             bounds = str(config.bounds_of(item.metadata)).replace(" | ", ", ")
-            kind = {bool: "true, false", str: "text", config.NAMES: "list of names"}.get(
-                item.type, "list of tables"
-            )
+            kind = {
+                bool: "true, false", str: "text", config.NAMES: "list of names",
+                config.NUMBERS: "list of numbers",
+            }.get(item.type, "list of tables")  # fmt: skip
             default = "[]" if item.default in ((), MISSING) else config.shown(item.default)
             meaning = said[section.type.__name__, item.name]
             yield Setting(f"{section.name}.{item.name}", default, bounds or kind, meaning)

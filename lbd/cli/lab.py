@@ -7,18 +7,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from lbd import __version__
 from lbd.cli.output import print_json, print_table
 from lbd.cli.program import Parser, complain
 from lbd.cli.reply import Json, table, tables, text
+from lbd.config_dispatch import MODES
 from lbd.config_file import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, removal
-from lbd.lab.plan import ISOLATIONS
+from lbd.lab.plan import DAEMONS, ISOLATIONS
 from lbd.spelling import hint
 
-PARTS = ("lim", "lbm", "keeper", "host")
-LATER = "the dispatcher is not part of lbd {} yet"
+PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
 DESCRIPTION = (
     "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut"
 )
@@ -70,7 +69,9 @@ def make_parser() -> Parser:
                       help="default: KILL")  # fmt: skip
     start = command("start", run_start, "start what is dead of a host")
     start.add_argument("host")
-    start.add_argument("daemon", nargs="?", help="lim or lbm; default: whatever is not running")
+    start.add_argument(
+        "daemon", nargs="?", help="lim, lbm or dispatcher; default: whatever is not running"
+    )
     cut = command("cut", run_cut, "let nothing pass between two hosts")
     cut.add_argument("a", metavar="HOST")
     cut.add_argument("b", metavar="HOST")
@@ -96,8 +97,17 @@ def add_up_options(up: Parser) -> None:
                     help="certificates between the hosts, as real ones have; the authority is on "
                          "h1")  # fmt: skip
     up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
-    up.add_argument("--mode", metavar="M", help="dispatch.mode (there is no dispatcher yet)")
-    up.add_argument("--store", metavar="URL", help="dispatch.store (there is no dispatcher yet)")
+    up.add_argument(
+        "--mode",
+        metavar="M",
+        choices=MODES,
+        help="dispatch.mode: a queue, whose dispatcher h1 runs",
+    )
+    up.add_argument(
+        "--store",
+        metavar="URL",
+        help="dispatch.store: sqlite:///a/file (default: in h1's state directory)",
+    )
     up.add_argument("--set", action="append", default=[], dest="settings",
                     metavar="SECTION.KEY=VALUE",
                     help="a value of every host's lbd.toml; may be repeated")  # fmt: skip
@@ -143,13 +153,11 @@ def say(line: str) -> None:
 
 
 def run_up(options: argparse.Namespace) -> int:
-    for name in ("mode", "store"):
-        if getattr(options, name) is not None:
-            raise ConfigError(f"--{name}: {LATER.format(__version__)}")
     root = root_of(options)
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
-        tuple(options.settings), tuple(options.private), options.tls,
+        (*queue_settings(options.mode, options.store), *options.settings),
+        tuple(options.private), options.tls,
     )  # fmt: skip
     if remark:
         say(remark)
@@ -170,6 +178,18 @@ def run_up(options: argparse.Namespace) -> int:
     print(f"{hosts_up} in {root} (isolation: {plan.isolate}{each})")
     print(f'act from one:  eval "$(lbd lab env h1{where})"    end:  lbd lab down{where}')
     return 0
+
+
+def queue_settings(mode: str | None, store: str | None) -> list[str]:
+    """What --mode and --store stand for. Raises ConfigError."""
+    if mode is None and store is None:
+        return []
+    given = ["dispatch.host=h1", f"dispatch.mode={mode or MODES[0]}"]
+    if store is not None:
+        if not store.startswith("sqlite:///"):
+            raise ConfigError(f"--store {store}: this version knows sqlite:///a/file")
+        given.append(f"dispatch.store={store}")
+    return given
 
 
 def run_env(options: argparse.Namespace) -> int:
@@ -198,15 +218,13 @@ def run_kill(options: argparse.Namespace) -> int:
 
 def run_start(options: argparse.Namespace) -> int:
     if options.daemon is not None:
-        check_part(options.daemon, ("lim", "lbm"))
+        check_part(options.daemon, DAEMONS)
     print(lab.start(root_of(options), options.host, options.daemon, say))
     return 0
 
 
 def check_part(part: str, known: tuple[str, ...]) -> None:
     """Raises ConfigError for a daemon there is not."""
-    if part == "dispatcher":
-        raise ConfigError(LATER.format(__version__))
     if part not in known:
         raise ConfigError(f"{part!r} is no part of a host; {hint(part, known)}")
 
@@ -234,7 +252,7 @@ def run_status(options: argparse.Namespace) -> int:
     if options.json:
         print_json(status)
         return 0
-    header = ("HOST", "ADDRESS", "POWER", "LIM", "LBM", "KEEPER", "CUT FROM")
+    header = ("HOST", "ADDRESS", "POWER", "LIM", "LBM", "KEEPER", "CUT FROM", "DISPATCHER")
     print_table(header, [status_row(row) for row in tables(status, "hosts")])
     return 0
 
@@ -242,10 +260,13 @@ def run_status(options: argparse.Namespace) -> int:
 def status_row(row: Json) -> list[str]:
     daemons = table(row, "daemons")
     shown = [text(row, "name"), text(row, "address"), text(row, "power")]
-    for name in ("lim", "lbm", "keeper"):
-        daemon = table(daemons, name)
-        state = text(daemon, "state")
-        shown.append(state if state == "dead" else f"{state} {daemon.get('pid')}")
+    shown += [daemon_cell(table(daemons, name)) for name in ("lim", "lbm", "keeper")]
     peers = row.get("cut_from")
     shown.append(" ".join(map(str, peers)) if isinstance(peers, list) else "")
-    return shown
+    return [*shown, daemon_cell(table(daemons, "dispatcher"))]
+
+
+def daemon_cell(daemon: Json) -> str:
+    """ "" where this host is not to have it."""
+    state = text(daemon, "state")
+    return f"{state} {daemon.get('pid')}" if state in ("running", "stopped") else state

@@ -20,6 +20,13 @@ COMMANDS = {
     "status": ("lbctl_status", "cluster, algorithm, load information centre, a line per host"),
     "top": ("lbctl_top", "the same, live, with the jobs; q ends it"),
     "jobs": ("lbctl_jobs", "what runs now; --all: and what ended recently"),
+    "job": ("lbctl_queue", "a queued job with each of its attempts"),
+    "logs": ("lbctl_queue", "what a queued job has printed; -f: and prints"),
+    "wait": ("lbctl_queue", "until queued jobs have ended: 0 all well, 1 not all, 2 no answer"),
+    "kill": ("lbctl_queue", "end queued jobs, or send them a signal"),
+    "hold": ("lbctl_queue", "keep pending jobs from starting"),
+    "release": ("lbctl_queue", "let held jobs go on"),
+    "requeue": ("lbctl_queue", "end jobs and begin them anew"),
     "explain": ("lbctl", "where a command would run and why; runs nothing"),
     "eligible": ("lbctl_eligible", "what is known of commands a shell may send away, or of one"),
     "drain": ("lbctl_steer", "no new jobs on that host"),
@@ -29,10 +36,8 @@ COMMANDS = {
     "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
     "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
 }
-LATER = (
-    "job", "logs", "kill", "hold", "release", "requeue", "wait", "stats", "predict",
-    "init", "join",
-)  # fmt: skip
+LATER = ("stats", "predict", "init", "join")
+QUEUE = ("job", "logs", "kill", "hold", "release", "requeue", "wait")
 DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
     f"  {name:<10} {does}" for name, (_, does) in COMMANDS.items()
 )
@@ -93,6 +98,10 @@ def command_parser(name: str) -> Parser:
     elif name == "jobs":
         parser.add_argument("--all", action="store_true", help="ended ones too")
         parser.add_argument("ids", metavar="ID", nargs="*", help="only these")
+    elif name in QUEUE:
+        from lbd.cli.lbctl_queue import add_options
+
+        add_options(name, parser)
     elif name == "explain":
         parser.add_argument("-H", "--host", metavar="NAME", help="as of lbrun")
         parser.add_argument("-x", "--exclude", metavar="NAME", action="append", default=[],

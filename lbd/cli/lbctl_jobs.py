@@ -35,12 +35,18 @@ COMMAND_WIDTH = 60
 
 
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
-    reply = fetch(daemons, options.all or bool(options.ids))
-    found = tables(reply, "jobs")
-    if missing := texts(reply, "missing"):
-        complain("lbctl", f"these hosts did not answer: {', '.join(missing)}")
-    if options.ids:
-        found = chosen(found, options.ids)
+    queued = [name for name in options.ids if is_selector(name)]
+    others = [name for name in options.ids if not is_selector(name)]
+    found: list[Json] = []
+    if others or not queued:
+        reply = fetch(daemons, options.all or bool(others))
+        found = tables(reply, "jobs")
+        if missing := texts(reply, "missing"):
+            complain("lbctl", f"these hosts did not answer: {', '.join(missing)}")
+    if others:
+        found = chosen(found, others)
+    if queued:
+        found = [*found, *tables(daemons.lbm({"op": "queue.jobs", "ids": queued}), "jobs")]
     if options.json:
         print(json.dumps([{"schema": SCHEMA, **job} for job in found], indent=2))
     elif found:
@@ -48,6 +54,12 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     else:
         print("lbctl: no jobs", file=sys.stderr)
     return 0
+
+
+def is_selector(name: str) -> bool:
+    """Of the queue's jobs: 3, 2-5, last, @me. Others are named like h1-17."""
+    first, dash, last = name.partition("-")
+    return name in ("last", "@me") or (first.isdecimal() and (last.isdecimal() or not dash))
 
 
 def fetch(daemons: Daemons, ended_too: bool) -> Json:

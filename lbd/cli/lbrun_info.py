@@ -20,11 +20,18 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   -x, --exclude NAME    never there (repeatable)
   --local, --remote     never leave this host; never stay
   --no-fallback         fail (125) rather than run here when the chosen host cannot
+  -q, --queue           through the queue; wait for the end and show its output
+  -d, --detach          queue it, print the job's id, return; see lbctl jobs, logs, wait
+  --array A-B           with them: a job for each index, in $LBD_ARRAY_INDEX
+  -o, --output FILE     with -d: where its output goes (%j job id, %a array index, %h host)
+  --error FILE          the same for standard error; without it that goes to -o's file, too
+  --idempotency-key KEY with them: the same key twice is the same job
   --timeout DUR         wall-clock limit (exit 124): 90, 20s, 2m, 1h30m
   --mem SIZE            memory limit: 512K, 2G
   --name TEXT           a label for `lbctl jobs`
   --no-stdin            empty standard input; ours stays unread (for loops)
-  --no-restart          never run it a second time after a lost host (always so without a queue)
+  --no-restart          never run it a second time after a lost host, nor kill it to begin anew
+                        (always so without a queue)
   -C, --chdir DIR       working directory
   -e, --env NAME=VALUE  extra environment (repeatable); NAME alone: ours, even if kept back
   --clean-env           no environment but PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ

@@ -4,7 +4,11 @@ import posix
 
 TYPE_CHECKING = False  # typing's own would cost a millisecond
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.cli.lbrun_stage import Staging
+
+    Runner = Callable[["Options", list[bytes], dict[bytes, bytes], bytes], int]
 
 FAILED = 125
 DEPTH_MAX = 32
@@ -13,7 +17,8 @@ WITH_VALUE = {
     "-H": "host", "--host": "host", "-x": "exclude", "--exclude": "exclude",
     "-C": "chdir", "--chdir": "chdir", "-e": "env", "--env": "env", "--name": "name",
     "--timeout": "timeout", "--mem": "mem", "--status-file": "status_file", "--config": "config",
-    "--send": "send", "--fetch": "fetch",
+    "--send": "send", "--fetch": "fetch", "--array": "array", "-o": "output",
+    "--output": "output", "--error": "error", "--idempotency-key": "key",
 }  # fmt: skip
 PLAIN = {
     "--local": "local", "--remote": "remote", "--explain": "explain", "--json": "json",
@@ -21,13 +26,10 @@ PLAIN = {
     "--verbose": "verbose", "--help": "help", "-h": "help", "--version": "version",
     "--clean-env": "clean_env",
     "-t": "tty", "--tty": "tty", "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
+    "-q": "queue", "--queue": "queue", "-d": "detach", "--detach": "detach",
 }  # fmt: skip
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
-LATER = {
-    "-q": "the queue", "--queue": "the queue", "-d": "the queue", "--detach": "the queue",
-    "-n": "the queue", "--slots": "the queue", "--array": "the queue", "-o": "the queue",
-    "--output": "the queue", "--error": "the queue", "--idempotency-key": "the queue",
-}  # fmt: skip
+LATER = {"-n": "a job of several slots", "--slots": "a job of several slots"}
 
 
 class Trouble(Exception):
@@ -45,6 +47,7 @@ class Options:
         self.fetch: list[str] = []
         self.staging: Staging | None = None  # both, once the directory is known
         self.plain: set[str] = set()
+        self.run_queued: Runner | None = None  # with -q or -d
         self.command: list[str] = []
         self.timeout_s = 0.0
         self.memory_bytes = 0
@@ -125,6 +128,10 @@ def check(options: Options) -> None:
         raise Trouble(f"host {values['host']} is both asked for and excluded")
     if "status_file" in values:
         values["status_file"] = writable_path(values["status_file"])
+    if plain & {"queue", "detach"} or values.keys() & {"array", "output", "error", "key"}:
+        from lbd.cli.lbrun_queue import check_queued
+
+        check_queued(options)
     if "json" in plain and "explain" not in plain:
         raise Trouble("--json goes with --explain")
     if int(depth(posix.environ)) >= DEPTH_MAX:

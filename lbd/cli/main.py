@@ -6,8 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from lbd import __version__
-from lbd.cli.program import Parser, complain, guard
+from lbd.cli.program import Parser, guard
 from lbd.config_file import load
 from lbd.spelling import hint
 
@@ -20,6 +19,7 @@ DAEMONS = {
     "lim": "watch this host's load, share it with the other hosts, say where commands should run",
     "lbm": "run commands here, and send them to other hosts",
     "keeper": "start commands as their users, for an LBM that is not root",
+    "dispatcher": "the queue of the cluster",
     "up": "this host's daemons, restarted when they die",
 }
 COMMANDS = {
@@ -27,12 +27,11 @@ COMMANDS = {
     "lab": "a cluster of real daemons on this one machine",
     "sim": "the same policies in virtual time",
 }
-LATER = {"dispatcher": "the queue"}
 
 DESCRIPTION = """load-balancing daemons: a plain command runs on the host where it ends soonest
 
 commands:
-""" + "\n".join(f"  {name:<6} {text}" for name, text in COMMANDS.items())  # fmt: skip
+""" + "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())  # fmt: skip
 EXAMPLES = (
     "lbd lab up --hosts 4          four hosts on this machine, to try things out",
     "lbd up                        this host's daemons, in the foreground",
@@ -63,9 +62,6 @@ def dispatch(argv: list[str]) -> int:
         return guard("lbd sim", lambda: run_sim(options.rest))
     if command is None:
         parser.error(f"which command? {', '.join(COMMANDS)}")
-    if command in LATER:
-        complain("lbd", f"{command}: {LATER[command]} is not part of lbd {__version__} yet")
-        return 2
     parser.error(f"{command!r} is no command; {hint(command, COMMANDS)}")
 
 

@@ -29,8 +29,6 @@ from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Superv
 
 log = logging.getLogger(__name__)
 
-DAEMONS = ("lim", "lbm")  # in starting order
-WITH_KEEPER = ("lim", "keeper", "lbm")  # where the LBM, without privilege, cannot start its own
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGIO}
 TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -75,6 +73,16 @@ def take_lock(runtime_dir: Path) -> int:
     return descriptor
 
 
+def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:
+    """In starting order. The LBM stops first, while there is a dispatcher to tell of it.
+
+    `keeper`: the LBM, without privilege, cannot start its own.
+    """
+    has_queue = config.dispatch.host == config.host.name
+    beside = (("keeper",) if keeper else ()) + (("dispatcher",) if has_queue else ())
+    return ("lim", *beside, "lbm")
+
+
 class Shell:
     """Carries out what the supervisor decides."""
 
@@ -86,7 +94,7 @@ class Shell:
         account: LocalUser | None,
     ) -> None:
         """`account`: whom all but the keeper run as."""
-        self._names = DAEMONS if account is None else WITH_KEEPER
+        self._names = daemons_of(config, keeper=account is not None)
         self._account = account
         self._supervisor = Supervisor(config.up, self._names)
         if account is not None:

@@ -30,6 +30,11 @@ class QueuedJob:
     may_restart: bool = True  # killed at a cutoff and started again from scratch
     tier: int = 1  # it has reached
     estimate_s: float | None = None  # its user's; only least-work and sita-e look at it
+    only: HostId | None = None  # its user named this host
+    barred: frozenset[HostId] = frozenset()  # excluded by its user, or it cannot begin there
+
+    def may_go_to(self, host: HostId) -> bool:
+        return host not in self.barred and self.only in (None, host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +98,5 @@ class Discipline(Protocol):
 
 
 def able(job: QueuedJob, hosts: Hosts) -> list[HostId]:
-    """The hosts large enough for it, in the order in which they joined."""
-    return [name for name, host in hosts.items() if host.slots >= job.slots]
+    """The hosts that it may go to, large enough for it, in the order in which they joined."""
+    return [name for name, host in hosts.items() if host.slots >= job.slots and job.may_go_to(name)]

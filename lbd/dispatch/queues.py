@@ -3,8 +3,8 @@
 Events go in, `Start`s come out; the daemon and the simulator drive this same code. Its rules:
 
 - Order in a line is strict: nobody passes the head, also where the head needs several slots and a
-  job behind it only one. A job too large for every host that serves its line steps aside instead,
-  until hosts change.
+  job behind it only one. A job too large for every host that serves its line, or that may go to
+  none of them, steps aside instead, until hosts change.
 - A host that serves several lines keeps its slots for the head of the earlier one, if that fits it.
 - A job without an estimate counts as the mean of those that came with one.
 - A lost attempt's job returns to its old place; one that was cut off joins the next tier's end.
@@ -64,6 +64,10 @@ class Seat:
     @property
     def free(self) -> int:
         return self.host.usable - self.used if self.host else 0
+
+    def suits(self, job: QueuedJob) -> bool:
+        """Could it ever run here?"""
+        return self.host is not None and self.slots >= job.slots and job.may_go_to(self.host.name)
 
     @property
     def load(self) -> float:
@@ -128,6 +132,11 @@ class Queues:
             return []
         return self._again(entry, entry.number, now_s, dice)
 
+    def bar(self, job: JobId, host: HostId) -> None:
+        """It cannot begin there; `lost` follows."""
+        if (entry := self.entries.get(job)) is not None:
+            entry.job = replace(entry.job, barred=entry.job.barred | {host})
+
     # Hosts
 
     def host_is(self, host: HostSlots, now_s: float, dice: Random) -> list[Start]:
@@ -188,7 +197,7 @@ class Queues:
         return line
 
     def _fits(self, entry: Entry, line: Line) -> bool:
-        return any(seat.slots >= entry.job.slots for seat in self.servers.get(line, ()))
+        return any(seat.suits(entry.job) for seat in self.servers.get(line, ()))
 
     def _unput(self, entry: Entry) -> None:
         """Out of its line."""
@@ -200,7 +209,7 @@ class Queues:
         waiting.work_s = waiting.work_s - entry.work_s if waiting.jobs else 0.0
         self._wide_waiting -= entry.job.slots > 1
 
-    def _head(self, line: Line) -> Entry | None:
+    def head(self, line: Line) -> Entry | None:
         heap = self.lines[line].heap if line in self.lines else []
         while heap:
             number, entry = heap[0]
@@ -286,7 +295,7 @@ class Queues:
         return starts
 
     def _fill_line(self, line: Line, starts: list[Start], now_s: float, dice: Random) -> None:
-        while (head := self._head(line)) is not None:
+        while (head := self.head(line)) is not None:
             seat = self._seat_for(head, line, dice)
             if seat is None or seat.host is None:
                 return
@@ -301,6 +310,8 @@ class Queues:
     def _seat_for(self, head: Entry, line: Line, dice: Random) -> Seat | None:
         need = head.job.slots
         seats = [seat for seat in self.servers.get(line, ()) if seat.free >= need]
+        if head.job.only or head.job.barred:
+            seats = [seat for seat in seats if seat.suits(head.job)]
         if self._wide_waiting:
             seats = [seat for seat in seats if not self._kept(seat, line)]
         if len(seats) < 2:
@@ -316,7 +327,7 @@ class Queues:
         for earlier in seat.lines:
             if earlier == line:
                 return False
-            head = self._head(earlier)
-            if head is not None and head.job.slots <= seat.slots:
+            head = self.head(earlier)
+            if head is not None and seat.suits(head.job):
                 return True
         return False

@@ -208,7 +208,7 @@ def set_cuts(record: Record, host: str, was: list[str]) -> list[str]:
     plan = record.plan
     peers = record.peers_cut_from(host)
     if plan.isolate == "none":
-        return loopback.tell_cuts([plan.paths(host).socket(d) for d in DAEMONS], peers)
+        return loopback.tell_cuts([plan.paths(host).socket(d) for d in plan.daemons(host)], peers)
     if is_on(record, host):
         addresses = [plan.address(peer) for peer in peers]
         namespaces.set_cuts(record.processes[host], [plan.address(p) for p in was], addresses)

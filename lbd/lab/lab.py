@@ -94,7 +94,7 @@ def must_see(root: Path) -> dict[str, Path]:
 
 
 def ports_of(settings: tuple[str, ...]) -> list[int]:
-    ports = {"lim": 7901, "lbm": 7902}
+    ports = {"lim": 7901, "lbm": 7902, "dispatch": 7903}
     for section, key, value in map(parse_setting, settings):
         if section in ports and key == "port" and isinstance(value, int):
             ports[section] = value
@@ -146,8 +146,9 @@ def build(record: Record, say: hosts.Say, progress: Progress) -> Record:
         progress()
     for daemon in DAEMONS:
         for host in plan.hosts:
-            record = hosts.start_daemon(record, host, daemon)
-            progress()
+            if daemon in plan.daemons(host):
+                record = hosts.start_daemon(record, host, daemon)
+                progress()
     wait_for_all(record, progress)
     record = replace(record, ready=True)
     save(record)
@@ -175,17 +176,19 @@ def wait_for_all(record: Record, progress: Progress) -> None:
     waiting = list(names)
     while waiting:
         missing = whats_missing(record, waiting[0], names)
+        if not missing and record.plan.has_queue:
+            missing = no_queue(record, waiting[0])
         if not missing:
             waiting.pop(0)
             progress()
             continue
         for host in names:
-            for daemon in DAEMONS:
+            for daemon in record.plan.daemons(host):
                 if hosts.daemon_state(record, host, daemon) == "dead":
                     tail = hosts.log_tail(record, host, daemon)
                     raise LbdError(f"{host} {daemon} ended while the lab came up{tail}")
         if time.monotonic() > deadline_s:
-            tails = "".join(hosts.log_tail(record, waiting[0], daemon) for daemon in DAEMONS)
+            tails = "".join(hosts.log_tail(record, waiting[0], daemon) for daemon in DAEMONS[:2])
             raise LbdError(f"the lab did not come up in time: {waiting[0]}: {missing}{tails}")
         time.sleep(POLL_S)
 
@@ -207,6 +210,17 @@ def whats_missing(record: Record, host: str, wanted: Sequence[str], lbm: bool = 
         if lbm and not (isinstance(slots, dict) and slots.get("total")):
             return f"has not heard of the LBM of {name} yet"
     return ""
+
+
+def no_queue(record: Record, host: str) -> str:
+    """What keeps this host from its dispatcher, "" if nothing."""
+    path = record.plan.paths(host).socket("lim")
+    try:
+        cluster = ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S).get("cluster")
+    except (Unavailable, Refusal) as problem:
+        return str(problem)
+    there = isinstance(cluster, dict) and cluster.get("dispatcher")
+    return "" if there else "has not reached the dispatcher yet"
 
 
 def seen_hosts(status: Json) -> dict[str, Json]:
@@ -268,7 +282,7 @@ def start(root: Path, host: str, daemon: str | None, say: hosts.Say) -> str:
         if was_off:
             record = hosts.power_on(record, host, say)
         started = []
-        for name in [daemon] if daemon else DAEMONS:
+        for name in [daemon] if daemon else record.plan.daemons(host):
             state = hosts.daemon_state(record, host, name)
             if state == "stopped":
                 raise LbdError(f"{name} of {host} is stopped; `lbd lab kill {host} {name} -s CONT`")
@@ -346,7 +360,7 @@ def status(root: Path) -> Json:
                 else None,
                 "state": hosts.daemon_state(record, host, daemon),
             }
-            for daemon in DAEMONS
+            for daemon in plan.daemons(host)
         }
         daemons["keeper"] = {
             "pid": keeper.pid if keeper else None, "state": processes.state_of(keeper)

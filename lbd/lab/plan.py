@@ -22,12 +22,12 @@ from lbd.spelling import hint
 
 HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
 SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
-DAEMONS = ("lim", "lbm")
+DAEMONS = ("lim", "lbm", "dispatcher")  # the last on one host, if at all
 MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
 INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
 ISOLATIONS = ("auto", "none", "namespaces")
 
-Scalar = str | int | float | bool | tuple[str, ...]
+Scalar = str | int | float | bool | tuple[str | float, ...]
 Tables = list[dict[str, Scalar]]
 Sections = dict[str, dict[str, Scalar | Tables]]
 
@@ -91,6 +91,16 @@ class Plan:
 
     def address(self, host: str) -> str:
         return f"{self.subnet}.{self.hosts.index(host) + 1}"
+
+    def daemons(self, host: str) -> tuple[str, ...]:
+        """In starting order."""
+        named = [value for section, key, value in map(parse_setting, self.settings)
+                 if (section, key) == ("dispatch", "host")]  # fmt: skip
+        return DAEMONS if named[-1:] == [host] else DAEMONS[:2]
+
+    @property
+    def has_queue(self) -> bool:
+        return any("dispatcher" in self.daemons(host) for host in self.hosts)
 
     @property
     def key_file(self) -> Path:
@@ -157,7 +167,7 @@ def parse_setting(text: str) -> tuple[str, str, Scalar]:
     if f"{section}.{key}" in RESERVED:
         raise ConfigError(f"--set {section}.{key}: the lab gives each host its own")
     parsed = toml_value(value.strip())
-    if isinstance(parsed, list) and all(isinstance(item, str) for item in parsed):
+    if isinstance(parsed, list) and all(type(item) in (str, int, float) for item in parsed):
         return section, key, tuple(parsed)
     return section, key, parsed if isinstance(parsed, str | int | float | bool) else value
 

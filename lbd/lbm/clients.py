@@ -16,6 +16,7 @@ from lbd.lbm.caller import open_process, user_name, wait_for_process
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.origin import Command
+from lbd.lbm.queued import serve_queued
 from lbd.lbm.remote import Ends
 from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.staging import Pipes
@@ -77,6 +78,9 @@ class Connection:
                     first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
             if first and first[0][0] == tags.RUN:
                 await self._serve_command(read_request(first[0][1]), [*early, *first[1:]])
+            elif first and first[0][0] == tags.QUEUE:
+                ends = self._socket, self._read
+                await serve_queued(self._home, self.caller, ends, first[0][1], [*early, *first[1:]])
             elif first and first[0][0] == tags.LOCAL:
                 await self._note_local(read_request(first[0][1]))
             else:

@@ -20,6 +20,7 @@ from lbd.lbm import keeper
 from lbd.lbm.accounts import find_account
 from lbd.lbm.agent import Host
 from lbd.lbm.as_user import AsUser
+from lbd.lbm.attempts import Attempts
 from lbd.lbm.clients import ClientServer
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
@@ -27,9 +28,11 @@ from lbd.lbm.environment import DenyList
 from lbd.lbm.home import Home
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
+from lbd.lbm.logs import serve_logs
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
+from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.room import Room
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
@@ -87,6 +90,7 @@ class Lbm:
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
         self._server: grpc.aio.Server | None = None
+        self._attempts: Attempts | None = None
         self._host = Host(
             config=config,
             link=self._link,
@@ -94,7 +98,7 @@ class Lbm:
             jobs=self._jobs,
             slot_events={},
             look_up_user=self._look_up_user,
-            changed=self._report.set,
+            changed=self._changed,
             job_began=self._job_began,
             job_ended=self._job_ended,
             stages=Stages(stage_root(config), config.host.name, self._jobs, self._as_user),
@@ -135,11 +139,15 @@ class Lbm:
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
-                report = group.create_task(self._report_to_lim(), name="report to the LIM")
-                follow = group.create_task(self._follow_trust(), name="follow the certificates")
+                tasks = [
+                    group.create_task(self._report_to_lim(), name="report to the LIM"),
+                    group.create_task(self._follow_trust(), name="follow the certificates"),
+                ]
+                if self._attempts is not None and self._config.dispatch.host:
+                    tasks.append(group.create_task(self._attempts.run(), name="attempts"))
                 await self._stop.wait()
-                report.cancel()
-                follow.cancel()
+                for task in tasks:
+                    task.cancel()
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()
@@ -190,6 +198,8 @@ class Lbm:
         options = transport.options(MESSAGE_LIMIT_BYTES, config.lbm.orphan_after_s)
         self._peers = self._home.peers = transport.Peers(trust, options)
         self._home.streams = PeerStreams(self._peers, config.lbm.connect_timeout_s)
+        self._home.queue = QueueClient(config, self._peers, self._lim)
+        self._attempts = Attempts(self._host, self._home.queue)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
@@ -198,6 +208,7 @@ class Lbm:
                     self._for_hosts(self._questions.jobs_for_peer),
                     response_serializer=lbm_pb2.JobsReply.SerializeToString,
                 ),
+                "Logs": grpc.unary_stream_rpc_method_handler(self._logs),
                 "Check": grpc.unary_unary_rpc_method_handler(
                     self._for_hosts(self._questions.checks.for_peer),
                     response_serializer=lbm_pb2.CheckReply.SerializeToString,
@@ -214,6 +225,12 @@ class Lbm:
         with self._trust.held(caller):
             await serve_stream(self._host, context, caller)
 
+    async def _logs(self, data: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+        assert self._trust is not None
+        assert self._attempts is not None
+        with self._trust.held(await self._trust.caller(context)):
+            await serve_logs(self._attempts, data, context)
+
     def _for_hosts(
         self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]"
     ) -> "Callable[[bytes, Asking[Reply]], Awaitable[Reply]]":
@@ -229,6 +246,12 @@ class Lbm:
         """Certificates and revocations as the LIM renews and hears of them."""
         if isinstance(self._trust, Tls):
             await self._trust.follow()
+
+    def _changed(self) -> None:
+        """Slots or jobs."""
+        self._report.set()
+        if self._attempts is not None:
+            self._attempts.slots_changed()
 
     async def _close_down(self) -> None:
         if self._server is not None:
@@ -277,12 +300,15 @@ class Lbm:
                     "foreign": self._jobs.count(foreign=True),
                     "accepting": self._server is not None,
                     "keeper": self._link.pid,  # neither of us is load of this host
+                    "dispatcher": self._attempts.summary if self._attempts else None,
                 },
                 LIM_REPORT_S,
             )
         except LbdError as problem:
             log.debug("the LIM did not take the report: %s", problem)
             return
+        if self._attempts is not None:
+            self._attempts.load_is(answer.get("index"), answer.get("drained"))
         threshold_s = answer.get("job_threshold_s")
         if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
             self._home.eligible.book.threshold_s = threshold_s

@@ -11,6 +11,7 @@ from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.peer_streams import PeerStreams
+from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap
 from lbd.lbm.unshared import Unshared
@@ -40,6 +41,7 @@ class Home:
     looker: Looker
     unshared: Unshared
     denied: DenyList
+    queue: QueueClient | None = None  # without a key there is none
     lim_rests_until_s: float = 0.0
     commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
     # Where hosts' LBMs were found lately, and until when that is believed.

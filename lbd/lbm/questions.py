@@ -15,6 +15,7 @@ from lbd.lbm.agent import Host
 from lbd.lbm.caller import user_name
 from lbd.lbm.checks import Checks
 from lbd.lbm.home import Home
+from lbd.lbm.queue_answers import QueueAnswers
 from lbd.lbm.state import Job
 from lbd.model import JobId
 from lbd.rpc.admins import Admins
@@ -36,12 +37,15 @@ class Questions:
         self._home = home
         self.checks = Checks(host, home)
         self._admins = Admins(host.config.admin)
+        self._queue = QueueAnswers(home, self._admins)
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         operation = question.get("op")
         if operation == "jobs":
             user = "" if self._admins.include(caller) else user_name(caller.uid)
             return await self._jobs(question, user)
+        if str(operation).startswith("queue."):
+            return await self._queue.answer(question, caller)
         if operation == "signal":
             self._signal(question, caller)
             return {}
@@ -73,7 +77,13 @@ class Questions:
         if question.get("cluster", True):
             more, missing = await self._peers_jobs(everything, user)
             jobs += more
-        return {"jobs": [job_json(job) for job in jobs], "missing": missing}
+        found = [job_json(job) for job in jobs]
+        if question.get("cluster", True) and self._home.config.dispatch.host:
+            try:
+                found += await self._queue.jobs(everything, user)
+            except Unavailable:
+                missing.append("the dispatcher")
+        return {"jobs": found, "missing": missing}
 
     def _signal(self, question: Json, caller: Caller) -> None:
         """To a command of this host's users that runs elsewhere. Raises Refusal."""

@@ -88,7 +88,7 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
     elif key == tags.HOST:
         request.host = host_name(value)
     elif key == tags.FLAGS:
-        request.flags = value
+        request.flags += value
     elif key == tags.TIMEOUT:
         request.timeout_s = within(float(value), TIMEOUT_S_MAX)
     elif key == tags.MEMORY:

@@ -32,6 +32,7 @@ class Operations:
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
         self._lbm_pid = 0
+        self._queue: Json | None = None  # as our LBM tells of it
         self._operations = {
             "place": self._place,
             "lbm": self._lbm,
@@ -61,7 +62,7 @@ class Operations:
     def closed(self, connection: Connection) -> None:
         """A client went away; if it was the LBM, no jobs are taken here until it is back."""
         if connection.caller.pid == self._lbm_pid:
-            self._lbm_pid = 0
+            self._lbm_pid, self._queue = 0, None
             self._lim.lbm_is(e.LbmStatus(accepting=False), set())
 
     # -- the LBM's -------------------------------------------------------------------------------
@@ -88,8 +89,14 @@ class Operations:
         self._lbm_pid = caller.pid
         pids = {caller.pid, r.count(request, "keeper")} - {0}
         self._lim.lbm_is(r.lbm_status(request), pids)
-        threshold_s = self._state.in_force.lim.job_threshold_s
-        return {"drained": self._state.drained, "job_threshold_s": threshold_s}
+        queue = request.get("dispatcher")
+        self._queue = queue if isinstance(queue, dict) else None
+        sample = self._state.table.entries[self._state.me].sample
+        return {
+            "drained": self._state.drained,
+            "job_threshold_s": self._state.in_force.lim.job_threshold_s,
+            "index": sample.vector.index if sample is not None else 0.0,
+        }
 
     async def _job(self, request: Json, caller: Caller) -> Json:
         self._only_daemon(caller)
@@ -118,7 +125,7 @@ class Operations:
     # -- people's --------------------------------------------------------------------------------
 
     async def _status(self, _request: Json, _caller: Caller) -> Json:
-        return r.status(self._state, time.monotonic())
+        return r.status(self._state, time.monotonic(), self._queue)
 
     async def _algorithm(self, request: Json, caller: Caller) -> Json:
         if request.get("name") is not None:

@@ -94,8 +94,8 @@ def lbm_status(request: Json) -> LbmStatus:
     )
 
 
-def status(state: LimState, now_s: float) -> Json:
-    """The object of `lbctl status --json`."""
+def status(state: LimState, now_s: float, queue: Json | None = None) -> Json:
+    """The object of `lbctl status --json`. `queue`: of the dispatcher, if there is one."""
     names = sorted(state.table.entries, key=lambda n: (state.table.entries[n].member.rank, n))
     return {
         "schema": 1,
@@ -104,7 +104,7 @@ def status(state: LimState, now_s: float) -> Json:
             "name": state.identity.cluster,
             "algorithm": state.in_force.lim.algorithm,
             "centre": state.centre,
-            "dispatcher": None,
+            "dispatcher": queue,
         },
         "params": dict(state.settings.params),
         "hosts": [host_status(state, name, now_s) for name in names],

@@ -9,6 +9,7 @@ pipes open. Closing the connection before DONE ends the command. Numbers are dec
 
 # client -> LBM
 RUN = b"R"
+QUEUE = b"q"  # as RUN, with the keys of QUEUE below: into the queue. Answered by QUEUED
 LOCAL = b"L"  # run it here: HERE is wanted for the job's name only
 DESCRIPTORS = b"F"
 SIGNAL = b"S"  # body: one byte
@@ -36,6 +37,10 @@ SCREEN = b"Q"  # the terminal is to treat output as it is from here on
 STOPPED = b"Y"  # the command has stopped; it goes on after SIGCONT
 WANTED = b"N"  # the client is in the background, and the command reads its terminal: stop
 DONE = b"D"
+QUEUED = b"j"  # it is on disk; body: the jobs, as "3" or "3-12"
+WAITS = b"z"  # of QUEUE without FLAG_DETACH; body: why
+OUTPUT = b"1"  # of such a job, as is
+ERRORS = b"2"
 
 # keys of RUN and LOCAL
 ARGUMENT = b"a"
@@ -58,7 +63,17 @@ LET_THROUGH = b"k"  # a variable named by -e: it leaves although environment.den
 TERMINAL = b"T"  # present: the command wants a terminal; "rows columns xpixels ypixels"
 MODES = b"y"  # of the caller's terminal: termios as text (lbm/modes.py)
 
+# keys of QUEUE
+ARRAY = b"A"  # "first-last"
+KEY = b"I"  # of idempotency
+INPUT_DATA = b"D"  # its standard input
+OUTPUT_FILE = b"o"
+ERROR_FILE = b"r"
+SLOTS = b"N"
+
 FLAG_NO_FALLBACK = b"n"
+FLAG_DETACH = b"d"  # of QUEUE: nobody waits for its end
+FLAG_NO_RESTART = b"R"
 FLAG_NO_STDIN = b"i"
 FLAG_TERMINAL_INPUT = b"p"  # the client reads standard input and sends INPUT
 FLAG_JOINED = b"="  # standard error is the very file that standard output is

@@ -231,11 +231,13 @@ UNKNOWN = [
     (("lbd", "lab", "up", "--hosts", "0"), "--hosts"),
     (("lbd", "lab", "up", "--isolate", "x"), "namespaces"),
 ]  # fmt: skip
+QUEUE_WRONG = [
+    (("job", "h1-3"), "h1-3"), (("logs", "x"), "'x'"), (("kill", "5-2"), "no queue"),
+    (("kill",), "ID"), (("kill", "-s", "NOSUCH", "1"), "NOSUCH"), (("wait", "--timeout", "x", "1"),
+    "'x'"), (("hold", "-1"), "-1"), (("release", "0"), "no queue"), (("requeue", "@you"), "@you"),
+]  # fmt: skip
 LATER = [
-    *(("lbctl", name, "1") for name in ("job", "logs", "kill", "hold", "release", "requeue",
-                                        "wait")),
-    ("lbctl", "stats"), ("lbctl", "predict"), ("lbctl", "tags", "show"), ("lbctl", "logs", "-f",
-    "1"), ("lbctl", "kill", "-s", "TERM", "2-5"), ("lbd", "dispatcher"),
+    ("lbctl", "stats"), ("lbctl", "predict"), ("lbctl", "tags", "show"),
 ]  # fmt: skip
 
 
@@ -251,6 +253,13 @@ def test_what_comes_later(words):
     result = run(*words)
     assert (result.returncode, result.stdout) == (2, "")
     assert_one_line(result.stderr, words[0], words[1])
+
+
+@pytest.mark.parametrize(("words", "part"), QUEUE_WRONG, ids=[" ".join(w) for w, _ in QUEUE_WRONG])
+def test_the_queues_jobs_are_named_rightly(lab, words, part):
+    result = lbctl(lab, *words)
+    assert (result.returncode in (1, 2), result.stdout) == (True, "")
+    assert_one_line(result.stderr, "lbctl", part)
 
 
 # Steering

@@ -78,11 +78,14 @@ def test_not_found_and_not_executable(lab, where, tmp_path):
 
 
 NOT_YET = [
-    ("-q",), ("--queue",), ("-d",), ("--detach",), ("-n", "2"), ("-n", "1-4"), ("--slots", "2"),
-    ("--slots=2",), ("--array", "1-3"), ("-o", "out"), ("--output", "out"),
-    ("--error", "err"), ("--idempotency-key", "k"), ("-qd",), ("-n2",),
+    ("-n", "2"), ("-n", "1-4"), ("--slots", "2"), ("--slots=2",), ("-n2",), ("-q", "-n2"),
 ]  # fmt: skip
 WRONG = [
+    (("-q",), "no queue"), (("--detach",), "no queue"), (("-qd",), "-q"),
+    (("-q", "--local"), "queue"),
+    (("--array", "1-3"), "--array"), (("-o", "out"), "--output"), (("--error", "err"), "--error"),
+    (("--idempotency-key", "k"), "-key"), (("-d", "--array", "3-1"), "3-1"),
+    (("-d", "--array", "x"), "FIRST-LAST"), (("-q", "-o", "out"), "-o"), (("-d", "-t"), "--tty"),
     (("--frobnicate",), "--frobnicate"), (("-Z",), "-Z"), (("--hots", "h2"), "--host"),
     (("--remot",), "--remote"), (("--explian",), "--explain"),
     (("--status-fil", "x"), "--status-file"),

@@ -7,7 +7,7 @@ long, and if there is none, by the nearest below: no job waits for hosts that ar
 from collections.abc import Sequence
 from itertools import pairwise
 
-from lbd.dispatch.discipline import Hosts, HostSlots, QueuedJob
+from lbd.dispatch.discipline import Hosts, HostSlots, QueuedJob, able
 
 
 def tiers_of(host: HostSlots, hosts: Sequence[HostSlots], count: int) -> list[int]:
@@ -24,10 +24,11 @@ def tiers_of(host: HostSlots, hosts: Sequence[HostSlots], count: int) -> list[in
 
 
 def tier_for(job: QueuedJob, tier: int, count: int, hosts: Hosts) -> int:
-    """`tier`, or the first above it with a host large enough for the job, if there is one."""
-    if job.slots > 1:
+    """`tier`, or the first above it with a host fit for the job, if there is one."""
+    if job.slots > 1 or job.only or job.barred:
+        fit = [hosts[name] for name in able(job, hosts)]
         for higher in range(tier, count + 1):
-            if any(host.slots >= job.slots and higher in host.lines for host in hosts.values()):
+            if any(higher in host.lines for host in fit):
                 return higher
     return tier
 
@@ -41,3 +42,21 @@ def checked(cutoffs_s: Sequence[float], what: str) -> tuple[float, ...]:
         shown = ", ".join(f"{cutoff:g}" for cutoff in cutoffs)
         raise ValueError(f"{what} needs cutoffs above 0 that rise: {shown}")
     return cutoffs
+
+
+def spread_tiers(
+    name: str, order: Sequence[str], count: int, given: Sequence[str]
+) -> tuple[int, ...]:
+    """The tiers of a host: as `given` ("h1:1,2") says, else the hosts in turn, as evenly as can be.
+
+    Raises ValueError, one line, for what cannot be read.
+    """
+    for item in given:
+        host, _, tiers = item.partition(":")
+        numbers = tiers.split(",")
+        if not host or not all(number.isdecimal() and int(number) > 0 for number in numbers):
+            raise ValueError(f"{item!r}: write a host and its tiers, like h1:1,2")
+        if host == name:
+            return tuple(sorted({int(number) for number in numbers}))
+    place = order.index(name) if name in order else len(order)
+    return (min(place * count // max(len(order), count) + 1, count),)

@@ -13,15 +13,15 @@ from lbd.errors import ConfigError, Unavailable
 from lbd.rpc.local import Refusal
 
 USAGE = [
-    ([], "lbd: which command? lim, lbm, keeper, up, lab, sim; see lbd --help"),
-    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, keeper, up,"),
+    ([], "lbd: which command? lim, lbm, keeper, dispatcher, up, lab, sim; see lbd --help"),
+    (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, keeper,"),
     (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
     (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),
     (["lbm", "--conf", "x"], "lbd lbm: unrecognized arguments: --conf x"),
     (["--config", "/nowhere", "lim"], "lbd lim: --config /nowhere: no such file"),
     (["up", "--config", "/nowhere"], "lbd up: --config /nowhere: no such file"),
     (["lim", "--set", "lim.prt=1"], "lbd lim: --set lim.prt=1: lim.prt: unknown key; did you mean"),
-    (["dispatcher"], "lbd: dispatcher: the queue is not part of lbd"),
+    (["dispatcher", "--bogus"], "lbd dispatcher: unrecognized arguments: --bogus"),
     (["sim", "blance"], "lbd sim: 'blance' is no command; did you mean \"balance\"?"),
 ]  # fmt: skip
 

@@ -130,11 +130,11 @@ class History:
             if not waiting:
                 continue
             head = min(waiting, key=lambda e: e.number)
-            assert queues._head(line) is head
+            assert queues.head(line) is head
             for seat in queues.servers[line]:
                 if seat.free >= head.job.slots:
                     earlier = seat.lines[: seat.lines.index(line)]
-                    kept = [queues._head(other) for other in earlier]
+                    kept = [queues.head(other) for other in earlier]
                     assert any(e and e.job.slots <= seat.slots for e in kept)
         for entry in queues.aside.values():
             line = queues.discipline.join(entry.job, queues.hosts, self.now_s, Random(0))

@@ -1,0 +1,193 @@
+"""`lbctl job, logs, wait, kill, hold, release, requeue`: the jobs of the queue."""
+
+import argparse
+import base64
+import json
+import math
+import os
+import shlex
+import signal
+import sys
+import time
+
+from lbd.cli.daemons import Daemons
+from lbd.cli.lbctl_jobs import is_selector, job_lines, since
+from lbd.cli.output import SCHEMA, lay_out, paint_for
+from lbd.cli.program import Parser, complain
+from lbd.cli.reply import Json, number, tables, text, texts
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.units import duration_s
+
+PATIENCE_S = 15.0
+ANSWER_S = 25.0  # more than the LBM's longest patience
+FOLLOW_S = 0.2
+RETRY_S = 0.5
+RETRY_FOR_S = 60.0  # a daemon that is being started again
+NOT_ALL, NO_ANSWER = 1, 2
+ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", ">RAN", ">CPU", ">EXIT", "REASON")
+
+
+def add_options(name: str, parser: Parser) -> None:
+    one = name in ("job", "logs")
+    if name == "logs":
+        parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
+        parser.add_argument("--attempt", metavar="N", type=int, help="that one, not the last")
+    elif name == "kill":
+        parser.add_argument("-s", "--signal", metavar="SIG", type=signal_named, default=0,
+                            help="only this signal (default: TERM, then KILL)")  # fmt: skip
+    elif name == "wait":
+        parser.add_argument("--timeout", metavar="DUR", type=duration, default=math.inf,
+                            help="then exit 2")  # fmt: skip
+    help_text = "3, or last" if one else "3, 2-5, last, @me"
+    parser.add_argument("ids", metavar="ID", nargs=1 if one else "+", help=help_text)
+
+
+def duration(given: str) -> float:
+    try:
+        return duration_s(given)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def signal_named(given: str) -> int:
+    names = {item.name: item.value for item in signal.Signals}
+    name = given.upper() if given.upper().startswith("SIG") else f"SIG{given.upper()}"
+    if given.isdigit() and int(given) in names.values():
+        return int(given)
+    if name not in names:
+        raise argparse.ArgumentTypeError(f"{given!r} is no signal")
+    return names[name]
+
+
+def check_ids(ids: list[str]) -> None:
+    """Raises ConfigError."""
+    for name in ids:
+        if not is_selector(name):
+            raise ConfigError(f"{name!r} names no queued job; write 3, 2-5, last or @me")
+
+
+def job(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    found = tables(daemons.lbm({"op": "queue.jobs", "ids": options.ids, "attempts": True}), "jobs")
+    if options.json:
+        shown = [{"schema": SCHEMA, "attempts": [], **one} for one in found]
+        print(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2))
+        return 0
+    paint = paint_for(sys.stdout)
+    for one in found:
+        print("\n".join(job_lines([one], paint, time.time())))
+        print(f"command  {shlex.join(texts(one, 'command'))}")
+        if reason := text(one, "reason"):
+            print(f"reason   {reason}")
+        rows = [attempt_row(attempt) for attempt in tables(one, "attempts")]
+        if rows:
+            print("\n".join(["", *lay_out(ATTEMPTS, rows, paint)]))
+    return 0
+
+
+def attempt_row(attempt: Json) -> tuple[str, ...]:
+    started, finished = number(attempt, "started"), number(attempt, "finished")
+    end = time.time() if math.isnan(finished) else finished
+    return (
+        text(attempt, "number"),
+        text(attempt, "host"),
+        text(attempt, "tier"),
+        text(attempt, "state"),
+        since(end - started),
+        since(number(attempt, "cpu_s")),
+        text(attempt, "exit_status"),
+        text(attempt, "reason"),
+    )
+
+
+def logs(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    question: Json = {"op": "queue.logs", "ids": options.ids, "attempt": options.attempt}
+    at: object = [0, 0]
+    seen = 0
+    while True:
+        reply = patiently(daemons, {**question, "at": at, "seen_attempt": seen})
+        again = int(number(reply, "attempt"))
+        if seen and again and again != seen:
+            complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
+        seen, at = again or seen, reply.get("at")
+        data = texts(reply, "data")
+        if dropped := reply.get("dropped_bytes"):
+            complain("lbctl", f"{dropped} bytes of output were dropped here")
+        for descriptor, piece in enumerate(data, 1):
+            write_all(descriptor, base64.b64decode(piece))
+        if data:
+            continue
+        if not (options.follow and reply.get("more")):
+            return 0
+        time.sleep(FOLLOW_S)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def patiently(daemons: Daemons, question: Json) -> Json:
+    """The answer; daemons that are away are given time to come back. Raises LbdError."""
+    give_up_s = time.monotonic() + RETRY_FOR_S
+    while True:
+        try:
+            return daemons.lbm(question, ANSWER_S)
+        except LbdError as problem:
+            away = isinstance(problem, Unavailable) or "dispatcher on" in str(problem)
+            if not away or time.monotonic() > give_up_s:
+                raise
+            time.sleep(RETRY_S)
+
+
+def wait(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    give_up_s = time.monotonic() + options.timeout
+    try:
+        while True:
+            left_s = give_up_s - time.monotonic()
+            patience_s = max(0.0, min(PATIENCE_S, left_s))
+            question: Json = {"op": "queue.wait", "ids": options.ids, "patience_s": patience_s}
+            reply = patiently(daemons, question)
+            if reply.get("open") == 0:
+                break
+            if left_s <= 0:
+                complain("lbctl", f"{reply.get('open')} jobs have not ended yet")
+                return NO_ANSWER
+    except LbdError as problem:
+        complain("lbctl", problem)
+        return NO_ANSWER
+    found = tables(reply, "jobs")
+    if options.json:
+        print(json.dumps([{"schema": SCHEMA, **one} for one in found], indent=2))
+    return 0 if all(text(one, "state") == "done" for one in found) else NOT_ALL
+
+
+def act(daemons: Daemons, options: argparse.Namespace, verb: str, number: int = 0) -> int:
+    check_ids(options.ids)
+    question: Json = {"op": "queue.act", "verb": verb, "ids": options.ids, "signal": number}
+    reply = daemons.lbm(question, ANSWER_S)
+    errors = texts(reply, "errors")
+    if options.json:
+        print(json.dumps({"schema": SCHEMA, "done": reply.get("done"), "errors": errors}))
+    for error in errors:
+        complain("lbctl", error)
+    return 1 if errors else 0
+
+
+def kill(daemons: Daemons, options: argparse.Namespace) -> int:
+    return act(daemons, options, "kill", options.signal)
+
+
+def hold(daemons: Daemons, options: argparse.Namespace) -> int:
+    return act(daemons, options, "hold")
+
+
+def release(daemons: Daemons, options: argparse.Namespace) -> int:
+    return act(daemons, options, "release")
+
+
+def requeue(daemons: Daemons, options: argparse.Namespace) -> int:
+    return act(daemons, options, "requeue")

@@ -1,0 +1,135 @@
+"""What a queued job and its attempts are: the words of lifecycle, ledger and dispatcher."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from lbd.dispatch.discipline import QueuedJob
+from lbd.model import HostId, JobId
+
+
+class JobState(Enum):
+    """The states of the contract."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+ENDED_STATES = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST)
+
+
+class Fate(Enum):
+    """What became of an attempt."""
+
+    LEASED = "leased"  # given to a host, which has not said yet that it has begun
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    CUT = "cut"  # killed at its tier's cutoff
+    REFUSED = "refused"  # nothing ran
+
+
+class Cause(Enum):
+    """Why an attempt is over."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    CUT = "cut"
+    REFUSED = "refused"  # nothing ran, and nobody is left to ask
+    LOST = "lost"  # with its host, its keeper or its lease: nobody knows how far it got
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, as its host tells it or as must be assumed."""
+
+    cause: Cause
+    exit_status: int | None = None
+    signal: int = 0
+    cpu_s: float | None = None
+    reason: str = ""
+
+
+CANCEL, REQUEUE = "cancel", "requeue"
+
+
+@dataclass(slots=True)
+class Lease:
+    """The attempt that may be alive."""
+
+    attempt: int
+    host: HostId
+    tier: int
+    until_s: float
+    begun: bool = False
+
+
+@dataclass(slots=True)
+class Live:
+    """A job that has not ended."""
+
+    job: QueuedJob
+    attempt: int = 0  # the last one made
+    crashes: int = 0
+    held: str = ""
+    lease: Lease | None = None
+    wish: str = ""  # CANCEL or REQUEUE, once its attempt is over
+    reason: str = ""  # of what happened to it last
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Record this attempt, and once that is on disk have the host start it."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+    tier: int
+    cutoff_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """To an attempt; `number` 0: end all of it, gently first."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Once all before is on disk the host may forget this attempt."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Record it."""
+
+    job: JobId
+    state: JobState
+    tier: int
+    attempt: int  # the last one made, 0 = none
+    host: HostId | None
+    fate: Fate | None  # of that attempt, if it has changed
+    ending: Ending | None
+    crashes: int
+    reason: str  # "held …" if it is
+    barred: frozenset[HostId]
+
+
+Action = Begin | Signal | Settle | Changed

@@ -1,0 +1,128 @@
+"""What a ledger keeps, and what every kind of ledger can do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lbd.dispatch.discipline import QueuedJob
+from lbd.dispatch.jobs import Begin, Changed
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId
+
+
+class LedgerTrouble(LbdError):
+    """It is not on disk: full, unreachable, or not a ledger of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What one `lbrun` asks for: one job, or those of an array. `spec` is opaque here."""
+
+    user: str
+    origin: str
+    name: str
+    command: bytes  # shown to people: its words, a NUL after each
+    spec: bytes  # a StoredSpec of dispatch.proto: what an attempt needs
+    slots: int = 1
+    may_restart: bool = True
+    only: str = ""  # -H
+    excluded: tuple[str, ...] = ()  # -x
+    key: str = ""  # --idempotency-key, "" = none
+    first_index: int | None = None  # of an array
+    count: int = 1
+
+    def job(self, number: int) -> QueuedJob:
+        """As the queue sees the job with this id."""
+        only = HostId(self.only) if self.only else None
+        barred = frozenset(map(HostId, self.excluded))
+        return QueuedJob(JobId(str(number)), self.slots, self.may_restart, only=only, barred=barred)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Where it is in the ledger; `is_new` is False if the same key came before."""
+
+    submission: int
+    first: int  # id of its first job; the others follow
+    count: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job as the ledger has it. Times are UNIX seconds; None = not yet."""
+
+    id: int
+    submission: int
+    user: str
+    origin: str
+    name: str
+    command: bytes
+    slots: int
+    may_restart: bool
+    only: str
+    barred: tuple[str, ...]
+    array_index: int | None
+    state: str
+    tier: int
+    attempt: int
+    crashes: int
+    reason: str
+    host: str
+    submitted: float
+    started: float | None
+    finished: float | None
+    cpu_s: float | None
+    exit_status: int | None
+    signal: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    job: int
+    number: int
+    host: str
+    tier: int
+    cutoff_s: float | None
+    fate: str
+    leased: float
+    started: float | None
+    finished: float | None
+    cpu_s: float | None
+    exit_status: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs a question is about: those with these ids, or the last `limit`."""
+
+    ranges: tuple[tuple[int, int], ...] = ()  # both ends included
+    user: str = ""  # "" = anybody's
+    ended_too: bool = False
+    limit: int = 10_000
+
+
+class Ledger(Protocol):
+    """What was awaited is on disk, and outlives whatever happens to us. Raises LedgerTrouble."""
+
+    async def live(self) -> list[JobRow]:
+        """Every job that has not ended, the oldest first."""
+        ...
+
+    async def submit(self, submission: Submission, unix_s: float) -> Accepted: ...
+
+    async def record(self, changes: Sequence[Begin | Changed], unix_s: float) -> None: ...
+
+    async def find(self, wanted: Wanted) -> list[JobRow]: ...
+
+    async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]: ...
+
+    async def spec(self, submission: int) -> bytes: ...
+
+    async def forget(self, before_unix_s: float, limit: int) -> int:
+        """Ended jobs older than that, no more than `limit` of them; how many it were."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,392 @@
+"""A queued job's life: what is promised of it, whatever happens to hosts and messages.
+
+    pending ──▶ leased ──▶ running ──▶ done | failed | cancelled | lost
+       ▲           │           │
+       ├─ refused ─┘           ├─ cut off ──▶ pending, in the next tier
+       └───────────────────────┴─ lost ─────▶ pending, unless it may not restart
+
+1. An acknowledged job is in `jobs` until it has ended. Every change is an action to be recorded,
+   and what follows from it (a start, a host's leave to forget) waits until it is on disk.
+2. **No two attempts of one job are ever alive.** A job has at most one lease, and its attempt is
+   over only if its host says so or if the lease has run out. Both ends hold it: each beat of a
+   host's renews what it holds, and counts for `lease_s` from when the host *sent* it, but here from
+   when it came and `margin_s` more. So the host, which kills what it cannot renew, is always first.
+3. Attempts are numbered, and what a host says carries the number: of an attempt that is over for
+   us, whatever still comes is dropped.
+4. Lost is not failed: a job that may restart goes back to its old place, after `crash_limit` times
+   it is held; one that may not ends as lost.
+5. A host that loses or refuses attempts again and again gets none for a while, twice as long each
+   time, so that it does not swallow the queue.
+
+Times are monotonic seconds; who is connected, and by what, is the daemon's business.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from lbd.dispatch.discipline import Discipline, HostSlots, QueuedJob, Start
+from lbd.dispatch.hosts import HostBook, Terms
+from lbd.dispatch.jobs import (
+    CANCEL,
+    REQUEUE,
+    Action,
+    Begin,
+    Cause,
+    Changed,
+    Ending,
+    Fate,
+    JobState,
+    Lease,
+    Live,
+    Settle,
+    Signal,
+)
+from lbd.dispatch.queues import Queues
+from lbd.dispatch.restore import Leased
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId
+
+KILL, TERM = 9, 15
+# Refusals that are nobody's fault: the host filled up, or the order came too late.
+PASSING = ("slot", "drained", "late")
+NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
+ENOENT = 2
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Feed it events; carry out what it returns, in order."""
+
+    discipline: Discipline
+    terms: Terms
+    jobs: dict[JobId, Live] = field(default_factory=dict)
+    queues: Queues = field(init=False)
+    hosts: HostBook = field(init=False)
+    leased: dict[JobId, Live] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.queues = Queues(self.discipline)
+        self.hosts = HostBook(self.terms)
+
+    # Jobs
+
+    def submitted(self, jobs: Iterable[QueuedJob], now_s: float, dice: Random) -> list[Action]:
+        """They are on disk already."""
+        actions: list[Action] = []
+        for job in jobs:
+            self.jobs[job.id] = Live(job)
+            actions += self._begin(self.queues.arrived(job, now_s, dice), now_s)
+        return actions
+
+    def restored(
+        self, live: Live, leased: Leased | None, now_s: float, dice: Random
+    ) -> list[Action]:
+        """A job of the last dispatcher's. The lease of its open attempt may have been renewed just
+        before that dispatcher ended."""
+        self.jobs[live.job.id] = live
+        if leased is not None:
+            number, host, tier, begun = leased
+            live.lease = Lease(number, host, tier, now_s + self.terms.waited_s, begun)
+            self.leased[live.job.id] = live
+            self.queues.found_running(live.job, host, now_s)
+            return []
+        if live.held:
+            return []
+        return self._begin(self.queues.arrived(live.job, now_s, dice), now_s)
+
+    def kill(self, job: JobId, number: int, now_s: float, dice: Random) -> list[Action]:
+        """`number`: of the signal, 0 = end it. Only pending jobs are over by that at once."""
+        live = self._live(job)
+        if live.lease is None:
+            if number not in (0, KILL, TERM):
+                raise LbdError(f"job {job} does not run: there is nothing to signal")
+            return self._final(live, JobState.CANCELLED, "cancelled before it ran", now_s, dice)
+        if number in (0, KILL, TERM):
+            live.wish = CANCEL
+        return [Signal(job, live.lease.attempt, live.lease.host, number)]
+
+    def hold(self, job: JobId, why: str, now_s: float, dice: Random) -> list[Action]:
+        live = self._live(job)
+        if live.lease is not None:
+            raise LbdError(f"job {job} runs already; only a pending one can be held")
+        if live.held:
+            return []
+        live.held = why
+        starts = self.queues.ended(job, now_s, dice)
+        return [self._changed(live, JobState.PENDING), *self._begin(starts, now_s)]
+
+    def release(self, job: JobId, now_s: float, dice: Random) -> list[Action]:
+        live = self._live(job)
+        if not live.held:
+            raise LbdError(f"job {job} is not held")
+        live.held, live.crashes, live.reason = "", 0, ""
+        return self._arrives(live, now_s, dice)
+
+    def requeue(self, job: JobId, now_s: float) -> list[Action]:
+        """One that runs: it is ended and begins from scratch."""
+        live = self._live(job)
+        if live.lease is None:
+            raise LbdError(f"job {job} is pending already")
+        if not live.job.may_restart:
+            raise LbdError(f"job {job} was submitted with --no-restart")
+        live.wish = REQUEUE
+        return [Signal(job, live.lease.attempt, live.lease.host, 0)]
+
+    def revived(self, live: Live, now_s: float, dice: Random) -> list[Action]:
+        """An ended job is queued anew; its attempts are numbered on."""
+        self.jobs[live.job.id] = live
+        return self._arrives(live, now_s, dice)
+
+    # Hosts
+
+    def host_is(self, host: HostSlots, now_s: float, dice: Random) -> list[Action]:
+        if not self.hosts.heard(host, now_s):
+            return []
+        return self._begin(self.queues.host_is(host, now_s, dice), now_s)
+
+    def host_gone(self, name: HostId, now_s: float, dice: Random) -> list[Action]:
+        """Drained or out of contact: it gets nothing new. What it has runs on, on its leases."""
+        self.hosts.gone(name)
+        return self._begin(self.queues.host_gone(name, now_s, dice), now_s)
+
+    def beat(
+        self, name: HostId, holds: Iterable[tuple[JobId, int]], now_s: float
+    ) -> tuple[list[tuple[JobId, int]], list[Action]]:
+        """The attempts of `holds` that are renewed, and orders to end those that are not ours."""
+        renewed, actions = [], list[Action]()
+        for job, attempt in holds:
+            live = self._holder(name, job, attempt)
+            if live is not None and live.lease is not None:
+                live.lease.until_s = now_s + self.terms.waited_s
+                renewed.append((job, attempt))
+            else:
+                actions.append(Signal(job, attempt, name, KILL))
+        return renewed, actions
+
+    def sending(self, job: JobId, attempt: int, now_s: float) -> bool:
+        """Its record is on disk and it is about to be sent: from now on its host may hold it.
+        False if it is not wanted any more."""
+        live = self.leased.get(job)
+        if live is None or live.lease is None or live.lease.attempt != attempt or live.wish:
+            return False
+        live.lease.until_s = now_s + self.terms.waited_s
+        return True
+
+    def begun(self, name: HostId, job: JobId, attempt: int) -> list[Action]:
+        live = self._holder(name, job, attempt)
+        if live is None or live.lease is None or live.lease.begun:
+            return []
+        live.lease.begun, live.reason = True, ""
+        return [self._changed(live, JobState.RUNNING, Fate.RUNNING)]
+
+    def stopped(self, name: HostId, job: JobId, attempt: int, stopped: bool) -> list[Action]:
+        """By SIGSTOP, or goes on."""
+        live = self._holder(name, job, attempt)
+        if live is None:
+            return []
+        if stopped:
+            return [self._changed(live, JobState.SUSPENDED, Fate.SUSPENDED)]
+        return [self._changed(live, JobState.RUNNING, Fate.RUNNING)]
+
+    def ended(
+        self, name: HostId, job: JobId, attempt: int, ending: Ending, now_s: float, dice: Random
+    ) -> list[Action]:
+        """The host says how it ended; of an attempt that is over for us, nothing follows."""
+        live = self._holder(name, job, attempt)
+        actions = self._over(live, ending, now_s, dice) if live is not None else []
+        return [*actions, Settle(job, attempt, name)]
+
+    def refused(
+        self,
+        name: HostId,
+        job: JobId,
+        attempt: int,
+        stage: str,
+        ending: Ending,
+        now_s: float,
+        dice: Random,
+    ) -> list[Action]:
+        """Nothing ran. `ending` has the reason, and as exit status the errno behind it."""
+        live = self._holder(name, job, attempt)
+        if live is None:
+            return [Settle(job, attempt, name)]
+        self._let_go(live)
+        live.reason = f"{name}: {ending.reason}"
+        actions: list[Action] = []
+        if live.wish == CANCEL:
+            actions += self._final(
+                live, JobState.CANCELLED, "cancelled before it ran", now_s, dice, Fate.REFUSED
+            )
+        elif stage in PASSING:
+            live.wish = ""
+            actions += self._close(name, now_s, dice)
+            actions += self._again(live, Fate.REFUSED, None, now_s, dice)
+        else:
+            self.queues.bar(job, name)
+            if stage not in ("exec", "chdir", "directory"):
+                actions += self._host_failed(name, now_s, dice)
+            if any(self.queues.entries[job].job.may_go_to(host) for host in self.hosts.known):
+                actions += self._again(live, Fate.REFUSED, None, now_s, dice)
+            else:
+                status = FAILED
+                if stage == "exec":
+                    status = NOT_FOUND if ending.exit_status == ENOENT else NOT_EXECUTABLE
+                told = Ending(Cause.REFUSED, status, reason=live.reason)
+                actions += self._final(
+                    live, JobState.FAILED, live.reason, now_s, dice, Fate.REFUSED, told
+                )
+        return [*actions, Settle(job, attempt, name)]
+
+    def tick(self, now_s: float, dice: Random) -> list[Action]:
+        """Leases that have run out, hosts whose time aside is over."""
+        actions: list[Action] = []
+        for live in [live for live in self.leased.values() if live.lease]:
+            assert live.lease is not None
+            if now_s >= live.lease.until_s:
+                what = f"contact with {live.lease.host} was lost"
+                actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, dice)
+        for host in self.hosts.returning(now_s):
+            actions += self._begin(self.queues.host_is(host, now_s, dice), now_s)
+        return actions
+
+    # Inside
+
+    def _live(self, job: JobId) -> Live:
+        live = self.jobs.get(job)
+        if live is None:
+            raise LbdError(f"job {job} has ended")
+        return live
+
+    def _holder(self, name: HostId, job: JobId, attempt: int) -> Live | None:
+        """The job, if this is the attempt that may be alive."""
+        live = self.leased.get(job)
+        if live is None or live.lease is None:
+            return None
+        return live if (live.lease.host, live.lease.attempt) == (name, attempt) else None
+
+    def _begin(self, starts: Iterable[Start], now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        for start in starts:
+            live = self.jobs[start.job.id]
+            live.job = start.job
+            live.attempt += 1
+            until_s = now_s + self.terms.waited_s
+            live.lease = Lease(live.attempt, start.host, start.tier, until_s)
+            self.leased[start.job.id] = live
+            actions.append(
+                Begin(start.job.id, live.attempt, start.host, start.tier, start.cutoff_s)
+            )
+        return actions
+
+    def _let_go(self, live: Live) -> None:
+        live.lease = None
+        self.leased.pop(live.job.id, None)
+
+    def _changed(
+        self,
+        live: Live,
+        state: JobState,
+        fate: Fate | None = None,
+        ending: Ending | None = None,
+    ) -> Changed:
+        lease = live.lease
+        return Changed(
+            live.job.id,
+            state,
+            lease.tier if lease else live.job.tier,
+            live.attempt,
+            lease.host if lease else None,
+            fate,
+            ending,
+            live.crashes,
+            live.held or live.reason,
+            live.job.barred,
+        )
+
+    def _over(self, live: Live, ending: Ending, now_s: float, dice: Random) -> list[Action]:
+        """Its attempt is, for certain."""
+        assert live.lease is not None
+        host = live.lease.host
+        self._let_go(live)
+        actions: list[Action] = []
+        lost = ending.cause is Cause.LOST
+        if lost:
+            actions += self._host_failed(host, now_s, dice)
+        elif ending.exit_status == 0:
+            self.hosts.worked(host)
+        wish, live.wish, live.reason = live.wish, "", ending.reason
+        succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
+        if wish == CANCEL and not succeeded:
+            why = ending.reason or "cancelled"
+            return actions + self._final(
+                live, JobState.CANCELLED, why, now_s, dice, Fate.CANCELLED, ending
+            )
+        if wish == REQUEUE and not succeeded:
+            live.job = replace(self.queues.entries[live.job.id].job, tier=1)
+            actions += self._begin(self.queues.ended(live.job.id, now_s, dice), now_s)
+            actions += self._arrives(live, now_s, dice, Fate.CANCELLED, ending)
+            return actions
+        if ending.cause is Cause.CUT:
+            return actions + self._again(live, Fate.CUT, ending, now_s, dice)
+        if lost:
+            return actions + self._lost(live, ending, now_s, dice)
+        state, fate = (JobState.DONE, Fate.DONE) if succeeded else (JobState.FAILED, Fate.FAILED)
+        return actions + self._final(live, state, ending.reason, now_s, dice, fate, ending)
+
+    def _lost(self, live: Live, ending: Ending, now_s: float, dice: Random) -> list[Action]:
+        if not live.job.may_restart:
+            why = f"{ending.reason}; it may have run in part, and it may not restart"
+            return self._final(live, JobState.LOST, why, now_s, dice, Fate.LOST, ending)
+        live.crashes += 1
+        if live.crashes < self.terms.crash_limit:
+            return self._again(live, Fate.LOST, ending, now_s, dice)
+        live.held = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
+        starts = self.queues.ended(live.job.id, now_s, dice)
+        changed = self._changed(live, JobState.PENDING, Fate.LOST, ending)
+        return [changed, *self._begin(starts, now_s)]
+
+    def _again(
+        self, live: Live, fate: Fate, ending: Ending | None, now_s: float, dice: Random
+    ) -> list[Action]:
+        job = live.job.id
+        again = self.queues.cut_off if fate is Fate.CUT else self.queues.lost
+        starts = again(job, now_s, dice)
+        live.job = self.queues.entries[job].job
+        return [self._changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
+
+    def _arrives(
+        self,
+        live: Live,
+        now_s: float,
+        dice: Random,
+        fate: Fate | None = None,
+        ending: Ending | None = None,
+    ) -> list[Action]:
+        changed = self._changed(live, JobState.PENDING, fate, ending)
+        return [changed, *self._begin(self.queues.arrived(live.job, now_s, dice), now_s)]
+
+    def _final(
+        self,
+        live: Live,
+        state: JobState,
+        reason: str,
+        now_s: float,
+        dice: Random,
+        fate: Fate | None = None,
+        ending: Ending | None = None,
+    ) -> list[Action]:
+        del self.jobs[live.job.id]
+        live.held, live.reason = "", reason
+        starts = self.queues.ended(live.job.id, now_s, dice)
+        return [self._changed(live, state, fate, ending), *self._begin(starts, now_s)]
+
+    def _close(self, name: HostId, now_s: float, dice: Random) -> list[Action]:
+        """It takes no more than it has until it beats again."""
+        host = self.hosts.full(name, len(self.queues.seats[name].running) - 1)
+        return self._begin(self.queues.host_is(host, now_s, dice), now_s) if host else []
+
+    def _host_failed(self, name: HostId, now_s: float, dice: Random) -> list[Action]:
+        if not self.hosts.failed(name, now_s):
+            return []
+        return self._begin(self.queues.host_gone(name, now_s, dice), now_s)

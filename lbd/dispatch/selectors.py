@@ -1,0 +1,39 @@
+"""Which jobs a user means: `3`, `2-5`, `last`, `@me`. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lbd.dispatch.ledger.rows import Wanted
+from lbd.errors import ConfigError
+
+LARGEST = (1 << 63) - 1
+
+
+def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
+    """`last`: the job that this user submitted last, if any. Raises ConfigError."""
+    wanted = Wanted(ended_too=True)
+    ranges: list[tuple[int, int]] = []
+    for text in texts:
+        if text == "@me":
+            wanted = replace(wanted, user=user)
+        elif text == "last":
+            if last is None:
+                raise ConfigError(f"last: {user} has submitted no job")
+            ranges.append((last, last))
+        else:
+            ranges.append(read_range(text))
+    return replace(wanted, ranges=tuple(ranges))
+
+
+def read_range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not (is_number(first) and (is_number(last) or not dash)):
+        raise ConfigError(f"{text!r} names no queued job; write 3, 2-5, last or @me")
+    low, high = int(first), int(last or first)
+    if low > high:
+        raise ConfigError(f"{text!r}: the range runs backwards")
+    return low, high
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text) <= LARGEST

@@ -1,0 +1,55 @@
+"""Jobs as clients are told of them: rows of the ledger to messages."""
+
+from collections.abc import Sequence
+
+from lbd.dispatch.ledger.rows import AttemptRow, JobRow
+from lbd.rpc.gen import dispatch_pb2 as pb
+
+
+def job_told(row: JobRow, reason: str, is_final: bool) -> pb.JobTold:
+    """`reason`: why it waits, if it does."""
+    told = pb.JobTold(
+        id=row.id,
+        name=row.name,
+        command=row.command.split(b"\0"),
+        user=row.user,
+        origin=row.origin,
+        host=row.host,
+        state=row.state,
+        attempt=row.attempt,
+        tier=row.tier,
+        submitted=row.submitted,
+        started=row.started or 0.0,
+        finished=row.finished or 0.0,
+        slots=row.slots,
+        reason=reason or row.reason,
+        signal=row.signal,
+        cause=row.cause,
+        is_final=is_final,
+    )
+    if row.exit_status is not None:
+        told.exit_status = row.exit_status
+    if row.cpu_s is not None:
+        told.cpu_s = row.cpu_s
+    if row.array_index is not None:
+        told.array_index = row.array_index
+    return told
+
+
+def add_attempts(jobs: Sequence[pb.JobTold], rows: Sequence[AttemptRow]) -> None:
+    by_id = {job.id: job for job in jobs}
+    for row in rows:
+        told = by_id[row.job].attempts.add(
+            number=row.number,
+            host=row.host,
+            tier=row.tier,
+            state=row.fate,
+            cutoff_s=row.cutoff_s or 0.0,
+            started=row.started or 0.0,
+            finished=row.finished or 0.0,
+            reason=row.reason,
+        )
+        if row.exit_status is not None:
+            told.exit_status = row.exit_status
+        if row.cpu_s is not None:
+            told.cpu_s = row.cpu_s

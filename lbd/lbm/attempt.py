@@ -1,0 +1,281 @@
+"""One attempt of a queued job on this host: admitted, started, watched, ended.
+
+It has no caller: its output goes to the spool, its input comes from what was submitted. What
+becomes of it is news for the dispatcher, which `tell` passes on.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from lbd.errors import LbdError
+from lbd.lbm import keeper
+from lbd.lbm.agent import Host
+from lbd.lbm.child import Order
+from lbd.lbm.link import Exit, NotStarted, Spawned
+from lbd.lbm.orders import explain, make_order
+from lbd.lbm.run_request import JOB_ID, fault_of
+from lbd.lbm.spool import Spool
+from lbd.lbm.state import Job, JobState
+from lbd.lbm.users import LocalUser, Refuse
+from lbd.model import HostId, JobId
+from lbd.rpc.gen import dispatch_pb2, lbm_pb2
+
+Tell = Callable[[dispatch_pb2.News], None]
+KEEPER_POLL_S = 0.1
+BOTH = b'o=$1; shift 2; exec "$@" >"$o" 2>&1'
+APART = b'o=$1 e=$2; shift 2; exec "$@" >"$o" 2>"$e"'
+ERROR_ONLY = b'e=$2; shift 2; exec "$@" 2>"$e"'
+
+
+class Attempt:
+    def __init__(self, host: Host, spool: Spool, start: dispatch_pb2.Start, tell: Tell) -> None:
+        self._host = host
+        self._spool = spool
+        self._start = start
+        self._tell_news = tell
+        self._spawned: Spawned | None = None
+        self._cause = ""
+        self._reason = ""
+        self._request = lbm_pb2.RunRequest()
+        self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
+        self.begun = False
+        self.over = False
+
+    async def run(self) -> None:
+        """Until it is over and told; a slot is held while it may be alive."""
+        try:
+            self._request.ParseFromString(self._start.spec.run_request)
+            fault = "" if JOB_ID.fullmatch(self._start.job) else "job"
+        except DecodeError:
+            fault = "no RunRequest"
+        self._request.job_id = self._start.job
+        if fault := fault or fault_of(self._request):
+            self._refuse(f"its stored request is damaged: {fault}", "request")
+            return
+        admitted = await self._host.admit(self._request.user, self._request.uid)
+        if isinstance(admitted, Refuse):
+            passing = admitted.reason == "drained"
+            self._refuse(admitted.reason, "drained" if passing else "admission")
+            return
+        if not self._host.slots.take(self.name):
+            self._refuse("no free slot", "slot")
+            return
+        try:
+            order = self._order(admitted.run_as)
+            await self._spawn(order)
+        except NotStarted as trouble:
+            self._refuse(explain(self._request, trouble), trouble.stage, trouble.number)
+            return
+        except (LbdError, OSError) as trouble:
+            self._refuse(str(trouble), "spawn", getattr(trouble, "errno", None) or 0)
+            return
+        finally:
+            if self._spawned is None:
+                self._free_slot()
+        await self._follow()
+
+    def _order(self, run_as: LocalUser | None) -> Order:
+        request, start = self._request, self._start
+        order = make_order(request, run_as, self._host.config)
+        order.job = self.name
+        order.environment[b"LBD_ATTEMPT"] = b"%d" % start.attempt
+        order.environment[b"LBD_TIER"] = b"%d" % start.tier
+        order.environment[b"LBD_SLOTS"] = b"%d" % max(1, start.slots)
+        order.environment.pop(b"LBD_ARRAY_INDEX", None)
+        if start.HasField("array_index"):
+            order.environment[b"LBD_ARRAY_INDEX"] = b"%d" % start.array_index
+        output, error = (self._file(path) for path in (start.spec.output, start.spec.error))
+        if output or error:
+            script = APART if output and error else BOTH if output else ERROR_ONLY
+            order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]
+        return order
+
+    def _file(self, pattern: bytes) -> bytes:
+        """Of -o and --error: %j job, %a array index, %h host, %% a per cent sign."""
+        index = b"%d" % self._start.array_index if self._start.HasField("array_index") else b""
+        meanings = {
+            b"j": self._start.job.encode(),
+            b"a": index,
+            b"h": self._host.config.host.name.encode(),
+            b"%": b"%",
+        }
+        first, *rest = pattern.split(b"%")
+        parts = [first]
+        while rest:
+            part = rest.pop(0)
+            if not part and rest:  # %%
+                parts.append(b"%" + rest.pop(0))
+            else:
+                parts.append(meanings.get(part[:1], b"%" + part[:1]) + part[1:])
+        return b"".join(parts)
+
+    async def _spawn(self, order: Order) -> None:
+        """Raises NotStarted, LbdError, OSError; nothing runs then."""
+        descriptors: list[int] = []
+        try:
+            self._open(descriptors)
+            self._spawned = await self._host.link.spawn(order, descriptors, self._stopped)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._keeper = self._host.link.pid
+        self._spawned.exited.add_done_callback(lambda _: self._free_slot())
+        try:
+            begun = await self._spawned.begun
+        except NotStarted:
+            self._spawned = None
+            raise
+        except LbdError:
+            return  # with its keeper: `_follow` meets it, too
+        self.begun = True
+        self._host.jobs.add(
+            Job(
+                self.name,
+                tuple(self._request.argv),
+                self._request.user,
+                HostId(""),
+                HostId(self._host.config.host.name),
+                submitted=time.time(),
+                started=time.time(),
+                state=JobState.RUNNING,
+                foreign=True,
+            )
+        )
+        self._host.job_began(self.name, begun.pid, begun.group)
+        self._tell("begun")
+
+    def _open(self, descriptors: list[int]) -> None:
+        """The command's, in order. Raises OSError."""
+        request, start = self._request, self._start
+        closed = request.closed_fds
+        if not closed & 1:
+            descriptors.append(input_of(start.spec.input))
+        if not closed & 2:
+            descriptors.append(self._spool.open(start.job, start.attempt, "out"))
+        if not closed & 4:
+            if request.joined_outputs and not closed & 2:
+                descriptors.append(os.dup(descriptors[-1]))
+            else:
+                descriptors.append(self._spool.open(start.job, start.attempt, "err"))
+
+    async def _follow(self) -> None:
+        assert self._spawned is not None
+        timer = None
+        if self._request.timeout_s > 0:
+            timer = asyncio.get_running_loop().call_later(self._request.timeout_s, self._time_out)
+        try:
+            ended = await asyncio.shield(self._spawned.exited)
+        except LbdError as problem:
+            await self._until_cleared()
+            self._end_told(None, "lost", str(problem))
+            return
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._end_told(ended, self._cause or ("signalled" if ended.signal else "exited"))
+
+    async def _until_cleared(self) -> None:
+        """A new keeper ends what the last one left before it says hello."""
+        while not self._host.link.alive or self._host.link.pid == self._keeper:  # noqa: ASYNC110
+            await asyncio.sleep(KEEPER_POLL_S)
+
+    def _end_told(self, ended: Exit | None, cause: str, reason: str = "") -> None:
+        news = dispatch_pb2.News(event="ended", cause=cause, reason=reason or self._reason)
+        state = JobState.LOST
+        if ended is not None:
+            if ended.out_of_memory and ended.signal == signal.SIGKILL and not self._cause:
+                news.cause, news.reason = "memory", "over its memory limit"
+            news.exit_status = 124 if cause == "timeout" else ended.status
+            news.signal = ended.signal
+            news.cpu_s = ended.user_cpu_s + ended.system_cpu_s
+            state = JobState.DONE if ended.status == 0 else JobState.FAILED
+        self._host.jobs.end(self.name, state, time.time())
+        self._host.job_ended(self.name)
+        self.over = True
+        self._say(news)
+
+    def _time_out(self) -> None:
+        self._cause = "timeout"
+        self._reason = f"ended after its time limit of {self._request.timeout_s:g} s"
+        self._end_gently()
+
+    def lease_over(self) -> None:
+        """Nobody may believe it alive any more, so it must not be."""
+        self._cause, self._reason = "lost", "its host could not renew its lease"
+        self._end_now()
+
+    def stop(self, number: int) -> None:
+        """A signal for it; 0 ends it, TERM first."""
+        if number == 0:
+            self._end_gently()
+        elif number == signal.SIGKILL:
+            self._end_now()
+        else:
+            keep(asyncio.create_task(self._host.link.tell(keeper.SIGNAL, self.name, number)))
+
+    def _end_now(self) -> None:
+        keep(asyncio.create_task(self._host.link.tell(keeper.END_TREE, self.name)))
+
+    def _end_gently(self) -> None:
+        async def end() -> None:
+            link = self._host.link
+            await link.tell(keeper.SIGNAL, self.name, signal.SIGTERM)
+            await link.tell(keeper.SIGNAL, self.name, signal.SIGCONT)
+            if self._spawned is not None:
+                grace_s = self._host.config.lbm.kill_grace_s
+                await asyncio.wait([self._spawned.exited], timeout=grace_s)
+            await link.tell(keeper.END_TREE, self.name)
+
+        keep(asyncio.create_task(end(), name=f"end {self.name}"))
+
+    def _stopped(self, stopped: bool) -> None:
+        job = self._host.jobs.running.get(self.name)
+        if job is not None:
+            job.state = JobState.SUSPENDED if stopped else JobState.RUNNING
+        self._tell("stopped" if stopped else "continued")
+
+    def _free_slot(self) -> None:
+        for job in self._host.slots.release(self.name):
+            self._host.slot_events[job].set()
+        self._host.changed()
+
+    def _refuse(self, reason: str, stage: str, number: int = 0) -> None:
+        self.over = True
+        self._say(dispatch_pb2.News(event="refused", reason=reason, stage=stage, errno=number))
+
+    def _tell(self, event: str) -> None:
+        self._say(dispatch_pb2.News(event=event))
+
+    def _say(self, news: dispatch_pb2.News) -> None:
+        news.job, news.attempt = self._start.job, self._start.attempt
+        self._tell_news(news)
+
+
+def input_of(data: bytes) -> int:
+    """A descriptor to read it from. Raises OSError."""
+    if not data:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, descriptor)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        undo.pop_all()
+    return descriptor
+
+
+def keep(task: "asyncio.Task[None]") -> None:
+    """The loop itself keeps only weak references."""
+    ENDING.add(task)
+    task.add_done_callback(ENDING.discard)
+
+
+ENDING: "set[asyncio.Task[None]]" = set()

@@ -1,0 +1,249 @@
+"""The queue's attempts on this host, and the line to the dispatcher.
+
+One stream to it, opened again whenever it breaks. Beats go out several times within a lease and at
+every change of the slots; they name what is held here and so renew it. News of an attempt's end is
+repeated on each new stream until the dispatcher says that it is settled (on disk).
+
+An attempt whose lease runs out is killed: from then on the dispatcher may start another elsewhere.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from lbd.errors import LbdError
+from lbd.lbm.agent import Host
+from lbd.lbm.attempt import Attempt
+from lbd.lbm.leases import Key, Leases
+from lbd.lbm.queue_client import QueueClient
+from lbd.model import JobId
+from lbd.rpc.gen import dispatch_pb2 as pb
+
+if TYPE_CHECKING:
+    from lbd.rpc.local import Json
+
+    Call = grpc.aio.StreamStreamCall[bytes, bytes]
+
+log = logging.getLogger("lbd.lbm")
+
+RECONNECT_S = 0.3
+BEATS_PER_LEASE = 4
+WATCH_S = 0.1
+TRIM_EVERY_S = 1.0
+SWEEP_EVERY_S = 3600.0
+BURST_S = 0.001  # what happens within it goes in one message
+FINAL = ("ended", "refused")
+
+
+def clock_s() -> float:
+    """Goes on while the machine sleeps, as leases do; nobody sets it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(slots=True)
+class Held:
+    """An attempt that is alive, or whose end is not settled yet."""
+
+    attempt: Attempt
+    task: "asyncio.Task[None]"
+    end: pb.News | None = None
+
+
+class Attempts:
+    def __init__(self, host: Host, client: QueueClient) -> None:
+        self._host = host
+        self._client = client
+        self.spool = client.spool
+        self._held: dict[Key, Held] = {}
+        self._leases = Leases()
+        self._lease_s = host.config.dispatch.lease_s
+        self._news: list[pb.News] = []
+        self._wake = asyncio.Event()
+        self._beat_wanted = False
+        self._others_told = 0
+        self._load = 0.0
+        self._drained = False
+        self.summary: Json | None = None  # of the queue, for `lbctl status`
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_leases(), name="leases")
+            group.create_task(self._look_after_spool(), name="spool")
+            while True:
+                try:
+                    await self._converse()
+                except (LbdError, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
+                    log.debug("no line to the dispatcher: %s", problem)
+                except (DecodeError, ValueError) as problem:
+                    log.warning("the dispatcher talks nonsense: %s", problem)
+                self.summary = None
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _converse(self) -> None:
+        """One stream, until it breaks. Raises LbdError, AioRpcError, DecodeError."""
+        call = await self._client.work()
+        self._news = [held.end for held in self._held.values() if held.end is not None]
+        for job, number in (key for key, held in self._held.items() if held.attempt.begun):
+            self._news.insert(0, pb.News(job=job, attempt=number, event="begun"))
+        self._beat_wanted = True
+        sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
+        try:
+            while isinstance(message := await call.read(), bytes):
+                self._hear(pb.WorkDown.FromString(message))
+        finally:
+            call.cancel()
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+                await sending
+
+    async def _send(self, call: "Call") -> None:
+        beat_due_s = 0.0
+        while True:
+            up = pb.WorkUp()
+            if self._beat_wanted or clock_s() >= beat_due_s:
+                self._beat_wanted = False
+                beat_due_s = clock_s() + self._lease_s / BEATS_PER_LEASE
+                up.beat.CopyFrom(self._beat())
+            up.news.extend(self._news)
+            self._news = []
+            self._wake.clear()
+            if up.ByteSize():
+                await call.write(up.SerializeToString())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, beat_due_s - clock_s())):
+                    await self._wake.wait()
+
+    def _beat(self) -> pb.Beat:
+        total, self._others_told = self._host.slots.total, self._others()
+        return pb.Beat(
+            number=self._leases.beat(clock_s()),
+            slots=total,
+            open_slots=max(0, total - self._others_told),
+            load=self._load,
+            drained=self._drained,
+            held=[pb.Held(job=job, attempt=number) for job, number in self._held],
+        )
+
+    def _hear(self, down: pb.WorkDown) -> None:
+        if down.HasField("reply"):
+            reply = down.reply
+            self._lease_s = reply.lease_s
+            renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
+            self._leases.renew(reply.number, renewed, reply.lease_s)
+            self.summary = {
+                "mode": reply.mode,
+                "leader": self._host.config.dispatch.host,
+                "queued": reply.queued,
+                "running": reply.running,
+            }
+        for item in down.settled:
+            self._settled((JobId(item.job), item.attempt))
+        for stop in down.stops:
+            held = self._held.get((JobId(stop.job), stop.attempt))
+            if held is not None:
+                held.attempt.stop(stop.signal)
+        for start in down.starts:
+            self._start(start)
+
+    def _start(self, start: pb.Start) -> None:
+        key = JobId(start.job), start.attempt
+        if key in self._held:
+            return
+        if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
+            self._news.append(
+                pb.News(
+                    job=start.job,
+                    attempt=start.attempt,
+                    event="refused",
+                    stage="late",
+                    reason="the order came too late",
+                )
+            )
+            self._wake.set()
+            return
+        attempt = Attempt(self._host, self.spool, start, lambda news: self._tell(key, news))
+        task = asyncio.create_task(attempt.run(), name=f"attempt {attempt.name}")
+        self._held[key] = Held(attempt, task)
+        task.add_done_callback(lambda done: self._run_over(key, done))
+
+    def _run_over(self, key: Key, task: "asyncio.Task[None]") -> None:
+        """Its end has been told by then, unless we are at fault."""
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("attempt %s.%d: %r", *key, problem)
+
+    def _tell(self, key: Key, news: pb.News) -> None:
+        held = self._held.get(key)
+        if held is not None and news.event in FINAL:
+            held.end = news
+            self._leases.drop(key)
+        self._news.append(news)
+        if news.stage == "slot":
+            self._beat_wanted = True
+        self._wake.set()
+
+    def _settled(self, key: Key) -> None:
+        held = self._held.get(key)
+        if held is not None and held.attempt.over:
+            del self._held[key]
+
+    # What it must know of this host
+
+    def slots_changed(self) -> None:
+        if self._others() != self._others_told:
+            self._beat_wanted = True
+            self._wake.set()
+
+    def _others(self) -> int:
+        """Slots that commands from elsewhere hold or wait for."""
+        slots = self._host.slots
+        own = sum(held.attempt.name in slots.holders for held in self._held.values())
+        return len(slots.holders) - own + len(slots.waiting)
+
+    def load_is(self, load: object, drained: object) -> None:
+        self._load = float(load) if isinstance(load, int | float) else 0.0
+        if bool(drained) != self._drained:
+            self._drained = bool(drained)
+            self._beat_wanted = True
+            self._wake.set()
+
+    def alive(self, job: str, attempt: int) -> bool:
+        held = self._held.get((JobId(job), attempt))
+        return held is not None and not held.attempt.over
+
+    # Time
+
+    async def _watch_leases(self) -> None:
+        while True:
+            for key in self._leases.over(clock_s()):
+                held = self._held.get(key)
+                if held is not None and not held.attempt.over:
+                    log.warning("attempt %s.%d: its lease is over, ending it", *key)
+                    held.attempt.lease_over()
+                else:
+                    self._leases.drop(key)
+            await asyncio.sleep(WATCH_S)
+
+    async def _look_after_spool(self) -> None:
+        sweep_due_s = 0.0
+        keep_days = self._host.config.dispatch.output_keep_days
+        while True:
+            for job, number in [key for key, held in self._held.items() if held.attempt.begun]:
+                self.spool.trim(job, number)
+            if clock_s() >= sweep_due_s:
+                sweep_due_s = clock_s() + SWEEP_EVERY_S
+                await asyncio.to_thread(self.spool.sweep, keep_days, {job for job, _ in self._held})
+            await asyncio.sleep(TRIM_EVERY_S)
+
+    async def close(self) -> None:
+        """The keeper ends what runs."""
+        for held in self._held.values():
+            held.task.cancel()
+        await asyncio.gather(*(held.task for held in self._held.values()), return_exceptions=True)

@@ -1,0 +1,170 @@
+"""The queue: `lbrun -q`, `-d` and `lbctl` on real daemons, and that it forgets nothing."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+SETTINGS = (*FAST, "dispatch.lease_s=2", "lbm.slots=2")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+def submit(lab, *words, host="h2", **options):
+    """The id that `lbrun -d` prints."""
+    result = lab.run(host, "lbrun", "-d", *words, check=True, **options)
+    assert result.stderr == ""
+    return result.stdout.strip()
+
+
+def job(lab, name, host="h1"):
+    return lab.lbctl_json(host, "job", name)
+
+
+def wait(lab, *names):
+    return lab.run("h1", "lbctl", "wait", "--timeout", "20s", *names).returncode
+
+
+def until_state(lab, name, state):
+    lab.wait_until(lambda: job(lab, name)["state"] == state, f"job {name} is {state}")
+
+
+def test_what_is_submitted_runs_and_tells_its_end(lab):
+    name = submit(lab, "--name", "first", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert name.isdecimal()
+    assert wait(lab, name) == 1
+    told = job(lab, name)
+    assert (told["state"], told["exit_status"], told["name"]) == ("failed", 3, "first")
+    assert (told["origin"], told["attempt"], told["tier"], told["slots"]) == ("h2", 1, 1, 1)
+    assert told["submitted"] <= told["started"] <= told["finished"]
+    assert [attempt["state"] for attempt in told["attempts"]] == ["failed"]
+    logs = lab.run("h1", "lbctl", "logs", name)
+    assert (logs.stdout, logs.stderr, logs.returncode) == ("out\n", "err\n", 0)
+
+
+def test_it_finds_itself_as_it_would_here(lab, tmp_path):
+    script = 'pwd; umask; cat; echo "$LBD_ATTEMPT $LBD_TIER $LBD_SLOTS $LBD_ORIGIN $OWN"'
+    result = lab.run(
+        "h2", "sh", "-c", 'umask 027; exec lbrun -q -e OWN=mine sh -c "$1"', "-", script,
+        input="given\n", cwd=tmp_path,
+    )  # fmt: skip
+    assert result.stdout.splitlines() == [str(tmp_path), "0027", "given", "1 1 1 h2 mine"]
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("true", 0), ("exit 7", 7), ("kill -TERM $$", -signal.SIGTERM), ("exec nosuch-program", 127)],
+)
+def test_the_exit_status_is_the_commands_own(lab, script, status):
+    assert lab.run("h2", "lbrun", "-q", "sh", "-c", script).returncode == status
+
+
+def test_a_program_that_is_nowhere(lab):
+    result = lab.run("h2", "lbrun", "-q", "nosuch-program")
+    assert result.returncode == 127
+    assert "No such file" in result.stderr
+
+
+def test_output_comes_as_it_is_produced(lab):
+    job_ = lab.popen(
+        "h2", "lbrun", "-q", "sh", "-c", "echo one; sleep 60", stdout=subprocess.PIPE, text=True
+    )
+    assert job_.stdout.readline() == "one\n"
+    job_.send_signal(signal.SIGTERM)
+    assert job_.wait(20) == -signal.SIGTERM
+    job_.stdout.close()
+
+
+def test_whoever_waits_in_the_queue_and_goes_away_leaves_it(lab):
+    blocks = [submit(lab, "sleep", "60") for _ in range(4)]
+    waiting = lab.popen("h2", "lbrun", "-q", "--name", "leaver", "true")
+
+    def pending():
+        jobs = lab.lbctl_json("h1", "jobs")
+        return [one for one in jobs if one["name"] == "leaver" and one["state"] == "pending"]
+
+    lab.wait_until(pending, "it waits")
+    waiting.kill()
+    waiting.wait()
+    lab.wait_until(lambda: not pending(), "it has left")
+    lab.run("h1", "lbctl", "kill", *blocks, check=True)
+    assert wait(lab, *blocks) == 1
+    assert {job(lab, name)["state"] for name in blocks} == {"cancelled"}
+
+
+def test_an_array_runs_each_index_once(lab, tmp_path):
+    names = submit(
+        lab, "--array", "3-12", "-o", "%a.%j.%%", "sh", "-c", "echo $LBD_ARRAY_INDEX", cwd=tmp_path
+    )
+    assert wait(lab, names) == 0
+    assert sorted(int(path.read_text()) for path in tmp_path.iterdir()) == list(range(3, 13))
+    first = int(names.partition("-")[0])
+    assert (tmp_path / f"3.{first}.%").exists()
+    told = json.loads(lab.run("h1", "lbctl", "jobs", "--json", names, check=True).stdout)
+    assert [one["array_index"] for one in told] == list(range(3, 13))
+
+
+def test_the_same_key_is_the_same_job(lab):
+    names = {submit(lab, "--idempotency-key", "only-once", "true") for _ in range(3)}
+    assert len(names) == 1
+
+
+def test_first_come_first_served_and_held_ones_are_passed(lab):
+    blocks = [submit(lab, "sleep", "60") for _ in range(4)]
+    held, first, second = (submit(lab, "true") for _ in range(3))
+    lab.run("h1", "lbctl", "hold", held, check=True)
+    assert job(lab, held)["reason"].startswith("held")
+    assert "next" in job(lab, first)["reason"]
+    assert "1 other waits" in job(lab, second)["reason"]
+    lab.run("h1", "lbctl", "kill", blocks[0], check=True)
+    assert wait(lab, first, second) == 0
+    assert job(lab, first)["started"] <= job(lab, second)["started"]
+    assert job(lab, held)["state"] == "pending"
+    lab.run("h1", "lbctl", "release", held, check=True)
+    assert wait(lab, held) == 0
+    lab.run("h1", "lbctl", "kill", *blocks[1:], check=True)
+    wait(lab, *blocks)
+
+
+def test_requeue_begins_anew(lab, tmp_path):
+    name = submit(
+        lab, "sh", "-c", "echo $LBD_ATTEMPT >> seen; test $LBD_ATTEMPT = 1 && sleep 60; true",
+        cwd=tmp_path,
+    )  # fmt: skip
+    lab.wait_until((tmp_path / "seen").exists, "it runs")
+    lab.run("h1", "lbctl", "requeue", name, check=True)
+    assert wait(lab, name) == 0
+    assert (tmp_path / "seen").read_text() == "1\n2\n"
+    assert [one["state"] for one in job(lab, name)["attempts"]] == ["cancelled", "done"]
+
+
+def test_others_may_not_touch_it(lab):
+    refused = lab.run("h1", "lbctl", "kill", "99999")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        "lbctl: no job 99999 in the queue's ledger\n",
+    )
+    backwards = lab.run("h1", "lbctl", "kill", "5-2")
+    assert (backwards.returncode, "backwards" in backwards.stderr) == (1, True)
+
+
+def test_the_dispatcher_is_killed_and_nothing_is_lost(lab, tmp_path):
+    """What runs runs on, what waits is started, and each once."""
+    script = "echo $$ >> $LBD_ARRAY_INDEX; sleep 1; echo end >> $LBD_ARRAY_INDEX"
+    names = submit(lab, "--array", "1-8", "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until(lambda: len(list(tmp_path.iterdir())) == 4, "four run")
+    lab.kill("h1", "dispatcher")
+    lab.start("h1", "dispatcher")
+    assert wait(lab, names) == 0
+    for path in tmp_path.iterdir():
+        lines = path.read_text().splitlines()
+        assert (len(lines), lines[1]) == (2, "end"), path
+    assert len(list(tmp_path.iterdir())) == 8

@@ -1,0 +1,192 @@
+"""What every ledger must do. A second kind of store is another entry of `ledger`'s list."""
+
+import asyncio
+import contextlib
+import sqlite3
+
+import pytest
+
+from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, JobState
+from lbd.dispatch.ledger import sqlite
+from lbd.dispatch.ledger.rows import LedgerTrouble, Submission, Wanted
+from lbd.dispatch.ledger.schema import STEPS, VERSION
+from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.errors import ConfigError
+from lbd.model import HostId, JobId
+
+H1 = HostId("h1")
+
+
+@contextlib.asynccontextmanager
+async def opened(path):
+    ledger = SqliteLedger(path)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+@pytest.fixture(params=["sqlite"])
+async def ledger(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as ledger:
+        yield ledger
+
+
+def submission(user="ann", **more):
+    return Submission(user, "h1", "name", b"echo\0x", b"spec", **more)
+
+
+def changed(job, state, fate=None, ending=None, **more):
+    values = {
+        "tier": 1,
+        "attempt": 1,
+        "host": H1,
+        "crashes": 0,
+        "reason": "",
+        "barred": frozenset(),
+    }
+    values |= more
+    return Changed(JobId(job), state, fate=fate, ending=ending, **values)
+
+
+async def test_ids_rise_and_an_array_has_its_own(ledger):
+    first = await ledger.submit(submission(), 1.0)
+    array = await ledger.submit(submission(first_index=7, count=3), 2.0)
+    after = await ledger.submit(submission(), 3.0)
+    assert (first.first, array.first, array.count, after.first) == (1, 2, 3, 5)
+    rows = await ledger.live()
+    assert [row.id for row in rows] == [1, 2, 3, 4, 5]
+    assert [row.array_index for row in rows] == [None, 7, 8, 9, None]
+    assert await ledger.spec(array.submission) == b"spec"
+
+
+async def test_the_same_key_of_one_user_is_the_same_submission(ledger):
+    once = await ledger.submit(submission(key="k"), 1.0)
+    again = await ledger.submit(submission(key="k"), 2.0)
+    other = await ledger.submit(submission("bob", key="k"), 3.0)
+    assert (once.is_new, again.is_new, other.is_new) == (True, False, True)
+    assert (again.first, other.first) == (once.first, once.first + 1)
+
+
+async def test_a_job_and_its_attempts_from_begin_to_end(ledger):
+    await ledger.submit(submission(), 1.0)
+    await ledger.record([Begin(JobId("1"), 1, H1, 2, 5.0)], 2.0)
+    (row,) = await ledger.live()
+    assert (row.state, row.attempt, row.tier, row.host, row.started) == (
+        "pending",
+        1,
+        2,
+        "h1",
+        None,
+    )
+    await ledger.record([changed("1", JobState.RUNNING, Fate.RUNNING, tier=2)], 3.0)
+    lost = Ending(Cause.LOST, reason="gone")
+    await ledger.record([changed("1", JobState.PENDING, Fate.LOST, lost, crashes=1)], 4.0)
+    (row,) = await ledger.live()
+    assert (row.state, row.crashes, row.host, row.started) == ("pending", 1, "", None)
+    await ledger.record(
+        [
+            Begin(JobId("1"), 2, H1, 1, None),
+            changed("1", JobState.RUNNING, Fate.RUNNING, attempt=2),
+            changed("1", JobState.DONE, Fate.DONE, Ending(Cause.EXITED, 0, 0, 1.5), attempt=2),
+        ],
+        5.0,
+    )
+    assert await ledger.live() == []
+    (row,) = await ledger.find(Wanted(((1, 1),), ended_too=True))
+    assert (row.state, row.exit_status, row.cpu_s, row.finished) == ("done", 0, 1.5, 5.0)
+    one, two = await ledger.attempts([JobId("1")])
+    assert (one.fate, one.reason, one.cutoff_s, one.leased, one.started) == (
+        "lost", "gone", 5.0, 2.0, 3.0,
+    )  # fmt: skip
+    assert (two.number, two.fate, two.exit_status) == (2, "done", 0)
+
+
+async def test_questions_are_narrowed(ledger):
+    for user in ("ann", "bob", "ann"):
+        await ledger.submit(submission(user), 1.0)
+    await ledger.record([changed("3", JobState.CANCELLED, attempt=0, host=None)], 2.0)
+
+    async def ids(*ranges, **more):
+        return [row.id for row in await ledger.find(Wanted(ranges, **more))]
+
+    assert await ids() == [1, 2]
+    assert await ids(ended_too=True, user="ann") == [1, 3]
+    assert await ids((2, 9), ended_too=True) == [2, 3]
+    assert await ids(ended_too=True, limit=1) == [3]
+
+
+async def test_what_was_acknowledged_outlives_the_ledger(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    async with opened(path) as ledger:
+        await asyncio.gather(*(ledger.submit(submission(), 1.0) for _ in range(50)))
+    async with opened(path) as ledger:
+        assert len(await ledger.live()) == 50
+        assert (await ledger.submit(submission(), 2.0)).first == 51
+
+
+async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
+    for _ in range(3):
+        await ledger.submit(submission(), 1.0)
+    for name, at in (("2", 10.0), ("3", 20.0)):
+        await ledger.record([changed(name, JobState.DONE, Fate.DONE, attempt=0)], at)
+    assert await ledger.forget(15.0, 100) == 1
+    assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == [1, 3]
+    assert await ledger.forget(99.0, 100) == 1
+    assert (await ledger.submit(submission(), 30.0)).first == 4
+    with pytest.raises(LedgerTrouble):
+        await ledger.spec(2)
+
+
+async def test_a_full_disk_refuses_submissions_and_keeps_records(ledger, monkeypatch):
+    monkeypatch.setattr(sqlite, "RETRY_S", 0.01)
+    await ledger.submit(submission(), 1.0)
+    real, full = sqlite.apply_all, [True]
+
+    def apply_all(*arguments):
+        if full:
+            raise sqlite3.OperationalError("database or disk is full")
+        real(*arguments)
+
+    def insert(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite, "apply_all", apply_all)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "insert", insert)
+        recording = asyncio.ensure_future(
+            ledger.record([changed("1", JobState.DONE, Fate.DONE)], 2.0)
+        )
+        with pytest.raises(LedgerTrouble, match="disk is full"):
+            await ledger.submit(submission(), 2.0)
+    assert not recording.done()
+    full.clear()
+    await recording
+    assert await ledger.live() == []
+
+
+async def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    async with opened(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with pytest.raises(ConfigError, match="of a newer lbd"):
+        SqliteLedger(path)
+
+
+async def test_what_is_no_ledger_is_said(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    path.write_text("This is no database, and long enough to be one. " * 100)
+    with pytest.raises(ConfigError, match="not a database"):
+        SqliteLedger(path)
+
+
+@pytest.mark.parametrize("version", range(len(STEPS)))
+async def test_an_older_ledger_is_brought_up_to_date(tmp_path, version):
+    path = tmp_path / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        for number, step in enumerate(STEPS[:version], 1):
+            db.executescript(f"{step} PRAGMA user_version = {number};")
+    async with opened(path) as ledger:
+        await ledger.submit(submission(), 1.0)

@@ -1,0 +1,241 @@
+"""The life of queued jobs: single steps, and random histories in which all goes wrong."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.dispatch.discipline import HostSlots, QueuedJob
+from lbd.dispatch.disciplines.registry import MODES, make
+from lbd.dispatch.hosts import Terms
+from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, JobState, Settle, Signal
+from lbd.dispatch.lifecycle import Lifecycle
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId
+from tests.unit.dispatch.world import World
+
+H1, H2 = HostId("h1"), HostId("h2")
+OK = Ending(Cause.EXITED, 0, cpu_s=1.0)
+
+
+class Table:
+    """A lifecycle with two hosts of one slot each."""
+
+    def __init__(self, mode="fcfs", **terms):
+        self.life = Lifecycle(make(mode, (1.0, 5.0)), Terms(**terms))
+        self.now_s = 0.0
+        self.dice = Random(1)
+        for host in (H1, H2):
+            self.life.host_is(HostSlots(host, 1, tiers=(1, 2, 3)), *self.when)
+
+    @property
+    def when(self):
+        return self.now_s, self.dice
+
+    def submit(self, name, **more):
+        return self.life.submitted([QueuedJob(JobId(name), **more)], *self.when)
+
+    def begin(self, name, **more):
+        (begin,) = self.submit(name, **more)
+        self.life.begun(begin.host, begin.job, begin.attempt)
+        return begin
+
+    def ended(self, begin, ending):
+        return self.life.ended(begin.host, begin.job, begin.attempt, ending, *self.when)
+
+
+def test_a_job_begins_ends_and_is_settled():
+    table = Table()
+    (begin,) = table.submit("1")
+    assert isinstance(begin, Begin)
+    (running,) = table.life.begun(begin.host, begin.job, 1)
+    assert (running.state, running.fate) == (JobState.RUNNING, Fate.RUNNING)
+    done, settle = table.ended(begin, OK)
+    assert (done.state, done.fate, done.ending) == (JobState.DONE, Fate.DONE, OK)
+    assert settle == Settle(begin.job, 1, begin.host)
+    assert not table.life.jobs
+
+
+def test_what_comes_of_an_attempt_that_is_over_is_dropped():
+    table = Table(lease_s=10.0)
+    begin = table.begin("1")
+    table.now_s = table.life.terms.waited_s
+    actions = table.life.tick(*table.when)
+    again = next(action for action in actions if isinstance(action, Begin))
+    assert again.attempt == 2
+    assert table.ended(begin, OK) == [Settle(begin.job, 1, begin.host)]
+    assert begin.job in table.life.jobs
+    _, (order,) = table.life.beat(begin.host, [(begin.job, 1)], table.now_s)
+    assert order == Signal(begin.job, 1, begin.host, 9)
+
+
+def test_a_beat_renews_what_the_host_holds():
+    table = Table(lease_s=10.0)
+    begin = table.begin("1")
+    for _ in range(10):
+        table.now_s += 9.0
+        renewed, _ = table.life.beat(begin.host, [(begin.job, 1)], table.now_s)
+        assert renewed == [(begin.job, 1)]
+        assert table.life.tick(*table.when) == []
+
+
+def test_one_that_may_not_restart_is_lost():
+    table = Table()
+    begin = table.begin("1", may_restart=False)
+    lost, _ = table.ended(begin, Ending(Cause.LOST, reason="the keeper went away"))
+    assert (lost.state, lost.fate) == (JobState.LOST, Fate.LOST)
+    assert "may not restart" in lost.reason
+
+
+def test_one_that_is_lost_again_and_again_is_held():
+    table = Table(crash_limit=2, host_failures=100)
+    begin = table.begin("1")
+    lost = Ending(Cause.LOST, reason="gone")
+    _, again, _ = table.ended(begin, lost)
+    held, _ = table.ended(again, lost)
+    assert held.state is JobState.PENDING
+    assert held.reason.startswith("held: its attempts were lost 2 times")
+    changed, begin = table.life.release(JobId("1"), *table.when)
+    assert isinstance(begin, Begin)
+    assert changed.crashes == 0
+
+
+def test_a_host_that_fails_is_set_aside_for_longer_each_time():
+    table = Table(host_failures=2, aside_s=10.0)
+    table.life.host_gone(H2, *table.when)
+    begin = table.begin("1")
+    refused = Ending(Cause.LOST, reason="no pipes")
+    for name in ("2", "3"):
+        table.submit(name)
+    actions = table.ended(begin, Ending(Cause.LOST))
+    second = next(action for action in actions if isinstance(action, Begin))
+    actions = table.ended(second, Ending(Cause.LOST))
+    assert not [action for action in actions if isinstance(action, Begin)]
+    assert table.life.hosts.aside() == [H1]
+    table.now_s = 11.0
+    (begin,) = table.life.tick(*table.when)
+    assert begin.host == H1
+    actions = table.life.refused(H1, begin.job, begin.attempt, "spawn", refused, *table.when)
+    assert table.life.hosts.aside() == [H1]
+    assert table.life.hosts.known[H1].aside_until_s == 31.0
+
+
+def test_who_cannot_begin_anywhere_fails_as_not_found():
+    table = Table()
+    (begin,) = table.submit("1")
+    missing = Ending(Cause.LOST, 2, reason="nosuch: No such file or directory")
+    actions = table.life.refused(begin.host, begin.job, 1, "exec", missing, *table.when)
+    again = next(action for action in actions if isinstance(action, Begin))
+    assert again.host != begin.host
+    failed, _ = table.life.refused(again.host, again.job, 2, "exec", missing, *table.when)
+    assert (failed.state, failed.ending.exit_status) == (JobState.FAILED, 127)
+
+
+def test_a_full_host_is_not_asked_again_until_it_beats():
+    table = Table()
+    table.life.host_gone(H2, *table.when)
+    (begin,) = table.submit("1")
+    full = Ending(Cause.LOST, reason="no free slot")
+    back, _ = table.life.refused(H1, begin.job, 1, "slot", full, *table.when)
+    assert (back.state, back.crashes) == (JobState.PENDING, 0)
+    (again,) = table.life.host_is(HostSlots(H1, 1), *table.when)
+    assert again.attempt == 2
+
+
+def test_a_pending_one_is_cancelled_at_once_a_running_one_when_it_has_ended():
+    table = Table()
+    running = [table.begin(name) for name in ("1", "2")]
+    assert table.submit("3") == []
+    (cancelled,) = table.life.kill(JobId("3"), 0, *table.when)
+    assert cancelled.state is JobState.CANCELLED
+    assert table.life.kill(JobId("1"), 0, *table.when) == [
+        Signal(JobId("1"), 1, running[0].host, 0)
+    ]
+    over, _ = table.ended(running[0], Ending(Cause.SIGNALLED, 143, 15))
+    assert (over.state, over.ending.exit_status) == (JobState.CANCELLED, 143)
+    with pytest.raises(LbdError, match="has ended"):
+        table.life.kill(JobId("1"), 0, *table.when)
+
+
+def test_cut_off_it_goes_on_in_the_next_tier():
+    table = Table("tags")
+    begin = table.begin("1")
+    assert begin.cutoff_s == 1.0
+    actions = table.ended(begin, Ending(Cause.CUT, 137, 9))
+    changed, again, _ = actions
+    assert (changed.fate, changed.tier) == (Fate.CUT, 2)
+    assert (again.tier, again.cutoff_s, again.attempt) == (2, 5.0, 2)
+
+
+def test_an_attempt_is_begun_under_a_full_lease_however_long_the_disk_took():
+    table = Table(lease_s=10.0)
+    (begin,) = table.submit("1")
+    table.now_s = 5.0
+    assert table.life.sending(begin.job, 1, table.now_s)
+    assert table.life.jobs[begin.job].lease.until_s == 5.0 + table.life.terms.waited_s
+    table.life.kill(begin.job, 0, *table.when)
+    assert not table.life.sending(begin.job, 1, table.now_s)
+
+
+def test_changes_name_what_is_to_be_recorded():
+    table = Table()
+    begin = table.begin("1")
+    done = table.ended(begin, OK)[0]
+    assert isinstance(done, Changed)
+    assert (done.job, done.attempt, done.crashes) == (JobId("1"), 1, 0)
+
+
+EVENTS = (
+    ("submit", 8), ("commit", 60), ("wait", 25), ("long_wait", 1), ("deliver_up", 80),
+    ("deliver_down", 80), ("beat", 40), ("connect", 20), ("cut", 4), ("crash", 1), ("end", 6),
+    ("restart", 1), ("kill", 1), ("hold", 1), ("release", 1), ("requeue", 1),
+)  # fmt: skip
+
+
+def happen(world, name):
+    host = world.dice.choice(list(world.hosts.values()))
+    if name == "submit":
+        world.submit(world.dice.random() < 0.8)
+    elif name in ("wait", "long_wait"):
+        world.wait(world.dice.uniform(0.0, 15.0 if name == "long_wait" else 2.0))
+    elif name.startswith("deliver"):
+        world.deliver(host, upwards=name == "deliver_up")
+    elif name == "beat":
+        if host.connected:
+            host.beat(world)
+    elif name in ("connect", "cut", "crash"):
+        getattr(world, name)(host)
+    elif name == "end":
+        world.end_one(host, world.dice.choice((0, 0, 1)))
+    elif name in ("commit", "restart"):
+        getattr(world, name)()
+    else:
+        world.act(name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=25, deadline=None)
+@given(
+    names=st.lists(st.sampled_from([name for name, _ in EVENTS]), max_size=200),
+    seed=st.integers(0, 99),
+)
+def test_no_history_has_two_attempts_alive_or_forgets_a_job(mode, names, seed):
+    world = World(mode, seed)
+    for name in names:
+        happen(world, name)
+        world.check()
+    world.finish()
+
+
+@pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
+@pytest.mark.parametrize("seed", range(8))
+def test_long_histories(mode, seed):
+    """The seed is all there is to a run: it replays from there."""
+    world = World(mode, seed)
+    names, weights = zip(*EVENTS, strict=True)
+    for _ in range(3000):
+        (name,) = world.dice.choices(names, weights)
+        happen(world, name)
+        world.check()
+    world.finish()
