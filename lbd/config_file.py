@@ -38,6 +38,25 @@ def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
     return settle(given.config(), given)
 
 
+def load_new(overrides: Sequence[str]) -> Config:
+    """What is in force where there is no file, whatever files there are. Raises ConfigError."""
+    given = Given("", "")
+    for override in overrides:
+        given.add_override(override)
+    return settle(given.config(), given)
+
+
+def absent_file(path: str | None) -> Path | None:
+    """The file that `load` would have read had it been there; None if it read one."""
+    named = path or os.environ.get("LBD_CONFIG")
+    if named:
+        return None if os.path.exists(named) else Path(named)
+    if find_file(None) is not None:
+        return None
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return SYSTEM_FILE if os.geteuid() == 0 else Path(base) / "lbd/lbd.toml"
+
+
 def read_given(source: Path | None) -> "Given":
     text = read_text(source) if source else ""
     given = Given(str(source) if source else "", text)

@@ -81,3 +81,16 @@ def show_size(size: float) -> str:
         if size >= scale and unit:
             return f"{size / scale:.1f}{unit}"
     return str(int(size))
+
+
+def duration_text(seconds: float) -> str:
+    """The two largest units that say something, rounded: 1h, 59m30s, 29d23h, 2.5s."""
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, int(SECONDS[unit]))
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+    return "".join(parts[:2]) or "0s"

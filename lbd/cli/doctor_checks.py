@@ -13,6 +13,7 @@ from lbd.config import Config
 from lbd.errors import ConfigError
 from lbd.trust.certificates import is_signed_by
 from lbd.trust.files import HostFiles, host_files
+from lbd.units import duration_text
 
 OK, WARN, FAULT = "ok", "warn", "fault"
 CLOCK_SKEW_MAX_S = 2.0
@@ -89,21 +90,17 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
     left_s = end_s - time.time()
     if begin_s > time.time():
         mend = "run chrony or ntpd here, or join again"
-        yield Check("certificate", FAULT, f"begins in {begin_s - time.time():.0f} s", mend)
+        yield Check("certificate", FAULT, f"begins in {duration_text(begin_s - time.time())}", mend)
     elif left_s <= 0:
-        yield Check("certificate", FAULT, f"ended {shown_s(-left_s)} ago", JOIN_MEND)
-    elif tls.identity.issue < tls.revocations.lowest_issue(config.host.name):
+        yield Check("certificate", FAULT, f"ended {duration_text(-left_s)} ago", JOIN_MEND)
+    elif tls.is_revoked(tls.identity):
         yield Check("certificate", FAULT, "revoked", JOIN_MEND)
     elif left_s < (end_s - begin_s) / 4:
         home = files.read_home()[0]
         mend = f"it should have been renewed by now: does `lbd up` run here and on {home}?"
-        yield Check("certificate", WARN, f"ends in {shown_s(left_s)}", mend)
+        yield Check("certificate", WARN, f"ends in {duration_text(left_s)}", mend)
     else:
-        yield Check("certificate", OK, f"of {config.host.name}, {shown_s(left_s)} left")
-
-
-def shown_s(seconds: float) -> str:
-    return f"{seconds / 86400:.0f} days" if seconds > 172_800 else f"{seconds:.0f} s"
+        yield Check("certificate", OK, f"of {config.host.name}, {duration_text(left_s)} left")
 
 
 def key_file(path: str) -> Check:

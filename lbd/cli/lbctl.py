@@ -34,9 +34,13 @@ COMMANDS = {
     "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
     "param": ("lbctl_steer", "show or change a parameter, cluster-wide"),
     "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
+    "init": ("lbctl_trust", "the first host of a cluster: its authority and its own certificate"),
+    "join": ("lbctl_trust", "become a host of the cluster that a token is for"),
+    "token": ("lbctl_trust", "what a new host joins with: create, list, revoke"),
+    "revoke": ("lbctl_trust", "a host's certificates count no more, cluster-wide"),
     "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
 }
-LATER = ("stats", "predict", "init", "join")
+LATER = ("stats", "predict")
 QUEUE = ("job", "logs", "kill", "hold", "release", "requeue", "wait")
 DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
     f"  {name:<10} {does}" for name, (_, does) in COMMANDS.items()
@@ -77,6 +81,10 @@ def dispatch(argv: list[str]) -> int:
         from lbd.cli.lbctl_tags import main as tags
 
         return tags(options.rest)
+    if COMMANDS[name][0] == "lbctl_trust":
+        from lbd.cli.lbctl_trust import main as trust
+
+        return trust(name, options.rest, options.config)
     chosen = command_parser(name).parse_args(options.rest)
     path: str | None = chosen.config or options.config
     if name == "doctor":

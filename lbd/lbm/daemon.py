@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from lbd.config import Config
-from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.accounts import find_account
 from lbd.lbm.agent import Host
@@ -222,8 +222,11 @@ class Lbm:
     async def _run(self, _requests: object, context: "Context") -> None:
         assert self._trust is not None
         caller = await self._trust.caller(context)
-        with self._trust.held(caller):
-            await serve_stream(self._host, context, caller)
+        try:
+            with self._trust.held(caller):
+                await serve_stream(self._host, context, caller)
+        except PeerError as problem:  # some of its commands may have begun
+            await context.abort(grpc.StatusCode.ABORTED, str(problem))
 
     async def _logs(self, data: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         assert self._trust is not None

@@ -74,6 +74,7 @@ class Tls:
         self.revocations = files.read_revocations()
         self._seen: dict[bytes, tuple[Identity, float] | None] = {}
         self._held: dict[str, set[asyncio.Task[object]]] = {}
+        self._ended: set[asyncio.Task[object]] = set()
         self._tell: list[Callable[[set[str]], None]] = []
         self._server_credentials: grpc.ServerCredentials | None = None
 
@@ -132,6 +133,7 @@ class Tls:
             tell(fresh)
         for host in fresh:
             for task in self._held.get(host, ()):
+                self._ended.add(task)
                 task.cancel()
 
     @property
@@ -178,6 +180,16 @@ class Tls:
 
     def host_of(self, certificate: bytes, now_s: float) -> str:
         """Whose it is. Raises PeerError if that host is to be refused."""
+        identity = self.identity_of(certificate, now_s)
+        if self.is_revoked(identity):
+            raise PeerError(f"{identity.host} is revoked")
+        return identity.host
+
+    def is_revoked(self, identity: Identity) -> bool:
+        return identity.issue < self.revocations.lowest_issue(identity.host)
+
+    def identity_of(self, certificate: bytes, now_s: float) -> Identity:
+        """Revoked or not. Raises PeerError if it has ended or is not a host's."""
         if certificate not in self._seen:
             if len(self._seen) >= SEEN_MAX:
                 self._seen.clear()
@@ -186,17 +198,9 @@ class Tls:
         if found is None:
             raise PeerError("only for hosts that have joined")
         identity, until_s = found
-        if identity.issue < self.revocations.lowest_issue(identity.host):
-            raise PeerError(f"{identity.host} is revoked")
         if now_s > until_s:
             raise PeerError(f"the certificate of {identity.host} has ended")
-        return identity.host
-
-    def issue_of(self, certificate: bytes) -> int:
-        """Of a certificate that `host_of` has accepted."""
-        found = self._seen[certificate]
-        assert found is not None
-        return found[0].issue
+        return identity
 
     def _read(self, certificate: bytes) -> tuple[Identity, float] | None:
         try:
@@ -218,17 +222,23 @@ class Tls:
 
     @contextmanager
     def held(self, caller: str) -> Iterator[None]:
-        """Around a long call: cancels the task if its caller is revoked meanwhile."""
+        """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
         task = asyncio.current_task()
         assert task is not None
         tasks = self._held.setdefault(caller, set())
         tasks.add(task)
         try:
             yield
+        except asyncio.CancelledError:
+            if task not in self._ended:
+                raise
+            task.uncancel()
+            raise PeerError(f"{caller} is revoked") from None
         finally:
+            self._ended.discard(task)
             tasks.discard(task)
-            if not tasks:
-                self._held.pop(caller, None)
+            if not tasks and self._held.get(caller) is tasks:
+                del self._held[caller]
 
     # -- as a client -----------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Trust(Protocol):
         ...
 
     def held(self, caller: str) -> "AbstractContextManager[None]":
-        """Around a long call: cancels the task if its caller is revoked meanwhile."""
+        """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
         ...
 
     def when_revoked(self, tell: "Callable[[set[str]], None]") -> None:

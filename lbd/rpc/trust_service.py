@@ -72,7 +72,7 @@ class TrustService:
     async def _renew(self, request: pb.RenewRequest, context: "Context") -> pb.RenewReply:
         host = await self._tls.caller(context)
         authority = await self._need_authority(context)
-        issue = self._tls.issue_of(certificate_of(context))
+        issue = self._tls.identity_of(certificate_of(context), time.time()).issue
         try:
             made = await asyncio.to_thread(
                 authority.renew, host, issue, request.request, time.time()
@@ -83,7 +83,10 @@ class TrustService:
         return pb.RenewReply(certificates=made)
 
     async def _revocations(self, news: pb.RevocationNews, context: "Context") -> pb.RevocationNews:
-        await self._tls.caller(context)
+        try:  # one that is revoked may know it
+            self._tls.identity_of(certificate_of(context), time.time())
+        except PeerError as problem:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(problem))
         if news.signed:
             try:
                 self._tls.learn(news.signed)

@@ -6,6 +6,8 @@ key of one with the certificate of another.
 
 import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,16 +140,28 @@ def make_private_dir(path: Path) -> None:
     try:
         for missing in reversed([p for p in (path, *path.parents) if not p.exists()]):
             missing.mkdir(mode=0o700 if missing == path else 0o755)
-            own_like(missing, missing.parent)
-        path.chmod(0o700)
+            with opened(missing) as directory:
+                own_like_parent(directory, missing)
+        with opened(path) as directory:
+            os.fchmod(directory, 0o700)
     except OSError as problem:
-        raise ConfigError(f"{problem.filename}: {problem.strerror}") from problem
+        raise ConfigError(f"{problem.filename or path}: {problem.strerror}") from problem
 
 
-def own_like(path: Path, other: Path) -> None:
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A directory, not a link that its owner has put in its place."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def own_like_parent(descriptor: int, path: Path) -> None:
     if os.geteuid() == 0:
-        owner = other.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)
+        owner = path.parent.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -160,8 +174,8 @@ def write_private(path: Path, data: bytes) -> None:
             with open(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
+                own_like_parent(file.fileno(), path)
                 os.fsync(file.fileno())
-            own_like(fresh, path.parent)
             fresh.rename(path)
         except BaseException:
             fresh.unlink(missing_ok=True)

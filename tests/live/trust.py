@@ -1,6 +1,7 @@
 """Callers and servers that should not be believed, for the tests of trust between hosts."""
 
 import socket
+import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,3 +114,64 @@ def speaks_plainly(address, port):
             return sock.recv(64)[3:4] == b"\x04"  # SETTINGS
         except OSError:
             return False
+
+
+class Newcomer:
+    """A host beside a lab, with a directory, an address and a configuration of its own."""
+
+    def __init__(self, lab, root, name="new"):
+        self.lab, self.name = lab, name
+        self.root = root / name
+        self.root.mkdir()
+        self.config = self.root / "lbd.toml"
+        plan = lab.record.plan
+        self.address = f"{plan.subnet}.200"
+        self.join_target = f"{plan.address('h1')}:7901"
+        cluster = load(str(lab.paths("h1").config)).cluster.name
+        self.config.write_text(
+            f"""[cluster]
+name = "{cluster}"
+join = "{self.join_target}"
+[host]
+name = "{name}"
+address = "{self.address}"
+runtime_dir = "{self.root}/run"
+state_dir = "{self.root}/state"
+[load]
+scope = "jobs"
+[users]
+allow_root = true
+allow = ["*"]
+[tls]
+revocation_check_s = 0.5
+"""
+        )
+        self._up = None
+
+    @property
+    def environment(self):
+        return self.lab.environment("h1", LBD_CONFIG=str(self.config))
+
+    def run(self, *argv, timeout=30, **options):
+        options.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, timeout=timeout, **options
+        )
+
+    def join(self, token, target=None):
+        return self.run("lbctl", "join", target or self.join_target, token)
+
+    def start(self):
+        with (self.root / "log").open("ab") as log:
+            self._up = subprocess.Popen(
+                ["lbd", "up"], env=self.environment, stdin=subprocess.DEVNULL, stderr=log
+            )
+
+    def log(self):
+        return (self.root / "log").read_text()
+
+    def stop(self):
+        if self._up is not None:
+            self._up.terminate()
+            self._up.wait(20)
+            self._up = None

@@ -83,3 +83,12 @@ def test_shown_durations(seconds, text):
 @pytest.mark.parametrize(("size", "text"), [(812, "812"), (4096, "4.0K"), (3 << 29, "1.5G")])
 def test_shown_sizes(size, text):
     assert units.show_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.5, "0.5s"), (30, "30s"), (90, "1m30s"), (3600, "1h"), (3661, "1h1m"),
+     (86400 * 30, "30d"), (86400 + 60, "1d"), (59.7, "1m")],
+)  # fmt: skip
+def test_duration_text(seconds, text):
+    assert units.duration_text(seconds) == text

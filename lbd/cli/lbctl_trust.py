@@ -1,0 +1,291 @@
+"""Who belongs to the cluster: `lbctl init`, `join`, `token`, `revoke`."""
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbd.cli.lbctl import COMMANDS, duration
+from lbd.cli.output import print_json, print_table
+from lbd.cli.program import Parser, complain
+from lbd.config import Config
+from lbd.config_file import absent_file, load, load_new
+from lbd.errors import ConfigError, LbdError
+from lbd.rpc import joining
+from lbd.rpc.local import ask
+from lbd.trust import token as tokens
+from lbd.trust.authority import Authority, check_name
+from lbd.trust.enrol import enrol, install
+from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
+from lbd.units import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOKEN_LIFE_S = 3600.0
+ELSEWHERE = ("192.0.2.1", 9)  # nobody's: what this host would send to the world from
+TOKEN_ABOUT = {
+    "create": "print a token for one new host",
+    "list": "tokens that are out or were of late",
+    "revoke": "a token is no use any more",
+}
+EXAMPLES = {
+    "init": ("lbctl init --address 10.0.0.1        on the first host; prints how the next joins",),
+    "join": ("lbctl join 10.0.0.1 lbd1-…               on every other host",),
+    "token": ("lbctl token create --expires 10m     on the host where `lbctl init` ran",),
+    "revoke": ("lbctl revoke h2                      on the host where `lbctl init` ran",),
+}
+
+
+def main(name: str, argv: list[str], config_path: str | None) -> int:
+    options = make_parser(name).parse_args(argv)
+    run: Callable[[argparse.Namespace, str | None], int] = options.run
+    return run(options, options.config or config_path)
+
+
+def make_parser(name: str) -> Parser:
+    parser = Parser(f"lbctl {name}", COMMANDS[name][1], EXAMPLES[name])
+    parser.add_version()
+    parser.add_config_options()
+    if name == "token":
+        commands = parser.add_subparsers(metavar="COMMAND", required=True)
+        for word, about in TOKEN_ABOUT.items():
+            made: Parser = commands.add_parser(word, description=about, help=about)
+            add_token_options(made, word)
+        return parser
+    parser.set_defaults(run={"init": init, "join": join, "revoke": revoke}[name])
+    if name == "init":
+        parser.add_argument("--cluster", metavar="NAME", help="cluster.name (default: lbd)")
+    elif name == "join":
+        parser.add_argument("target", metavar="ADDRESS", help="of the LIM where the authority is")
+        parser.add_argument("token", metavar="TOKEN", help="- reads it from standard input")
+    else:
+        parser.add_argument("host", metavar="HOST")
+    if name in ("init", "join"):
+        parser.add_argument("--name", metavar="HOST", help="of this host (default: host.name)")
+        parser.add_argument("--address", metavar="IP", help="by which other hosts reach this one")
+    return parser
+
+
+def add_token_options(parser: Parser, word: str) -> None:
+    parser.set_defaults(run={"create": create, "list": list_, "revoke": forget}[word])
+    if word == "create":
+        parser.add_argument("host", metavar="HOST", nargs="?", default="",
+                            help="the only one that may use it (default: any)")  # fmt: skip
+        parser.add_argument("--expires", metavar="DUR", type=duration, default=TOKEN_LIFE_S,
+                            help="how long it can be used (default 1h)")  # fmt: skip
+    if word == "revoke":
+        parser.add_argument("id", metavar="ID", help="as `lbctl token list` shows it")
+    else:
+        parser.add_argument("--json", action="store_true", help="data for scripts, stable")
+
+
+# -- this host -----------------------------------------------------------------------------------
+
+
+def init(options: argparse.Namespace, path: str | None) -> int:
+    config, fresh = own_config(options, path, ELSEWHERE)
+    files, authority = host_files(config), authority_in(config)
+    refuse_if_joined(files, config)
+    check_name(config.host.name)
+    now_s = time.time()
+    if authority.exists():
+        say(f"the authority in {authority.root} is kept")
+    else:
+        authority.create(config.cluster.name, config.host.name, now_s)
+        print(f"authority of cluster {config.cluster.name} in {authority.root} (keep a copy of it)")
+    target = joining.target_of((config.host.address, config.lim.port))
+    enrol(authority, files, config.host.name, target, now_s)
+    print(f"certificate of {config.host.name} in {files.root}")
+    settle_config(config, fresh, join="")
+    token = authority.new_token("", TOKEN_LIFE_S, now_s)
+    print(f"then on the next host, within {duration_text(TOKEN_LIFE_S)}:")
+    print(f"  lbctl join {target} {token.text()}")
+    return 0
+
+
+def join(options: argparse.Namespace, path: str | None) -> int:
+    given = sys.stdin.readline().strip() if options.token == "-" else options.token
+    token = tokens.parse(given)
+    address = joining.parse_address(options.target)
+    config, fresh = own_config(options, path, address)
+    files = host_files(config)
+    refuse_if_joined(files, config)
+    check_name(config.host.name)
+    need_writable(files.root)
+    joined = joining.join(address, token, config.host.name, time.time())
+    target = joining.target_of(address)
+    install(files, joined.credentials, joined.authority, joined.home, target, joined.revocations)
+    print(f"joined cluster {joined.cluster}: certificate of {config.host.name} in {files.root}")
+    if fresh is None and config.cluster.name != joined.cluster:
+        say(
+            f'{config.path} says cluster.name = "{config.cluster.name}": make it "{joined.cluster}"'
+        )
+    settle_config(named(config, joined.cluster), fresh, target)
+    return 0
+
+
+def own_config(
+    options: argparse.Namespace, path: str | None, other: tuple[str, int]
+) -> tuple[Config, Path | None]:
+    """The configuration, and the file that it is to be written to if there is none yet.
+
+    `other`: whoever this host is to be reached from, as far as that is known.
+    """
+    fresh = absent_file(path)
+    if fresh is None:
+        config = load(path)
+        for name, value in (("name", options.name), ("address", options.address)):
+            here = getattr(config.host, name)
+            if value and value != here:
+                raise ConfigError(f"--{name} {value}: {config.path} says {here}; change it there")
+        return config, None
+    address = options.address or joining.own_address(other)
+    overrides = [f'host.address="{address}"']
+    if options.name:
+        overrides.append(f'host.name="{options.name}"')
+    if getattr(options, "cluster", None):
+        overrides.append(f'cluster.name="{options.cluster}"')
+    return load_new(overrides), fresh
+
+
+def named(config: Config, cluster: str) -> Config:
+    return replace(config, cluster=replace(config.cluster, name=cluster))
+
+
+def settle_config(config: Config, fresh: Path | None, join: str) -> None:
+    """Write the configuration, or say what an existing one lacks; and what is next."""
+    if fresh is not None:
+        write_config(fresh, config, join)
+        print(f"configuration in {fresh}")
+    elif join and not config.cluster.join and not config.cluster.hosts:
+        say(f'{config.path} knows no other host: add join = "{join}" to its [cluster]')
+    running = (Path(config.host.runtime_dir) / "lim.sock").exists()
+    print("restart what runs here: lbd up" if running else "start it: lbd up")
+
+
+def write_config(path: Path, config: Config, join: str) -> None:
+    lines = ["[cluster]", f'name = "{config.cluster.name}"']
+    lines += [f'join = "{join}"'] if join else []
+    lines += ["", "[host]", f'name = "{config.host.name}"', f'address = "{config.host.address}"']
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+    except OSError as problem:
+        raise ConfigError(f"{path}: {problem.strerror}") from problem
+
+
+def refuse_if_joined(files: HostFiles, config: Config) -> None:
+    """One that has ended or was revoked does not stand in the way."""
+    if not files.exist():
+        return
+    from lbd.rpc.tls import Tls
+
+    tls = Tls(config.host.name, files)
+    if tls.left_s > 0 and not tls.is_revoked(tls.identity):
+        raise ConfigError(
+            f"this host has joined already, as {config.host.name}, with the authority of "
+            f"{files.read_home()[0]}; to leave that cluster, remove {files.root}"
+        )
+
+
+def need_writable(path: Path) -> None:
+    """Before a token is spent. Raises ConfigError."""
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{there}: you may not write there; only root or the daemons' user can")
+
+
+# -- the authority -------------------------------------------------------------------------------
+
+
+def authority_in(config: Config) -> Authority:
+    return Authority(authority_dir(config), config.tls.certificate_s)
+
+
+def need_authority(path: str | None) -> tuple[Config, Authority]:
+    """Raises LbdError if it is not here, or not ours to use."""
+    config = load(path)
+    authority = authority_in(config)
+    need_readable(authority.root)
+    if not authority.exists():
+        home = host_files(config).read_home()[0]
+        where = f"it is on {home}: run this there" if home else "`lbctl init` makes one"
+        raise LbdError(f"there is no authority in {authority.root}; {where}")
+    return config, authority
+
+
+def need_readable(path: Path) -> None:
+    for place in (*reversed(path.parents), path):
+        if place.exists() and not os.access(place, os.X_OK):
+            raise LbdError(f"{place} is closed to you: only root or the daemons' user may do that")
+
+
+def create(options: argparse.Namespace, path: str | None) -> int:
+    config, authority = need_authority(path)
+    now_s = time.time()
+    token = authority.new_token(options.host, options.expires, now_s)
+    if options.json:
+        until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
+        print_json({"token": token.text(), **until})
+        return 0
+    target = joining.target_of((config.host.address, config.lim.port))
+    say(f"on the new host, within {duration_text(options.expires)}: lbctl join {target} TOKEN")
+    print(token.text())
+    return 0
+
+
+def list_(options: argparse.Namespace, path: str | None) -> int:
+    _, authority = need_authority(path)
+    now_s = time.time()
+    rows = [
+        {
+            "id": token.id,
+            "state": "used" if token.used_by else "open" if now_s < token.until_s else "ended",
+            "host": token.used_by or token.host or None,
+            "until": token.until_s,
+        }
+        for token in authority.ledger().tokens
+    ]
+    if options.json:
+        print_json({"tokens": rows})
+        return 0
+    shown = [
+        (row["id"], row["state"], row["host"] or "any", left(row["until"], now_s)) for row in rows
+    ]
+    print_table(("TOKEN", "STATE", "HOST", ">LEFT"), [list(map(str, row)) for row in shown])
+    return 0
+
+
+def left(until_s: object, now_s: float) -> str:
+    seconds = float(str(until_s)) - now_s
+    return duration_text(seconds) if seconds > 0 else "-"
+
+
+def forget(options: argparse.Namespace, path: str | None) -> int:
+    _, authority = need_authority(path)
+    authority.revoke_token(options.id)
+    print(f"token {options.id} is no use any more")
+    return 0
+
+
+def revoke(options: argparse.Namespace, path: str | None) -> int:
+    config, authority = need_authority(path)
+    signed = authority.revoke(options.host)
+    write_private(host_files(config).revoked, signed)
+    wait = duration_text(config.tls.revocation_check_s)
+    print(f"{options.host} is revoked; hosts that are up hear of it now, others within {wait}")
+    lim = Path(config.host.runtime_dir) / "lim.sock"
+    try:
+        ask(lim, {"op": "status"}, 2.0)
+    except LbdError:
+        say("the LIM of this host does not answer: nobody hears of it before `lbd up` runs here")
+    return 0
+
+
+def say(text: str) -> None:
+    complain("lbctl", text)
