@@ -20,6 +20,7 @@ CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
 JOIN_MEND = "`lbctl token create` where the authority is, then `lbctl join ADDRESS TOKEN` here"
+SPACE_MIN_BYTES = 16 << 20
 KEY_MEND = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
 
 
@@ -46,12 +47,22 @@ def directory(name: str, path: str) -> Check:
     owner = os.stat(path).st_uid
     if os.geteuid() in (0, owner) and not os.access(path, os.W_OK):
         return Check(name, FAULT, f"{path} cannot be written", f"chown or chmod {path}")
-    full = os.statvfs(path)
-    if full.f_bavail == 0:
-        return Check(name, FAULT, f"no space left under {path}", "free some")
+    if full := shortage(path):
+        return Check(name, FAULT, full, f"free some: df {path}; df -i {path}")
     if os.geteuid() not in (0, owner):
         return Check(name, OK, f"{path}, of user {owner}")
     return Check(name, OK, f"{path}, writable")
+
+
+def shortage(path: str) -> str:
+    """What the file system below has too little of, or "". Root's reserve does not count."""
+    found = os.statvfs(path)
+    left = found.f_bavail * found.f_frsize
+    if left < SPACE_MIN_BYTES:
+        return f"only {left >> 10} KiB left under {path}"
+    if found.f_files and not found.f_favail:
+        return f"no inode left under {path}"
+    return ""
 
 
 def trust(config: Config) -> Iterator[Check]:
@@ -141,8 +152,8 @@ def peer(item: Json) -> Iterator[Check]:
         mend = "install the same version on every host"
         yield Check(name, FAULT, f"runs lbd {version}, this host {__version__}", mend)
     if abs(skew_s) > CLOCK_SKEW_MAX_S:
-        mend = "run chrony or ntpd on both (placement does not mind, times in `lbctl jobs` do)"
-        yield Check(name, WARN, f"its clock is {skew_s:+.1f} s from ours", mend)
+        mend = "run chrony or ntpd on both: make on shared files and certificates go by the clock"
+        yield Check(name, FAULT, f"its clock is {skew_s:+.1f} s from ours", mend)
 
 
 def containment(reply: Json) -> Iterator[Check]:

@@ -18,6 +18,8 @@ from lbd.cli.doctor_checks import (
     local_checks,
     peer,
 )
+from lbd.cli.doctor_host import host_checks, keeper_state
+from lbd.cli.doctor_peers import algorithms, ports, sharing
 from lbd.cli.lbsh_doctor import check_lbsh
 from lbd.cli.output import GREEN, RED, YELLOW, Cell, lay_out, paint_for, print_json
 from lbd.cli.reply import Json, number, tables, text
@@ -46,6 +48,7 @@ def checks(config: Config) -> Iterator[Check]:
     origin = config.path or "built-in defaults: one host, loopback"
     yield Check("configuration", OK, origin)
     yield from local_checks(config)
+    yield from host_checks(config)
     daemons = Daemons(config)
     yield from check_lim(daemons)
     yield from check_lbm(daemons)
@@ -65,6 +68,8 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     peers = tables(reply, "peers")
     for item in peers:
         yield from peer(item)
+    yield from algorithms(text(reply, "algorithm"), peers)
+    yield from ports(daemons)
     if not peers:
         listed = bool(daemons.config.cluster.hosts or daemons.config.cluster.join)
         yield Check("peers", WARN if listed else OK, "none: every command runs here")
@@ -96,7 +101,9 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
     yield version("LBM", text(reply, "version"))
     yield from containment(reply)
+    yield from keeper_state(int(number(reply, "keeper")))
     yield from descriptors("LBM", descriptors_of(daemons.socket("lbm").with_suffix(".pid")))
+    yield from sharing(daemons)
 
 
 def version(daemon: str, found: str) -> Check:

@@ -10,7 +10,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -211,7 +210,8 @@ class Lim:
         if self.state.next_due_s < due_s:
             self._ticking.start()
         if isinstance(message.body, m.Ping):
-            reply = replace(m.Ack(), unix_time_s=time.time(), version=__version__)
+            algorithm = self.state.in_force.lim.algorithm
+            reply = m.Ack(unix_time_s=time.time(), version=__version__, algorithm=algorithm)
         return self.state.envelope(reply)
 
     # -- commands --------------------------------------------------------------------------------

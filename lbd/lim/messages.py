@@ -159,6 +159,7 @@ class Ack:
     unix_time_s: float = 0.0
     version: str = ""
     name_taken: bool = False
+    algorithm: str = ""
 
 
 Body = (

@@ -199,6 +199,7 @@ class Operations:
             "speed": identity.speed,
             "peers": list(checks),
             "version": __version__,
+            "algorithm": self._state.in_force.lim.algorithm,
             "fds_open": len(os.listdir("/proc/self/fd")),
             "fds_limit": kernel.descriptor_limit(),
             **asdict(kernel.machine()),
@@ -207,7 +208,7 @@ class Operations:
     async def _check_peer(self, name: HostId) -> Json:
         found: Json = {
             "name": name, "reachable": False, "rtt_s": None, "version": "", "clock_skew_s": None,
-            "error": "",
+            "algorithm": "", "error": "",
         }  # fmt: skip
         began_s, began_unix_s = time.monotonic(), time.time()
         try:
@@ -222,6 +223,7 @@ class Operations:
             "reachable": True,
             "rtt_s": round(rtt_s, 6),
             "version": reply.body.version,
+            "algorithm": reply.body.algorithm,
             "clock_skew_s": round(reply.body.unix_time_s - began_unix_s - rtt_s / 2, 3),
         }
 

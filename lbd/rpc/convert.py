@@ -173,6 +173,7 @@ def ack_out(ack: m.Ack) -> pb.Ack:
         unix_time_s=ack.unix_time_s,
         version=ack.version,
         name_taken=ack.name_taken,
+        algorithm=ack.algorithm,
     )
 
 
@@ -302,6 +303,7 @@ def ack(wire: pb.Ack) -> m.Ack:
         unix_time_s=number(wire.unix_time_s, "unix_time_s", high=1e12),
         version=text(wire.version, "version"),
         name_taken=wire.name_taken,
+        algorithm=text(wire.algorithm, "algorithm"),
     )
 
 

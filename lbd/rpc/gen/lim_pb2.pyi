@@ -250,17 +250,19 @@ class Ping(_message.Message):
     def __init__(self) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken")
+    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken", "algorithm")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SENDER_FIELD_NUMBER: _ClassVar[int]
     KNOWN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     UNIX_TIME_S_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NAME_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     error: str
     unknown_sender: bool
     known_incarnation: int
     unix_time_s: float
     version: str
     name_taken: bool
-    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ...) -> None: ...
+    algorithm: str
+    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ..., algorithm: _Optional[str] = ...) -> None: ...
