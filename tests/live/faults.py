@@ -12,23 +12,26 @@ import signal
 import socket
 import subprocess
 import sysconfig
+import time
 from pathlib import Path
 
 import lbd
 from lbd.self_start import command
+from lbd.trust import certificates
 from tests.live.cluster import wait_until
+from tests.live.trust import authority_on, files_of, made_for
 
 SKEW_S = 100
-SKEWED = f"""
+SKEWED = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <time.h>
-int clock_gettime(clockid_t id, struct timespec *at) {{
+int clock_gettime(clockid_t id, struct timespec *at) {
     int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
     int status = real(id, at);
-    if (id == CLOCK_REALTIME) at->tv_sec += {SKEW_S};
+    if (id == CLOCK_REALTIME) at->tv_sec += SKEW_S;
     return status;
-}}
+}
 """
 
 
@@ -114,6 +117,54 @@ def read_only(lab):
     with mounted(state, "--bind", "-o", "ro", state):
         subprocess.run(["mount", "-o", "remount,ro,bind", state], check=True)
         yield {}
+
+
+# Trust
+
+
+@contextlib.contextmanager
+def credentials(lab, life_s, authority=None):
+    """h1 has others, of that life and authority."""
+    made = made_for(authority or authority_on(lab).credentials(), "h1", life_s)
+    path = files_of(lab, "h1").credentials
+    before = path.read_bytes()
+    path.write_bytes(made.key + made.chain)
+    try:
+        yield {}
+    finally:
+        path.write_bytes(before)
+
+
+@contextlib.contextmanager
+def expired(lab):
+    """While no LIM runs that would renew it."""
+    with ended(lab, "h1", "lim", "TERM"), credentials(lab, -10.0) as more:
+        yield more
+
+
+def of_another_authority(lab):
+    return credentials(lab, 3600.0, certificates.new_authority("another", time.time()))
+
+
+def not_begun(lab):
+    """As it looks to a host whose clock is a day late."""
+    shim = clock_shim(lab, -86400)
+    return contextlib.nullcontext({"environment": {"LD_PRELOAD": str(shim)}})
+
+
+def open_credentials(lab):
+    return mode(files_of(lab, "h1").credentials, 0o644)
+
+
+@contextlib.contextmanager
+def no_certificate(lab):
+    path = files_of(lab, "h1").credentials
+    aside = path.with_name("aside")
+    path.rename(aside)
+    try:
+        yield {}
+    finally:
+        aside.rename(path)
 
 
 # Daemons
@@ -256,11 +307,17 @@ def other_algorithm(lab):
 
 @contextlib.contextmanager
 def wrong_clock(lab):
+    with restarted(lab, "h2", "lim", LD_PRELOAD=str(clock_shim(lab, SKEW_S))) as more:
+        yield more
+
+
+def clock_shim(lab, skew_s):
+    """A library that puts the clock of who loads it forward."""
     source, shim = lab.scratch / "skew.c", lab.scratch / "skew.so"
     source.write_text(SKEWED)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-    with restarted(lab, "h2", "lim", LD_PRELOAD=str(shim)) as more:
-        yield more
+    compiler = ["gcc", "-shared", "-fPIC", f"-DSKEW_S={skew_s}", "-o", shim, source, "-ldl"]
+    subprocess.run(compiler, check=True)
+    return shim
 
 
 @contextlib.contextmanager

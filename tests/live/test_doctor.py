@@ -33,7 +33,7 @@ TABLE = [
     (faults.second_lim, "second LIM", "2 of them listen", "ss -xlp"),
     (faults.not_compiled, "compiled keeper", "start later", "deploy/setup"),
     pytest.param(faults.not_delegated, "containment", "session", "Delegate=yes", marks=AS_ROOT),
-    (faults.peer_lim_dead, "peer h2", "not reached", "`lbd up` running there"),
+    (faults.peer_lim_dead, "peer h2", "not reached", "`lbd up` run there"),
     (faults.peer_lbm_dead, "peer h2 LBM", "is closed: no LBM listens", "start it on h2"),
     (faults.cut, "peer h2", "cut off", "firewall"),
     (faults.wrong_clock, "peer h2", f"its clock is +{faults.SKEW_S}", "chrony"),
@@ -43,6 +43,16 @@ TABLE = [
         faults.not_shared, "peer h2 commands", "takes none from here", "mount", marks=AS_ROOT
     ),
     (faults.drained, "peer h2 commands", "drained", "undrain"),
+]
+
+
+# The same with certificates instead of a key.
+TLS_TABLE = [
+    (faults.expired, "certificate", "ended 2", "lbctl join"),
+    (faults.not_begun, "certificate", "begins in", "chrony"),
+    (faults.of_another_authority, "certificate", "not signed by the authority", "lbctl join"),
+    (faults.open_credentials, "certificate", "chmod", "lbctl join"),
+    (faults.no_certificate, "certificate", "no certificate in", "lbctl join"),
 ]
 
 
@@ -80,6 +90,21 @@ def test_a_fault_is_named_with_its_mend(pair, plant, name, says, mend):
     named = [check for check in found if check["name"] == name and says in check["says"]]
     assert named, found
     assert all(mend in check["mend"] for check in named)
+
+
+@pytest.fixture(scope="module")
+def tls_pair(tmp_path_factory):
+    lab = Lab.up(2, "none", "--tls")
+    lab.scratch = tmp_path_factory.mktemp("scratch")
+    yield lab
+    lab.down()
+
+
+@pytest.mark.parametrize(
+    ("plant", "name", "says", "mend"), TLS_TABLE, ids=[row[0].__name__ for row in TLS_TABLE]
+)
+def test_a_fault_of_trust_is_named_with_its_mend(tls_pair, plant, name, says, mend):
+    test_a_fault_is_named_with_its_mend(tls_pair, plant, name, says, mend)
 
 
 def test_without_a_fault_nothing_is_found(pair):
