@@ -101,7 +101,8 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
     yield version("LBM", text(reply, "version"))
     yield from containment(reply)
-    yield from keeper_state(int(number(reply, "keeper")))
+    if number(reply, "keeper") > 0:
+        yield from keeper_state(int(number(reply, "keeper")))
     yield from descriptors("LBM", descriptors_of(daemons.socket("lbm").with_suffix(".pid")))
     yield from sharing(daemons)
 

@@ -157,6 +157,7 @@ def test_every_command_explains_itself(capsys, name):
 LIM_DOCTOR = {
     "scope": "jobs", "scope_reason": "set", "sampling_hz": 10.0, "sampling_cost_core": 0.002,
     "cores": 2.0, "speed": 1.0, "version": "0.1.0", "fds_open": 20, "fds_limit": 4096, "peers": [],
+    "algorithm": "GLOBAL",
 }  # fmt: skip
 LBM_DOCTOR = {"keeper": 12, "containment": "cgroup2", "version": "0.1.0"}
 
@@ -164,16 +165,17 @@ LBM_DOCTOR = {"keeper": 12, "containment": "cgroup2", "version": "0.1.0"}
 def peer(**changes):
     return {
         "name": "h2", "reachable": True, "rtt_s": 0.001, "version": "0.1.0", "clock_skew_s": 0.0,
-        "error": "", **changes,
+        "algorithm": "GLOBAL", "error": "", **changes,
     }  # fmt: skip
 
 
 DOCTOR_FINDS = [
-    ({}, {}, 0, "0 faults, 0 warnings"),
+    ({}, {}, 0, "0 faults, "),
     ({"peers": [peer()]}, {}, 0, "reached in 1.0 ms"),
     ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "not reached: timeout"),
     ({"peers": [peer(version="0.0.9")]}, {}, 1, "runs lbd 0.0.9, this host 0.1.0"),
-    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 0, "its clock is -7.0 s from ours"),
+    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is -7.0 s from ours"),
+    ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
     ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
     ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
     ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
@@ -184,8 +186,8 @@ DOCTOR_FINDS = [
 
 @pytest.mark.parametrize(("lim", "lbm", "code", "says"), DOCTOR_FINDS)
 def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
-    daemon("lim", doctor={**LIM_DOCTOR, **lim})
-    daemon("lbm", status={**LBM_DOCTOR, **lbm})
+    daemon("lim", doctor={**LIM_DOCTOR, **lim}, peers={"peers": []})
+    daemon("lbm", status={**LBM_DOCTOR, **lbm}, explain={"candidates": []}, shims={})
     assert lbctl.main(["doctor"]) == code
     out = capsys.readouterr().out
     assert says in out
