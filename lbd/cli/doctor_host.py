@@ -19,7 +19,7 @@ def host_checks(config: Config) -> Iterator[Check]:
     yield from rights(config)
     yield from address(config)
     yield from second_daemons(config)
-    if config.stage.root:
+    if os.path.exists(config.stage.root):  # it is made when the first command needs it
         yield directory("stage directory", config.stage.root)
     yield from compiled_parts()
 

@@ -132,6 +132,7 @@ class KeeperLink:
 
     def _lost(self) -> None:
         self.close()
+        self.pid = 0
         jobs, self._jobs = self._jobs, {}
         for spawned in jobs.values():
             for future in (spawned.begun, spawned.exited):

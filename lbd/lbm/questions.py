@@ -53,7 +53,7 @@ class Questions:
             return {
                 "slots": {"total": self._host.slots.total, "used": len(self._host.slots.holders)},
                 "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
-                "keeper": self._host.link.pid if self._host.link.alive else 0,
+                "keeper": self._host.link.pid,
                 "containment": self._host.link.containment,
                 "version": __version__,
             }
