@@ -21,5 +21,9 @@ class Unavailable(LbdError):
     """That host or daemon cannot be reached or cannot take it, and nothing ran: try another."""
 
 
+class Incompatible(Unavailable):
+    """That host runs a release too old or too new for ours: somebody has to upgrade one."""
+
+
 class LostContact(LbdError):
     """Contact was lost after the work may have begun: never run it a second time."""

@@ -110,7 +110,9 @@ IMPURE_CALLS = {"open", "print", "input"}
 CONFIG = {
     "lbd.config", "lbd.config_access", "lbd.config_dispatch", "lbd.config_field", "lbd.config_tls",
 }  # fmt: skip
-WORDS = CONFIG | {"lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line"}
+WORDS = CONFIG | {
+    "lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line", "lbd.wire",
+}  # fmt: skip
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
 # What a module may import of ours, by the longest prefix of its name; its own package always. A

@@ -67,7 +67,7 @@ async def open_port(
     """Raises ConfigError if the port cannot be had."""
     address = (config.host.address, config.lim.port)
     if not isinstance(trust, Tls):
-        await network.serve(*address, lim.answer)
+        await network.serve(*address, lim.answer, skewed=lim.skewed)
         return None
 
     def others() -> dict[str, str]:
@@ -75,6 +75,7 @@ async def open_port(
         return {m.name: m.lim_target for m in members if m.name != lim.state.me}
 
     authority = trust.authority
-    await network.serve(*address, lim.answer, TrustService(trust, authority).handler())
+    service = TrustService(trust, authority).handler()
+    await network.serve(*address, lim.answer, service, skewed=lim.skewed)
     check_s = config.tls.revocation_check_s
     return Upkeep(trust, network.peers, authority, others, check_s)

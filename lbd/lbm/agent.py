@@ -258,8 +258,10 @@ class ForeignJob:
         elif tag == tags.GROUND and ends.pty is not None:
             number = monitor.BACKGROUND if body and body[0] else monitor.FOREGROUND
             await self._host.link.tell(keeper.SIGNAL, self._id, number)
-        else:
+        elif tag in tags.FOR_ENDS:
             ends.hear(tag, body)
+        elif tag != tags.UNKNOWN:
+            self._talk.put(tags.UNKNOWN, tag)
 
     async def _is_read(self, wanted: set[tuple[int, int]]) -> bool:
         if self._host.link.uid == os.geteuid():

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from lbd import wire
 from lbd.lbm.agent import ForeignJob, Host
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.lbm.run_request import JOB_ID
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # generic in the stubs only
 
 async def serve_stream(host: Host, context: "Context", caller: str) -> None:
     """Until it breaks, which ends every command on it. `caller`: the host, "" = any."""
+    await context.send_initial_metadata(((wire.HEADER, wire.OWN.announcement()),))
     stream = Stream(context.write)
     incoming = Incoming(host, stream, caller)
     trouble = ""
@@ -79,13 +81,14 @@ class Incoming:
         self._stream = stream
         self._jobs: dict[int, asyncio.Task[None]] = {}
         self._claims = Claims(host.jobs)
+        self._last_number = 0  # conversations are numbered upwards: a higher one is a new one
         # Slots and their queue bound the jobs; this bounds what has not got that far.
         self._limit = 2 * (host.config.lbm.max_waiting + host.slots.total)
 
     def hear(self, message: bytes) -> None:
         """Raises ValueError on a message that makes no sense."""
         for number, tag, body in tags.unpack(message):
-            if tag in (tags.RUN, tags.STAGE):
+            if tag in (tags.RUN, tags.STAGE) or number > self._last_number:
                 self._begin(number, tag, body)
                 continue
             over = tag == tags.HANGUP or not self._stream.deliver(number, tag, body)
@@ -95,13 +98,13 @@ class Incoming:
     def _begin(self, number: int, tag: bytes, body: memoryview) -> None:
         if number in self._jobs:
             raise ValueError(f"a second command as number {number}")
+        self._last_number = max(number, self._last_number)
         talk = self._stream.converse(number)
+        if tag not in (tags.RUN, tags.STAGE):
+            self._refuse(talk, f"{wire.OWN} knows no request {tag!r}")
+            return
         if len(self._jobs) >= self._limit:
-            refused = lbm_pb2.Refused(
-                reason="too many commands at once", stage="admission", try_another=True
-            )
-            talk.put(tags.REFUSED, refused.SerializeToString())
-            talk.close()
+            self._refuse(talk, "too many commands at once")
             return
         if tag == tags.RUN:
             serve = ForeignJob(self._host, talk, self._caller, self._claims).serve(body)
@@ -110,6 +113,11 @@ class Incoming:
         task = asyncio.create_task(serve, name=f"foreign job {number}")
         self._jobs[number] = task
         task.add_done_callback(lambda done: self._over(number, talk, done))
+
+    def _refuse(self, talk: Conversation, reason: str) -> None:
+        refused = lbm_pb2.Refused(reason=reason, stage="admission", try_another=True)
+        talk.put(tags.REFUSED, refused.SerializeToString())
+        talk.close()
 
     def _over(self, number: int, talk: Conversation, task: "asyncio.Task[None]") -> None:
         talk.close()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
+from lbd import wire
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.one_line import one_line
@@ -19,6 +20,7 @@ NOTHING_RAN = (
     grpc.StatusCode.UNIMPLEMENTED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
 )
 MAX_NUMBER = (1 << 32) - 1
 if TYPE_CHECKING:  # generic in the stubs only
@@ -37,6 +39,7 @@ class PeerStream:
         self._stream = Stream(call.write)
         self._last_number = 0
         self._heard = False
+        self.announced: asyncio.Future[wire.Wire] = asyncio.get_running_loop().create_future()
         self.reading = asyncio.create_task(self._read(), name=f"stream to {host}")
 
     @property
@@ -53,6 +56,7 @@ class PeerStream:
         """Until it breaks: then every job on it has lost its host."""
         problem: LbdError = LostContact(f"lost contact with {self._host}: it is cut off")
         try:
+            self._learn_release(await self._call.initial_metadata())
             while isinstance(message := await self._call.read(), bytes):
                 self._heard = True
                 for number, tag, body in unpack(message):
@@ -68,7 +72,14 @@ class PeerStream:
             if task is not None and task.cancelling():
                 raise
         finally:
+            if not self.announced.done():
+                self.announced.set_result(wire.BEFORE)
             self._stream.lose(problem)
+
+    def _learn_release(self, metadata: "grpc.aio.Metadata | None") -> None:
+        """Raises ValueError."""
+        announced = metadata.get(wire.HEADER) if metadata is not None else None
+        self.announced.set_result(wire.read(str(announced)) if announced else wire.BEFORE)
 
     async def _how_it_ended(self) -> LbdError:
         code, details = await self._call.code(), one_line(await self._call.details() or "")
@@ -110,6 +121,17 @@ class PeerStreams:
         if stream is None or not stream.usable:
             return None
         return stream if stream.generation == self._peers.trust.generation else None
+
+    async def lacking(self, host: str, address: str, wanted: set[str]) -> str:
+        """What of these features the host has not announced, as a line; "" if it has them all."""
+        stream = self._streams.get((host, address)) if wanted else None
+        if stream is None:
+            return ""
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                return wire.lacking(await asyncio.shield(stream.announced), wanted)
+        except TimeoutError:
+            raise Unavailable(f"{host} does not say what release it is") from None
 
     def _forget(self, key: tuple[str, str], stream: PeerStream) -> None:
         if self._streams.get(key) is stream:

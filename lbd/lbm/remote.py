@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import stat
@@ -10,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from lbd import wire
 from lbd.config import LbmConfig
 from lbd.errors import LostContact, Unavailable
 from lbd.lbm.conversation import Conversation, Message
@@ -21,6 +23,8 @@ from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 FLUSH_S = 1.0
+log = logging.getLogger("lbd.lbm")
+
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
@@ -44,6 +48,13 @@ class Ends:
     stdin: int | None
     stdout: int | None
     stderr: int | None
+
+
+def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.StageRequest) -> set[str]:
+    """The features a host needs for it (lbd/wire.py)."""
+    if isinstance(request, lbm_pb2.StageRequest):
+        return {wire.STAGE}
+    return {wire.TERMINAL} if request.HasField("terminal") else set()
 
 
 class Listener(Protocol):
@@ -82,6 +93,9 @@ class RemoteRun:
         self._screen = isinstance(request, lbm_pb2.RunRequest) and request.HasField("terminal")
         try:
             self._talk = talk = await self._streams.converse(self._host, self._address)
+            if lack := await self._streams.lacking(self._host, self._address, wanted_of(request)):
+                self._ended = True
+                return NotRun(f"{self._host} {lack}", "feature")
             talk.put(tag, request.SerializeToString())
             return await self._first_answer(talk)
         except Unavailable as problem:
@@ -255,6 +269,12 @@ class RemoteRun:
             self._sinks[1].then(lambda: self._notify(tag), SHOWN_WITHIN_S)
         elif tag == tags.STOPPED:
             self._notify(tag)
+        elif tag == tags.UNKNOWN:
+            log.warning(
+                "%s does not know our message %r (another release?)", self._host, bytes(body)
+            )
+        elif tag not in (tags.QUEUED, tags.STDIN_GONE, tags.EXITED):
+            self.tell(tags.UNKNOWN, tag)
 
     def _tell_taken(self) -> None:
         if self._listener is not None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from lbd import __version__
 from lbd.config import Config
-from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
+from lbd.errors import ConfigError, Incompatible, LbdError, PeerError, Unavailable
 from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim.membership import UNLISTED_RANK
@@ -173,7 +173,8 @@ class Lim:
         except (Unavailable, PeerError) as problem:
             self.undelivered[type(send.body).__name__] += 1
             log.debug("not delivered: %s", problem)
-            self.handle(e.Undelivered(send.to, send.body, str(problem)), time.monotonic())
+            skewed = isinstance(problem, Incompatible)
+            self.handle(e.Undelivered(send.to, send.body, str(problem), skewed), time.monotonic())
         finally:
             self._in_flight[send.target] -= 1
             if not self._in_flight[send.target]:
@@ -213,6 +214,10 @@ class Lim:
             algorithm = self.state.in_force.lim.algorithm
             reply = m.Ack(unix_time_s=time.time(), version=__version__, algorithm=algorithm)
         return self.state.envelope(reply)
+
+    def skewed(self, host: str, why: str) -> None:
+        """A host whose release does not understand ours has called, and was refused."""
+        self.handle(e.Skewed(HostId(host), why), time.monotonic())
 
     # -- commands --------------------------------------------------------------------------------
 

@@ -83,6 +83,15 @@ class Undelivered:
     to: HostId
     sent: Body
     why: str
+    skewed: bool = False  # our release and its do not understand each other
+
+
+@dataclass(frozen=True, slots=True)
+class Skewed:
+    """A host called us whose release does not understand ours: it was refused."""
+
+    host: HostId
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,7 @@ class Stopping:
 
 Event = (
     Tick | Sampled | LbmStatus | JobStarted | JobEnded | Trouble | SetDrained | ChangeSettings
-    | Received | Replied | Undelivered | Stopping
+    | Received | Replied | Undelivered | Skewed | Stopping
 )  # fmt: skip
 
 

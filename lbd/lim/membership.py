@@ -108,6 +108,7 @@ class Membership:
         if entry.left:
             return False
         entry.heard_at_s = now_s
+        self._table.skewed(message.sender, "", now_s)
         return True
 
     def unknown(self, name: HostId) -> m.Ack:
@@ -153,6 +154,7 @@ class Membership:
             rank = min(member.rank, entry.member.rank)
             self._table.update(replace(member, rank=rank), now_s)
         self._table.entries[member.name].heard_at_s = now_s
+        self._table.skewed(member.name, "", now_s)
         text = f"host {member.name} is here address={member.lim_target}"
         return [Log(text, peer=member.name)] if news else []
 

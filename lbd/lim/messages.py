@@ -20,6 +20,7 @@ class Member:
     rank: int
     incarnation: int
     version: str = ""
+    more: bytes = b""  # fields of a later release, as they came: passed on with the rest
 
     @property
     def lim_target(self) -> str:
@@ -44,6 +45,7 @@ class Sample:
     age_s: float
     vector: LoadVector
     drained: bool
+    more: bytes = b""  # as in Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Settings:
     algorithm: str = ""
     params: dict[str, float] = field(default_factory=dict)
     tuned: dict[str, float] = field(default_factory=dict)  # laid over `params`, by the centre
+    more: bytes = b""  # as in Member
 
     @property
     def version(self) -> tuple[int, str]:

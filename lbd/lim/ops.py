@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import NoReturn
 
 from lbd import __version__
-from lbd.errors import ConfigError, PeerError, Unavailable
+from lbd.errors import ConfigError, Incompatible, PeerError, Unavailable
 from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim import requests as r
@@ -213,6 +213,8 @@ class Operations:
         began_s, began_unix_s = time.monotonic(), time.time()
         try:
             reply = await self._ask(name, m.Ping())
+        except Incompatible as problem:
+            return found | {"error": str(problem), "skewed": True}
         except (Unavailable, PeerError) as problem:
             return found | {"error": str(problem)}
         rtt_s = time.monotonic() - began_s

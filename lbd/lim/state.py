@@ -118,6 +118,10 @@ class LimState:
             case e.Undelivered():
                 if isinstance(event.sent, m.Report) and event.to == self.centre:
                     self._teller.reporter.again()
+                if event.skewed:
+                    return self._skewed(event.to, event.why, now_s)
+            case e.Skewed():
+                return self._skewed(event.host, event.why, now_s)
             case e.Stopping():
                 others = self._teller.others(now_s, alive=True)
                 return [send(self.table, name, m.Leave()) for name in others]
@@ -306,6 +310,11 @@ class LimState:
                 kind = type(body).__name__
                 return [e.Reply(m.Ack(error=f"{kind} from {sender} makes no sense here"))]
         return [e.Reply(m.Ack()), *actions]
+
+    def _skewed(self, name: HostId, why: str, now_s: float) -> list[Action]:
+        """Said once, and shown by `lbctl status` for as long as it is so."""
+        news = self.table.skewed(name, why, now_s)
+        return [Log(why, warning=True)] if news else []
 
     def _trying(self, body: Callable[[], list[Action]]) -> list[Action]:
         try:

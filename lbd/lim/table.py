@@ -39,6 +39,7 @@ class Entry:
     left: bool = False
     avoid_until_s: float = NEVER
     avoid_reason: str = ""
+    skew: str = ""  # why our releases do not understand each other
 
 
 class Table:
@@ -92,6 +93,15 @@ class Table:
     def leave(self, name: HostId, now_s: float) -> None:
         self.entries[name].left = True
         self._judge(name, now_s)
+
+    def skewed(self, name: HostId, why: str, now_s: float) -> bool:
+        """Our releases do not understand each other; "": they do. Whether that is news."""
+        entry = self.entries.get(name)
+        if entry is None or entry.skew == why or name == self.me:
+            return False
+        entry.skew = why
+        self._judge(name, now_s)
+        return True
 
     def set_params(self, params: LimConfig, smoothing_s: float, now_s: float) -> None:
         self.params = params
@@ -183,8 +193,8 @@ class Table:
     def state(self, name: HostId, now_s: float) -> tuple[HostState, str]:
         """The state shown to people, and why the host is down if it is."""
         entry = self.entries[name]
-        if entry.left:
-            return HostState.DOWN, "has left"
+        if entry.skew or entry.left:
+            return HostState.DOWN, entry.skew or "has left"
         if entry.sample is None:
             return HostState.DOWN, "not heard of yet"
         if name != self.me:

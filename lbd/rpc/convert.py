@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lbd.errors import PeerError
 from lbd.lim import messages as m
@@ -19,6 +20,7 @@ NAME_CHARS_MAX = 255
 ENDED_MAX = 10_000  # jobs in one message
 TEXT_CHARS_MAX = 4096
 PARAMS_MAX = 100
+MORE_BYTES_MAX = 1 << 10  # of fields that are not known here
 COUNT_MAX = 1 << 62  # one more than the largest is still a number of the wire's
 
 Wire = (
@@ -27,6 +29,7 @@ Wire = (
     | pb.ReserveReply | pb.Unreserve
 )  # fmt: skip
 
+Relayed = pb.Member | pb.Sample | pb.Settings  # what is passed on to third hosts
 VERDICTS = {
     Verdict.HERE: pb.CentreReply.HERE,
     Verdict.THERE: pb.CentreReply.THERE,
@@ -108,7 +111,7 @@ def fill(envelope: pb.LimMessage, body: m.Body) -> None:
 
 
 def member_out(member: m.Member) -> pb.Member:
-    return pb.Member(
+    wire = pb.Member(
         name=member.name,
         address=member.address,
         lim_port=member.lim_port,
@@ -117,11 +120,13 @@ def member_out(member: m.Member) -> pb.Member:
         incarnation=member.incarnation,
         version=member.version,
     )
+    wire.MergeFromString(member.more)
+    return wire
 
 
 def sample_out(sample: m.Sample) -> pb.Sample:
     vector = sample.vector
-    return pb.Sample(
+    wire = pb.Sample(
         host=sample.host,
         incarnation=sample.incarnation,
         number=sample.number,
@@ -140,6 +145,8 @@ def sample_out(sample: m.Sample) -> pb.Sample:
         accepting=vector.accepting,
         drained=sample.drained,
     )
+    wire.MergeFromString(sample.more)
+    return wire
 
 
 def ask_out(ask: m.AskCentre) -> pb.AskCentre:
@@ -156,13 +163,15 @@ def ask_out(ask: m.AskCentre) -> pb.AskCentre:
 
 
 def settings_out(settings: m.Settings) -> pb.Settings:
-    return pb.Settings(
+    wire = pb.Settings(
         counter=settings.counter,
         author=settings.author,
         algorithm=settings.algorithm,
         params=settings.params,
         tuned=settings.tuned,
     )
+    wire.MergeFromString(settings.more)
+    return wire
 
 
 def ack_out(ack: m.Ack) -> pb.Ack:
@@ -203,6 +212,17 @@ def number(value: float, what: str, low: float = 0.0, high: float = 1e9) -> floa
     return value
 
 
+def later_fields(wire: Relayed) -> bytes:
+    """The fields that our release does not know, as they came: others may, so they are kept."""
+    if not len(UnknownFieldSet(wire)):
+        return b""
+    rest = type(wire).FromString(wire.SerializeToString())
+    for known, _ in wire.ListFields():
+        rest.ClearField(known.name)
+    more = rest.SerializeToString()
+    return more if len(more) <= MORE_BYTES_MAX else b""
+
+
 def count(value: int, what: str) -> int:
     """What is counted up from here on."""
     if value >= COUNT_MAX:
@@ -221,6 +241,7 @@ def member(wire: pb.Member) -> m.Member:
         rank=wire.rank,
         incarnation=count(wire.incarnation, "incarnation"),
         version=text(wire.version, "version"),
+        more=later_fields(wire),
     )
 
 
@@ -249,6 +270,7 @@ def sample(wire: pb.Sample) -> m.Sample:
         age_s=number(wire.age_s, "age_s"),
         vector=vector,
         drained=wire.drained,
+        more=later_fields(wire),
     )
 
 
@@ -261,6 +283,7 @@ def settings(wire: pb.Settings) -> m.Settings:
         algorithm=text(wire.algorithm, "algorithm"),
         params=parameters(wire.params),
         tuned=parameters(wire.tuned),
+        more=later_fields(wire),
     )
 
 

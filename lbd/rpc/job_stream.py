@@ -37,8 +37,12 @@ SCREEN = b"s"  # the command prints as it likes from here on: \n is no longer th
 WANTED = b"w"  # the caller is in the background, and somebody reads standard input
 ENDED = b"X"  # Ended, last
 
-# both ways: one byte (which stream: 0, 1, 2) and the count of bytes delivered
-DELIVERED = b"D"
+# both ways
+DELIVERED = b"D"  # one byte (which stream: 0, 1, 2) and the count of bytes delivered
+UNKNOWN = b"?"  # one byte: a tag that came and is not known here
+
+# What the ends of a running command hear.
+FOR_ENDS = frozenset((STDIN, DELIVERED, OUTPUT_GONE, RESIZE, MODES, GROUND))
 
 # several messages in one: for each its length (4 bytes, little endian) and itself; conversation 0
 BATCH = b"*"

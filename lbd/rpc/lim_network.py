@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from lbd.errors import PeerError, Unavailable
+from lbd.errors import Incompatible, PeerError, Unavailable
 from lbd.lim.messages import (
     AskCentre,
     Hello,
@@ -21,6 +21,7 @@ from lbd.lim.messages import (
     ReserveReply,
 )
 from lbd.rpc import convert, transport
+from lbd.rpc.neighbours import Skewed, ignore
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -93,9 +94,14 @@ class LimNetwork:
         self._server: grpc.aio.Server | None = None
 
     async def serve(
-        self, address: str, port: int, answer: Answer, *more: grpc.GenericRpcHandler
+        self,
+        address: str,
+        port: int,
+        answer: Answer,
+        *more: grpc.GenericRpcHandler,
+        skewed: Skewed = ignore,
     ) -> None:
-        """Raises ConfigError if the port cannot be had."""
+        """`skewed`: see `neighbours`. Raises ConfigError if the port cannot be had."""
 
         async def deliver(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
@@ -119,6 +125,7 @@ class LimNetwork:
             self.peers.cuts,
             [grpc.method_handlers_generic_handler(service, {method: handler}), *more],
             self._options,
+            skewed,
         )
         await self._server.start()
 
@@ -133,6 +140,8 @@ class LimNetwork:
             text = f"{name or target}: {problem.details() or problem.code().name}"
             if problem.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise PeerError(text) from None
+            if problem.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                raise Incompatible(problem.details() or text) from None
             raise Unavailable(text) from None
         except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:  # the channel was closed
             raise Unavailable(f"{name or target}: {problem}") from None

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import grpc
 import grpc.aio
 
+from lbd import wire
 from lbd.errors import ConfigError, Unavailable
+from lbd.rpc.neighbours import NeighbourCheck, Skewed, ignore
 
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable
@@ -223,7 +225,7 @@ class Peers:
 
     def __init__(self, trust: Trust, channel_options: Options) -> None:
         self.trust = trust
-        self.metadata = trust.metadata
+        self.metadata = (*trust.metadata, (wire.HEADER, wire.OWN.announcement()))
         self.cuts: set[str] = set()
         self._options = channel_options
         self._channels: dict[tuple[str, str], tuple[int, grpc.aio.Channel]] = {}
@@ -279,9 +281,12 @@ def bind(
     cuts: set[str],
     handlers: list[grpc.GenericRpcHandler],
     server_options: Options,
+    skewed: Skewed = ignore,
 ) -> grpc.aio.Server:
     """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
-    server = grpc.aio.server(options=server_options, interceptors=[trust.interceptor(cuts)])
+    own_name = dict(trust.metadata).get(HOST_HEADER, "")
+    check = NeighbourCheck(own_name, HOST_HEADER, skewed)
+    server = grpc.aio.server(options=server_options, interceptors=[trust.interceptor(cuts), check])
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
         bound = trust.add_port(

@@ -186,6 +186,10 @@ class Lab:
         result = self.run(host, "lbctl", *argv, "--json", check=True)
         return json.loads(result.stdout)
 
+    def lbctl_json_any(self, host, *argv):
+        """The same of a command that says by its exit status what it found."""
+        return json.loads(self.run(host, "lbctl", *argv, "--json").stdout)
+
     def ask(self, host, daemon, op, timeout_s=5.0, **fields):
         """One question to a daemon's socket."""
         return ask(self.paths(host).socket(daemon), {"op": op, **fields}, timeout_s)

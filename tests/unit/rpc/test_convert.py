@@ -117,3 +117,30 @@ def test_no_damaged_message_does_worse_than_a_refusal(which, draw):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     with contextlib.suppress(PeerError):
         convert.decode(bytes(data))
+
+
+LATER = b"\xa2\x06\x03new"  # field 100, which no message of ours has
+
+
+@pytest.mark.parametrize("place", ["members", "samples", "settings"])
+def test_fields_of_a_later_release_are_passed_on(place):
+    """A centre of this release tells the others what it does not understand itself."""
+    envelope = pb.LimMessage(cluster="lbd", sender="h1", incarnation=1)
+    if place == "members":
+        member = {"name": "h2", "address": "127.0.0.2", "lim_port": 1, "lbm_port": 1}
+        item = envelope.members.members.add(**member)
+    elif place == "samples":
+        item = envelope.vector.samples.add(host="h2", cores=1.0, speed=1.0)
+    else:
+        item = envelope.settings
+    item.MergeFromString(LATER)
+    passed_on = convert.encode(convert.decode(envelope.SerializeToString()))
+    assert LATER in passed_on
+    item.MergeFromString(b"\xa2\x06\xd0\x0f" + bytes(2000))  # but not without bound
+    assert len(convert.encode(convert.decode(envelope.SerializeToString()))) < 200
+
+
+def test_numbers_leave_room_to_count_on():
+    envelope = pb.LimMessage(cluster="lbd", sender="h1", incarnation=1 << 62, ping=pb.Ping())
+    with pytest.raises(PeerError, match="incarnation"):
+        convert.decode(envelope.SerializeToString())

@@ -1,0 +1,119 @@
+"""A host of another release: a neighbour works along, any other is refused and named."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from contract import assert_one_line
+from rogue import Peer
+
+from lbd import wire
+from lbd.rpc import job_stream as tags
+from lbd.rpc.gen import lbm_pb2
+
+PROGRAM = Path(__file__).with_name("other_release.py")
+DAEMONS = ("lim", "lbm")
+
+
+@contextlib.contextmanager
+def other_release(lab, newest, oldest, features="stage,terminal"):
+    """h2 of the lab runs that one instead of ours."""
+    for daemon in DAEMONS:
+        lab.kill("h2", daemon, "TERM")
+        lab.wait_until(lambda daemon=daemon: not lab.pids()["h2"][daemon], f"{daemon} has ended")
+    announced = [str(newest), str(oldest), features]
+    started = [
+        lab.popen(
+            "h2", sys.executable, PROGRAM, *announced, daemon, "--config", lab.paths("h2").config,
+            env={"PYTHONPATH": str(PROGRAM.parents[2])}, stderr=subprocess.DEVNULL,
+        )
+        for daemon in DAEMONS
+    ]  # fmt: skip
+    try:
+        yield
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(20)
+        lab.start("h2")
+
+
+def served(lab, origin, target):
+    result = lab.run(origin, "lbrun", "-H", target, "echo", "served")
+    return result.stdout, result.stderr
+
+
+def wait_until_up(lab):
+    for pair in (("h1", "h2"), ("h2", "h1")):
+        lab.wait_until(
+            lambda pair=pair: served(lab, *pair) == ("served\n", ""), f"{pair}", 20,
+            lambda pair=pair: served(lab, *pair),
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lab():
+    from cluster import FAST, Lab
+
+    lab = Lab.up(2, settings=FAST)
+    yield lab
+    lab.down()
+
+
+def why_down(lab, host, other):
+    rows = lab.lbctl_json(host, "status")["hosts"]
+    return next(row["why_down"] for row in rows if row["name"] == other)
+
+
+@pytest.mark.parametrize(("newest", "oldest"), [(3, 2), (1, 1)], ids=["next", "before"])
+def test_a_neighbouring_release_works_along(lab, newest, oldest):
+    with other_release(lab, newest, oldest):
+        wait_until_up(lab)
+        assert set(lab.states("h1").values()) == {"up"}
+        assert "neighbouring ones work together" in lab.run("h1", "lbctl", "doctor").stdout
+    wait_until_up(lab)
+
+
+@pytest.mark.parametrize(("newest", "oldest", "older"), [(5, 4, "h1"), (0, 0, "h2")])
+def test_any_other_is_refused_and_named(lab, newest, oldest, older):
+    with other_release(lab, newest, oldest):
+        for host, other in (("h1", "h2"), ("h2", "h1")):
+            lab.wait_until(
+                lambda host=host, other=other: why_down(lab, host, other).endswith(
+                    f"upgrade {older}"
+                ),
+                f"{host} knows why {other} is down", 20, lambda host=host: lab.states(host),
+            )  # fmt: skip
+        shown = lab.run("h1", "lbctl", "status").stdout
+        assert f"h2: {older} runs lbd" in shown
+        doctor = lab.lbctl_json_any("h1", "doctor")
+        (fault,) = (check for check in doctor["checks"] if check["name"] == "peer h2")
+        assert (fault["state"], fault["mend"]) == ("fault", f"upgrade {older}")
+        result = lab.run("h1", "lbrun", "-H", "h2", "true")
+        assert result.returncode == 125
+        assert_one_line(result.stderr, "lbrun")
+        assert lab.run("h1", "lbrun", "true").returncode == 0
+    wait_until_up(lab)  # upgraded
+
+
+def test_what_a_release_does_not_announce_is_not_asked_of_it(lab):
+    with other_release(lab, 2, 1, features=""):
+        wait_until_up(lab)
+        result = lab.run(
+            "h1", "lbrun", "-H", "h2", "--send", "README.md", "true", cwd=PROGRAM.parents[2]
+        )
+        assert result.returncode == 125
+        assert "which cannot take files along" in result.stderr
+        assert lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0
+    wait_until_up(lab)
+
+
+def test_a_request_that_is_not_known_is_refused_in_so_many_words(lab):
+    with Peer(lab, "h1") as peer:
+        for _, tag, body in peer.converse([tags.pack(1, b"Z", b"something new")]):
+            assert tag == tags.REFUSED
+            assert str(wire.OWN) in lbm_pb2.Refused.FromString(body).reason
+            break
