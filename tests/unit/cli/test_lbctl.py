@@ -173,11 +173,6 @@ DOCTOR_FINDS = [
     ({}, {}, 0, "0 faults, "),
     ({"peers": [peer()]}, {}, 0, "reached in 1.0 ms"),
     ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "not reached: timeout"),
-<<<<<<< HEAD
-    ({"peers": [peer(version="0.0.9")]}, {}, 1, "runs lbd 0.0.9, this host 0.1.0"),
-    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is -7.0 s from ours"),
-    ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
-=======
     ({"peers": [peer(version="0.0.9")]}, {}, 0, "runs lbd 0.0.9, this host 0.1.0"),
     (
         {"peers": [peer(reachable=False, skewed=True, error="h2 is too old for h1: upgrade h2")]},
@@ -185,8 +180,8 @@ DOCTOR_FINDS = [
         1,
         "mend: upgrade h2",
     ),
-    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 0, "its clock is -7.0 s from ours"),
->>>>>>> 5fdeff2 (Neighbouring releases understand each other; others are refused, and it is said which host to upgrade)
+    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is -7.0 s from ours"),
+    ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
     ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
     ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
     ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
