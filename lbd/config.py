@@ -9,7 +9,7 @@ field is stands in `config_field.py`; a part with many sections has a file of it
 
 from dataclasses import dataclass, field
 
-from lbd.config_access import AdminConfig, DaemonsConfig, UsersConfig
+from lbd.config_access import AdminConfig, AdmissionConfig, DaemonsConfig, UsersConfig
 from lbd.config_dispatch import DispatchConfig, TagsConfig
 from lbd.config_field import (
     NAMES,
@@ -233,6 +233,7 @@ class Config:
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     users: UsersConfig = field(default_factory=UsersConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
+    admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     daemons: DaemonsConfig = field(default_factory=DaemonsConfig)
     dispatch: DispatchConfig = field(default_factory=DispatchConfig)
     tags: TagsConfig = field(default_factory=TagsConfig)
@@ -240,4 +241,5 @@ class Config:
     tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     up: UpConfig = field(default_factory=UpConfig)
+    overrides: tuple[str, ...] = ()  # what --set said
     path: str = ""  # the file it came from, "" for built-in defaults

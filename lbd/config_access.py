@@ -36,3 +36,40 @@ class DaemonsConfig(Section):
     user: str = ""
     # whether the LBM starts its keeper, or `lbd keeper` was started before; `lbd up` sees to it
     keeper: str = one_of(KEEPERS)
+
+
+OWNER_IS_BACK = ("keep", "nice", "suspend", "evict")
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionConfig(Section):
+    """The owner's rules for commands of other hosts. An empty list says nothing."""
+
+    # whose commands may run here; names and groups are those of this host's accounts. Patterns with
+    # * and ?, as in all these lists
+    users: tuple[str, ...] = ()
+    deny_users: tuple[str, ...] = ()  # whose never; what is denied overrules what is allowed
+    groups: tuple[str, ...] = ()  # as `users`, by group; a user of either list may
+    deny_groups: tuple[str, ...] = ()  # as `deny_users`
+    origins: tuple[str, ...] = ()  # from which hosts
+    deny_origins: tuple[str, ...] = ()  # from which never
+    # what may run here, by the real path of the program, links resolved: "/usr/bin/gcc-*"
+    programs: tuple[str, ...] = ()
+    # what never does. A user can copy a program: to keep something in, say what may run
+    deny_programs: tuple[str, ...] = ()
+    # when: "mon-fri 18:00-08:00", "sat,sun", "22:00-06:00", or five fields as in a crontab
+    when: tuple[str, ...] = ()
+    slots: int = within(0, 0, 65536)  # foreign jobs at once, if fewer than lbm.slots; 0 = those
+    # no new commands while the load index here is above this; 0 = whatever it is
+    load_ceiling: float = within(0.0, 0.0, 10000.0)
+    # the owner is back while a terminal here was used within this; 0 = terminals do not count
+    owner_idle_s: float = within(0.0, 0.0, 86400.0)
+    owners: tuple[str, ...] = ()  # whose terminals count; none named = everybody's
+    # the owner is back while others than foreign jobs keep more cores busy than this; 0 = never
+    owner_load: float = within(0.0, 0.0, 65536.0)
+    # then no new commands come, and those that run: keep on, run at the lowest priority, stand
+    # still until the owner is gone, or go to another host
+    owner_is_back: str = one_of(OWNER_IS_BACK)
+    # how long the owner is there before commands go. Those that must not be begun again (they have
+    # printed, read, or --no-restart) stand still instead
+    evict_grace_s: float = within(10.0, 0.0, 86400.0)

@@ -14,6 +14,7 @@ from pathlib import Path
 from lbd.config import Config, HostEntry, fault_of, shown
 from lbd.errors import ConfigError
 from lbd.spelling import hint
+from lbd.windows import read_window
 
 Table = dict[str, object]
 SYSTEM_FILE = Path("/etc/lbd/lbd.toml")
@@ -35,7 +36,7 @@ def load(path: str | None = None, overrides: Sequence[str] = ()) -> Config:
         given.lay_over(own)
     for override in overrides:
         given.add_override(override)
-    return settle(given.config(), given)
+    return settle(replace(given.config(), overrides=tuple(overrides)), given)
 
 
 def load_new(overrides: Sequence[str]) -> Config:
@@ -269,12 +270,22 @@ def check_texts(config: Config, given: Given) -> None:
         if value and not os.path.isabs(value):
             place = given.place(section, key) or "environment"
             raise ConfigError(f"{place}: {section}.{key}: {shown(value)} must begin with /")
+    check_windows(config.admission.when, given.place("admission", "when") or "built-in")
     check_map(config.users.map, given.place("users", "map") or "built-in")
     address, _, port = config.cluster.join.rpartition(":")
     if config.cluster.join and not (address and port.isdecimal() and 0 < int(port) < 65536):
         place = given.place("cluster", "join") or "built-in"
         shape = "must be address:port, like 10.0.0.1:7901"
         raise ConfigError(f"{place}: cluster.join: {shown(config.cluster.join)} {shape}")
+
+
+def check_windows(texts: Sequence[str], place: str) -> None:
+    """Raises ConfigError."""
+    for text in texts:
+        try:
+            read_window(text)
+        except ValueError as problem:
+            raise ConfigError(f"{place}: admission.when: {problem}") from None
 
 
 def check_map(text: str, place: str) -> None:

@@ -48,8 +48,11 @@ SHELLS = (
     "lbm/containment.py",  # cgroups and process trees
     "lbm/descriptor.py",  # reading and writing one
     "lbm/streams.py",  # pipes and passed descriptors
+    "lbm/account_cache.py",  # the user database, remembered
     "lbm/accounts.py",  # the user database
     "lbm/as_user.py",  # what the keeper does for us as another
+    "lbm/program.py",  # and where the owner has rules for programs
+    "lbm/in_force.py",  # the rules of the owner
     "lbm/caller.py",  # what the kernel says of a client
     "lbm/look.py",  # what it says of directories
     "lbm/directory.py",  # of clients
@@ -111,7 +114,8 @@ CONFIG = {
     "lbd.config", "lbd.config_access", "lbd.config_dispatch", "lbd.config_field", "lbd.config_tls",
 }  # fmt: skip
 WORDS = CONFIG | {
-    "lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line", "lbd.wire",
+    "lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line", "lbd.windows",
+    "lbd.wire",
 }  # fmt: skip
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}

@@ -31,6 +31,7 @@ COMMANDS = {
     "eligible": ("lbctl_eligible", "what is known of commands a shell may send away, or of one"),
     "drain": ("lbctl_steer", "no new jobs on that host"),
     "undrain": ("lbctl_steer", "jobs again"),
+    "reload": ("lbctl_steer", "read the owner's rules of this host again, without losing a job"),
     "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
     "param": ("lbctl_steer", "show or change a parameter, cluster-wide"),
     "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),

@@ -57,6 +57,15 @@ def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     return 0
 
 
+def reload(daemons: Daemons, options: argparse.Namespace) -> int:
+    daemons.lbm({"op": "reload"})
+    if options.json:
+        print_json({"reloaded": True})
+    else:
+        print("the owner's rules are read again")
+    return 0
+
+
 def algorithm(daemons: Daemons, options: argparse.Namespace) -> int:
     request: Json = {"op": "algorithm"}
     if options.name:

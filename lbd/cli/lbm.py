@@ -4,6 +4,7 @@ import ctypes
 
 from lbd.cli.wiring import run_daemon
 from lbd.config import Config
+from lbd.config_file import load
 from lbd.lbm.daemon import Lbm
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -25,4 +26,8 @@ def keep_buffers_on_the_heap() -> None:
 def run(config: Config) -> int:
     """Until TERM. Raises LbdError."""
     keep_buffers_on_the_heap()
-    return run_daemon("lbd lbm", config, lambda stop, ready: Lbm(config, stop, ready).run())
+
+    def reread() -> Config:
+        return load(config.path or None, config.overrides)
+
+    return run_daemon("lbd lbm", config, lambda stop, ready: Lbm(config, stop, ready, reread).run())

@@ -24,7 +24,7 @@ from lbd.cli.privilege import become, daemons_account, hand_over
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError
 from lbd.lbm.users import LocalUser
-from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager
+from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager, has_terminal
 from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,10 @@ IDLE_S = 3600.0
 
 
 def run(config: Config, overrides: Sequence[str] = ()) -> int:
-    """Until TERM, INT or HUP. Raises LbdError if another `lbd up` has this runtime directory."""
+    """Until TERM or INT, or until its terminal hangs up; without one, HUP is for the LBM.
+
+    Raises LbdError if another `lbd up` has this runtime directory.
+    """
     account = daemons_account(config)
     if account is not None:
         hand_over(config, account)
@@ -128,7 +131,9 @@ class Shell:
             self._manager.tell("WATCHDOG=1")
             pause_s = min(pause_s, self._manager.watchdog_s / FED_PER_TIMEOUT)
         info = signal.sigtimedwait(HELD, pause_s)
-        if info is not None and info.si_signo in TO_STOP:
+        if info is not None and info.si_signo == signal.SIGHUP and not has_terminal():
+            self._send("lbm", signal.SIGHUP)
+        elif info is not None and info.si_signo in TO_STOP:
             self._manager.tell("STOPPING=1")
             self._carry_out(self._supervisor.stop(time.monotonic()))
 

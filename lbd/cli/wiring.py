@@ -11,7 +11,7 @@ import uvloop
 from lbd.cli.journal import set_up_log
 from lbd.config import Config
 from lbd.errors import LbdError
-from lbd.rpc.service_manager import ServiceManager
+from lbd.rpc.service_manager import ServiceManager, has_terminal
 
 Ready = Callable[[str], None]
 DaemonMain = Callable[[asyncio.Event, Ready], Awaitable[None]]
@@ -35,6 +35,8 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end, stop)
+        if not has_terminal():  # then it is no hang-up; the LBM reads its rules again
+            loop.add_signal_handler(signal.SIGHUP, lambda: None)
         manager.feed_watchdog(loop)
         await main(stop, manager.ready)
 

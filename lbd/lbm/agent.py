@@ -17,8 +17,9 @@ from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper, monitor
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
+from lbd.lbm.in_force import InForce
 from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
-from lbd.lbm.orders import explain, make_order
+from lbd.lbm.orders import explain, is_rule, make_order
 from lbd.lbm.readers import command_of, is_read
 from lbd.lbm.run_request import read_run_request
 from lbd.lbm.stages import Stages
@@ -38,6 +39,7 @@ class Host:
     """What the foreign jobs of this host share."""
 
     config: Config
+    rules: InForce
     link: KeeperLink
     slots: Slots
     jobs: Jobs
@@ -51,7 +53,7 @@ class Host:
         str  # a file that is there as long as the owner wants no new jobs; the LIM's doing
     )
 
-    async def admit(self, user: str, uid: int) -> Admit | Refuse:
+    async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""
         if os.path.exists(self.drained_mark):
             return Refuse("drained")
@@ -59,7 +61,10 @@ class Host:
         local = await self.look_up_user(wanted_account(users, asker))
         if local is None and users.unknown:
             local = await self.look_up_user(users.unknown)
-        return identify(users, asker, local, self.link.uid)
+        found = identify(users, asker, local, self.link.uid)
+        if isinstance(found, Admit) and (reason := self.rules.refusal(asker, found.run_as, origin)):
+            return Refuse(reason)
+        return found
 
 
 class ForeignJob:
@@ -116,7 +121,9 @@ class ForeignJob:
         if self._request.HasField("stage") and not self._stage_path():
             self._refuse("its stage is gone", "admission", try_another=True)
             return
-        admitted = await self._host.admit(self._request.user, self._request.uid)
+        admitted = await self._host.admit(
+            self._request.user, self._request.uid, self._request.origin
+        )
         if isinstance(admitted, Refuse):
             self._refuse(admitted.reason, "admission", admitted.try_another)
             return
@@ -153,9 +160,8 @@ class ForeignJob:
         try:
             await self._start(admitted)
         except NotStarted as trouble:
-            self._refuse(
-                explain(request, trouble), trouble.stage, try_another=True, number=trouble.number
-            )
+            stage = "admission" if is_rule(trouble.stage) else trouble.stage
+            self._refuse(explain(request, trouble), stage, try_another=True, number=trouble.number)
             return
         job.state, job.started = JobState.RUNNING, time.time()
         self._host.changed()
@@ -188,7 +194,8 @@ class ForeignJob:
         except (OSError, ValueError) as trouble:
             raise NotStarted("pipes", getattr(trouble, "errno", 0) or 0) from None
         try:
-            order = make_order(self._request, run_as, self._host.config, self._stage_path())
+            config = self._host.rules.config
+            order = make_order(self._request, run_as, config, self._stage_path())
             self._spawned = await self._host.link.spawn(order, ends.childs, self._stopped)
         except OSError as trouble:
             raise NotStarted("pipes", trouble.errno or 0) from None

@@ -9,9 +9,9 @@ import os
 from collections.abc import Awaitable, Callable
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm import child, keeper
-from lbd.lbm.child import Order
+from lbd.lbm import keeper, spawn_order
 from lbd.lbm.link import KeeperLink, NotStarted
+from lbd.lbm.spawn_order import Order
 from lbd.lbm.stamp import Stamp, read_stamp
 from lbd.lbm.users import LocalUser
 from lbd.model import JobId
@@ -35,7 +35,7 @@ class AsUser:
         """What is there. Raises Unavailable."""
         found = await self._do(uid, Order(argv=[directory], look=True))
         try:
-            return read_stamp(found.removeprefix(child.SEEN).replace(",", " ").encode())
+            return read_stamp(found.removeprefix(spawn_order.SEEN).replace(",", " ").encode())
         except ValueError:
             raise Unavailable(f"the keeper says {found}") from None
 

@@ -16,10 +16,10 @@ from google.protobuf.message import DecodeError
 from lbd.errors import LbdError
 from lbd.lbm import keeper
 from lbd.lbm.agent import Host
-from lbd.lbm.child import Order
 from lbd.lbm.link import Exit, NotStarted, Spawned
-from lbd.lbm.orders import explain, make_order
+from lbd.lbm.orders import explain, is_rule, make_order
 from lbd.lbm.run_request import JOB_ID, fault_of
+from lbd.lbm.spawn_order import Order
 from lbd.lbm.spool import Spool
 from lbd.lbm.state import Job, JobState
 from lbd.lbm.users import LocalUser, Refuse
@@ -58,7 +58,9 @@ class Attempt:
         if fault := fault or fault_of(self._request):
             self._refuse(f"its stored request is damaged: {fault}", "request")
             return
-        admitted = await self._host.admit(self._request.user, self._request.uid)
+        admitted = await self._host.admit(
+            self._request.user, self._request.uid, self._request.origin
+        )
         if isinstance(admitted, Refuse):
             passing = admitted.reason == "drained"
             self._refuse(admitted.reason, "drained" if passing else "admission")
@@ -70,7 +72,8 @@ class Attempt:
             order = self._order(admitted.run_as)
             await self._spawn(order)
         except NotStarted as trouble:
-            self._refuse(explain(self._request, trouble), trouble.stage, trouble.number)
+            stage = "admission" if is_rule(trouble.stage) else trouble.stage
+            self._refuse(explain(self._request, trouble), stage, trouble.number)
             return
         except (LbdError, OSError) as trouble:
             self._refuse(str(trouble), "spawn", getattr(trouble, "errno", None) or 0)
@@ -82,7 +85,7 @@ class Attempt:
 
     def _order(self, run_as: LocalUser | None) -> Order:
         request, start = self._request, self._start
-        order = make_order(request, run_as, self._host.config)
+        order = make_order(request, run_as, self._host.rules.config)
         order.job = self.name
         order.environment[b"LBD_ATTEMPT"] = b"%d" % start.attempt
         order.environment[b"LBD_TIER"] = b"%d" % start.tier
@@ -93,6 +96,7 @@ class Attempt:
         output, error = (self._file(path) for path in (start.spec.output, start.spec.error))
         if output or error:
             script = APART if output and error else BOTH if output else ERROR_ONLY
+            order.subject = order.argv[0]
             order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]
         return order
 

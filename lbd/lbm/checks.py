@@ -16,7 +16,6 @@ from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.agent import Host
 from lbd.lbm.caller import user_name
-from lbd.lbm.child import ABLE
 from lbd.lbm.directory import Directory
 from lbd.lbm.home import Home
 from lbd.lbm.link import NotStarted
@@ -24,6 +23,7 @@ from lbd.lbm.orders import explain, make_order
 from lbd.lbm.outgoing import stamp_message
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.run_request import read_run_request
+from lbd.lbm.spawn_order import ABLE
 from lbd.lbm.users import Refuse
 from lbd.model import JobId
 from lbd.one_line import one_line
@@ -56,12 +56,12 @@ class Checks:
             request = read_run_request(data, self._host.config.lbm.max_request_bytes, caller)
         except PeerError as problem:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
-        admitted = await self._host.admit(request.user, request.uid)
+        admitted = await self._host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
             return lbm_pb2.CheckReply(reason=admitted.reason, stage="admission")
         request.job_id = f"check.{next(self._numbers)}"
         request.closed_fds = 7
-        order = make_order(request, admitted.run_as, self._host.config)
+        order = make_order(request, admitted.run_as, self._host.rules.config)
         order.check = True
         async with self._turns:
             try:

@@ -10,47 +10,35 @@ Where spare.c has been compiled, it makes the spares for plain orders instead (n
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import resource
 import signal
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn
 
 from lbd.lbm import monitor
 from lbd.lbm.containment import MARK, Containment
 from lbd.lbm.launch import DEFAULT_PATH, become
 from lbd.lbm.look import find_program, kernel_id, look
-from lbd.lbm.stamp import Stamp, is_same, read_stamp
+from lbd.lbm.program import real_program, rule_against
+from lbd.lbm.spawn_order import (
+    ABLE,
+    ARGUMENT,
+    BEHIND,
+    JOB,
+    LIMIT,
+    ORDER,
+    SEEN,
+    Order,
+    read_order,
+)
+from lbd.lbm.stamp import Stamp, is_same
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
 
-ORDER = b"S"
-# its fields
-JOB = b"j"
-ARGUMENT = b"a"
-ENVIRONMENT = b"e"
-DIRECTORY = b"d"
-UMASK = b"u"
-LIMIT = b"l"
-USER = b"w"  # "uid gid group group …"; absent: stay who we are
-NICE = b"N"
-IGNORED = b"i"  # signals it is to ignore: bit N - 1 for signal N
-NO_NEW_PRIVILEGES = b"P"
-MEMORY = b"M"
-CLOSED_FDS = b"c"
-STAMP = b"s"  # of DIRECTORY at the origin; absent: any will do
-CHECK = b"?"  # only say whether it could begin
-WORKER = b"W"  # no program: the arguments are for stage_worker.py, here and now
-
-LOOK = b"L"  # the argument is a directory: only say what it is
-
-SEEN = "seen:"  # begins the "stage" at which an order to look fails when all is well
-ABLE = "able"  # the "stage" at which an order to check fails when all is well
-TERMINAL = b"t"  # the first descriptor that is one becomes the session's; value: a place below
-
-IN_FRONT, BEHIND = 1, 2  # of the terminal: whether the command's group has it
 ORDER_LIMIT_BYTES = 16 << 20
 RLIMITS = 16
 MAX_DESCRIPTORS = 1 << 20
@@ -61,40 +49,6 @@ SYS_CLONE3 = 435
 MACHINES = ("x86_64", "aarch64", "riscv64")  # where that is its number
 
 
-@dataclass(slots=True)
-class Order:
-    """A SPAWN frame, read."""
-
-    job: str = ""
-    argv: list[bytes] = field(default_factory=list)
-    environment: dict[bytes, bytes] = field(default_factory=dict)
-    directory: bytes = b"/"
-    umask: int = 0o022
-    limits: list[tuple[int, int, int]] = field(default_factory=list)
-    user: tuple[int, ...] = ()  # uid, gid, then every group; () = stay who we are
-    nice: int = 0
-    ignored_signals: int = 0
-    no_new_privileges: bool = False
-    memory_bytes: int = 0
-    closed_fds: int = 0
-    stamp: Stamp | None = None
-    terminal: int = 0  # 0 = none, IN_FRONT or BEHIND
-    check: bool = False
-    worker: bool = False
-    look: bool = False
-
-
-PLAIN = {
-    JOB, ARGUMENT, ENVIRONMENT, DIRECTORY, STAMP, UMASK, LIMIT, USER, NICE, IGNORED,
-    NO_NEW_PRIVILEGES, CLOSED_FDS,
-}  # fmt: skip
-
-
-def is_plain(given: dict[bytes, bytes]) -> bool:
-    """Whether an order asks for nothing that spare.c does not know."""
-    return given.keys() <= PLAIN
-
-
 class CannotStart(Exception):
     """Raised in the child before exec: which stage failed, and the OSError behind it."""
 
@@ -102,51 +56,6 @@ class CannotStart(Exception):
         super().__init__(stage, error)
         self.stage = stage
         self.number = error.errno or 0
-
-
-def read_order(body: bytes) -> Order:
-    """Raises ValueError if a field is malformed."""
-    order = Order()
-    for key, value in frames.fields(body):
-        if key == ARGUMENT:
-            order.argv.append(value)
-        elif key == ENVIRONMENT:
-            name, _, text = value.partition(b"=")
-            order.environment[name] = text
-        elif key == JOB:
-            order.job = value.decode()
-        elif key == DIRECTORY:
-            order.directory = value
-        elif key == UMASK:
-            order.umask = int(value)
-        elif key == LIMIT:
-            number, soft, hard = (int(n) for n in value.split())
-            order.limits.append((number, soft, hard))
-        elif key == USER:
-            order.user = tuple(int(number) for number in value.split())
-        elif key == IGNORED:
-            order.ignored_signals = int(value)
-        elif key == NO_NEW_PRIVILEGES:
-            order.no_new_privileges = True
-        elif key == NICE:
-            order.nice = int(value)
-        elif key == MEMORY:
-            order.memory_bytes = int(value)
-        elif key == CLOSED_FDS:
-            order.closed_fds = int(value)
-        elif key == STAMP:
-            order.stamp = read_stamp(value)
-        elif key == CHECK:
-            order.check = True
-        elif key == WORKER:
-            order.worker = True
-        elif key == LOOK:
-            order.look = True
-        elif key == TERMINAL:
-            order.terminal = int(value)
-    if not order.job or not order.argv:
-        raise ValueError("a job without id or command")
-    return order
 
 
 @dataclass(slots=True)
@@ -268,13 +177,20 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         if order.look:
             stamp = look(order.argv[0], parent.kernel, parent.libc)
             raise CannotStart(SEEN + stamp.pack().decode().replace(" ", ","), OSError(0, "seen"))
+        path = order.environment.get(b"PATH", DEFAULT_PATH)
+        program = b""
+        if order.allowed or order.denied:
+            program = real_program(order.subject or order.argv[0], path)
+            if rule := rule_against(program, order.allowed, order.denied) if program else "":
+                raise CannotStart(rule, PermissionError(errno.EACCES, "not allowed"))
         if order.check:
-            path = order.environment.get(b"PATH", DEFAULT_PATH)
             missing = find_program(order.argv[0], path)
             raise CannotStart("exec" if missing else ABLE, OSError(missing, "checked"))
         mark = parent.containment.mark.partition(b"=")[2] + order.job.encode()
         order.environment[MARK] = mark
-        raise CannotStart("exec", become(order.argv, order.environment))
+        raise CannotStart(
+            "exec", become(order.argv, order.environment, program if not order.subject else b"")
+        )
     except CannotStart as trouble:
         sock.sendall(f"{trouble.stage} {trouble.number}".encode())
     except BaseException as trouble:  # whatever it is, the keeper must hear of it

@@ -6,6 +6,7 @@ import itertools
 import logging
 import math
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import grpc.aio
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
-from lbd.lbm.accounts import find_account
+from lbd.lbm.account_cache import AccountCache
 from lbd.lbm.agent import Host
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.attempts import Attempts
@@ -26,6 +27,7 @@ from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
 from lbd.lbm.home import Home
+from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.logs import serve_logs
@@ -37,7 +39,7 @@ from lbd.lbm.room import Room
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.unshared import Unshared
-from lbd.lbm.users import ROOT_UID, LocalUser
+from lbd.lbm.users import ROOT_UID
 from lbd.load import cgroup
 from lbd.model import JobId
 from lbd.rpc import transport
@@ -45,6 +47,7 @@ from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
 from lbd.rpc.local import JsonClient
 from lbd.rpc.pid_lock import take_pid_locks
+from lbd.rpc.service_manager import has_terminal
 from lbd.rpc.tls import Tls
 from lbd.rpc.trusted import trust_of
 
@@ -63,7 +66,6 @@ LIM_REPORT_S = 0.5
 LIM_REPORT_PAUSE_S = 0.05
 KEEPER_S = 10.0
 KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
-USER_CACHE_S = 60.0
 SHARED_STAGES = "/var/tmp/lbd-stage"
 IDS_RESERVED = 10_000
 STOP_TIMEOUT_S = 5.0
@@ -72,7 +74,14 @@ STOP_TIMEOUT_S = 5.0
 class Lbm:
     """One host's load balance manager."""
 
-    def __init__(self, config: Config, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        stop: asyncio.Event,
+        ready: Callable[[str], None],
+        reread: Callable[[], Config],
+    ) -> None:
+        """`reread`: what lbd.toml says by now; it raises ConfigError."""
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
         self._stop = stop
@@ -80,24 +89,27 @@ class Lbm:
         self._report = asyncio.Event()
         self._keeper_gone = asyncio.Event()
         self._failure: LbdError | None = None
-        self._users: dict[str | int, tuple[float, LocalUser | None]] = {}
         cores = config.host.cores or cgroup.usable_cores()
+        self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
         self._jobs = Jobs(config.lbm.history)
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
         self._link = KeeperLink(self._keeper_lost)
-        self._as_user = AsUser(self._link, self._look_up_user)
+        look_up_user = AccountCache().look_up
+        self._as_user = AsUser(self._link, look_up_user)
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
         self._server: grpc.aio.Server | None = None
         self._attempts: Attempts | None = None
+        self._rules = InForce(config, reread)
         self._host = Host(
             config=config,
+            rules=self._rules,
             link=self._link,
-            slots=Slots(config.lbm.slots or max(1, math.ceil(cores)), config.lbm.max_waiting),
+            slots=Slots(self._rules.slots(self._slots_wanted), config.lbm.max_waiting),
             jobs=self._jobs,
             slot_events={},
-            look_up_user=self._look_up_user,
+            look_up_user=look_up_user,
             changed=self._changed,
             job_began=self._job_began,
             job_ended=self._job_ended,
@@ -121,8 +133,7 @@ class Lbm:
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
         )
-
-        self._questions = Questions(self._host, self._home)
+        self._questions = Questions(self._host, self._home, self.reload)
 
     async def run(self) -> None:
         """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
@@ -135,6 +146,8 @@ class Lbm:
             self._host.stages.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
                 await self._server.start()
+            if not has_terminal():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
             clients.start(for_all=self._link.uid == ROOT_UID)
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
@@ -156,6 +169,17 @@ class Lbm:
                 os.close(lock)
         if self._failure is not None:
             raise self._failure
+
+    def reload(self) -> None:
+        """The owner's rules, read again; what runs, runs on. Raises ConfigError."""
+        self._rules.reload()
+        for job in self._host.slots.resize(self._rules.slots(self._slots_wanted)):
+            self._host.slot_events[job].set()
+        self._report.set()
+
+    def _hung_up(self) -> None:
+        with contextlib.suppress(ConfigError):  # it is in the log
+            self.reload()
 
     async def _connect_keeper(self) -> None:
         path, until_s = self._runtime / "keeper.sock", time.monotonic() + KEEPER_S
@@ -301,7 +325,7 @@ class Lbm:
                     "slots_used": len(slots.holders),
                     "local": self._jobs.count(foreign=False),
                     "foreign": self._jobs.count(foreign=True),
-                    "accepting": self._server is not None,
+                    "accepting": self._server is not None and not self._rules.closed(),
                     "keeper": self._link.pid,  # neither of us is load of this host
                     "dispatcher": self._attempts.summary if self._attempts else None,
                 },
@@ -310,8 +334,11 @@ class Lbm:
         except LbdError as problem:
             log.debug("the LIM did not take the report: %s", problem)
             return
+        load = answer.get("index")
+        if isinstance(load, float):
+            self._rules.load = load
         if self._attempts is not None:
-            self._attempts.load_is(answer.get("index"), answer.get("drained"))
+            self._attempts.load_is(load, answer.get("drained"))
         threshold_s = answer.get("job_threshold_s")
         if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
             self._home.eligible.book.threshold_s = threshold_s
@@ -327,17 +354,6 @@ class Lbm:
         for pid in [pid for pid, held in self._leaders.items() if held == job]:
             del self._leaders[pid]
         self._home.notes.ended(job, self._config.host.name, charged=False)
-
-    async def _look_up_user(self, name: str | int) -> LocalUser | None:
-        """From the user database, which may be slow (LDAP): in a thread, remembered a while."""
-        cached = self._users.get(name)
-        if cached is not None and time.monotonic() - cached[0] < USER_CACHE_S:
-            return cached[1]
-        found = await asyncio.to_thread(find_account, name)
-        if len(self._users) > 10_000:
-            self._users.clear()
-        self._users[name] = (time.monotonic(), found)
-        return found
 
 
 def stage_root(config: Config) -> str:

@@ -48,7 +48,7 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
     if not refused.reason and caller not in ("", request.origin):
         refused.reason = f"{caller} asks in the name of {request.origin}"
     if not refused.reason:
-        admitted = await host.admit(request.user, request.uid)
+        admitted = await host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
             refused.reason = admitted.reason
         elif not JOB_ID.fullmatch(request.id):

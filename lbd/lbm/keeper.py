@@ -22,21 +22,13 @@ import time
 from dataclasses import dataclass
 
 from lbd.lbm.accounts import Gate
-from lbd.lbm.child import (
-    CLOSED_FDS,
-    JOB,
-    ORDER_LIMIT_BYTES,
-    USER,
-    Parent,
-    Spare,
-    fork_spare,
-    is_plain,
-)
+from lbd.lbm.child import ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
 from lbd.lbm.containment import Containment
 from lbd.lbm.nursery import SPARES as NURSERY_SPARES
 from lbd.lbm.nursery import Nursery
 from lbd.lbm.readers import is_read, unpack_wanted
 from lbd.lbm.signals import deliver, signal_group
+from lbd.lbm.spawn_order import CLOSED_FDS, JOB, USER, is_plain
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
 

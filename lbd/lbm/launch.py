@@ -11,12 +11,13 @@ DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 SHELL = b"/bin/sh"
 
 
-def become(argv: list[bytes], environment: dict[bytes, bytes]) -> OSError:
-    """exec `argv`; returns only if it cannot, with the error execvp would give.
+def become(argv: list[bytes], environment: dict[bytes, bytes], program: bytes = b"") -> OSError:
+    """exec `argv`; returns only if it cannot, with the error execvp would give. `program`: what
+    was found and looked at already.
 
     A file without `#!` is handed to the shell, as execvp(3) does.
     """
-    name = argv[0]
+    name = program or argv[0]
     if b"/" in name or not name:
         return become_file(name, argv, environment)
     failure = OSError(ENOENT, "not found")

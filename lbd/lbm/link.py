@@ -14,10 +14,10 @@ from typing import TypeVar
 import lbd
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import child, keeper
+from lbd.lbm import keeper, spawn_order
 from lbd.lbm.accounts import pack_gate
-from lbd.lbm.child import Order
 from lbd.lbm.readers import pack_wanted
+from lbd.lbm.spawn_order import Order, pack_order
 from lbd.model import JobId
 from lbd.rpc import frames
 from lbd.rpc.local import bind_unix
@@ -149,7 +149,7 @@ class KeeperLink:
             if not self._hello.done():
                 self._hello.set_result(None)
             return
-        job = JobId(given[child.JOB].decode())
+        job = JobId(given[spawn_order.JOB].decode())
         spawned = self._jobs.get(job)
         if spawned is None:
             return
@@ -234,7 +234,7 @@ class KeeperLink:
         if spawned is None:
             return False
         spawned.read = asyncio.get_running_loop().create_future()
-        body = frames.field(child.JOB, job.encode())
+        body = frames.field(spawn_order.JOB, job.encode())
         await self._send(keeper.READ, body + frames.field(keeper.WANTED, pack_wanted(wanted)))
         try:
             return await asyncio.wait_for(spawned.read, READ_S)
@@ -245,7 +245,7 @@ class KeeperLink:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
         body = b""
         if job is not None:
-            body = frames.field(child.JOB, job.encode())
+            body = frames.field(spawn_order.JOB, job.encode())
             body += frames.field(keeper.NUMBER, str(number).encode())
         await self._send(tag, body)
 
@@ -282,39 +282,6 @@ async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: 
 def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
     if not future.done():
         future.set_result(value)
-
-
-def pack_order(order: Order) -> bytes:
-    """The body of a SPAWN frame."""
-    pairs: list[tuple[bytes, bytes]] = [
-        (child.JOB, order.job.encode()),
-        (child.DIRECTORY, order.directory),
-        (child.UMASK, b"%d" % order.umask),
-        (child.NICE, b"%d" % order.nice),
-        (child.CLOSED_FDS, b"%d" % order.closed_fds),
-        *((child.ARGUMENT, argument) for argument in order.argv),
-        *((child.ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
-        *((child.LIMIT, b"%d %d %d" % limit) for limit in order.limits),
-    ]
-    if order.stamp is not None:
-        pairs.append((child.STAMP, order.stamp.pack()))
-    if order.worker:
-        pairs.append((child.WORKER, b""))
-    if order.look:
-        pairs.append((child.LOOK, b""))
-    if order.check:
-        pairs.append((child.CHECK, b""))
-    if order.ignored_signals:
-        pairs.append((child.IGNORED, b"%d" % order.ignored_signals))
-    if order.no_new_privileges:
-        pairs.append((child.NO_NEW_PRIVILEGES, b""))
-    if order.terminal:
-        pairs.append((child.TERMINAL, b"%d" % order.terminal))
-    if order.memory_bytes:
-        pairs.append((child.MEMORY, b"%d" % order.memory_bytes))
-    if order.user:
-        pairs.append((child.USER, b" ".join(b"%d" % number for number in order.user)))
-    return b"".join(frames.field(key, value) for key, value in pairs)
 
 
 def start_keeper(path: Path, config: Config) -> None:

@@ -3,8 +3,8 @@
 import os
 
 from lbd.config import Config
-from lbd.lbm.child import BEHIND, IN_FRONT, Order
 from lbd.lbm.link import NotStarted
+from lbd.lbm.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.users import LocalUser
 from lbd.rpc.gen import lbm_pb2
@@ -51,7 +51,14 @@ def make_order(
         closed_fds=request.closed_fds & 7,
         stamp=stamp_of(request),
         terminal=place_of(request),
+        allowed=[] if worker else list(config.admission.programs),
+        denied=[] if worker else list(config.admission.deny_programs),
     )
+
+
+def is_rule(stage: str) -> bool:
+    """Is it the owner's word that it failed by?"""
+    return stage.startswith("admission.")
 
 
 def account_variables(account: LocalUser) -> dict[bytes, bytes]:
@@ -96,6 +103,9 @@ def explain(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
         directory = "its stage" if staged else request.directory.decode(errors="replace")
         differs = "not the directory it is at the origin (not shared?)"
         return f"{directory}: {differs if trouble.stage == 'directory' else what}"
+    if is_rule(trouble.stage):
+        name = request.argv[0].decode(errors="replace")
+        return f"{name} is not allowed here ({trouble.stage})"
     if trouble.stage == "exec":
         return f"{request.argv[0].decode(errors='replace')}: {what}"
     return f"{trouble.stage}: {what}"

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -32,8 +33,9 @@ PEER_JOBS_TIMEOUT_S = 2.0
 class Questions:
     """Answers from the state of one LBM."""
 
-    def __init__(self, host: Host, home: Home) -> None:
+    def __init__(self, host: Host, home: Home, reload: Callable[[], None]) -> None:
         self._host = host
+        self._reload = reload
         self._home = home
         self.checks = Checks(host, home)
         self._admins = Admins(host.config.admin)
@@ -48,6 +50,10 @@ class Questions:
             return await self._queue.answer(question, caller)
         if operation == "signal":
             self._signal(question, caller)
+            return {}
+        if operation == "reload":
+            self._admins.check(caller)
+            self._reload()
             return {}
         if operation == "status":
             return {

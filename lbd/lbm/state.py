@@ -94,6 +94,14 @@ class Slots:
         """The job has ended or given up waiting. Returns who has got a slot by that."""
         self.holders.discard(job)
         self.waiting.pop(job, None)
+        return self._promote()
+
+    def resize(self, total: int) -> list[JobId]:
+        """As many from now on; nobody loses theirs. Returns who has got one by that."""
+        self.total = total
+        return self._promote()
+
+    def _promote(self) -> list[JobId]:
         promoted = []
         while self.waiting and len(self.holders) < self.total:
             following, _ = self.waiting.popitem(last=False)

@@ -18,7 +18,7 @@ from lbd.lim.charges import ChargeBook
 from lbd.lim.election import ranking
 from lbd.lim.messages import Member, Sample
 from lbd.model import HostId, HostState, JobId
-from lbd.policy.view import AVOIDED, NO_SLOT, HostView, View
+from lbd.policy.view import AVOIDED, CLOSED, NO_SLOT, HostView, View
 
 NEVER = -math.inf
 SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
@@ -262,7 +262,7 @@ class Table:
         if now_s < entry.avoid_until_s:
             return f"{AVOIDED}: {entry.avoid_reason}"
         if not vector.accepting:
-            return "not accepting jobs"
+            return CLOSED if vector.slots_total else "not accepting jobs"
         unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)
         used = max(0, vector.slots_used - entry.freed_slots) + unseen
         return "" if used < vector.slots_total else NO_SLOT

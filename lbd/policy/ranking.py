@@ -16,7 +16,7 @@ from operator import attrgetter
 from random import Random
 
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
-from lbd.policy.view import AVOIDED, NO_SLOT, Decision, HostView, Nowhere, View
+from lbd.policy.view import AVOIDED, CLOSED, NO_SLOT, Decision, HostView, Nowhere, View
 
 TIE = 0.02  # loads this close are equal: less is noise of the sampling
 CANDIDATES = 16  # that an answer shows, best first
@@ -41,9 +41,10 @@ def settled_early(request: PlacementRequest, view: View) -> Decision | None:
 
 
 def wanted_host(name: HostId, view: View) -> Decision:
-    """-H: there, whatever the load, unless that host cannot take it at all."""
+    """-H: there, whatever the load, unless that host cannot take it at all. One that is closed says
+    itself by which of its rules."""
     host = view.hosts[name]
-    able = host.why in ("", "late", NO_SLOT) or host.why.startswith(AVOIDED)
+    able = host.why in ("", "late", NO_SLOT, CLOSED) or host.why.startswith(AVOIDED)
     if not host.alive or not able:
         return Nowhere(f"{name} cannot take it: {host.why}")
     if host is view.me:

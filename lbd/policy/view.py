@@ -17,6 +17,7 @@ from lbd.config import LimConfig
 from lbd.model import Candidate, HostId, Placement, PlacementRequest
 
 NO_SLOT = "no free slot"
+CLOSED = "its owner takes no commands now"
 AVOIDED = "avoided"  # and the reason behind it
 
 

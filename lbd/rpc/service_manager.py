@@ -18,6 +18,15 @@ FED_PER_TIMEOUT = 3  # so that one late turn of the loop is not an end
 MESSAGES_MAX = 256  # read at once
 
 
+def has_terminal() -> bool:
+    """Is there one that this process hangs up with?"""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 class ServiceManager:
     """The way to ours; to nobody, silently, where none asked to be told."""
 

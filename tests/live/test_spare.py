@@ -14,11 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lbd.lbm import child
-from lbd.lbm.child import Order, is_plain
 from lbd.lbm.link import pack_order
 from lbd.lbm.look import kernel_id, look
 from lbd.lbm.nursery import ANSWER, NO_CGROUP
+from lbd.lbm.spawn_order import MEMORY, Order, is_plain
 from lbd.rpc import frames
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,7 +162,7 @@ def test_directories(compiled, tmp_path, name):
 def test_what_it_cannot_do_is_not_plain():
     asked = dict(frames.fields(pack_order(shell(b"true", memory_bytes=1 << 20))))
     assert not is_plain(asked)
-    del asked[child.MEMORY]
+    del asked[MEMORY]
     assert is_plain(asked)
 
 

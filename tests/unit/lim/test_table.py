@@ -3,7 +3,7 @@ import pytest
 from lbd.config import LimConfig
 from lbd.lim.table import Table
 from lbd.model import HostId, HostState, JobId
-from lbd.policy.view import NO_SLOT
+from lbd.policy.view import CLOSED, NO_SLOT
 from lbd.testing.builders import member, sample, vector
 
 H1, H2 = HostId("h1"), HostId("h2")
@@ -98,7 +98,8 @@ def test_a_host_that_gave_trouble_is_avoided_for_a_while(table):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"load": vector(accepting=False)}, "not accepting jobs"),
+        ({"load": vector(accepting=False)}, CLOSED),
+        ({"load": vector(accepting=False, slots=(0, 0))}, "not accepting jobs"),
         ({"drained": True}, "drained"),
         ({"load": vector(slots=(0, 0))}, NO_SLOT),
     ],

@@ -1,0 +1,83 @@
+"""The owner's rules: may a foreign command run on this host now? Pure.
+
+Who, from where and when are told here; what is told where it is known for sure, in the child that
+is about to become the program (`program_fault`). The first rule that says no is named.
+"""
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lbd.config_access import AdmissionConfig
+from lbd.windows import Moment, Window, read_window
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """For whom a command would run."""
+
+    user: str  # the account here
+    groups: frozenset[str]  # its names
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How things stand on this host."""
+
+    now: Moment
+    load: float  # index
+    owner: str = ""  # what shows that the owner is there; "" = nobody is
+
+
+class Rules:
+    def __init__(self, config: AdmissionConfig) -> None:
+        self.config = config
+        self._windows: list[Window] = [read_window(text) for text in config.when]
+
+    def refusal(self, guest: Guest, conditions: Conditions) -> str:
+        """Why not, with the rule that says so; "" if it may."""
+        return self._refused_guest(guest) or self.closed(conditions)
+
+    def _refused_guest(self, guest: Guest) -> str:
+        config, groups = self.config, sorted(guest.groups)
+        if matches([guest.user], config.deny_users):
+            return f"commands of {guest.user} are not allowed here (admission.deny_users)"
+        if matches(groups, config.deny_groups):
+            return f"commands of {guest.user} are not allowed here (admission.deny_groups)"
+        named = matches([guest.user], config.users) or matches(groups, config.groups)
+        if (config.users or config.groups) and not named:
+            rule = "users" if config.users else "groups"
+            return f"commands of {guest.user} are not allowed here (admission.{rule})"
+        if matches([guest.origin], config.deny_origins):
+            return f"commands from {guest.origin} are not allowed here (admission.deny_origins)"
+        if config.origins and not matches([guest.origin], config.origins):
+            return f"commands from {guest.origin} are not allowed here (admission.origins)"
+        return ""
+
+    def closed(self, conditions: Conditions) -> str:
+        """Why nobody's commands are taken now, or ""."""
+        if self._windows and not any(window.holds(conditions.now) for window in self._windows):
+            return "no commands of other hosts at this time (admission.when)"
+        ceiling = self.config.load_ceiling
+        if ceiling and conditions.load > ceiling:
+            return (
+                f"too much runs here: load {conditions.load:.2f}, no new commands above {ceiling:g}"
+                " (admission.load_ceiling)"
+            )
+        if conditions.owner:
+            return f"the owner of this host is back: {conditions.owner}"
+        return ""
+
+
+def matches(names: Iterable[str], patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def program_fault(path: str, allowed: tuple[str, ...], denied: tuple[str, ...]) -> str:
+    """The rule that forbids a program, by its real path; "" if none does."""
+    if matches([path], denied):
+        return "deny_programs"
+    if allowed and not matches([path], allowed):
+        return "programs"
+    return ""

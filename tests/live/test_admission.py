@@ -1,0 +1,143 @@
+"""The owner's rules: what they refuse and how that is said, and that they change without a loss."""
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from lbd.lab.plan import toml
+from lbd.rpc.local import Refusal
+from tests.live.cluster import FAST, Lab
+from tests.live.test_users import ANN, as_user, asked_by
+
+TRUE = os.path.realpath("/bin/true")
+
+
+@pytest.fixture(scope="module")
+def two():
+    lab = Lab.up(2, settings=FAST)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def rules(two):
+    """rules(users=(…), …): those of h2 from now on; none at the end."""
+    config = two.paths("h2").config
+    before = config.read_text()
+
+    def set_rules(**values):
+        section = toml({"admission": values}) if values else ""
+        config.write_text(f"{before}\n{section}")
+        two.run("h2", "lbctl", "reload", check=True)
+
+    yield set_rules
+    set_rules()
+
+
+def on_h2(lab, *command):
+    return lab.run("h1", "lbrun", "-H", "h2", *command)
+
+
+def refused(result, rule):
+    assert (result.returncode, result.stdout) == (125, "")
+    assert result.stderr.startswith("lbrun: h2: ")
+    assert f"(admission.{rule})" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("users", ("somebody",)),
+        ("deny_users", ("*",)),
+        ("groups", ("nogroup",)),
+        ("deny_groups", ("*",)),
+        ("origins", ("h7",)),
+        ("deny_origins", ("h*",)),
+        ("programs", ("/usr/bin/nothing",)),
+        ("deny_programs", (TRUE,)),
+        ("when", ("* * 31 2 *",)),
+    ],
+)
+def test_who_named_the_host_is_told_which_rule(two, rules, rule, value):
+    rules(**{rule: value})
+    refused(on_h2(two, "true"), rule)
+
+
+def test_what_the_rules_allow_runs(two, rules):
+    rules(origins=("h1",), deny_users=("somebody",), programs=(TRUE,), when=("* * * * *",), slots=1)
+    assert on_h2(two, "true").returncode == 0
+
+
+def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
+    link = tmp_path / "harmless"
+    link.symlink_to(sys.executable)
+    rules(deny_programs=(os.path.realpath(sys.executable),))
+    refused(on_h2(two, link, "-c", "print(1)"), "deny_programs")
+    rules(programs=(os.path.realpath(sys.executable),))
+    assert on_h2(two, link, "-IS", "-c", "print(1)").stdout == "1\n"
+
+
+def test_explain_says_it_too(two, rules):
+    rules(programs=("/usr/bin/nothing",))
+    result = two.run("h1", "lbrun", "--explain", "-H", "h2", "true")
+    assert "admission.programs" in result.stderr
+
+
+def test_a_closed_host_is_no_candidate(two, rules):
+    rules(when=("* * 31 2 *",))
+    two.wait_until(lambda: remote(two).returncode == 125, "h1 knows that h2 is closed")
+    assert "h2: its owner takes no commands now" in remote(two, "--explain").stderr
+    result = two.run("h1", "lbrun", "true")
+    assert (result.returncode, result.stderr) == (0, "")
+    rules()
+    two.wait_until(lambda: remote(two).returncode == 0, "h2 is open again")
+
+
+def remote(lab, *options):
+    return lab.run("h1", "lbrun", "--remote", *options, "true")
+
+
+def test_a_change_loses_no_job(two, rules):
+    process = two.popen("h1", "lbrun", "-H", "h2", "sh", "-c", "read -r word; echo $word",
+                        stdin=-1, stdout=-1, text=True)  # fmt: skip
+    two.wait_until(lambda: running(two) == 1, "it runs")
+    rules(deny_users=("*",))
+    refused(on_h2(two, "true"), "deny_users")
+    assert process.communicate("words\n", timeout=10)[0] == "words\n"
+    assert process.returncode == 0
+
+
+def running(lab):
+    return sum(job["started"] is not None for job in lab.ask("h1", "lbm", "jobs")["jobs"])
+
+
+def test_a_hang_up_reads_the_rules_and_nothing_else_happens(two, rules):
+    pids = two.pids()["h2"]
+    config = two.paths("h2").config
+    config.write_text(config.read_text() + toml({"admission": {"origins": ("h7",)}}))
+    for daemon in ("lim", "lbm"):
+        os.kill(pids[daemon], signal.SIGHUP)
+    two.wait_until(lambda: on_h2(two, "true").returncode == 125, "the rules are in force")
+    refused(on_h2(two, "true"), "origins")
+    assert two.pids()["h2"] == pids
+
+
+def test_wrong_rules_change_nothing(two, rules):
+    rules(origins=("h7",))
+    config = two.paths("h2").config
+    config.write_text(config.read_text().replace("[admission]", "[admission]\nwhen = ['never']"))
+    result = two.run("h2", "lbctl", "reload")
+    assert result.returncode != 0
+    assert re.fullmatch(r"lbctl: .*:\d+: admission\.when: .*no window.*\n", result.stderr)
+    refused(on_h2(two, "true"), "origins")
+
+
+def test_only_administrators_reload(two):
+    as_user(ANN)
+    two.root.chmod(0o755)
+    with pytest.raises(Refusal, match=r"admin\.users"):
+        asked_by(two, ANN, "reload", host="h2")
