@@ -8,6 +8,8 @@
 - Exit 2 means that the configuration is wrong: starting again would only say so again, so all
   stops. Not so for a daemon that has lived with it: the file was changed since, or a port was taken
   meanwhile, and the other daemon is of use as it is.
+- Exit 3 means that it was asked to make way for another, as after an upgrade: that is started at
+  once.
 - Stopping goes from the last daemon to the first, one after the other, because the LBM has jobs to
   end and asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
 - A daemon that has said once that its event loop turns and is silent for `watchdog_s` hangs: it
@@ -23,6 +25,7 @@ from enum import Enum
 from lbd.config import UpConfig
 
 EXIT_CONFIG = 2
+EXIT_RESTART = 3
 ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
 LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 
@@ -175,6 +178,9 @@ class Supervisor:
             self.code = EXIT_CONFIG
             text = f"{name} refuses its configuration (see its line above); stopping"
             return [Say(text), *self.stop(now_s)]
+        if status == EXIT_RESTART and daemon.is_ready:
+            daemon.phase, daemon.due_s = Phase.WAITING, now_s
+            return [Say(f"{name} makes way for another")]
         if now_s - daemon.started_s >= self.config.restart_backoff_max_s:
             daemon.backoff_s = 0.0
         pause_s = daemon.backoff_s or self.config.restart_backoff_s

@@ -57,6 +57,7 @@ SHELLS = (
     "lbm/look.py",  # what it says of directories
     "lbm/directory.py",  # of clients
     "lbm/outgoing.py",  # what goes along with a command
+    "lbm/state_dir.py",
     "lbm/orders.py",  # and what is made of it there
     "lbm/clients.py",  # the Unix socket's server side
     "lbm/link.py",  # to the keeper
@@ -70,6 +71,14 @@ SHELLS = (
     "lbm/conversation.py",  # the stream between two hosts
     "lbm/outbox.py",  # what is to be sent on it
     "lbm/peer_streams.py",  # those we have opened
+    "lbm/handover.py",  # what goes to the next LBM, by way of the keeper
+    "lbm/holding.py",  # which holds it
+    "lbm/bundle.py",
+    "lbm/adoption.py",  # and what that LBM makes of it
+    "lbm/adopted_client.py",
+    "lbm/adopted_command.py",
+    "lbm/adopted_job.py",
+    "lbm/client_server.py",  # the Unix socket itself
     "lbm/home.py",  # what commands on their way out share
     "lbm/packing.py",  # files to a stream and back
     "lbm/stages.py",  # directories for commands that bring their files

@@ -34,6 +34,10 @@ COMMANDS = {
     "reload": ("lbctl_steer", "read the owner's rules of this host again, without losing a job"),
     "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
     "param": ("lbctl_steer", "show or change a parameter, cluster-wide"),
+    "restart": (
+        "lbctl_restart",
+        "this host's daemons make way for new ones; what runs goes on",
+    ),
     "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
     "init": ("lbctl_trust", "the first host of a cluster: its authority and its own certificate"),
     "join": ("lbctl_trust", "become a host of the cluster that a token is for"),
@@ -131,6 +135,10 @@ def command_parser(name: str) -> Parser:
             )
             parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
                                 help="of the waiting; then exit 1")  # fmt: skip
+    elif name == "restart":
+        parser.add_argument(
+            "daemons", metavar="DAEMON", nargs="*", help="lim or lbm (default both)"
+        )
     elif name == "algorithm":
         parser.add_argument("name", metavar="NAME", nargs="?")
     elif name == "param":

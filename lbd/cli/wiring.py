@@ -12,6 +12,7 @@ from lbd.cli.journal import set_up_log
 from lbd.config import Config
 from lbd.errors import LbdError
 from lbd.rpc.service_manager import ServiceManager, has_terminal
+from lbd.supervise import EXIT_RESTART
 
 Ready = Callable[[str], None]
 DaemonMain = Callable[[asyncio.Event, Ready], Awaitable[None]]
@@ -20,11 +21,19 @@ DaemonMain = Callable[[asyncio.Event, Ready], Awaitable[None]]
 def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     """Run `main(stop, ready)` until it returns; TERM and INT set `stop`, only that ends it well.
 
+    So does USR2, for whoever has nothing to hand over; then another is to be started at once.
     `main` calls `ready(status)` when whoever depends on it may come.
     """
     set_up_log(program, config.host.name)
     faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
     manager = ServiceManager(os.environ)
+
+    restarting = False
+
+    def make_way(stop: asyncio.Event) -> None:
+        nonlocal restarting
+        restarting = True
+        stop.set()
 
     def end(stop: asyncio.Event) -> None:
         manager.tell("STOPPING=1")
@@ -37,6 +46,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
             loop.add_signal_handler(number, end, stop)
         if not has_terminal():  # then it is no hang-up; the LBM reads its rules again
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        loop.add_signal_handler(signal.SIGUSR2, make_way, stop)
         manager.feed_watchdog(loop)
         await main(stop, manager.ready)
 
@@ -45,7 +55,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
             runner.run(body())
     except BaseExceptionGroup as group:
         raise told(group) or group from None
-    return 0
+    return EXIT_RESTART if restarting else 0
 
 
 def told(group: BaseExceptionGroup[BaseException]) -> LbdError | None:

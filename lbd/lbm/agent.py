@@ -10,7 +10,8 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lbd.config import Config
 from lbd.errors import LbdError, PeerError
@@ -28,6 +29,9 @@ from lbd.lbm.users import Admit, Asker, LocalUser, Refuse, identify, wanted_acco
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
+
+if TYPE_CHECKING:
+    from lbd.lbm.incoming import Incoming
 
 DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
 LINGER_S = 0.002  # a command as short as this is reported in one message
@@ -52,6 +56,11 @@ class Host:
     drained_mark: (
         str  # a file that is there as long as the owner wants no new jobs; the LIM's doing
     )
+    ending: "dict[JobId, ForeignJob]" = field(
+        default_factory=dict
+    )  # those that have had TERM, or are to have it
+    # by origin and its name for the stream
+    incoming: "dict[tuple[str, str], Incoming]" = field(default_factory=dict)
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""
@@ -81,6 +90,23 @@ class ForeignJob:
         self._cause = ""
         self._is_stopped = False
         self._ends: JobEnds | None = None
+        self._note = ""
+        self._kill_at_s = 0.0  # it has had TERM
+        self.is_spawning = False
+        self._is_hearing = False
+
+    @property
+    def talk(self) -> Conversation:
+        return self._talk
+
+    @property
+    def id(self) -> JobId:
+        return self._id
+
+    @property
+    def is_busy(self) -> bool:
+        """Half done with something that is over in a moment?"""
+        return self.is_spawning or self._is_hearing
 
     async def serve(self, message: memoryview) -> None:
         """`message`: the RunRequest as it came. Cancelled when nobody waits for it any more."""
@@ -92,17 +118,7 @@ class ForeignJob:
         except PeerError as problem:
             self._refuse(str(problem), "request", try_another=True)
             return
-        job = Job(
-            self._id,
-            tuple(self._request.argv),
-            self._request.user,
-            HostId(self._request.origin),
-            HostId(self._host.config.host.name),
-            submitted=time.time(),
-            name=self._request.name,
-            foreign=True,
-            uid=self._request.uid,
-        )
+        job = self._named(time.time())
         self._host.jobs.add(job)  # before anything is waited for: its id is taken
         try:
             await self._admit(job)
@@ -115,6 +131,19 @@ class ForeignJob:
                 self._free_slot()
             elif not self._spawned.exited.done():
                 self._end("lost")
+
+    def _named(self, submitted: float) -> Job:
+        return Job(
+            self._id,
+            tuple(self._request.argv),
+            self._request.user,
+            HostId(self._request.origin),
+            HostId(self._host.config.host.name),
+            submitted=submitted,
+            name=self._request.name,
+            foreign=True,
+            uid=self._request.uid,
+        )
 
     async def _admit(self, job: Job) -> None:
         """By the owner's rules, then to a slot."""
@@ -169,30 +198,40 @@ class ForeignJob:
 
     async def _start(self, admitted: Admit) -> None:
         """The command begun, and the bookkeeping that its end undoes. Raises NotStarted."""
+        self._note, self.is_spawning = admitted.note, True
         try:
-            begun = await self._spawn(admitted)
+            spawned = await self._spawn(admitted)
+            self.is_spawning = False
+            begun = await self._wait_until_begun(spawned)
         except BaseException:  # our ends of the pipes will never run
+            self.is_spawning = False
             if self._ends is not None:
                 self._ends.close()
             raise
-        self._began_s = time.monotonic()
-        self._begun = begun
-        has_terminal = self._ends is not None and self._ends.pty is not None
-        pid = command_of(begun.pid, begun.group) if has_terminal else begun.pid
-        self._host.job_began(self._id, pid, begun.group)
-        started = lbm_pb2.Started(host=self._host.config.host.name, pid=pid, note=admitted.note)
+        self._has_begun(begun, time.monotonic())
+        self._say_that_it_began()
+
+    def _say_that_it_began(self) -> None:
+        started = lbm_pb2.Started(host=self._host.config.host.name, pid=self._pid, note=self._note)
         self._talk.put(tags.STARTED, started.SerializeToString(), LINGER_S)
         self._tell_stopped()
 
-    async def _spawn(self, admitted: Admit) -> Begun:
+    def _has_begun(self, begun: Begun, began_s: float) -> None:
+        self._began_s = began_s
+        self._begun = begun
+        has_terminal = self._ends is not None and self._ends.pty is not None
+        self._pid = command_of(begun.pid, begun.group) if has_terminal else begun.pid
+        self._host.job_began(self._id, self._pid, begun.group)
+
+    async def _spawn(self, admitted: Admit) -> Spawned:
         """Pipes, and the keeper's fork. Raises NotStarted."""
         run_as = admitted.run_as
         try:
-            self._ends = ends = JobEnds(
-                self._request, self._talk, self._host.config.lbm.chunk_bytes
-            )
+            ends = JobEnds(self._request, self._talk, self._host.config.lbm.chunk_bytes)
+            ends.make()
         except (OSError, ValueError) as trouble:
             raise NotStarted("pipes", getattr(trouble, "errno", 0) or 0) from None
+        self._ends = ends
         try:
             config = self._host.rules.config
             order = make_order(self._request, run_as, config, self._stage_path())
@@ -202,8 +241,11 @@ class ForeignJob:
         finally:
             ends.close_childs()
         self._spawned.exited.add_done_callback(self._over)
+        return self._spawned
+
+    async def _wait_until_begun(self, spawned: Spawned) -> Begun:
         try:
-            return await self._spawned.begun
+            return await spawned.begun
         except NotStarted:
             self._spawned = None
             raise
@@ -217,13 +259,15 @@ class ForeignJob:
         timer = None
         if self._request.timeout_s > 0:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(self._request.timeout_s, self._end, "timeout")
+            left_s = self._began_s + self._request.timeout_s - time.monotonic()
+            timer = loop.call_later(left_s, self._end, "timeout")
         try:
             ended = await asyncio.shield(exited)
             ends.writers_gone()
             if pumps and (await asyncio.wait(pumps, timeout=DRAINED_S))[1]:
                 self._talk.put(tags.EXITED, bytes((ended.signal,)))
-            await asyncio.gather(*pumps)
+            if pumps:
+                await asyncio.wait(pumps)
             self._talk.put(tags.ENDED, self._ended(ended).SerializeToString())
         finally:
             if timer is not None:
@@ -251,11 +295,14 @@ class ForeignJob:
     async def _listen(self, ends: JobEnds) -> None:
         """What the origin says while the command runs; its hanging up cancels `serve` itself."""
         while True:
-            for tag, body in await self._talk.read():
+            received = await self._talk.read()
+            self._is_hearing = True
+            for tag, body in received:
                 try:
                     await self._hear(ends, tag, body)
                 except ValueError:  # it counts wrongly: its streams would stand still for ever
                     self._end("lost")
+            self._is_hearing = False
 
     async def _hear(self, ends: JobEnds, tag: bytes, body: memoryview) -> None:
         if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
@@ -297,13 +344,20 @@ class ForeignJob:
     def _end(self, cause: str) -> None:
         """TERM now, KILL after the grace; the keeper's report of the end frees the slot."""
         self._cause = cause
-        link, grace_s = self._host.link, self._host.config.lbm.kill_grace_s
+        self._kill_at_s = time.monotonic() + self._host.config.lbm.kill_grace_s
+        self._see_to_its_end(terminate=True)
+
+    def _see_to_its_end(self, *, terminate: bool) -> None:
+        self._host.ending[self._id] = self
+        link = self._host.link
 
         async def end() -> None:
             assert self._spawned is not None
-            await link.tell(keeper.SIGNAL, self._id, signal.SIGTERM)
-            await link.tell(keeper.SIGNAL, self._id, signal.SIGCONT)
-            await asyncio.wait([self._spawned.exited], timeout=grace_s)
+            if terminate:
+                await link.tell(keeper.SIGNAL, self._id, signal.SIGTERM)
+                await link.tell(keeper.SIGNAL, self._id, signal.SIGCONT)
+            left_s = max(0.0, self._kill_at_s - time.monotonic())
+            await asyncio.wait([self._spawned.exited], timeout=left_s)
             await link.tell(keeper.END_TREE, self._id)
 
         task = asyncio.create_task(end(), name=f"end {self._id}")
@@ -327,6 +381,7 @@ class ForeignJob:
     ) -> None:
         self._host.jobs.end(self._id, state, time.time(), status, cpu_s, self._cause)
         self._host.job_ended(self._id)
+        self._host.ending.pop(self._id, None)
         self._free_slot()
 
     def _free_slot(self) -> None:

@@ -24,7 +24,7 @@ class AsUser:
     def __init__(self, link: KeeperLink, look_up_user: Lookup) -> None:
         self._link = link
         self._look_up_user = look_up_user
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(os.getpid() << 32)  # others than those of an LBM before us
 
     @property
     def is_needed(self) -> bool:

@@ -2,22 +2,20 @@
 
 import asyncio
 import contextlib
-import functools
 import os
 import signal
 import socket
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from lbd.errors import LbdError, PeerError
+from lbd.lbm.bundle import Bundle
 from lbd.lbm.caller import open_process, user_name, wait_for_process
+from lbd.lbm.client import Ends
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.origin import Command
 from lbd.lbm.queued import serve_queued
-from lbd.lbm.remote import Ends
 from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.staging import Pipes
 from lbd.lbm.terminal import CallersTerminal
@@ -26,14 +24,13 @@ from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 from lbd.rpc import job_stream as stream
 from lbd.rpc.descriptors import receive
-from lbd.rpc.local import Caller, Json, Refusal, bind_unix, caller_of, decode, encode
+from lbd.rpc.gen.handover_pb2 import HeldClient
+from lbd.rpc.local import Caller, Json, Refusal, caller_of, decode, encode
 
 FIRST_FRAME_S = 10.0
 IDLE_QUESTIONER_S = 60.0
-USER_SHARE = 0.75  # of `max_clients` that one user may have
 TAKEN_AFTER_S = 0.3
 DESCRIPTORS_MAX = 3
-ACCEPTED_AT_ONCE = 64
 READ_BYTES = 1 << 16
 # What goes to the other host as it is, and by what name.
 PASSED_ON = {
@@ -56,7 +53,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._split = frames.Splitter(home.config.lbm.max_request_bytes)
         self._descriptors: list[int] = []
-        self._command: Command | None = None
+        self.command: Command | None = None
         self._asked_to_tell = False
         self._types = False
         self._taken = False
@@ -64,6 +61,12 @@ class Connection:
         self._told_end = False
         self._in_turn = True
         self._terminal: CallersTerminal | None = None
+        self._run_body = b""  # the request as it came
+        self._unheard: list[tuple[bytes, bytes]] = []
+        self._is_answering = False
+        self._asked_for_ends = False
+        self._process: int | None = None
+        self._stays = False  # the client is the command
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self._ready = asyncio.Event()
         self.caller = caller_of(sock)
@@ -77,12 +80,15 @@ class Connection:
                 while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
                     first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
             if first and first[0][0] == tags.RUN:
-                await self._serve_command(read_request(first[0][1]), [*early, *first[1:]])
+                self._run_body, self._unheard = first[0][1], [*early, *first[1:]]
+                await self._serve_command(read_request(self._run_body))
             elif first and first[0][0] == tags.QUEUE:
+                self._is_answering = True
                 ends = self._socket, self._read
                 await serve_queued(self._home, self.caller, ends, first[0][1], [*early, *first[1:]])
             elif first and first[0][0] == tags.LOCAL:
-                await self._note_local(read_request(first[0][1]))
+                self._run_body = first[0][1]
+                await self._note_local(read_request(self._run_body))
             else:
                 await self._serve_json(first)
         except (ValueError, PeerError) as problem:
@@ -90,20 +96,28 @@ class Connection:
         except (TimeoutError, OSError):
             pass
         finally:
-            self._close_descriptors()
-            self._socket.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._close_descriptors()
+        if self._process is not None:
+            os.close(self._process)
+        self._socket.close()
 
     async def _read(self) -> list[tuple[bytes, bytes]]:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
+        if self._unheard:
+            again, self._unheard = self._unheard, []
+            return again
         while True:
+            if not self._in_turn:  # who sends without a pause takes turns with the others
+                await asyncio.sleep(0)
             try:
                 data, descriptors = receive(self._socket, READ_BYTES, DESCRIPTORS_MAX)
             except BlockingIOError:
                 await self._readable()
                 self._in_turn = True
                 continue
-            if not self._in_turn:  # who sends without a pause takes turns with the others
-                await asyncio.sleep(0)
             self._in_turn = False
             self._descriptors += descriptors
             if len(self._descriptors) > DESCRIPTORS_MAX:
@@ -123,6 +137,7 @@ class Connection:
 
     async def _serve_json(self, received: list[tuple[bytes, bytes]]) -> None:
         while received:
+            self._is_answering = True
             for frame in received:
                 question = decode(*frame)
                 reply: Json
@@ -140,34 +155,39 @@ class Connection:
                     await asyncio.wait_for(
                         self._loop.sock_sendall(self._socket, message), FIRST_FRAME_S
                     )
+            self._is_answering = False
             async with asyncio.timeout(IDLE_QUESTIONER_S):
                 received = await self._read()
 
-    async def _serve_command(self, request: ClientRequest, more: list[tuple[bytes, bytes]]) -> None:
-        self._asked_to_tell = request.has(tags.FLAG_TELL)
-        self._types = request.has(tags.FLAG_TERMINAL_INPUT)
-        self._request = request
-        self._command = Command(
+    async def _serve_command(self, request: ClientRequest) -> None:
+        self._know(request)
+        self.command = Command(
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
         )
         if self._hung_up():  # while we were stopped: it has gone its own way
             return
-        process = open_process(self._socket, self.caller.pid)
+        self._process = open_process(self._socket, self.caller.pid)
+        await self._attend(self.command)
+
+    def _know(self, request: ClientRequest) -> None:
+        self._asked_to_tell = request.has(tags.FLAG_TELL)
+        self._types = request.has(tags.FLAG_TERMINAL_INPUT)
+        self._request = request
+
+    async def _attend(self, command: Command) -> None:
         taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
-        running = asyncio.create_task(self._command.run())
-        listening = asyncio.create_task(self._listen(more))
+        running = asyncio.create_task(command.run())
+        listening = asyncio.create_task(self._listen(command))
         try:
             await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
             if running.done() and running.result():
-                await self._see_out(process, listening if self._command.measured else None)
+                await self._see_out(command, listening if command.measured else None)
         finally:
             taken.cancel()
             for task in (running, listening):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
                     await task
-            if process is not None:
-                os.close(process)
             if self._terminal is not None:  # the client restores it, unless that was killed
                 self._terminal.close(restore=not self._told_end)
 
@@ -177,15 +197,12 @@ class Connection:
         except BlockingIOError:
             return False
 
-    async def _see_out(
-        self, process: int | None, until: "asyncio.Task[None] | None" = None
-    ) -> None:
+    async def _see_out(self, command: Command, until: "asyncio.Task[None] | None" = None) -> None:
         """The client is the command now: wait for its end, without being its parent.
 
         Or it stays beside the command to measure it, and speaks `until` it ends.
         """
-        assert self._command is not None
-        job = self._command.job
+        job = command.job
         pid = self.caller.pid or None
         self._home.notes.started(
             job.id, {"host": job.host, "pid": pid, "foreign": False, "cgroup": None}
@@ -193,54 +210,52 @@ class Connection:
         try:
             if until is not None:
                 await asyncio.wait((until,))
-            if process is not None and not self._command.told:
-                await wait_for_process(process)
+            if self._process is not None and not command.told:
+                await wait_for_process(self._process)
         finally:
-            self._command.ended_here()
+            command.ended_here()
 
     async def _note_local(self, request: ClientRequest) -> None:
-        process = open_process(self._socket, self.caller.pid)
-        self._command = Command(
+        self._process = open_process(self._socket, self.caller.pid)
+        self.command = command = Command(
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, 0
         )
-        job = self._command.job
-        self._home.jobs.add(job)
-        job.start(HostId(self._home.config.host.name), "asked-to-stay", time.time())
-        self.here(job.id, job.reason)
-        try:
-            await self._see_out(process)
-        finally:
-            if process is not None:
-                os.close(process)
+        self._home.jobs.add(command.job)
+        command.job.start(HostId(self._home.config.host.name), "asked-to-stay", time.time())
+        self.here(command.job.id, command.job.reason)
+        await self._see_out(command)
 
-    async def _listen(self, received: list[tuple[bytes, bytes]]) -> None:
+    async def _listen(self, command: Command) -> None:
         """What the client sends while its command runs elsewhere; returns when it is gone."""
-        command = self._command
-        assert command is not None
         while True:
+            received, self._unheard = self._unheard, []
             for tag, body in received:
-                if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
-                    command.signal(body[0])
-                elif tag in PASSED_ON:
-                    command.tell(PASSED_ON[tag], body)
-                    if tag == tags.SET_MODES and self._terminal is not None:
-                        self._terminal.follow(body)
-                elif tag == tags.DESCRIPTORS and not self._ends.done():
-                    self._ends.set_result(self._take_ends(self._request))
-                elif tag == tags.READY:
-                    self._ready.set()
-                elif tag == tags.PIPE and self._descriptors:
-                    self.pipes.came(self._descriptors.pop())
-                elif tag == tags.STAGED:
-                    self.pipes.ended(body.decode(errors="replace"))
-                elif tag == tags.INPUT:
-                    command.typed(body)
-                elif tag == tags.USED:
-                    command.used(*read_used(body))
+                self._hear(command, tag, body)
             await command.flush()
-            received = await self._read()
-            if not received:
+            if not (received := await self._read()):
                 return
+            self._unheard = received
+
+    def _hear(self, command: Command, tag: bytes, body: bytes) -> None:
+        """Raises ValueError."""
+        if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
+            command.signal(body[0])
+        elif tag in PASSED_ON:
+            command.tell(PASSED_ON[tag], body)
+            if tag == tags.SET_MODES and self._terminal is not None:
+                self._terminal.follow(body)
+        elif tag == tags.DESCRIPTORS and not self._ends.done():
+            self._ends.set_result(self._take_ends(self._request))
+        elif tag == tags.READY:
+            self._ready.set()
+        elif tag == tags.PIPE and self._descriptors:
+            self.pipes.came(self._descriptors.pop())
+        elif tag == tags.STAGED:
+            self.pipes.ended(body.decode(errors="replace"))
+        elif tag == tags.INPUT:
+            command.typed(body)
+        elif tag == tags.USED:
+            command.used(*read_used(body))
 
     def _take_ends(self, request: ClientRequest) -> Ends:
         """The descriptors that came along, by number. Raises ValueError if some are missing."""
@@ -271,9 +286,20 @@ class Connection:
         for descriptor in left:
             os.close(descriptor)
 
-    # origin.Client
+    def _save_ends(self, held: HeldClient, bundle: Bundle) -> None:
+        held.asked_for_ends, held.ready = self._asked_for_ends, self._ready.is_set()
+        if self._terminal is not None:
+            held.terminal, held.modes = self._terminal.save(bundle)
+        if self._ends.done() and not self._taken:
+            ends = self._ends.result()
+            held.has_ends = True
+            for number in (ends.stdin, ends.stdout, ends.stderr):
+                held.ends.append(bundle.add(-1 if number is None else number))
+
+    # client.Client
 
     def here(self, job: JobId, reason: str, *, measure: bool = False) -> None:
+        self._stays = True
         self._send(
             tags.HERE,
             frames.field(tags.JOB, job.encode())
@@ -283,11 +309,14 @@ class Connection:
         )
 
     def away(self) -> None:
+        self._told_end = True
         self._send(tags.AWAY)
 
     async def descriptors(self) -> Ends:
         """Asked for once; to be closed by who takes them."""
-        self._send(tags.GIVE)
+        if not self._asked_for_ends:
+            self._asked_for_ends = True
+            self._send(tags.GIVE)
         async with asyncio.timeout(FIRST_FRAME_S):
             ends = await asyncio.shield(self._ends)
             if self._terminal is not None:
@@ -336,56 +365,3 @@ class Connection:
         """These frames are few and small: a client whose buffer they fill is not reading."""
         with contextlib.suppress(OSError):
             self._socket.send(frames.pack(tag, body))
-
-
-class ClientServer:
-    """Accepts on lbm.sock, bounded in number."""
-
-    def __init__(self, path: Path, home: Home, answer: JsonHandler) -> None:
-        self._path = path
-        self._home = home
-        self._answer = answer
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._of_user: Counter[int] = Counter()
-        self._listener: socket.socket | None = None
-
-    def start(self, *, for_all: bool) -> None:
-        """`for_all`: else for our own user alone, who all that we run elsewhere would run as."""
-        mode = 0o666 if for_all else 0o600
-        self._listener = listener = bind_unix(self._path, mode)
-        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
-
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                sock, _ = listener.accept()
-            except OSError:
-                return
-            sock.setblocking(False)
-            uid, limit = caller_of(sock).uid, self._home.config.lbm.max_clients
-            if len(self._tasks) >= limit or self._of_user[uid] >= limit * USER_SHARE:
-                with contextlib.suppress(OSError):
-                    sock.send(frames.pack(tags.WARN, b"too many clients at once"))
-                sock.close()
-                continue
-            task = asyncio.create_task(Connection(sock, self._home, self._answer).serve())
-            self._tasks.add(task)
-            self._of_user[uid] += 1
-            task.add_done_callback(functools.partial(self._forget, uid))
-
-    def _forget(self, uid: int, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        self._of_user[uid] -= 1
-        if not self._of_user[uid]:
-            del self._of_user[uid]
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            raise problem
-
-    async def stop(self) -> None:
-        """No new clients; commands that run elsewhere are ended. Also before `start`."""
-        if self._listener is not None:
-            asyncio.get_running_loop().remove_reader(self._listener)
-            self._listener.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from lbd.errors import LbdError, LostContact
 from lbd.lbm.outbox import Outbox
-from lbd.rpc.job_stream import PIECE_MAX_BYTES, WINDOW_BYTES, pack
+from lbd.rpc import job_stream as tags
+from lbd.rpc.job_stream import PIECE_MAX_BYTES, WINDOW_BYTES, pack, unpack
 
 Message = tuple[bytes, memoryview]  # tag, body
 # Come and not yet read, of one job: two outputs, as far as their windows allow, and some control
@@ -20,7 +21,7 @@ class Conversation:
 
     def __init__(self, stream: "Stream", number: int) -> None:
         self._stream = stream
-        self._number = number
+        self.number = number
         self._inbox: deque[Message] = deque()
         self._inbox_bytes = 0
         self._waiting: asyncio.Future[None] | None = None
@@ -28,7 +29,7 @@ class Conversation:
 
     def put(self, tag: bytes, body: bytes = b"", linger_s: float = 0.0) -> None:
         """`linger_s`: it may wait that long for another message to travel with."""
-        self._stream.outbox.put(pack(self._number, tag, body), linger_s)
+        self._stream.outbox.put(pack(self.number, tag, body), linger_s)
 
     async def flush(self) -> None:
         """Until what was put is with gRPC: a sender of much waits for it between its pieces."""
@@ -66,21 +67,98 @@ class Conversation:
         self._inbox_bytes = 0
         return found
 
+    @property
+    def token(self) -> str:
+        """What the stream is known by."""
+        return self._stream.token
+
+    def give_back(self, messages: list[Message]) -> None:
+        """Read, but not dealt with."""
+        self._inbox.extendleft(reversed(messages))
+
+    def unread(self) -> list[bytes]:
+        """What has come and was not read, as it came."""
+        return [pack(self.number, tag, bytes(body)) for tag, body in self._inbox]
+
     def close(self) -> None:
         """What still comes is of no interest."""
-        self._stream.conversations.pop(self._number, None)
+        self._stream.conversations.pop(self.number, None)
 
 
 class Stream:
-    """All conversations between this LBM, as origin or as target, and one other."""
+    """All conversations between this LBM, as origin or as target, and one other.
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        self.outbox = Outbox(write)
+    It outlives a planned restart of either LBM. PAUSE says that nothing comes after it, PAUSED that
+    all up to there has come, and nothing more comes either; what is put then waits in the outbox.
+    So nothing is under way once PAUSED is there. To be sure, both count messages, and they go on
+    (RESUME) only if what the one has sent is what the other has received.
+    """
+
+    def __init__(
+        self, write: Callable[[bytes], Awaitable[None]], outbox: Outbox | None = None
+    ) -> None:
+        self.outbox = outbox or Outbox(write)
+        self._write = write
+        self.token = ""  # the origin's name for it
         self.conversations: dict[int, Conversation] = {}
+        self.received = 0
+        self.rests = False  # nothing more comes
+        self.confirmed = asyncio.Event()  # and all that we sent has come, or it has broken
 
     def converse(self, number: int) -> Conversation:
         conversation = self.conversations[number] = Conversation(self, number)
         return conversation
+
+    def take(self, message: bytes) -> list[tuple[int, bytes, memoryview]]:
+        """Those for a conversation, in order. Raises ValueError."""
+        found = []
+        for number, tag, body in unpack(message):
+            if number:
+                found.append((number, tag, body))
+            elif tag == tags.PAUSE:
+                self.rests = True
+                self.outbox.rest(pack(0, tags.PAUSED))
+            elif tag == tags.PAUSED and self.outbox.rests:
+                self.rests = True
+                self.confirmed.set()
+        self.received += len(found)
+        return found
+
+    @classmethod
+    def restored(cls, token: str, sent: int, received: int, unsent: list[bytes]) -> "Stream":
+        """One that an earlier LBM has left, at rest until `go_on`."""
+        outbox = Outbox(nowhere, unsent)
+        outbox.count = sent
+        made = cls(nowhere, outbox)
+        made.token, made.received, made.rests = token, received, True
+        made.confirmed.set()
+        return made
+
+    @property
+    def can_resume(self) -> bool:
+        """Now that it has ended."""
+        return self.rests and not self.outbox.broken
+
+    def rest(self) -> None:
+        """Ours is the LBM to be restarted."""
+        self.outbox.rest(pack(0, tags.PAUSE))
+
+    def counts(self) -> bytes:
+        return tags.counts(self.outbox.count, self.received)
+
+    def agrees(self, body: bytes) -> bool:
+        """Has all that was sent arrived, both ways? Raises ValueError."""
+        sent, received = tags.read_counts(body)
+        return (sent, received) == (self.received, self.outbox.count)
+
+    def go_on(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self.rests = False
+        self.confirmed.clear()
+        self._write = write
+        self.outbox.go_on(write)
+
+    def goes_by(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
+        return self._write is write
 
     def deliver(self, number: int, tag: bytes, body: memoryview) -> bool:
         """To its conversation; what comes after the end of one is of no interest.
@@ -93,6 +171,11 @@ class Stream:
     def lose(self, problem: LbdError) -> None:
         """It is broken, for every conversation."""
         self.outbox.close()
+        self.confirmed.set()
         for conversation in self.conversations.values():
             conversation.lose(problem)
         self.conversations.clear()
+
+
+async def nowhere(_message: bytes) -> None:
+    """Where a stream at rest writes, which it does not."""

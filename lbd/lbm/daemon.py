@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import math
 import os
@@ -19,13 +18,16 @@ from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.account_cache import AccountCache
+from lbd.lbm.adoption import Adoption, has_jobs, read_record
 from lbd.lbm.agent import Host
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.attempts import Attempts
-from lbd.lbm.clients import ClientServer
+from lbd.lbm.bundle import Given
+from lbd.lbm.client_server import ClientServer
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
+from lbd.lbm.handover import hand_over
 from lbd.lbm.home import Home
 from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
@@ -38,6 +40,7 @@ from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.room import Room
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
+from lbd.lbm.state_dir import job_numbers, stage_root
 from lbd.lbm.unshared import Unshared
 from lbd.lbm.users import ROOT_UID
 from lbd.load import cgroup
@@ -66,8 +69,6 @@ LIM_REPORT_S = 0.5
 LIM_REPORT_PAUSE_S = 0.05
 KEEPER_S = 10.0
 KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
-SHARED_STAGES = "/var/tmp/lbd-stage"
-IDS_RESERVED = 10_000
 STOP_TIMEOUT_S = 5.0
 
 
@@ -88,6 +89,8 @@ class Lbm:
         self._ready = ready
         self._report = asyncio.Event()
         self._keeper_gone = asyncio.Event()
+        self._restart = asyncio.Event()
+        self._replacing = False
         self._failure: LbdError | None = None
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
@@ -138,17 +141,19 @@ class Lbm:
     async def run(self) -> None:
         """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
         host = self._config.host
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._restart.set)
         locks = take_pid_locks("lbm", host.runtime_dir, host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
             self._bind_network()
             await self._connect_keeper()
+            listener = await self._take_over(clients)
             self._host.stages.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
                 await self._server.start()
             if not has_terminal():
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
-            clients.start(for_all=self._link.uid == ROOT_UID)
+            clients.start(listener, for_all=self._link.uid == ROOT_UID)
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
@@ -158,9 +163,11 @@ class Lbm:
                 ]
                 if self._attempts is not None and self._config.dispatch.host:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
-                await self._stop.wait()
+                await self._until_told()
                 for task in tasks:
                     task.cancel()
+                if self._restart.is_set():
+                    await hand_over(self._host, self._home, clients)
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()
@@ -193,9 +200,39 @@ class Lbm:
                 await asyncio.sleep(KEEPER_PAUSES_S[0])
         log.info("keeper pid=%d containment=%s", self._link.pid, self._link.containment)
 
+    async def _until_told(self) -> None:
+        """To stop, or to make way for another LBM that goes on with everything (USR2)."""
+        waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def _take_over(self, clients: ClientServer) -> int | None:
+        """What an earlier LBM has left with the keeper; its listening socket for clients."""
+        given = self._link.given
+        record = read_record(given)
+        ours = self._config.daemons.keeper != "apart"
+        if given and (record is None or (ours and not has_jobs(record))):
+            await self._replace_keeper()
+        if record is None:
+            self._link.adopted()
+            return None
+        return Adoption(self._host, self._home, clients, Given(given)).take_up(record)
+
+    async def _replace_keeper(self) -> None:
+        """It has nothing to do, and may be of an older version."""
+        self._replacing = True
+        await self._link.tell(keeper.QUIT)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
+        self._link.close()
+        self._replacing = False
+        self._keeper_gone.clear()
+        await self._connect_keeper()
+
     def _keeper_lost(self) -> None:
         """Its jobs are ended by the kernel (PDEATHSIG) and by us; a new keeper takes the next."""
-        if self._stop.is_set():
+        if self._stop.is_set() or self._replacing:
             self._keeper_gone.set()
             return
         log.warning("the keeper went away; its jobs are lost, starting another")
@@ -204,6 +241,7 @@ class Lbm:
             for pause_s in KEEPER_PAUSES_S:
                 try:
                     await self._connect_keeper()
+                    self._link.adopted()
                     return
                 except (LbdError, OSError) as problem:
                     log.warning("no keeper yet: %s", problem)
@@ -221,7 +259,9 @@ class Lbm:
             return
         options = transport.options(MESSAGE_LIMIT_BYTES, config.lbm.orphan_after_s)
         self._peers = self._home.peers = transport.Peers(trust, options)
-        self._home.streams = PeerStreams(self._peers, config.lbm.connect_timeout_s)
+        self._home.streams = PeerStreams(
+            self._peers, config.lbm.connect_timeout_s, config.lbm.orphan_after_s
+        )
         self._home.queue = QueueClient(config, self._peers, self._lim)
         self._attempts = Attempts(self._host, self._home.queue)
         handlers = grpc.method_handlers_generic_handler(
@@ -354,24 +394,3 @@ class Lbm:
         for pid in [pid for pid, held in self._leaders.items() if held == job]:
             del self._leaders[pid]
         self._home.notes.ended(job, self._config.host.name, charged=False)
-
-
-def stage_root(config: Config) -> str:
-    """Not beside the daemons' own state where it is others who could fill the disk."""
-    for_others = os.geteuid() == ROOT_UID or config.daemons.keeper == "apart"
-    default = SHARED_STAGES if for_others else f"{config.host.state_dir}/stage"
-    return config.stage.root or default
-
-
-def job_numbers(state_dir: Path) -> "itertools.count[int]":
-    """Numbers no job of this host has had: a block is reserved on disk at each start."""
-    path = state_dir / "next_job"
-    new = state_dir / "next_job.new"
-    try:
-        state_dir.mkdir(parents=True, exist_ok=True)
-        first = int(path.read_text()) if path.exists() else 1
-        new.write_text(f"{first + IDS_RESERVED}\n")
-        new.replace(path)  # whole or not at all: a full disk must not leave an empty file
-    except (OSError, ValueError) as problem:
-        raise ConfigError(f"host.state_dir {state_dir}: {problem}") from problem
-    return itertools.count(first)

@@ -12,14 +12,19 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import socket
 import stat
 import termios
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from lbd.lbm.bundle import Bundle, Given, NotNow
 
 PIPE_BYTES = 1 << 20
 SMALL_BYTES = 1 << 16
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def widen(descriptor: int) -> None:
@@ -32,6 +37,10 @@ def settle(future: "asyncio.Future[None]") -> None:
     """Resolve a future that may have been resolved or given up already."""
     if not future.done():
         future.set_result(None)
+
+
+Argument = TypeVar("Argument")
+Done = TypeVar("Done")
 
 
 class Descriptor:
@@ -48,6 +57,7 @@ class Descriptor:
         self._waits: dict[asyncio.Future[None], Callable[[int], object]] = {}
         self.treat: Callable[[bytes], bytes] = bytes  # what is read, before anybody sees it
         self.written_bytes = 0
+        self._in_call = False  # a thread is: what it has read or written shows only then
         kind = os.fstat(descriptor).st_mode
         self._may_hang_up = stat.S_ISCHR(kind)
         if not borrowed:
@@ -56,6 +66,21 @@ class Descriptor:
             self._socket = socket.socket(fileno=os.dup(descriptor))
         elif stat.S_ISFIFO(kind) or (stat.S_ISCHR(kind) and os.isatty(descriptor)):
             self._reopen(writing)
+
+    @classmethod
+    def given(
+        cls, given: Given, place: int, *, borrowed: bool = False, writing: bool = False
+    ) -> "Descriptor":
+        """One that another LBM had, closed if that has closed it (`place` 0)."""
+        if place:
+            return cls(given.take(place), borrowed=borrowed, writing=writing)
+        made = cls(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), borrowed=True)
+        made.close()
+        return made
+
+    @property
+    def is_open(self) -> bool:
+        return self._fd >= 0
 
     def _reopen(self, writing: bool) -> None:
         mode = os.O_WRONLY if writing else os.O_RDONLY
@@ -76,10 +101,17 @@ class Descriptor:
         if self._threads is not None:
             # Else the thread would take the first bytes of what comes after we have been closed.
             await self._ready(self._loop.add_reader, self._loop.remove_reader)
-            return await self._loop.run_in_executor(self._threads, os.read, self._fd, limit_bytes)
+            return await self._in_thread(os.read, limit_bytes)
         while (data := self.read_now(limit_bytes)) is None:
             await self._ready(self._loop.add_reader, self._loop.remove_reader)
         return data
+
+    async def _in_thread(self, call: Callable[[int, Argument], Done], argument: Argument) -> Done:
+        self._in_call = True
+        try:
+            return await self._loop.run_in_executor(self._threads, call, self._fd, argument)
+        finally:
+            self._in_call = False
 
     def read_now(self, limit_bytes: int) -> bytes | None:
         """What is there already; None if nothing is, or nobody can tell. Raises OSError."""
@@ -102,7 +134,8 @@ class Descriptor:
         while view:
             try:
                 if self._threads is not None:
-                    done = await self._loop.run_in_executor(self._threads, os.write, self._fd, view)
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
+                    done = await self._in_thread(os.write, view[: self._room_bytes()])
                 elif self._socket is not None:
                     done = self._socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
                 else:
@@ -115,6 +148,16 @@ class Descriptor:
                     widen(self._fd)
                     continue
                 await self._ready(self._loop.add_writer, self._loop.remove_writer)
+
+    def _room_bytes(self) -> int:
+        """What it takes at once, being ready: so that no thread is in a call for long."""
+        try:
+            used_bytes = self.unread_bytes()
+            room_bytes = fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) - used_bytes
+        except OSError:  # a terminal
+            return select.PIPE_BUF
+        # The first and the last page of what is in it may be used in part.
+        return max(select.PIPE_BUF, room_bytes - 2 * PAGE_BYTES * bool(used_bytes))
 
     async def _ready(
         self,
@@ -129,6 +172,12 @@ class Descriptor:
         finally:
             if self._waits.pop(ready, None):  # else closed meanwhile
                 remove(self._fd)
+
+    def save(self, bundle: Bundle) -> int:
+        """Its place there, 0 if it is closed. Raises NotNow."""
+        if self._in_call:
+            raise NotNow
+        return bundle.add(self._fd)
 
     def unread_bytes(self) -> int:
         """What of the written is still in the pipe. Raises OSError if that cannot be told."""

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable
 
+from lbd.lbm.bundle import Bundle, Given
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.modes import read_modes
@@ -13,6 +14,7 @@ from lbd.lbm.streams import Sink, Source
 from lbd.lbm.terminal import Pty
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.gen.handover_pb2 import HeldEnds
 
 LINGER_S = 0.002  # the end of an output waits that long for the end of the command
 JUDGED_AFTER_S = 0.5  # from the second interrupt: time to react even on a busy host
@@ -23,7 +25,6 @@ class JobEnds:
     """Made before the command; `hear` takes what the origin sends for them."""
 
     def __init__(self, request: lbm_pb2.RunRequest, talk: Conversation, chunk_bytes: int) -> None:
-        """Raises OSError, ValueError."""
         self._request = request
         self._talk = talk
         self._chunk_bytes = chunk_bytes
@@ -37,8 +38,11 @@ class JobEnds:
         self._screen = False
         self.childs: list[int] = []
         self.pty: Pty | None = None
-        if request.HasField("terminal"):
-            self.pty = Pty(request.terminal)
+
+    def make(self) -> None:
+        """Raises OSError, ValueError."""
+        if self._request.HasField("terminal"):
+            self.pty = Pty(self._request.terminal)
         try:
             self._make()
         except BaseException:
@@ -71,15 +75,17 @@ class JobEnds:
             child, ours = os.pipe2(os.O_CLOEXEC)
             self.childs.append(child)
             self._input = pipe_of(child)
-        self._stdin = Sink(
-            Descriptor(ours, borrowed=False),
+        self._stdin = self._sink(Descriptor(ours, borrowed=False))
+
+    def _sink(self, descriptor: Descriptor) -> Sink:
+        return Sink(
+            descriptor,
             lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
             lambda: self._talk.put(tags.STDIN_GONE),
             slow_start=self.pty is None,
         )
 
     def _make_output(self, number: int, pty: Pty | None) -> None:
-        window_bytes = tags.WINDOW_BYTES
         if pty is None:
             ours, child = os.pipe2(os.O_CLOEXEC)
             self.childs.append(child)
@@ -87,12 +93,15 @@ class JobEnds:
             self.childs.append(os.dup(pty.slave))
             if number == 2 and 1 in self._outputs:
                 return  # both are one and the same
-            ours, window_bytes = os.dup(pty.master), tags.SCREEN_BYTES
+            ours = os.dup(pty.master)
+        self._outputs[number] = self._source(number, Descriptor(ours, borrowed=False), pty)
+
+    def _source(self, number: int, descriptor: Descriptor, pty: Pty | None) -> Source:
         tag = tags.STDOUT if number == 1 else tags.STDERR
-        descriptor = Descriptor(ours, borrowed=False)
+        window_bytes = tags.WINDOW_BYTES if pty is None else tags.SCREEN_BYTES
         if pty is not None and self._request.terminal.ends_lines:
             descriptor.treat = lambda data: self._treat(pty, data)
-        self._outputs[number] = Source(
+        return Source(
             descriptor,
             # The end of an output may wait for the end of the command, which is near as a rule.
             lambda data: self._talk.put(tag, data, 0.0 if data else LINGER_S),
@@ -115,6 +124,36 @@ class JobEnds:
         self._talk.put(tags.SCREEN)
         return data
 
+    def save(self, bundle: Bundle) -> HeldEnds:
+        """As that of a `Source`. Raises NotNow."""
+        device, inode = self._input or (0, 0)
+        return HeldEnds(
+            input=self._stdin.save(bundle) if self._stdin is not None else None,
+            outputs=[source.save(bundle, number) for number, source in self._outputs.items()],
+            pty=self.pty.save(bundle) if self.pty is not None and self.pty.master >= 0 else None,
+            screen=self._screen,
+            behind=self._behind,
+            input_device=device,
+            input_inode=inode,
+        )
+
+    def restore(self, held: HeldEnds, given: Given) -> None:
+        """In place of `make`. Raises OSError, ValueError, KeyError."""
+        if held.HasField("pty"):
+            self.pty = Pty.restored(held.pty, given.take(held.pty.master))
+        if held.HasField("input"):
+            sink = self._sink(Descriptor.given(given, held.input.descriptor))
+            self._stdin = sink.restore(held.input)
+        for output in held.outputs:
+            apart = output.number == 2 and self._request.terminal.stderr_apart
+            descriptor = Descriptor.given(given, output.descriptor)
+            source = self._source(output.number, descriptor, None if apart else self.pty)
+            self._outputs[output.number] = source.restore(output)
+        self._screen = held.screen
+        self._behind = held.behind
+        if held.input_inode:
+            self._input = held.input_device, held.input_inode
+
     def close_childs(self) -> None:
         """The command has its own by now."""
         for descriptor in self.childs:
@@ -136,6 +175,8 @@ class JobEnds:
         `is_read`: whether one in the job waits to read one of these."""
         self._leader, self._force, self._is_read = leader, force, is_read
         self._typing = self._stdin.start() if self._stdin is not None else None
+        if self._behind:
+            self._look_while(behind=True)
         return tuple(source.start() for source in self._outputs.values())
 
     def stopped(self) -> None:

@@ -1,6 +1,8 @@
 """The streams on which other LBMs send us their users' commands: a task for each command."""
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import grpc
@@ -16,26 +18,66 @@ from lbd.lbm.users import Refuse
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
+NOTHING_TO_RESUME = "its lbm was restarted and holds no such commands any more"
+Key = tuple[str, str]  # the caller, and its name for the stream
 if TYPE_CHECKING:  # generic in the stubs only
+    from collections.abc import Awaitable, Callable, Coroutine
+
     Context = grpc.aio.ServicerContext[bytes, bytes]
+    Write = Callable[[bytes], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Serving:
+    """A conversation: a command's, or that of a stage."""
+
+    task: "asyncio.Task[None]"
+    talk: Conversation
+    request: bytes
+    job: ForeignJob | None
 
 
 async def serve_stream(host: Host, context: "Context", caller: str) -> None:
-    """Until it breaks, which ends every command on it. `caller`: the host, "" = any."""
+    """Until it breaks, which ends every command on it, unless that was said beforehand.
+
+    `caller`: the host, "" = any.
+    """
     await context.send_initial_metadata(((wire.HEADER, wire.OWN.announcement()),))
-    stream = Stream(context.write)
-    incoming = Incoming(host, stream, caller)
-    trouble = ""
+    metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+    key = caller, metadata.get(tags.STREAM_HEADER, f"?{id(context)}")
+    write = context.write
+    incoming: Incoming | None = None
+    trouble: tuple[grpc.StatusCode, str] | None = None
     try:
-        while isinstance(message := await context.read(), bytes):
-            incoming.hear(message)
+        while trouble is None and isinstance(message := await context.read(), bytes):
+            if incoming is not None:
+                incoming.hear(message)
+            elif not message.startswith(tags.pack(0, tags.RESUME)):
+                incoming = Incoming(host, Stream(write), key)
+                incoming.hear(message)
+            elif (incoming := resumed(host, key, message)) is not None:
+                await write(tags.pack(0, tags.RESUME, incoming.stream.counts()))
+                incoming.go_on(write)
+            else:
+                trouble = grpc.StatusCode.NOT_FOUND, NOTHING_TO_RESUME
     except ValueError as fault:
-        trouble = str(fault)
+        trouble = grpc.StatusCode.INVALID_ARGUMENT, str(fault)
     finally:
+        if incoming is not None:
+            await incoming.broken(write)
+    if trouble is not None:
+        await context.abort(*trouble)
+
+
+def resumed(host: Host, key: Key, message: bytes) -> "Incoming | None":
+    """What rests here of that stream, if it is all there. Raises ValueError."""
+    incoming = host.incoming.get(key)
+    if incoming is None or not incoming.stream.rests:
+        return None
+    if not incoming.stream.can_resume or not incoming.stream.agrees(message[tags.HEADER_BYTES :]):
         incoming.close()
-        await stream.outbox.last_written()
-    if trouble:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, trouble)
+        return None
+    return incoming
 
 
 async def serve_stage(host: Host, talk: Conversation, message: memoryview, caller: str) -> None:
@@ -65,67 +107,116 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
     if refused.reason:
         talk.put(tags.REFUSED, refused.SerializeToString())
         return
+    talk.put(tags.STARTED, lbm_pb2.Started(host=host.config.host.name).SerializeToString())
+    await hold_stage(host, request.id)
+
+
+async def hold_stage(host: Host, name: str) -> None:
+    """Until the origin hangs up."""
     try:
-        talk.put(tags.STARTED, lbm_pb2.Started(host=host.config.host.name).SerializeToString())
         await asyncio.get_running_loop().create_future()
     finally:
-        host.stages.end(request.id)
+        host.stages.end(name)
 
 
 class Incoming:
     """One peer's commands on this host."""
 
-    def __init__(self, host: Host, stream: Stream, caller: str) -> None:
+    def __init__(self, host: Host, stream: Stream, key: Key) -> None:
         self._host = host
-        self._caller = caller
-        self._stream = stream
-        self._jobs: dict[int, asyncio.Task[None]] = {}
-        self._claims = Claims(host.jobs)
-        self._last_number = 0  # conversations are numbered upwards: a higher one is a new one
+        self.stream = stream
+        self.key = key
+        self.jobs: dict[int, Serving] = {}
+        self.claims = Claims(host.jobs)
+        self._orphaned: asyncio.TimerHandle | None = None
+        self.last_number = 0  # conversations are numbered upwards: a higher one is a new one
         # Slots and their queue bound the jobs; this bounds what has not got that far.
         self._limit = 2 * (host.config.lbm.max_waiting + host.slots.total)
+        host.incoming[key] = self
 
     def hear(self, message: bytes) -> None:
         """Raises ValueError on a message that makes no sense."""
-        for number, tag, body in tags.unpack(message):
-            if tag in (tags.RUN, tags.STAGE) or number > self._last_number:
+        self._deal_with(self.stream.take(message))
+
+    def hear_again(self, messages: Iterable[bytes]) -> None:
+        """What an earlier LBM has received and not dealt with. Raises ValueError."""
+        for message in messages:
+            self._deal_with(tags.unpack(message))
+
+    def _deal_with(self, received: list[tuple[int, bytes, memoryview]]) -> None:
+        for number, tag, body in received:
+            if tag in (tags.RUN, tags.STAGE) or number > self.last_number:
                 self._begin(number, tag, body)
                 continue
-            over = tag == tags.HANGUP or not self._stream.deliver(number, tag, body)
-            if over and number in self._jobs:
-                self._jobs[number].cancel()
+            over = tag == tags.HANGUP or not self.stream.deliver(number, tag, body)
+            if over and number in self.jobs:
+                self.jobs[number].task.cancel()
 
     def _begin(self, number: int, tag: bytes, body: memoryview) -> None:
-        if number in self._jobs:
+        if number in self.jobs:
             raise ValueError(f"a second command as number {number}")
-        self._last_number = max(number, self._last_number)
-        talk = self._stream.converse(number)
+        self.last_number = max(number, self.last_number)
+        talk = self.stream.converse(number)
         if tag not in (tags.RUN, tags.STAGE):
             self._refuse(talk, f"{wire.OWN} knows no request {tag!r}")
             return
-        if len(self._jobs) >= self._limit:
+        if len(self.jobs) >= self._limit:
             self._refuse(talk, "too many commands at once")
             return
         if tag == tags.RUN:
-            serve = ForeignJob(self._host, talk, self._caller, self._claims).serve(body)
+            job = ForeignJob(self._host, talk, self.key[0], self.claims)
+            self.serve(job.serve(body), talk, bytes(body), job)
         else:
-            serve = serve_stage(self._host, talk, body, self._caller)
-        task = asyncio.create_task(serve, name=f"foreign job {number}")
-        self._jobs[number] = task
-        task.add_done_callback(lambda done: self._over(number, talk, done))
+            self.serve(serve_stage(self._host, talk, body, self.key[0]), talk, bytes(body), None)
 
     def _refuse(self, talk: Conversation, reason: str) -> None:
         refused = lbm_pb2.Refused(reason=reason, stage="admission", try_another=True)
         talk.put(tags.REFUSED, refused.SerializeToString())
         talk.close()
 
-    def _over(self, number: int, talk: Conversation, task: "asyncio.Task[None]") -> None:
+    def serve(
+        self,
+        living: "Coroutine[object, object, None]",
+        talk: Conversation,
+        request: bytes,
+        job: ForeignJob | None,
+    ) -> None:
+        """`job`: None for a stage."""
+        number = talk.number
+        task = asyncio.create_task(living, name=f"foreign job {number}")
+        self.jobs[number] = Serving(task, talk, request, job)
+        task.add_done_callback(lambda done: self._over(talk, done))
+
+    def _over(self, talk: Conversation, task: "asyncio.Task[None]") -> None:
         talk.close()
-        del self._jobs[number]
+        del self.jobs[talk.number]
         if not task.cancelled() and (problem := task.exception()) is not None:
             raise problem
 
+    async def broken(self, write: "Write") -> None:
+        """That stream is; perhaps there is another by now."""
+        if not self.stream.goes_by(write):
+            return
+        self.stream.confirmed.set()
+        if self.stream.can_resume:
+            self.await_return()
+            return
+        self.close()
+        await self.stream.outbox.last_written()
+
+    def await_return(self) -> None:
+        """The other LBM, or ours, is about to open the stream that goes on where this stopped."""
+        limit_s = self._host.config.lbm.orphan_after_s
+        self._orphaned = asyncio.get_running_loop().call_later(limit_s, self.close)
+
+    def go_on(self, write: "Write") -> None:
+        if self._orphaned is not None:
+            self._orphaned.cancel()
+        self.stream.go_on(write)
+
     def close(self) -> None:
-        self._stream.outbox.close()
-        for task in self._jobs.values():
-            task.cancel()
+        if self._host.incoming.get(self.key) is self:
+            del self._host.incoming[self.key]
+        self.stream.outbox.close()
+        for serving in self.jobs.values():
+            serving.task.cancel()

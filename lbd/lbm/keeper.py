@@ -21,9 +21,11 @@ import sys
 import time
 from dataclasses import dataclass
 
+from lbd.lbm import holding
 from lbd.lbm.accounts import Gate
 from lbd.lbm.child import ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
 from lbd.lbm.containment import Containment
+from lbd.lbm.holding import Holding, frame_of, raise_descriptor_limit
 from lbd.lbm.nursery import SPARES as NURSERY_SPARES
 from lbd.lbm.nursery import Nursery
 from lbd.lbm.readers import is_read, unpack_wanted
@@ -98,6 +100,7 @@ class Keeper:
         self._alone_since_s = time.monotonic()
         self._quitting = False
         self._poll = select.poll()
+        self._holding = Holding()
         self._spares: list[Spare] = []
         self._starting: dict[int, tuple[str, socket.socket]] = {}
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -119,9 +122,10 @@ class Keeper:
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not (self._quitting and not self._jobs):
-            idle = self._lbm is None and not self._jobs and not self._gate.is_apart
-            if idle and time.monotonic() - self._alone_since_s > self._orphan_s:
-                break
+            if self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s:
+                if not self._jobs and not self._gate.is_apart:
+                    break
+                self._end_all()
             ready = self._poll.poll(self._poll_ms())
             for descriptor, _ in ready:
                 if descriptor in self._starting:
@@ -176,12 +180,13 @@ class Keeper:
         if not self._gate.takes_orders_of(struct.unpack("3i", credentials)[1]):
             connection.close()
             return
-        if self._lbm is not None:
-            self._lost()
+        while self._lbm is not None:  # its last words, and its end
+            self._receive() if select.select([self._lbm], [], [], 0)[0] else self._lost()
         self._lbm = connection
         self._split = frames.Splitter(ORDER_LIMIT_BYTES)
         self._poll.register(connection, select.POLLIN)
-        self._tell(HELLO, (KIND, self._containment.kind), (PID, os.getpid()), (UID, os.geteuid()))
+        kind, own = self._containment.kind, os.geteuid()
+        self._holding.give(connection, HELLO, (KIND, kind), (PID, os.getpid()), (UID, own))
 
     def _lost(self) -> None:
         """The LBM is gone without QUIT: its jobs have lost their streams."""
@@ -191,10 +196,14 @@ class Keeper:
         self._lbm = None
         self._alone_since_s = time.monotonic()
         self._drop_descriptors()
-        self._end_all()
+        if not self._holding.is_complete:
+            self._end_all()
 
     def _end_all(self) -> None:
+        self._holding.drop()
         for job in self._jobs.values():
+            if job.kill_at_s is not None:
+                continue
             signal_group(job.pid, signal.SIGTERM)
             signal_group(job.pid, signal.SIGCONT)
             job.kill_at_s = time.monotonic() + self._grace_s
@@ -222,6 +231,10 @@ class Keeper:
             self._spawn(body)
         elif tag == QUIT:
             self._asked_to_quit()
+        elif tag == holding.LEAVE and self._lbm is not None:
+            self._holding.leave(self._lbm)
+        elif tag == holding.HOLD:
+            self._holding.hold(body, self._descriptors)
         else:
             given = dict(frames.fields(body))
             job = self._jobs.get(given.get(JOB, b"").decode())
@@ -347,16 +360,10 @@ class Keeper:
                 )
 
     def _tell(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
-        if self._lbm is not None:
-            body = b"".join(frames.field(key, str(value).encode()) for key, value in pairs)
+        frame = frame_of(tag, *pairs)
+        if not self._holding.tell_later(frame) and self._lbm is not None:
             with contextlib.suppress(OSError):  # its end is noticed on the next read
-                self._lbm.sendall(frames.pack(tag, body))
-
-
-def raise_descriptor_limit() -> None:
-    """As many descriptors as the hard limit allows: three a job add up."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+                self._lbm.sendall(frame)
 
 
 def main(argv: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -14,18 +15,20 @@ from typing import TypeVar
 import lbd
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import keeper, spawn_order
+from lbd.lbm import holding, keeper, spawn_order
 from lbd.lbm.accounts import pack_gate
 from lbd.lbm.readers import pack_wanted
 from lbd.lbm.spawn_order import Order, pack_order
 from lbd.model import JobId
 from lbd.rpc import frames
+from lbd.rpc.descriptors import receive
 from lbd.rpc.local import bind_unix
 
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
 READ_S = 2.0
 START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
+LEAVE_TIMEOUT_S = 5.0
 STARTER = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from lbd.lbm.keeper import main; main(sys.argv[1:])"
@@ -87,6 +90,15 @@ class KeeperLink:
         self.containment = "none"
         self.pid = 0
         self.uid = os.geteuid()  # of the keeper
+        self.given: list[int] = []  # by an earlier LBM
+        self._awaited = 0  # so many of them
+        self._meanwhile: list[tuple[bytes, dict[bytes, bytes]]] | None = None
+        self._left: asyncio.Future[None] | None = None
+
+    @property
+    def jobs(self) -> list[JobId]:
+        """Those that have not ended."""
+        return list(self._jobs)
 
     @property
     def alive(self) -> bool:
@@ -108,6 +120,7 @@ class KeeperLink:
         self._socket = sock
         hello: asyncio.Future[None] = loop.create_future()
         self._hello = hello
+        self.given, self._meanwhile = [], []
         loop.add_reader(sock.fileno(), self._receive)
         try:
             await asyncio.wait_for(hello, HELLO_TIMEOUT_S)
@@ -119,7 +132,11 @@ class KeeperLink:
     def _receive(self) -> None:
         assert self._socket is not None
         try:
-            data = self._socket.recv(1 << 16)
+            if self._meanwhile is None:
+                data = self._socket.recv(1 << 16)
+            else:
+                data, given = receive(self._socket, 1 << 16, holding.AT_ONCE)
+                self.given += given
             received = self._split.feed(data)
         except BlockingIOError:
             return
@@ -146,8 +163,16 @@ class KeeperLink:
             self.containment = given[keeper.KIND].decode()
             self.pid = int(given[keeper.PID])
             self.uid = int(given[keeper.UID])
-            if not self._hello.done():
-                self._hello.set_result(None)
+            self._awaited = int(given.get(holding.COUNT, b"0"))
+        if tag in (keeper.HELLO, holding.GIVEN):
+            if len(self.given) >= self._awaited:
+                _settle(self._hello, None)
+            return
+        if tag == holding.LEFT and self._left is not None:
+            _settle(self._left, None)
+            return
+        if self._meanwhile is not None:
+            self._meanwhile.append((tag, given))
             return
         job = JobId(given[spawn_order.JOB].decode())
         spawned = self._jobs.get(job)
@@ -178,12 +203,15 @@ class KeeperLink:
             )
             _settle(spawned.exited, ended)
 
+    def _new(self, stopped: Callable[[bool], None]) -> Spawned:
+        loop = asyncio.get_running_loop()
+        return Spawned(loop.create_future(), loop.create_future(), stopped)
+
     async def spawn(
         self, order: Order, descriptors: list[int], stopped: Callable[[bool], None]
     ) -> Spawned:
         """Send the order; the two futures of the answer tell the rest. Raises Unavailable."""
-        loop = asyncio.get_running_loop()
-        spawned = Spawned(loop.create_future(), loop.create_future(), stopped)
+        spawned = self._new(stopped)
         job = JobId(order.job)
         data = memoryview(frames.pack(keeper.SPAWN, pack_order(order)))
         sent = 0
@@ -240,6 +268,48 @@ class KeeperLink:
             return await asyncio.wait_for(spawned.read, READ_S)
         except TimeoutError:
             return False
+
+    def adopt(
+        self,
+        job: JobId,
+        stopped: Callable[[bool], None],
+        begun: Begun | None,
+        ended: Exit | None,
+    ) -> Spawned:
+        """A job that an earlier LBM had the keeper start; None: not known yet."""
+        spawned = self._new(stopped)
+        if begun is not None:
+            spawned.begun.set_result(begun)
+        if ended is not None:
+            spawned.exited.set_result(ended)
+        else:
+            self._jobs[job] = spawned
+        return spawned
+
+    def adopted(self) -> None:
+        """Every job is known again: now what has happened to them meanwhile."""
+        meanwhile, self._meanwhile = self._meanwhile or [], None
+        for tag, given in meanwhile:
+            self._heard(tag, given)
+
+    async def leave(self) -> None:
+        """From now on the keeper tells the next LBM what happens. Raises TimeoutError."""
+        self._left = asyncio.get_running_loop().create_future()
+        await self.tell(holding.LEAVE)
+        await asyncio.wait_for(self._left, LEAVE_TIMEOUT_S)
+
+    @property
+    def is_idle(self) -> bool:
+        """Is no order half sent?"""
+        return not self._sending.locked()
+
+    def hand_over(self, descriptors: list[int]) -> None:
+        """After which this process ends. Raises OSError."""
+        if self._socket is None:
+            raise BrokenPipeError(errno.EPIPE, "the keeper is away")
+        self._socket.setblocking(True)
+        self._socket.settimeout(LEAVE_TIMEOUT_S)
+        holding.send_descriptors(self._socket, holding.HOLD, descriptors)
 
     async def tell(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""

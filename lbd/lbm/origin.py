@@ -8,9 +8,10 @@ safe. Once a command may have begun it is never begun again.
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lbd.errors import LbdError, LostContact, Unavailable
+from lbd.lbm.client import Client
 from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.environment import outgoing
@@ -18,11 +19,11 @@ from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.outgoing import kept_back, make_request
 from lbd.lbm.peer_streams import PeerStreams
-from lbd.lbm.remote import ENDING_SIGNALS, Ends, Listener, NotRun, RemoteRun
+from lbd.lbm.remote import ENDING_SIGNALS, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
-from lbd.lbm.staging import Pipes, Staging
+from lbd.lbm.staging import Staging
 from lbd.lbm.state import Job, JobState
-from lbd.model import HostId, JobId
+from lbd.model import HostId
 from lbd.policy.invocation import name_of
 from lbd.rpc import client_tags as tags
 from lbd.rpc import job_stream as stream
@@ -38,27 +39,6 @@ WAIT_POLL_S = 0.5
 ADDRESS_KEPT_S = 5.0
 MAX_TRIES = 8
 LBRUN_FAILED = 125
-
-
-class Client(Listener, Protocol):
-    """The connection to one `lbrun`."""
-
-    def here(self, job: JobId, reason: str, *, measure: bool = False) -> None: ...
-    def away(self) -> None: ...
-    async def descriptors(self) -> Ends: ...
-    def placed(self, job: JobId, host: str, reason: str) -> None: ...
-    def warn(self, text: str) -> None: ...
-    @property
-    def pipes(self) -> Pipes: ...
-    def done(
-        self,
-        status: int,
-        cause: str,
-        host: str,
-        reason: str = "",
-        number: int = 0,
-        cpu_s: float = 0,
-    ) -> None: ...
 
 
 class Command:
@@ -81,6 +61,8 @@ class Command:
         self._charged = False
         self._task: asyncio.Task[bool] | None = None
         self._begun = False
+        self._where = Where("wait", HostId(""), "", "")
+        self._kept = ""
         self._interrupted_by = 0
         self._run_here: Run | None = None
         self._used: tuple[int | None, float | None] = None, None
@@ -102,7 +84,10 @@ class Command:
         self._home.commands[self.job.id] = self
         self._task = asyncio.current_task()
         try:
-            if (kept := self._keep()) is not None:
+            if self._remote is not None:  # an earlier LBM has sent it there
+                if await self._go_on(self._remote):
+                    return False
+            elif (kept := self._keep()) is not None:
                 return await self._here(kept)
             for _ in range(MAX_TRIES):
                 where = await self._find_place()
@@ -131,7 +116,7 @@ class Command:
             self._end_job(JobState.CANCELLED, status, reason="interrupted before it began")
         finally:
             del self._home.commands[self.job.id]
-            self._let_go()
+            self.let_go()
         return False
 
     @property
@@ -252,35 +237,51 @@ class Command:
             self._stay = True
             self._note_refusal(NotRun(str(problem), NOT_SHARED[0]), where.host)
             return False
+        self._where = where
         self._remote = RemoteRun(self._home.config.lbm, streams, where.host, where.address)
-        environment, kept = outgoing(
-            self._request.environment, self._home.denied, self._request.let_through
-        )
+        wanted = self._request.environment, self._home.denied, self._request.let_through
+        environment, kept = outgoing(*wanted)
+        self._kept = kept_back(kept)
         request = make_request(self.job, self._request, environment, self._uid, self._pid, stamp)
         if self._request.is_staged:
             self._staging = self._stage_on(where, streams)
             if (refused := await self._staging.open()) is not None:
                 return self._turned_down(refused, where)
             self._staging.enter(request)
-        answer = await self._remote.start(request)
+        return await self._answered(self._remote, await self._remote.start(request))
+
+    async def _go_on(self, remote: RemoteRun) -> bool:
+        """Where an earlier LBM stopped. As `_there`."""
+        if not self._begun:
+            return await self._answered(remote, await remote.answer())
+        if remote.is_following:
+            return await self._ended(remote, await remote.go_on(self._client))
+        return await self._follow(remote)
+
+    async def _answered(self, remote: RemoteRun, answer: lbm_pb2.Started | NotRun) -> bool:
+        where = self._where
         if isinstance(answer, NotRun):
             return self._turned_down(answer, where)
         self._begun = True
         self._directory.found(where.host)
         self.job.start(where.host, where.reason, time.time())
-        note = (f"; {answer.note}" if answer.note else "") + kept_back(kept)
+        note = (f"; {answer.note}" if answer.note else "") + self._kept
         self._client.placed(self.job.id, where.host, where.reason + note)
-        ended = self._remote.ended_already()
-        if ended is None:
-            ends = await self._client.descriptors()
-            ended = await self._remote.follow(ends, self._client)
-        trouble = self._remote.trouble()
+        ended = remote.ended_already()
+        return await (self._ended(remote, ended) if ended else self._follow(remote))
+
+    async def _follow(self, remote: RemoteRun) -> bool:
+        ends = await self._client.descriptors()
+        return await self._ended(remote, await remote.follow(ends, self._client))
+
+    async def _ended(self, remote: RemoteRun, ended: lbm_pb2.Ended) -> bool:
+        trouble = remote.trouble()
         if self._staging is not None and not trouble:
             trouble = await self._staging.fetch(ended.exit_status)
         if trouble:
             self._fail(f"{trouble}; the command itself ended with {ended.exit_status}", "failed")
             return True
-        self._report(ended, where.host)
+        self._report(ended, self._where.host)
         return True
 
     def _stage_on(self, where: Where, streams: PeerStreams) -> Staging:
@@ -290,7 +291,7 @@ class Command:
 
     def _turned_down(self, answer: NotRun, where: Where) -> bool:
         """Nothing ran there. As `_there`."""
-        self._let_go()
+        self.let_go()
         self._home.addresses.pop(where.host, None)
         if answer.fault and not self._asked_lim:
             return False  # it may have moved
@@ -305,7 +306,7 @@ class Command:
         self._fail(answer.reason + hint, "refused", status)
         return True
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Of the other host: it ends and removes what is there of this command."""
         if self._remote is not None:
             self._remote.close()

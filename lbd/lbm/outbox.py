@@ -3,9 +3,13 @@
 Each gRPC write costs a thread switch on both sides, as much as everything else a short command
 needs. While one write is under way the next messages gather; those that are small go out as one
 batch. Putting never waits: the windows of rpc/job_stream.py bound what can be queued.
+
+Before one of the two LBMs is restarted the stream comes to rest: what is put from then on is held,
+and goes out on the stream that follows.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -15,16 +19,23 @@ from lbd.rpc.job_stream import pack_batch
 
 SMALL_BYTES = 1 << 14
 LAST_WRITE_S = 1.0
+BROKEN = (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
 class Outbox:
     """`broken` is set once the stream takes no more; what is put after that is dropped."""
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self, write: Callable[[bytes], Awaitable[None]], held: list[bytes] | None = None
+    ) -> None:
+        """`held`: what an earlier one has left, which rests."""
         self._write = write
         self._queue: deque[bytes] = deque()
+        self._held = held  # put while the stream rests
+        self._notices: deque[bytes] = deque()  # of the stream itself: last, never held
+        self.count = 0  # of what went into the stream
         self._sender: asyncio.Task[None] | None = None
-        self._put = 0
+        self._put = len(held or ())
         self._sent = 0
         self._flushes: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.broken = False
@@ -33,15 +44,41 @@ class Outbox:
         """`linger_s`: it may wait that long for another one to travel with."""
         if self.broken:
             return
-        self._queue.append(message)
         self._put += 1
+        if self._held is not None:
+            self._held.append(message)
+            return
+        self._queue.append(message)
+        self.count += 1
         if linger_s:
             asyncio.get_running_loop().call_later(linger_s, self._start)
         else:
             self._start()
 
+    @property
+    def rests(self) -> bool:
+        return self._held is not None
+
+    def rest(self, notice: bytes) -> None:
+        """Hold what is put from now on; `notice` goes out after all that was put before."""
+        if self._held is None:
+            self._held = []
+        self._notices.append(notice)
+        self._start()
+
+    def held(self) -> list[bytes]:
+        return list(self._held or ())
+
+    def go_on(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """On another stream, with what was held."""
+        self._write = write
+        held, self._held = self._held or [], None
+        self._queue.extend(held)
+        self.count += len(held)
+        self._start()
+
     def _start(self) -> None:
-        if self._sender is None and self._queue:
+        if self._sender is None and (self._queue or self._notices):
             self._sender = asyncio.get_running_loop().create_task(self._send())
 
     async def _send(self) -> None:
@@ -51,10 +88,13 @@ class Outbox:
                 await self._write(batch[0] if len(batch) == 1 else pack_batch(batch))
                 self._sent += len(batch)
                 self._settle()
-        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+        except BROKEN:
             self.close()
-        finally:
-            self._sender = None
+        with contextlib.suppress(*BROKEN):  # all else has gone: it may be resumed nevertheless
+            while self._notices:
+                await self._write(self._notices.popleft())
+        self._sender = None
+        self._start()  # what came while a notice was being written
 
     def _next(self) -> list[bytes]:
         batch = [self._queue.popleft()]
@@ -82,6 +122,7 @@ class Outbox:
         """Drop what is queued; a write under way is left to the end of the stream."""
         self.broken = True
         self._queue.clear()
+        self._notices.clear()
         self._settle()
 
     async def last_written(self) -> None:

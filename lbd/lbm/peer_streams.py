@@ -1,6 +1,7 @@
 """The streams to the hosts our users' commands are sent to: opened at the first, then kept."""
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING
 
 import grpc
@@ -10,7 +11,7 @@ from lbd import wire
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.one_line import one_line
-from lbd.rpc.job_stream import unpack
+from lbd.rpc import job_stream as tags
 from lbd.rpc.transport import Peers
 
 METHOD = "/lbd.v1.Lbm/Run"
@@ -22,6 +23,8 @@ NOTHING_RAN = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
+RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)  # it may be starting
+AGAIN_S = 0.1
 MAX_NUMBER = (1 << 32) - 1
 if TYPE_CHECKING:  # generic in the stubs only
     OpenStream = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
@@ -29,44 +32,66 @@ if TYPE_CHECKING:  # generic in the stubs only
 
 
 class PeerStream:
-    """An open stream to one host."""
+    """A stream to one host; if one of the two LBMs is restarted, it goes on where it stopped."""
 
-    def __init__(self, host: str, call: "Call", generation: int) -> None:
-        """`generation`: of our certificates, when it was opened."""
-        self.generation = generation
-        self._host = host
-        self._call = call
-        self._stream = Stream(call.write)
-        self._last_number = 0
-        self._heard = False
+    def __init__(
+        self,
+        peers: Peers,
+        place: tuple[str, str],
+        limits_s: tuple[float, float],
+        stream: Stream | None = None,
+        token: str = "",
+        last_number: int = 0,
+    ) -> None:
+        """`place`: host and address; `limits_s`: to connect, and to come back after a restart.
+
+        `stream`: one that an earlier LBM has left, with its `token` and `last_number`.
+        """
+        self.host, self.address = place
+        self._peers = peers
+        self._connect_s, self._return_s = limits_s
+        self.generation = peers.trust.generation  # of our certificates, as it is opened
+        self.token = token or secrets.token_hex(16)
+        self.last_number = last_number
+        self._heard = stream is not None
+        if stream is None:
+            self._call = self._open()
+            self.stream = Stream(self._call.write)
+        else:
+            self.stream = stream
+        self.stream.token = self.token
         self.announced: asyncio.Future[wire.Wire] = asyncio.get_running_loop().create_future()
-        self.reading = asyncio.create_task(self._read(), name=f"stream to {host}")
+        living = self._live(resumed=stream is not None)
+        self.reading = asyncio.create_task(living, name=f"stream to {self.host}")
+
+    def _open(self) -> "Call":
+        opening: OpenStream = self._peers.channel(self.host, self.address).stream_stream(METHOD)
+        return opening(metadata=(*self._peers.metadata, (tags.STREAM_HEADER, self.token)))
 
     @property
     def usable(self) -> bool:
-        if self._stream.outbox.broken or self._last_number == MAX_NUMBER:
+        if self.stream.outbox.broken or self.stream.rests or self.last_number == MAX_NUMBER:
             return False
         return not self.reading.done()
 
     def converse(self) -> Conversation:
-        self._last_number += 1
-        return self._stream.converse(self._last_number)
+        self.last_number += 1
+        return self.stream.converse(self.last_number)
 
-    async def _read(self) -> None:
-        """Until it breaks: then every job on it has lost its host."""
-        problem: LbdError = LostContact(f"lost contact with {self._host}: it is cut off")
+    async def _live(self, *, resumed: bool) -> None:
+        """Until it breaks for good: then every job on it has lost its host."""
+        problem: LbdError = LostContact(f"lost contact with {self.host}: it is cut off")
         try:
-            self._learn_release(await self._call.initial_metadata())
-            while isinstance(message := await self._call.read(), bytes):
-                self._heard = True
-                for number, tag, body in unpack(message):
-                    self._stream.deliver(number, tag, body)
-            problem = await self._how_it_ended()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            problem = await self._how_it_ended()
-        except ValueError as fault:
-            problem = LostContact(f"{self._host} talks nonsense: {fault}")
-            self._call.cancel()
+            while True:
+                if resumed:
+                    await self._resume()
+                problem = await self._read()
+                if not self.stream.can_resume:
+                    return
+                self.stream.confirmed.set()
+                resumed = True
+        except LostContact as lost:
+            problem = lost
         except asyncio.CancelledError:  # ours, or the channel was closed under us
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -74,18 +99,68 @@ class PeerStream:
         finally:
             if not self.announced.done():
                 self.announced.set_result(wire.BEFORE)
-            self._stream.lose(problem)
+            self.stream.lose(problem)
+
+    async def _read(self) -> LbdError:
+        """Until it breaks; how it broke."""
+        try:
+            self._learn_release(await self._call.initial_metadata())
+            while isinstance(message := await self._call.read(), bytes):
+                self._heard = True
+                for number, tag, body in self.stream.take(message):
+                    self.stream.deliver(number, tag, body)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass
+        except ValueError as fault:
+            self._call.cancel()
+            return LostContact(f"{self.host} talks nonsense: {fault}")
+        return await self._how_it_ended()
 
     def _learn_release(self, metadata: "grpc.aio.Metadata | None") -> None:
         """Raises ValueError."""
         announced = metadata.get(wire.HEADER) if metadata is not None else None
-        self.announced.set_result(wire.read(str(announced)) if announced else wire.BEFORE)
+        release = wire.read(str(announced)) if announced else wire.BEFORE
+        if self.announced.done():  # it may have been upgraded
+            self.announced = asyncio.get_running_loop().create_future()
+        self.announced.set_result(release)
 
     async def _how_it_ended(self) -> LbdError:
         code, details = await self._call.code(), one_line(await self._call.details() or "")
         if code in NOTHING_RAN and not self._heard:
-            return Unavailable(f"{self._host} turned it away: {details}")
-        return LostContact(f"lost contact with {self._host}: {details}")
+            return Unavailable(f"{self.host} turned it away: {details}")
+        return LostContact(f"lost contact with {self.host}: {details}")
+
+    async def _resume(self) -> None:
+        """Raises LostContact if the other LBM does not come back, or has nothing to resume."""
+        try:
+            async with asyncio.timeout(self._return_s):
+                while True:
+                    if await self._has_resumed():
+                        return
+                    await asyncio.sleep(AGAIN_S)
+        except TimeoutError:
+            raise LostContact(
+                f"lost contact with {self.host}: "
+                f"no answer within {self._return_s:g} s of a restart of its lbm or ours"
+            ) from None
+
+    async def _has_resumed(self) -> bool:
+        try:
+            channel = self._peers.channel(self.host, self.address)
+            await until_ready(channel, self.host, self._connect_s)
+            self._call = self._open()
+            await self._call.write(tags.pack(0, tags.RESUME, self.stream.counts()))
+            answer = await self._call.read()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, Unavailable):
+            return False
+        if not isinstance(answer, bytes):
+            if await self._call.code() in RETRIED:
+                return False
+            raise await self._how_it_ended()
+        if not answer.startswith(tags.pack(0, tags.RESUME)):
+            raise LostContact(f"{self.host} talks nonsense: no answer to RESUME")
+        self.stream.go_on(self._call.write)
+        return True
 
 
 class PeerStreams:
@@ -94,30 +169,32 @@ class PeerStreams:
     So is one opened with a certificate that has been renewed; the commands on it go on.
     """
 
-    def __init__(self, peers: Peers, connect_timeout_s: float) -> None:
+    def __init__(self, peers: Peers, connect_timeout_s: float, orphan_after_s: float) -> None:
         self._peers = peers
-        self._connect_timeout_s = connect_timeout_s
+        self._limits_s = connect_timeout_s, orphan_after_s
         self._streams: dict[tuple[str, str], PeerStream] = {}
+        self.all: set[PeerStream] = set()  # those that rest, too
+        self.leaving = False
 
     async def converse(self, host: str, address: str) -> Conversation:
         """For one command. Raises Unavailable: nothing has been sent then."""
-        key = (host, address)
-        stream = self._usable(key)
+        if self.leaving:
+            await asyncio.get_running_loop().create_future()  # the next LBM sends it
+        place = host, address
+        stream = self._usable(place)
         if stream is not None and host not in self._peers.cuts:
             return stream.converse()
         channel = self._peers.channel(host, address)
-        generation = self._peers.trust.generation
-        await self._until_ready(channel, f"{host} ({address})")
-        stream = self._usable(key)  # another command may have opened it meanwhile
+        await until_ready(channel, f"{host} ({address})", self._limits_s[0])
+        if self.leaving:
+            await asyncio.get_running_loop().create_future()
+        stream = self._usable(place)  # another command may have opened it meanwhile
         if stream is None:
-            opening: OpenStream = channel.stream_stream(METHOD)  # bytes, as they are
-            call = opening(metadata=self._peers.metadata)
-            stream = self._streams[key] = PeerStream(host, call, generation)
-            stream.reading.add_done_callback(lambda _: self._forget(key, stream))
+            stream = self.add(PeerStream(self._peers, place, self._limits_s))
         return stream.converse()
 
-    def _usable(self, key: tuple[str, str]) -> PeerStream | None:
-        stream = self._streams.get(key)
+    def _usable(self, place: tuple[str, str]) -> PeerStream | None:
+        stream = self._streams.get(place)
         if stream is None or not stream.usable:
             return None
         return stream if stream.generation == self._peers.trust.generation else None
@@ -128,26 +205,41 @@ class PeerStreams:
         if stream is None:
             return ""
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with asyncio.timeout(self._limits_s[0]):
                 return wire.lacking(await asyncio.shield(stream.announced), wanted)
         except TimeoutError:
             raise Unavailable(f"{host} does not say what release it is") from None
 
-    def _forget(self, key: tuple[str, str], stream: PeerStream) -> None:
-        if self._streams.get(key) is stream:
-            del self._streams[key]
+    def resume(
+        self, place: tuple[str, str], stream: Stream, token: str, last_number: int
+    ) -> PeerStream:
+        """One that an earlier LBM has left."""
+        return self.add(PeerStream(self._peers, place, self._limits_s, stream, token, last_number))
 
-    async def _until_ready(self, channel: grpc.aio.Channel, what: str) -> None:
-        if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
-            return
-        try:
-            await asyncio.wait_for(channel.channel_ready(), self._connect_timeout_s)
-        except TimeoutError:
-            raise Unavailable(f"{what} cannot be reached") from None
+    def add(self, stream: PeerStream) -> PeerStream:
+        self._streams[stream.host, stream.address] = stream
+        self.all.add(stream)
+        stream.reading.add_done_callback(lambda _: self._forget(stream))
+        return stream
+
+    def _forget(self, stream: PeerStream) -> None:
+        self.all.discard(stream)
+        if self._streams.get((stream.host, stream.address)) is stream:
+            del self._streams[stream.host, stream.address]
 
     async def close(self) -> None:
         """Every job on them is ended by its host."""
-        streams = list(self._streams.values())
+        streams = list(self.all)
         for stream in streams:
             stream.reading.cancel()
         await asyncio.gather(*(stream.reading for stream in streams), return_exceptions=True)
+
+
+async def until_ready(channel: grpc.aio.Channel, what: str, limit_s: float) -> None:
+    """Raises Unavailable."""
+    if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+        return
+    try:
+        await asyncio.wait_for(channel.channel_ready(), limit_s)
+    except TimeoutError:
+        raise Unavailable(f"{what} cannot be reached") from None

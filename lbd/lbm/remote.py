@@ -7,13 +7,15 @@ import os
 import signal
 import stat
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
 from lbd import wire
 from lbd.config import LbmConfig
 from lbd.errors import LostContact, Unavailable
+from lbd.lbm.bundle import Bundle, Given
+from lbd.lbm.client import Ends, Listener
 from lbd.lbm.conversation import Conversation, Message
 from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.peer_streams import PeerStreams
@@ -21,6 +23,7 @@ from lbd.lbm.streams import Sink, Source
 from lbd.one_line import one_line
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.gen.handover_pb2 import HeldRun
 
 FLUSH_S = 1.0
 log = logging.getLogger("lbd.lbm")
@@ -41,27 +44,11 @@ class NotRun:
     fault: bool = False
 
 
-@dataclass(slots=True)
-class Ends:
-    """The caller's descriptors, ours to close; None where the caller has none or keeps it."""
-
-    stdin: int | None
-    stdout: int | None
-    stderr: int | None
-
-
 def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.StageRequest) -> set[str]:
     """The features a host needs for it (lbd/wire.py)."""
     if isinstance(request, lbm_pb2.StageRequest):
         return {wire.STAGE}
     return {wire.TERMINAL} if request.HasField("terminal") else set()
-
-
-class Listener(Protocol):
-    """What the client is told while its command runs."""
-
-    def input_taken(self) -> None: ...  # what was typed has been consumed
-    def notice(self, tag: bytes) -> None: ...  # STOPPED, WANTED or SCREEN
 
 
 class RemoteRun:
@@ -84,6 +71,9 @@ class RemoteRun:
         self._writing: dict[int, asyncio.Task[None]] = {}
         self._input_file: int | None = None
         self._ended = False
+        self._final: lbm_pb2.Ended | None = None
+        self.was_sent = False  # so it may run there
+        self.is_following = False  # the caller's descriptors are in use
         self._screen = False
 
     async def start(
@@ -92,12 +82,21 @@ class RemoteRun:
         """Ask the host to run it. Raises LostContact if it may have begun, but nobody knows."""
         self._screen = isinstance(request, lbm_pb2.RunRequest) and request.HasField("terminal")
         try:
-            self._talk = talk = await self._streams.converse(self._host, self._address)
+            self._talk = await self._streams.converse(self._host, self._address)
             if lack := await self._streams.lacking(self._host, self._address, wanted_of(request)):
                 self._ended = True
                 return NotRun(f"{self._host} {lack}", "feature")
-            talk.put(tag, request.SerializeToString())
-            return await self._first_answer(talk)
+        except Unavailable as problem:
+            return NotRun(str(problem), fault=True)
+        self._talk.put(tag, request.SerializeToString())
+        self.was_sent = True
+        return await self.answer()
+
+    async def answer(self) -> lbm_pb2.Started | NotRun:
+        """As `start`, to a request that was sent."""
+        assert self._talk is not None
+        try:
+            return await self._first_answer(self._talk)
         except Unavailable as problem:
             return NotRun(str(problem), fault=True)
         except TimeoutError:
@@ -158,12 +157,22 @@ class RemoteRun:
         Raises LostContact.
         """
         assert self._talk is not None
-        window_bytes = tags.SCREEN_BYTES if self._screen else tags.WINDOW_BYTES
-        self._attach(ends, self._talk, window_bytes // tags.ACKNOWLEDGE_SHARE)
+        self._attach(ends, self._talk)
+        self.is_following = True
+        return await self.go_on(listener)
+
+    async def go_on(self, listener: Listener | None) -> lbm_pb2.Ended:
+        """As `follow`, with the caller's descriptors at hand."""
+        assert self._talk is not None
         self._listener = listener
+        self._writing = {number: sink.start() for number, sink in self._sinks.items()}
+        if self._stdin is not None:
+            self._stdin_task = self._stdin.start()
         self._tell_taken()
         try:
-            ended = await self._hear_out(self._talk)
+            if self._final is None:
+                self._final = await self._hear_out(self._talk)
+            ended = self._final
             self._exited(ended.signal)
             if self._writing:
                 await asyncio.wait(self._writing.values())
@@ -204,35 +213,37 @@ class RemoteRun:
             with contextlib.suppress(OSError):
                 os.lseek(self._input_file, -left, os.SEEK_CUR)
 
-    def _attach(self, ends: Ends, talk: Conversation, acknowledge_bytes: int) -> None:
-        for number, descriptor in ((1, ends.stdout), (2, ends.stderr)):
-            if descriptor is not None:
-                sink = self._sinks[number] = Sink(
-                    Descriptor(descriptor, borrowed=True, writing=True),
-                    lambda count, number=number: talk.put(  # type: ignore[misc]
-                        tags.DELIVERED, tags.delivered(number, count)
-                    ),
-                    lambda number=number: talk.put(  # type: ignore[misc]
-                        tags.OUTPUT_GONE, bytes((number,))
-                    ),
-                    acknowledge_bytes,
-                )
-                self._writing[number] = sink.start()
+    def _attach(self, ends: Ends, talk: Conversation) -> None:
+        for number, output in ((1, ends.stdout), (2, ends.stderr)):
+            if output is not None:
+                descriptor = Descriptor(output, borrowed=True, writing=True)
+                self._sinks[number] = self._sink(number, descriptor, talk)
         if ends.stdin is not None:
             if stat.S_ISREG(os.fstat(ends.stdin).st_mode):
                 self._input_file = os.dup(ends.stdin)
-            self._stdin = Source(
-                Descriptor(ends.stdin, borrowed=True),
-                lambda data: talk.put(tags.STDIN, data),
-                talk.flush,
-                tags.WINDOW_BYTES,
-                self._config.chunk_bytes,
-                slow_start=True,
-            )
-            self._stdin_task = self._stdin.start()
+            self._stdin = self._source(Descriptor(ends.stdin, borrowed=True), talk)
+
+    def _sink(self, number: int, descriptor: Descriptor, talk: Conversation) -> Sink:
+        window_bytes = tags.SCREEN_BYTES if self._screen else tags.WINDOW_BYTES
+        return Sink(
+            descriptor,
+            lambda count: talk.put(tags.DELIVERED, tags.delivered(number, count)),
+            lambda: talk.put(tags.OUTPUT_GONE, bytes((number,))),
+            window_bytes // tags.ACKNOWLEDGE_SHARE,
+        )
+
+    def _source(self, descriptor: Descriptor, talk: Conversation) -> Source:
+        return Source(
+            descriptor,
+            lambda data: talk.put(tags.STDIN, data),
+            talk.flush,
+            tags.WINDOW_BYTES,
+            self._config.chunk_bytes,
+            slow_start=True,
+        )
 
     async def _hear_out(self, talk: Conversation) -> lbm_pb2.Ended:
-        received = self._early
+        received, self._early = self._early, []
         while True:
             for tag, body in received:
                 if tag == tags.ENDED:
@@ -283,6 +294,44 @@ class RemoteRun:
     def _notify(self, tag: bytes) -> None:
         if self._listener is not None:
             self._listener.notice(tag)
+
+    def save(self, bundle: Bundle) -> HeldRun:
+        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        assert self._talk is not None
+        self._talk.give_back(self._early)
+        return HeldRun(
+            token=self._talk.token,
+            number=self._talk.number,
+            host=self._host,
+            address=self._address,
+            screen=self._screen,
+            following=self.is_following,
+            input=self._stdin.save(bundle) if self._stdin is not None else None,
+            outputs=[sink.save(bundle, number) for number, sink in self._sinks.items()],
+            input_file=bundle.add(-1 if self._input_file is None else self._input_file),
+            typed=self._typed_bytes,
+            asked_to_end=self._asked_to_end,
+            has_exited=self._has_exited,
+            ended=self._final.SerializeToString() if self._final is not None else None,
+        )
+
+    def restore(self, held: HeldRun, talk: Conversation, given: Given) -> None:
+        """Raises OSError, KeyError, ValueError."""
+        self._talk, self.was_sent, self.is_following = talk, True, held.following
+        self._screen, self._typed_bytes = held.screen, held.typed
+        self._asked_to_end, self._has_exited = held.asked_to_end, held.has_exited
+        for output in held.outputs:
+            place = output.descriptor
+            descriptor = Descriptor.given(given, place, borrowed=True, writing=True)
+            sink = self._sink(output.number, descriptor, talk)
+            self._sinks[output.number] = sink.restore(output)
+        if held.HasField("input"):
+            descriptor = Descriptor.given(given, held.input.descriptor, borrowed=True)
+            self._stdin = self._source(descriptor, talk).restore(held.input)
+        self._input_file = given.take_any(held.input_file)
+        if held.HasField("ended"):
+            self._ended = True
+            self._final = lbm_pb2.Ended.FromString(held.ended)
 
     def trouble(self) -> str:
         """Why not all of the caller's input or the command's output was moved; "" if it was."""

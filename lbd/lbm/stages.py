@@ -47,7 +47,9 @@ class Stages:
     def sweep(self, grace_s: float) -> None:
         """Remove what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
         with contextlib.suppress(OSError):
+            kept = {stage.path for stage in self._stages.values()}
             left = [os.fsencode(entry) for entry in self._root.iterdir()]
+            left = [path for path in left if path not in kept]
             until_s = time.monotonic() + grace_s
             if left:
                 self._start_removing(left, lambda: time.monotonic() < until_s)
@@ -86,6 +88,13 @@ class Stages:
         if stage is None or (stage.origin, stage.user) != (request.origin, request.user):
             return None
         return stage
+
+    def get(self, name: str) -> Stage | None:
+        return self._stages.get(name)
+
+    def adopt(self, name: str, stage: Stage) -> None:
+        """One that an earlier LBM has made."""
+        self._stages[name] = stage
 
     def end(self, name: str) -> None:
         """Nobody needs it any more: remove it as soon as nothing runs in it."""

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from lbd.config import Config, StageConfig
 from lbd.errors import LbdError, Unavailable
+from lbd.lbm.client import Ends
 from lbd.lbm.outgoing import make_request
 from lbd.lbm.peer_streams import PeerStreams
-from lbd.lbm.remote import Ends, NotRun, RemoteRun
+from lbd.lbm.remote import NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.state import Job
 from lbd.rpc import client_tags
@@ -84,7 +85,8 @@ class Staging:
         self._job = job
         self._request = request
         self._caller = caller
-        self._stage = self._new_run()
+        self.run = self._new_run()
+        self.is_busy = False  # files are on their way
         self._step: RemoteRun | None = None
 
     def _new_run(self) -> RemoteRun:
@@ -106,7 +108,8 @@ class Staging:
             uid=self._caller[0],
             forced=self._request.mode == "host",
         )
-        answer = await self._stage.start(wish, tags.STAGE)
+        self.is_busy = True
+        answer = await self.run.start(wish, tags.STAGE)
         if isinstance(answer, NotRun):
             return answer
         refused = await self._start("unpack", "in")
@@ -116,10 +119,12 @@ class Staging:
         said = await self._follow(Ends(pipe, None, None))
         if complaint := await self._pipes.outcome():
             raise Unavailable(f"{complaint}; nothing ran")
+        self.is_busy = False
         return NotRun(said, "stage") if said else None
 
     async def fetch(self, status: int) -> str:
         """What went wrong with it, "" if nothing did."""
+        self.is_busy = True
         try:
             return await self._fetch(status) if self._request.fetch else ""
         except LbdError as problem:
@@ -176,7 +181,7 @@ class Staging:
         """The far host removes it."""
         if self._step is not None:
             self._step.close()
-        self._stage.close()
+        self.run.close()
 
 
 def bounds(config: StageConfig) -> bytes:

@@ -7,6 +7,7 @@ as the commands of a pipeline do.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -170,6 +171,14 @@ class Claims:
         self._begun[job] = None
         while len(self._begun) > CLAIMS_KEPT:
             self._begun.popitem(last=False)
+
+    @property
+    def ids(self) -> list[JobId]:
+        return list(self._begun)
+
+    def restore(self, ids: Iterable[JobId]) -> None:
+        """Those that another LBM of this host has let in."""
+        self._begun.update(dict.fromkeys(ids))
 
     def give_back(self, job: JobId) -> None:
         """Nothing has run: it may be sent again."""

@@ -6,10 +6,13 @@ The window between them and its acknowledgements are those of rpc/job_stream.py.
 import asyncio
 import contextlib
 import errno
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from lbd.lbm.bundle import Bundle
 from lbd.lbm.descriptor import Descriptor
+from lbd.rpc.gen.handover_pb2 import HeldSink, HeldSource
 from lbd.rpc.job_stream import (
     ACKNOWLEDGE_BYTES,
     ACKNOWLEDGE_SHARE,
@@ -21,6 +24,14 @@ from lbd.rpc.job_stream import (
 # what it leaves unread is for the next reader of the caller's pipe.
 FIRST_WINDOW_BYTES = 1 << 16
 UNREADABLE = (errno.EBADF, errno.EISDIR)
+
+
+def errno_of(trouble: OSError | None) -> int:
+    return trouble.errno or errno.EIO if trouble is not None else 0
+
+
+def trouble_of(number: int) -> OSError | None:
+    return OSError(number, os.strerror(number)) if number else None
 
 
 class Source:
@@ -103,9 +114,46 @@ class Source:
         task.add_done_callback(lambda _: self.close())
         return task
 
+    def save(self, bundle: Bundle, number: int = 0) -> HeldSource:
+        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        self._take_up_what_was_read()
+        return HeldSource(
+            descriptor=self._descriptor.save(bundle),
+            under_way=self._under_way,
+            delivered=self._delivered_bytes,
+            window=self._window_bytes,
+            read=self.read_bytes,
+            last_chance=self._last_chance,
+            errno=errno_of(self.trouble),
+            number=number,
+        )
+
+    def _take_up_what_was_read(self) -> None:
+        """But `run` has not been told of yet."""
+        reading = self._reading
+        if reading is None or not reading.done() or reading.cancelled() or reading.exception():
+            return
+        if data := reading.result():
+            self._sending(data)
+            return
+        self._descriptor.close()
+        if not self._last_chance:
+            self._send(b"")
+
+    def restore(self, held: HeldSource) -> "Source":
+        self._under_way, self._delivered_bytes = held.under_way, held.delivered
+        self._window_bytes, self.read_bytes = held.window, held.read
+        self._last_chance, self.trouble = held.last_chance, trouble_of(held.errno)
+        if self._under_way >= self._window_bytes:
+            self._room.clear()
+        return self
+
     async def run(self) -> None:
         """Until end of file, which is sent as an empty message unless the end itself is near."""
+        if not self._descriptor.is_open:  # an earlier LBM has done it
+            return
         try:
+            await self._room.wait()
             while data := await self._next():
                 self._sending(data)
                 # What is written meanwhile gathers in the pipe: a writer of small pieces would
@@ -167,6 +215,9 @@ class Sink:
         self._queue: deque[bytes | memoryview] = deque()
         self._queued_bytes = 0
         self._more = asyncio.Event()
+        self._current: bytes | memoryview = b""  # of which some may be written
+        self._current_from = 0
+        self._is_read = True
         self._idle = True
         self._next: list[Callable[[], None]] = []
         self._ended = False
@@ -211,21 +262,17 @@ class Sink:
 
     async def run(self) -> None:
         """Until the end of file has been passed on (the descriptor is closed then)."""
-        reading = True
+        if not self._descriptor.is_open and self._is_read and not self._ended:
+            return
         try:
             while True:
                 while self._queue:
-                    piece = self._queue.popleft()
+                    self._current = piece = self._queue.popleft()
                     self._queued_bytes -= len(piece)
-                    if reading:
-                        try:
-                            await self._descriptor.write(piece)
-                        except OSError as problem:
-                            if self._descriptor.is_trouble(problem):
-                                self.trouble = problem
-                            reading = False
-                            self.close()
-                            self._gone()
+                    self._current_from = self._descriptor.written_bytes
+                    if self._is_read:
+                        await self._write(piece)
+                    self._current = b""
                     self._unreported += len(piece)
                     if self._unreported >= self._acknowledge_bytes:
                         self._report()
@@ -238,6 +285,48 @@ class Sink:
                 await self._more.wait()
         finally:
             self.close()
+
+    async def _write(self, piece: bytes | memoryview) -> None:
+        try:
+            await self._descriptor.write(piece)
+        except OSError as problem:
+            if self._descriptor.is_trouble(problem):
+                self.trouble = problem
+            self._is_read = False
+            self.close()
+            self._gone()
+
+    def save(self, bundle: Bundle, number: int = 0) -> HeldSink:
+        """As that of a `Source`."""
+        written = self._descriptor.written_bytes
+        done = written - self._current_from if self._current else 0
+        taken = self._taken_bytes
+        return HeldSink(
+            descriptor=self._descriptor.save(bundle),
+            queue=[bytes(piece) for piece in (self._current[done:], *self._queue) if piece],
+            ended=self._ended,
+            written=written,
+            unreported=self._unreported + done,
+            reported=self._reported_bytes,
+            acknowledge=self._acknowledge_bytes,
+            errno=errno_of(self.trouble),
+            gone=not self._is_read,
+            taken=-1 if taken is None else taken,
+            number=number,
+        )
+
+    def restore(self, held: HeldSink) -> "Sink":
+        for piece in held.queue:
+            self.put(piece)
+        if held.ended:
+            self.put(b"")
+        self._descriptor.written_bytes = held.written
+        self._unreported, self._reported_bytes = held.unreported, held.reported
+        self._acknowledge_bytes, self._is_read = held.acknowledge, not held.gone
+        self.trouble = trouble_of(held.errno)
+        if held.taken >= 0:
+            self._taken_bytes = held.taken
+        return self
 
     def _report(self) -> None:
         self._delivered(self._unreported)

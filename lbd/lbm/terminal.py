@@ -12,9 +12,20 @@ import signal
 import struct
 import termios
 
-from lbd.lbm.modes import Attributes, Size, ends_lines, raw_modes, read_modes, read_size, same_flags
+from lbd.lbm.bundle import Bundle
+from lbd.lbm.modes import (
+    Attributes,
+    Size,
+    ends_lines,
+    pack_modes,
+    raw_modes,
+    read_modes,
+    read_size,
+    same_flags,
+)
 from lbd.lbm.readers import parent_and_session
 from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.gen.handover_pb2 import HeldPty
 
 FORCE_WITHIN_S = 1.0
 SWITCHED_OFF = b"\0"  # in place of a control character
@@ -41,6 +52,25 @@ class Pty:
             if isinstance(problem, termios.error):
                 raise OSError(*problem.args) from None
             raise
+
+    @classmethod
+    def restored(cls, held: HeldPty, master: int) -> "Pty":
+        """As `save` has left it; the command's side is the command's."""
+        made = cls.__new__(cls)
+        made.master, made.slave = master, -1
+        made._given = read_modes(held.given)
+        made._interrupted_s = float("-inf")
+        made._last_typed = held.last_typed
+        made._device = (0, held.device)
+        return made
+
+    def save(self, bundle: Bundle) -> HeldPty:
+        return HeldPty(
+            master=bundle.add(self.master),
+            device=self._device[1],
+            given=pack_modes(self._given),
+            last_typed=self._last_typed,
+        )
 
     def close(self) -> None:
         """When nobody has a duplicate of it either, the terminal hangs up."""
@@ -122,6 +152,11 @@ class CallersTerminal:
         """`modes`: None if it is not to be raw."""
         self._descriptor = descriptor
         self._modes = modes
+
+    def save(self, bundle: Bundle) -> tuple[int, bytes]:
+        """Its place there, and the modes to restore."""
+        modes = pack_modes(self._modes) if self._modes is not None else b""
+        return bundle.add(self._descriptor), modes
 
     def follow(self, modes: bytes) -> None:
         """It was set by somebody else meanwhile. Raises ValueError."""

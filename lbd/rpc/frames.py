@@ -53,6 +53,11 @@ class Splitter:
         self._wanted_bytes = HEADER_BYTES
         self._limit_bytes = limit_bytes
 
+    @property
+    def rest(self) -> bytes:
+        """What has come of the next frame."""
+        return bytes(self._buffer)
+
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
         """The (tag, body) pairs completed by `data`.
 

@@ -44,6 +44,12 @@ UNKNOWN = b"?"  # one byte: a tag that came and is not known here
 # What the ends of a running command hear.
 FOR_ENDS = frozenset((STDIN, DELIVERED, OUTPUT_GONE, RESIZE, MODES, GROUND))
 
+# of the stream itself, both ways, as conversation 0: one of the two LBMs is about to be restarted
+PAUSE = b"P"  # the last that comes, until RESUME
+PAUSED = b"p"  # the answer, likewise the last: all that was sent before PAUSE has come
+RESUME = b"="  # first on the stream that goes on where another stopped, and its answer: counts
+STREAM_HEADER = "lbd-stream"  # metadata: what names a stream when it is resumed
+
 # several messages in one: for each its length (4 bytes, little endian) and itself; conversation 0
 BATCH = b"*"
 
@@ -93,6 +99,18 @@ def _unpack_one(view: memoryview) -> tuple[int, bytes, memoryview]:
     if len(view) < HEADER_BYTES:
         raise ValueError("a message without a tag")
     return int.from_bytes(view[:4], "little"), bytes(view[4:5]), view[HEADER_BYTES:]
+
+
+def counts(sent: int, received: int) -> bytes:
+    """The body of RESUME: of messages, those of conversation 0 apart."""
+    return sent.to_bytes(8, "little") + received.to_bytes(8, "little")
+
+
+def read_counts(body: bytes) -> tuple[int, int]:
+    """(sent, received). Raises ValueError on anything else."""
+    if len(body) != 16:
+        raise ValueError("malformed counts")
+    return int.from_bytes(body[:8], "little"), int.from_bytes(body[8:], "little")
 
 
 def delivered(stream: int, count: int) -> bytes:

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lbd.lbm.link import pack_order
 from lbd.lbm.look import kernel_id, look
 from lbd.lbm.nursery import ANSWER, NO_CGROUP
-from lbd.lbm.spawn_order import MEMORY, Order, is_plain
+from lbd.lbm.spawn_order import MEMORY, Order, is_plain, pack_order
 from lbd.rpc import frames
 
 ROOT = Path(__file__).resolve().parents[2]

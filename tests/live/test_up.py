@@ -89,6 +89,22 @@ def test_a_killed_daemon_is_started_again(up, daemon):
     assert up.left() == []
 
 
+def test_lbctl_restarts_daemons_that_lbd_up_starts_again_at_once(up):
+    first = {daemon: up.pid(daemon) for daemon in ("lim", "lbm")}
+    environment = client_environment(LBD_CONFIG=str(up.config))
+    found = subprocess.run(
+        ["lbctl", "restart", "--json"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    second = {daemon: up.pid(daemon) for daemon in ("lim", "lbm")}
+    assert json.loads(found.stdout) == {"schema": 1, **second}
+    assert first["lim"] != second["lim"]
+    assert first["lbm"] != second["lbm"]
+    assert "lbm makes way for another" in up.said()
+    assert up.stop() == 0
+    assert up.left() == []
+
+
 def test_a_stopped_daemon_is_killed_in_the_end(up):
     os.kill(up.pid("lim"), signal.SIGSTOP)
     assert up.stop() == 0

@@ -52,6 +52,18 @@ def test_a_long_life_makes_the_pause_short_again(running):
     assert running.next_due_s() == 33.5
 
 
+def test_who_makes_way_is_followed_at_once(running):
+    running.ready("lbm")
+    for now_s in (1.0, 2.0, 3.0):
+        assert words(running.exited("lbm", 3, now_s)) == ["lbm makes way for another"]
+        assert running.tick(now_s) == [Start("lbm")]
+
+
+def test_who_was_never_ready_does_not_make_way(running):
+    running.exited("lbm", 3, 1.0)
+    assert running.next_due_s() == 1.5
+
+
 def test_the_other_daemon_runs_on(running):
     running.exited("lbm", -9, 1.0)
     assert running.tick(1.5) == [Start("lbm")]

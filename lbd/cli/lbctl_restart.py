@@ -1,0 +1,68 @@
+"""`lbctl restart`: daemons of this host make way for new ones; no command notices it."""
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+
+from lbd.cli.daemons import Daemons
+from lbd.cli.output import print_json
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.rpc.local import Refusal
+
+DAEMONS = ("lim", "lbm")
+RETURN_S = 30.0
+POLL_S = 0.05
+
+
+def restart(daemons: Daemons, options: argparse.Namespace) -> int:
+    """One after the other; each answers again before the next."""
+    names: list[str] = options.daemons or list(DAEMONS)
+    for name in names:
+        if name not in DAEMONS:
+            raise ConfigError(f"{name!r} is no daemon of this host; there are {', '.join(DAEMONS)}")
+    done: dict[str, object] = {}
+    for name in names:
+        pid = restarted(daemons, name)
+        done[name] = pid
+        if not options.json:
+            print(f"{name} was restarted, pid {pid}")
+    if options.json:
+        print_json(done)
+    return 0
+
+
+def restarted(daemons: Daemons, name: str) -> int:
+    """The pid of the new one."""
+    file = Path(daemons.config.host.runtime_dir) / f"{name}.pid"
+    ask = daemons.lim if name == "lim" else daemons.lbm
+    ask({"op": "status"})  # that it runs
+    old = pid_in(file)
+    try:
+        os.kill(old, signal.SIGUSR2)
+    except PermissionError:
+        raise Refusal("only root or the daemon's own user may do that", "denied") from None
+    except ProcessLookupError:
+        raise Unavailable(f"{name} (pid {old}) has just ended") from None
+    deadline_s = time.monotonic() + RETURN_S
+    while time.monotonic() < deadline_s:
+        time.sleep(POLL_S)
+        if pid_in(file) != old and answers(daemons, name):
+            return pid_in(file)
+    raise Unavailable(f"{name} has made way and nobody starts another; `lbd up` or systemd would")
+
+
+def pid_in(file: Path) -> int:
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+def answers(daemons: Daemons, name: str) -> bool:
+    try:
+        (daemons.lim if name == "lim" else daemons.lbm)({"op": "status"})
+    except LbdError:
+        return False
+    return True

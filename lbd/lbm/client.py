@@ -1,0 +1,46 @@
+"""What a command on its way out knows of the `lbrun` that asked for it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.model import JobId
+
+if TYPE_CHECKING:
+    from lbd.lbm.staging import Pipes
+
+
+@dataclass(slots=True)
+class Ends:
+    """The caller's descriptors, ours to close; None where the caller has none or keeps it."""
+
+    stdin: int | None
+    stdout: int | None
+    stderr: int | None
+
+
+class Listener(Protocol):
+    """What the client is told while its command runs."""
+
+    def input_taken(self) -> None: ...  # what was typed has been consumed
+    def notice(self, tag: bytes) -> None: ...  # STOPPED, WANTED or SCREEN
+
+
+class Client(Listener, Protocol):
+    """The connection to one `lbrun`."""
+
+    def here(self, job: JobId, reason: str, *, measure: bool = False) -> None: ...
+    def away(self) -> None: ...
+    async def descriptors(self) -> Ends: ...
+    def placed(self, job: JobId, host: str, reason: str) -> None: ...
+    def warn(self, text: str) -> None: ...
+    @property
+    def pipes(self) -> "Pipes": ...
+    def done(
+        self,
+        status: int,
+        cause: str,
+        host: str,
+        reason: str = "",
+        number: int = 0,
+        cpu_s: float = 0.0,
+    ) -> None: ...

@@ -1,0 +1,90 @@
+"""What the keeper holds between two LBMs of its host, and how it goes from one to the other.
+
+    LBM                        keeper
+    LEAVE ──────────────────▶  what happens from here on is for the next LBM
+          ◀────────────────── LEFT
+    HOLD, descriptors ──────▶  (as often as needed; then the LBM ends)
+
+    the next LBM connects ──▶
+          ◀────────────────── HELLO, with how many descriptors are held
+          ◀────────────────── GIVEN, descriptors (as often as needed)
+          ◀────────────────── what has happened meanwhile
+
+The first descriptor is a file in memory with all that is to be known of the others; the keeper does
+not look into it.
+"""
+
+import contextlib
+import os
+import resource
+import socket
+
+from lbd.rpc import frames
+
+LEAVE = b"L"
+HOLD = b"H"  # COUNT, with so many descriptors attached
+LEFT = b"l"
+GIVEN = b"G"  # as HOLD
+COUNT = b"c"
+AT_ONCE = 16  # descriptors in one message
+
+
+class Holding:
+    """The keeper's side."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+        self._untold: list[bytes] = []
+        self.expects_another = False  # LBM: this one has said that it leaves
+
+    def leave(self, lbm: socket.socket) -> None:
+        lbm.sendall(frames.pack(LEFT))
+        self.expects_another = True
+
+    def hold(self, body: bytes, received: list[int]) -> None:
+        """Those that belong to a HOLD, which came first. Raises ValueError, KeyError."""
+        count = int(dict(frames.fields(body))[COUNT])
+        self.descriptors += received[:count]
+        del received[:count]
+
+    def tell_later(self, frame: bytes) -> bool:
+        """False: there is no need to."""
+        if self.expects_another:
+            self._untold.append(frame)
+        return self.expects_another
+
+    @property
+    def is_complete(self) -> bool:
+        """Has the LBM, which is gone, left what another can go on with?"""
+        return self.expects_another and bool(self.descriptors)
+
+    def give(self, lbm: socket.socket, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
+        """A frame that says how much there is, then all of it."""
+        with contextlib.suppress(OSError):  # its end is noticed on the next read
+            lbm.sendall(frame_of(tag, *pairs, (COUNT, len(self.descriptors))))
+            send_descriptors(lbm, GIVEN, self.descriptors)
+            for frame in self._untold:
+                lbm.sendall(frame)
+        self.drop()
+
+    def drop(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors, self._untold, self.expects_another = [], [], False
+
+
+def frame_of(tag: bytes, *pairs: tuple[bytes, str | int]) -> bytes:
+    return frames.pack(tag, b"".join(frames.field(k, str(value).encode()) for k, value in pairs))
+
+
+def raise_descriptor_limit() -> None:
+    """As many descriptors as the hard limit allows: three a job add up."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def send_descriptors(sock: socket.socket, tag: bytes, descriptors: list[int]) -> None:
+    """On a blocking socket. Raises OSError."""
+    for at in range(0, len(descriptors), AT_ONCE):
+        some = descriptors[at : at + AT_ONCE]
+        socket.send_fds(sock, [frame_of(tag, (COUNT, len(some)))], some)

@@ -1,0 +1,33 @@
+"""Where an LBM keeps what outlives it."""
+
+import itertools
+import os
+from pathlib import Path
+
+from lbd.config import Config
+from lbd.errors import ConfigError
+from lbd.lbm.users import ROOT_UID
+
+SHARED_STAGES = "/var/tmp/lbd-stage"
+IDS_RESERVED = 10_000
+
+
+def stage_root(config: Config) -> str:
+    """Not beside the daemons' own state where it is others who could fill the disk."""
+    for_others = os.geteuid() == ROOT_UID or config.daemons.keeper == "apart"
+    default = SHARED_STAGES if for_others else f"{config.host.state_dir}/stage"
+    return config.stage.root or default
+
+
+def job_numbers(state_dir: Path) -> "itertools.count[int]":
+    """Numbers no job of this host has had: a block is reserved on disk at each start."""
+    path = state_dir / "next_job"
+    new = state_dir / "next_job.new"
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        first = int(path.read_text()) if path.exists() else 1
+        new.write_text(f"{first + IDS_RESERVED}\n")
+        new.replace(path)  # whole or not at all: a full disk must not leave an empty file
+    except (OSError, ValueError) as problem:
+        raise ConfigError(f"host.state_dir {state_dir}: {problem}") from problem
+    return itertools.count(first)
