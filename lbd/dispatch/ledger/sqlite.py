@@ -68,6 +68,7 @@ class SqliteLedger:
         self._stopping = threading.Event()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(0o600)  # commands, environments, inputs; its -wal and -shm get the same
             connection = connect(path)
             migrate(connection, path)
         except (OSError, sqlite3.Error) as problem:

@@ -125,6 +125,13 @@ async def test_what_was_acknowledged_outlives_the_ledger(tmp_path):
         assert (await ledger.submit(submission(), 2.0)).first == 51
 
 
+async def test_nobody_else_reads_it(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as ledger:
+        await ledger.submit(submission(), 1.0)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {f"ledger.sqlite{tail}": 0o600 for tail in ("", "-wal", "-shm")}
+
+
 async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
     for _ in range(3):
         await ledger.submit(submission(), 1.0)
