@@ -2,7 +2,6 @@
 
 import asyncio
 import faulthandler
-import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -15,8 +14,6 @@ from lbd.errors import LbdError
 from lbd.rpc.service_manager import ServiceManager, has_terminal
 from lbd.supervise import EXIT_RESTART
 
-GARBAGE_THRESHOLDS = (20_000, 20, 50)
-
 Ready = Callable[[str], None]
 DaemonMain = Callable[[asyncio.Event, Ready], Awaitable[None]]
 
@@ -27,9 +24,6 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     So does USR2, for whoever has nothing to hand over; then another is to be started at once.
     `main` calls `ready(status)` when whoever depends on it may come.
     """
-    # The libuv in uvloop batches epoll_ctl by io_uring, past the closing of descriptors, and gains
-    # nothing by it here; later ones leave that off, too.
-    os.environ.setdefault("UV_USE_IO_URING", "0")
     set_up_log(program, config.host.name)
     faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
     manager = ServiceManager(os.environ)
@@ -54,12 +48,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
         loop.add_signal_handler(signal.SIGUSR2, make_way, stop)
         manager.feed_watchdog(loop)
-
-        def ready(status: str) -> None:
-            manager.ready(status)
-            look_for_garbage_seldom()
-
-        await main(stop, ready)
+        await main(stop, manager.ready)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -67,13 +56,6 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     except BaseExceptionGroup as group:
         raise told(group) or group from None
     return EXIT_RESTART if restarting else 0
-
-
-def look_for_garbage_seldom() -> None:
-    """What is there now stays for good; each job makes some objects and few cycles."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def told(group: BaseExceptionGroup[BaseException]) -> LbdError | None:

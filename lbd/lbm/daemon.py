@@ -75,8 +75,6 @@ STOP_TIMEOUT_S = 5.0
 class Lbm:
     """One host's load balance manager."""
 
-    _replacing = False  # the keeper, by one of ours
-
     def __init__(
         self,
         config: Config,
@@ -90,7 +88,9 @@ class Lbm:
         self._stop = stop
         self._ready = ready
         self._report = asyncio.Event()
-        self._keeper_gone, self._restart = asyncio.Event(), asyncio.Event()
+        self._keeper_gone = asyncio.Event()
+        self._restart = asyncio.Event()
+        self._replacing = False
         self._failure: LbdError | None = None
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))

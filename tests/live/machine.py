@@ -114,16 +114,25 @@ class Machine:
 
     def run(self, *command, check=False, timeout=40, **options):
         """A command inside, as root."""
-        result = subprocess.run(
-            ["nsenter", "-t", str(self._first), "-m", "-p", "-n", "-u", "-i", "-C", "-r", "-w",
-             *command],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
+        process = self.popen(*command, **options)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        if check and process.returncode != 0:
+            raise AssertionError(f"{command}: {process.returncode} {out}{err}")
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def popen(self, *command, **options):
+        """The same in the background; the caller waits for it."""
+        enter = ("nsenter", "-t", str(self._first), "-m", "-p", "-n", "-u", "-i", "-C", "-r", "-w")
+        return subprocess.Popen(
+            [*enter, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
             **options,
         )  # fmt: skip
-        if check and result.returncode != 0:
-            raise AssertionError(f"{command}: {result.returncode} {result.stdout}{result.stderr}")
-        return result
 
     def show(self, unit, name):
         return self.run("systemctl", "show", "-P", name, unit, check=True).stdout.strip()

@@ -15,6 +15,7 @@ from tests.live.machine import Machine, why_not
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 SERVICES = ("lbd-lim", "lbd-lbm")
+UNITS = ("lbd-keeper", "lbd-dispatcher", *SERVICES)
 
 pytestmark = [pytest.mark.live, pytest.mark.root]
 
@@ -61,7 +62,7 @@ def test_what_is_in_the_package(package, tmp_path):
     assert paths >= EXPECTED
     assert {row[1] for row in rows} == {"root/root"}
     assert not [row for row in rows if row[0][0] == "-" and row[0][8] == "w"]
-    assert not [path for path in paths if "/pip/" in path or "setuptools" in path]
+    assert not [path for path in paths if "/pip/" in path or "/setuptools/" in path]
     subprocess.run(["dpkg-deb", "-R", package, tmp_path / "out"], check=True)
     traces = ["grep", "-rlE", f"lbd-deb\\.|{ROOT}", "--exclude-dir=doc", tmp_path / "out"]
     assert subprocess.run(traces, capture_output=True, text=True).stdout == ""
@@ -73,16 +74,17 @@ def test_what_is_in_the_package(package, tmp_path):
 def test_it_is_installed_and_runs(machine):
     assert machine.run("dpkg", "-V", "lbd").stdout == ""
     assert "lbd:x:" in machine.run("getent", "passwd", "lbd", check=True).stdout
-    for service in SERVICES:
+    for service in (*SERVICES, "lbd-keeper"):
         assert machine.show(service, "ActiveState") == "active"
-        assert machine.show(service, "StatusText").startswith("host ")
+        assert machine.show(service, "StatusText")
     assert machine.run("lbrun", "uname", "-s", check=True).stdout == "Linux\n"
     doctor = machine.run("lbctl", "doctor")
     assert doctor.returncode == 0, doctor.stdout
 
 
-def test_lim_has_no_privilege(machine):
-    pid = machine.show("lbd-lim", "MainPID")
+@pytest.mark.parametrize("service", SERVICES)
+def test_only_the_keeper_has_privilege(machine, service):
+    pid = machine.show(service, "MainPID")
     status = machine.run("cat", f"/proc/{pid}/status", check=True).stdout
     uid = machine.run("id", "-u", "lbd").stdout.strip()
     assert re.search(rf"^Uid:\t{uid}\t{uid}\t", status, re.M)
@@ -92,7 +94,7 @@ def test_lim_has_no_privilege(machine):
     assert "Seccomp:\t2" in status
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", UNITS)
 def test_the_units_are_as_shut_as_the_readme_says(machine, service):
     unit = f"/lib/systemd/system/{service}.service"
     verified = machine.run("systemd-analyze", "verify", unit)
@@ -114,6 +116,68 @@ def test_the_journal_has_fields(machine):
     assert ready["LBD_HOST"] == name
 
 
+OTHER = """
+[cluster]
+hosts = [{name = "HOST", address = "127.0.0.1"}, {name = "other", address = "127.0.0.2"}]
+[security]
+key_file = "KEY"
+[load]
+scope = "jobs"
+"""
+OTHER_HOST = """
+[host]
+name = "other"
+runtime_dir = "/tmp/other/run"
+state_dir = "/tmp/other/state"
+[daemons]
+user = "root"
+"""
+CONFIG = "LBD_CONFIG=/tmp/other/lbd.toml"
+CLUSTER = """
+set -e
+useradd --create-home ann
+mkdir -p /tmp/other
+head -c 48 /dev/urandom | base64 -w0 >/etc/lbd/key
+cp /etc/lbd/key /tmp/other/key
+chmod 600 /etc/lbd/key /tmp/other/key
+chown lbd /etc/lbd/key
+host=$(uname -n | cut -d. -f1)
+printf '%s' "$1" | sed "s,HOST,$host,; s,KEY,/etc/lbd/key," >>/etc/lbd/lbd.toml
+printf '%s%s' "$2" "$1" | sed "s,HOST,$host,; s,KEY,/tmp/other/key," >/tmp/other/lbd.toml
+systemctl restart lbd-lim lbd-lbm
+systemd-run --unit=other lbd up --config /tmp/other/lbd.toml
+"""
+
+
+@pytest.fixture(scope="module")
+def from_other(machine):
+    """The words for a command of ann's from another host, which is `lbd up` on the same machine,
+    for the host of the units."""
+    machine.run("sh", "-c", CLUSTER, "sh", OTHER, OTHER_HOST, check=True)
+    host = machine.run("uname", "-n").stdout.strip().partition(".")[0]
+    words = ("runuser", "-u", "ann", "--", "env", "-C", "/home/ann", CONFIG, "lbrun", "-H", host)
+    wait_until(
+        lambda: machine.run(*words, "true").returncode == 0, "the hosts see each other", 30,
+        lambda: machine.run(*words, "true").stderr,
+    )  # fmt: skip
+    return words
+
+
+def test_a_command_of_another_host_runs_in_the_unit_of_the_keeper(machine, from_other):
+    script = "id -un; grep ^0:: /proc/self/cgroup; pwd; grep NoNewPrivs: /proc/self/status"
+    script += "; touch mine"
+    done = machine.run(*from_other, "sh", "-c", script, check=True)
+    user, group, directory, rights = done.stdout.splitlines()
+    assert (user, directory) == ("ann", "/home/ann")
+    assert "lbd-keeper.service/" in group
+    assert rights == "NoNewPrivs:\t0"
+    assert machine.run("stat", "-c", "%U", "/home/ann/mine").stdout == "ann\n"
+    terminal = machine.run(*from_other, "-t", "readlink", "/proc/self/fd/1", check=True).stdout
+    assert "/dev/pts/" in terminal
+    sent = machine.run(*from_other, "--send", "mine", "--fetch", "out", "cp", "mine", "out")
+    assert (sent.returncode, sent.stderr) == (0, "")
+
+
 def override(machine, service, *lines):
     """What an administrator's `systemctl edit` would write."""
     directory = f"/run/systemd/system/{service}.service.d"
@@ -129,8 +193,7 @@ def test_systemd_starts_a_hung_daemon_again(machine, service):
     first = machine.show(service, "MainPID")
     machine.run("kill", "-STOP", first, check=True)
     wait_until(
-        lambda: machine.show(service, "MainPID") not in (first, "0")
-        and machine.show(service, "ActiveState") == "active",
+        lambda: has_begun_anew(machine, service, first),
         "it is started again", 30, lambda: machine.run("systemctl", "status", service).stdout,
     )  # fmt: skip
     assert machine.show(service, "NRestarts") == "1"
@@ -152,14 +215,36 @@ def test_a_wrong_configuration_is_said_once(machine):
     machine.run("systemctl", "restart", "lbd-lim", check=True)
 
 
-def test_an_upgrade_keeps_the_configuration_and_a_purge_leaves_nothing(machine):
+def has_begun_anew(machine, unit, pid):
+    active = machine.show(unit, "ActiveState") == "active"
+    return active and machine.show(unit, "MainPID") not in ("0", pid)
+
+
+def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_other):
     machine.run("sh", "-c", "echo '# mine' >>/etc/lbd/lbd.toml", check=True)
-    before = machine.show("lbd-lim", "MainPID")
-    install = ("dpkg", "--force-confdef", "--force-confold", "--no-triggers", "-i", "/lbd.deb")
-    machine.run(*install, check=True, timeout=90)
+    wait_until(lambda: machine.run(*from_other, "true").returncode == 0, "it takes commands", 30)
+    before = {unit: machine.show(unit, "MainPID") for unit in (*SERVICES, "lbd-keeper")}
+    script = "echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ended; exit 7"
+    with machine.popen(*from_other, "sh", "-c", script) as command:
+        assert command.stdout.readline() == "begun\n", command.stderr.read()
+        install = ("dpkg", "--force-confdef", "--force-confold", "--no-triggers", "-i", "/lbd.deb")
+        machine.run(*install, check=True, timeout=90)
+        for service in SERVICES:
+            wait_until(
+                lambda unit=service: has_begun_anew(machine, unit, before[unit]),
+                f"a new {service}", 30,
+            )  # fmt: skip
+        machine.run("touch", "/home/ann/go", check=True)
+        assert command.communicate(timeout=30)[0] == "ended\n"
+        assert command.returncode == 7
+    assert machine.show("lbd-keeper", "MainPID") == before["lbd-keeper"]
     assert "# mine" in machine.run("cat", "/etc/lbd/lbd.toml").stdout
-    assert machine.show("lbd-lim", "MainPID") not in (before, "0")
+
+
+def test_a_purge_leaves_nothing(machine):
+    machine.run("systemctl", "stop", "other")
     machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
-    left = machine.run("sh", "-c", "ls -d /opt/lbd /etc/lbd /var/lib/lbd /run/lbd /usr/bin/lb?*")
-    assert left.stdout == ""
+    left = machine.run("sh", "-c", "find /opt/lbd /etc/lbd /var/lib/lbd /run/lbd /usr/bin/lb?*")
+    assert left.stdout.split() == ["/etc/lbd", "/etc/lbd/key"]  # the administrator's own
     assert machine.run("pgrep", "-f", "/opt/lbd").stdout == ""
+    assert machine.run("systemctl", "is-active", "lbd-keeper").stdout == "inactive\n"
