@@ -91,6 +91,7 @@ SHELLS = (
     "lbm/queue_answers.py",  # of lbctl about it
     "lbm/attempts.py",  # what the dispatcher has us run
     "lbm/attempt.py",
+    "lbm/limits.py",  # how long, and how much CPU time
     "lbm/spool.py",  # their output
     "lbm/logs.py",  # for those who ask
     "lbm/agent.py",

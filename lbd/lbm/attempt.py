@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from lbd.errors import LbdError
 from lbd.lbm import keeper
 from lbd.lbm.agent import Host
+from lbd.lbm.limits import CPU, LEASE
 from lbd.lbm.link import Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order
 from lbd.lbm.run_request import JOB_ID, fault_of
@@ -28,17 +29,27 @@ from lbd.rpc.gen import dispatch_pb2, lbm_pb2
 
 Tell = Callable[[dispatch_pb2.News], None]
 KEEPER_POLL_S = 0.1
+OUT_OF_LEASE = "its host could not renew its lease"
 BOTH = b'o=$1; shift 2; exec "$@" >"$o" 2>&1'
 APART = b'o=$1 e=$2; shift 2; exec "$@" >"$o" 2>"$e"'
 ERROR_ONLY = b'e=$2; shift 2; exec "$@" 2>"$e"'
 
 
 class Attempt:
-    def __init__(self, host: Host, spool: Spool, start: dispatch_pb2.Start, tell: Tell) -> None:
+    def __init__(
+        self,
+        host: Host,
+        spool: Spool,
+        start: dispatch_pb2.Start,
+        tell: Tell,
+        lease_s: Callable[[], float],
+    ) -> None:
+        """`lease_s`: what is left of its lease now."""
         self._host = host
         self._spool = spool
         self._start = start
         self._tell_news = tell
+        self._lease_s = lease_s
         self._spawned: Spawned | None = None
         self._cause = ""
         self._reason = ""
@@ -128,6 +139,7 @@ class Attempt:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
+        await self.hold(self._lease_s())
         self._keeper = self._host.link.pid
         self._spawned.exited.add_done_callback(lambda _: self._free_slot())
         try:
@@ -193,11 +205,18 @@ class Attempt:
         news = dispatch_pb2.News(event="ended", cause=cause, reason=reason or self._reason)
         state = JobState.LOST
         if ended is not None:
-            if ended.out_of_memory and ended.signal == signal.SIGKILL and not self._cause:
+            if ended.over == CPU:
+                news.cause = "cut"
+                news.reason = f"used {self._start.cutoff_s:g} s of CPU, the cutoff of its tier"
+            elif ended.over == LEASE:
+                news.cause, news.reason = "lost", OUT_OF_LEASE
+            elif ended.out_of_memory and ended.signal == signal.SIGKILL and not self._cause:
                 news.cause, news.reason = "memory", "over its memory limit"
             news.exit_status = 124 if cause == "timeout" else ended.status
             news.signal = ended.signal
             news.cpu_s = ended.user_cpu_s + ended.system_cpu_s
+            if ended.over == CPU:  # by children that nobody has waited for
+                news.cpu_s = max(news.cpu_s, self._start.cutoff_s)
             state = JobState.DONE if ended.status == 0 else JobState.FAILED
         self._host.jobs.end(self.name, state, time.time())
         self._host.job_ended(self.name)
@@ -209,10 +228,20 @@ class Attempt:
         self._reason = f"ended after its time limit of {self._request.timeout_s:g} s"
         self._end_gently()
 
+    async def hold(self, lease_s: float) -> None:
+        """The keeper lets it live on for so long, and use no more than its tier's cutoff."""
+        if self._spawned is not None and not self.over:
+            await self._host.link.limit(self.name, lease_s, self._start.cutoff_s)
+
     def lease_over(self) -> None:
         """Nobody may believe it alive any more, so it must not be."""
-        self._cause, self._reason = "lost", "its host could not renew its lease"
+        self._cause, self._reason = "lost", OUT_OF_LEASE
         self._end_now()
+
+    def give_up(self, reason: str) -> None:
+        """For our own reasons; it is to begin again elsewhere."""
+        self._cause, self._reason = "lost", reason
+        self._end_gently()
 
     def stop(self, number: int) -> None:
         """A signal for it; 0 ends it, TERM first."""

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError
 from lbd.lbm.agent import Host
-from lbd.lbm.attempt import Attempt
+from lbd.lbm.attempt import Attempt, keep
 from lbd.lbm.leases import Key, Leases
 from lbd.lbm.queue_client import QueueClient
 from lbd.model import JobId
@@ -38,7 +38,7 @@ BEATS_PER_LEASE = 4
 WATCH_S = 0.1
 TRIM_EVERY_S = 1.0
 SWEEP_EVERY_S = 3600.0
-BURST_S = 0.001  # what happens within it goes in one message
+TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
 
 
@@ -138,6 +138,9 @@ class Attempts:
             self._lease_s = reply.lease_s
             renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
             self._leases.renew(reply.number, renewed, reply.lease_s)
+            for key in renewed:
+                if (held := self._held.get(key)) is not None:
+                    keep(asyncio.create_task(held.attempt.hold(self._lease_left_s(key))))
             self.summary = {
                 "mode": reply.mode,
                 "leader": self._host.config.dispatch.host,
@@ -169,10 +172,19 @@ class Attempts:
             )
             self._wake.set()
             return
-        attempt = Attempt(self._host, self.spool, start, lambda news: self._tell(key, news))
+        attempt = Attempt(
+            self._host,
+            self.spool,
+            start,
+            lambda news: self._tell(key, news),
+            lambda: self._lease_left_s(key),
+        )
         task = asyncio.create_task(attempt.run(), name=f"attempt {attempt.name}")
         self._held[key] = Held(attempt, task)
         task.add_done_callback(lambda done: self._run_over(key, done))
+
+    def _lease_left_s(self, key: Key) -> float:
+        return self._leases.until_s.get(key, 0.0) - clock_s()
 
     def _run_over(self, key: Key, task: "asyncio.Task[None]") -> None:
         """Its end has been told by then, unless we are at fault."""
@@ -242,8 +254,15 @@ class Attempts:
                 await asyncio.to_thread(self.spool.sweep, keep_days, {job for job, _ in self._held})
             await asyncio.sleep(TRIM_EVERY_S)
 
-    async def close(self) -> None:
-        """The keeper ends what runs."""
-        for held in self._held.values():
-            held.task.cancel()
-        await asyncio.gather(*(held.task for held in self._held.values()), return_exceptions=True)
+    async def end_all(self) -> None:
+        """We are to stop: end what runs here and say so, that it may begin elsewhere at once."""
+        self._drained = True
+        alive = [held for held in self._held.values() if not held.attempt.over]
+        for held in alive:
+            held.attempt.give_up("its host's LBM was stopped")
+        self._beat_wanted = True
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._host.config.lbm.kill_grace_s + TOLD_S):
+                while self._held:  # noqa: ASYNC110  # it empties as ends are settled
+                    await asyncio.sleep(TOLD_POLL_S)

@@ -164,6 +164,8 @@ class Lbm:
                 if self._attempts is not None and self._config.dispatch.host:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
                 await self._until_told()
+                if self._attempts is not None:
+                    await self._attempts.end_all()
                 for task in tasks:
                     task.cancel()
                 if self._restart.is_set():

@@ -26,6 +26,7 @@ from lbd.lbm.accounts import Gate
 from lbd.lbm.child import ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
 from lbd.lbm.containment import Containment
 from lbd.lbm.holding import Holding, frame_of, raise_descriptor_limit
+from lbd.lbm.limits import LIMIT, OVER, Limits
 from lbd.lbm.nursery import SPARES as NURSERY_SPARES
 from lbd.lbm.nursery import Nursery
 from lbd.lbm.readers import is_read, unpack_wanted
@@ -45,7 +46,7 @@ HELLO = b"O"  # KIND (containment), PID, UID
 BEGUN = b"B"  # JOB, PID, GROUP
 FAILED = b"F"  # JOB, STAGE, NUMBER (errno): nothing ran
 STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
-EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY
+EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER
 
 PID = b"p"
 KIND = b"k"
@@ -101,6 +102,7 @@ class Keeper:
         self._quitting = False
         self._poll = select.poll()
         self._holding = Holding()
+        self._limits = Limits()
         self._spares: list[Spare] = []
         self._starting: dict[int, tuple[str, socket.socket]] = {}
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -126,7 +128,7 @@ class Keeper:
                 if not self._jobs and not self._gate.is_apart:
                     break
                 self._end_all()
-            ready = self._poll.poll(self._poll_ms())
+            ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms()))
             for descriptor, _ in ready:
                 if descriptor in self._starting:
                     self._hear_start(descriptor)
@@ -244,6 +246,8 @@ class Keeper:
                 deliver(job.pid, int(given[NUMBER]))
             elif tag == END_TREE:
                 job.kill_at_s = time.monotonic()
+            elif tag == LIMIT:
+                self._limits.set(given[JOB].decode(), job.pid, job.group, given)
             elif tag == READ:
                 found = is_read(unpack_wanted(given[WANTED]), job.pid, job.group)
                 self._tell(READ, (JOB, given[JOB].decode()), (NUMBER, int(found)))
@@ -293,6 +297,7 @@ class Keeper:
         running = self._jobs[job]
         if trouble:
             del self._jobs[job]
+            self._limits.ended(job)
             stage, _, number = trouble.decode().partition(" ")
             if not running.ended:
                 os.waitpid(running.pid, 0)
@@ -330,6 +335,8 @@ class Keeper:
     def _finish(self) -> None:
         """Push on what is ending; report the jobs of which nothing is left."""
         now_s = time.monotonic()
+        for name in self._limits.over():
+            self._jobs[name].kill_at_s = now_s
         for name, job in list(self._jobs.items()):
             if not job.ended or not job.begun:
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:
@@ -351,6 +358,7 @@ class Keeper:
                 (SYSTEM_US, int(usage.ru_stime * 1e6)),
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
+                (OVER, self._limits.ended(name)),
             )
             self._containment.forget(job.group)
             if not self._jobs:

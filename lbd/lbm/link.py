@@ -15,7 +15,7 @@ from typing import TypeVar
 import lbd
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import holding, keeper, spawn_order
+from lbd.lbm import holding, keeper, limits, spawn_order
 from lbd.lbm.accounts import pack_gate
 from lbd.lbm.readers import pack_wanted
 from lbd.lbm.spawn_order import Order, pack_order
@@ -50,6 +50,7 @@ class Exit:
     system_cpu_s: float
     max_rss_bytes: int
     out_of_memory: bool
+    over: str = ""  # the limit that ended it
 
     @property
     def signal(self) -> int:
@@ -200,6 +201,7 @@ class KeeperLink:
                 int(given[keeper.SYSTEM_US]) / 1e6,
                 int(given[keeper.RSS_KIB]) * 1024,
                 given[keeper.OUT_OF_MEMORY] == b"1",
+                given[limits.OVER].decode(),
             )
             _settle(spawned.exited, ended)
 
@@ -310,6 +312,12 @@ class KeeperLink:
         self._socket.setblocking(True)
         self._socket.settimeout(LEAVE_TIMEOUT_S)
         holding.send_descriptors(self._socket, holding.HOLD, descriptors)
+
+    async def limit(self, job: JobId, lease_s: float, cpu_s: float) -> None:
+        """For so long, and so much CPU time (0 = any) of all of it, until this is said anew."""
+        pairs = (limits.LEASE_MS, max(0.0, lease_s) * 1e3), (limits.CPU_US, cpu_s * 1e6)
+        body = b"".join(frames.field(key, b"%d" % value) for key, value in pairs)
+        await self._send(limits.LIMIT, frames.field(spawn_order.JOB, job.encode()) + body)
 
     async def tell(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""

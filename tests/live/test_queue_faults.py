@@ -1,0 +1,189 @@
+"""The queue's promises while daemons and hosts are killed, stopped and cut off.
+
+Each attempt holds a lock on a file for as long as it lives and complains if another one has it: at
+no time are two attempts of a job alive. Every acknowledged job must end well.
+"""
+
+import json
+import random
+import time
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+SETTINGS = (
+    *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
+    "dispatch.crash_limit=1000", "lbm.slots=2",
+)  # fmt: skip
+# What it did is in its file; a second one beside it would leave a complaint.
+COUNTED = """
+exec 9>>"lock.$LBD_JOB_ID"
+flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
+echo "begin $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+sleep "$1"
+echo "end $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+"""
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(3, "none", "--mode", "fcfs", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+def submit(lab, where, seconds, *words):
+    script = where / "counted.sh"
+    script.write_text(COUNTED)
+    command = ("sh", "counted.sh", seconds)
+    return lab.run("h2", "lbrun", "-d", *words, *command, cwd=where, check=True).stdout.strip()
+
+
+def job(lab, name, host="h1"):
+    return lab.lbctl_json(host, "job", name)
+
+
+def running_on(lab, name):
+    """Asked without a program's start, which on a busy machine takes longer than some jobs."""
+    (told,) = lab.ask("h1", "lbm", "queue.jobs", ids=[name])["jobs"]
+    return told["host"] if told["state"] == "running" else ""
+
+
+def wait(lab, *names, seconds=60):
+    result = lab.run(
+        "h1", "lbctl", "wait", "--timeout", f"{seconds}s", *names, timeout=seconds + 20
+    )
+    assert result.returncode == 0, [lab.run("h1", "lbctl", "job", n).stdout for n in names]
+
+
+def check_counts(where, names):
+    """Nobody has met another attempt of the same job, and the last one came to its end.
+
+    One whose end nobody heard, as its host died with it, has been made again, too.
+    """
+    assert not (where / "twice").exists(), (where / "twice").read_text()
+    for name in names:
+        lines = (where / f"did.{name}").read_text().split()
+        assert lines[-2:] == ["end", max(lines[1::2], key=int)], lines
+
+
+def begin_elsewhere_than(lab, where, seconds, *hosts):
+    """A job that runs on none of these hosts, and where."""
+    words = [word for host in hosts for word in ("-x", host)]
+    name = submit(lab, where, seconds, *words)
+    return name, lab.wait_until(lambda: running_on(lab, name), f"job {name} runs")
+
+
+@pytest.mark.parametrize(("part", "number"), [("lbm", "KILL"), ("keeper", "KILL"), ("lbm", "TERM")])
+def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part, number):
+    name, host = begin_elsewhere_than(lab, tmp_path, "2", "h1")
+    lab.kill(host, part, number)
+    if part == "lbm":
+        lab.wait_until(lambda: lab.pids()[host]["lbm"] is None, "it has ended")
+        lab.start(host, "lbm")
+    wait(lab, name)
+    check_counts(tmp_path, [name])
+    told = job(lab, name)
+    assert [one["state"] for one in told["attempts"]] == ["lost", "done"]
+
+
+def test_a_host_without_power_loses_its_jobs_to_others(lab, tmp_path):
+    name, host = begin_elsewhere_than(lab, tmp_path, "2", "h1")
+    lab.kill(host, "host")
+    try:
+        wait(lab, name)
+        told = job(lab, name)
+        assert [one["state"] for one in told["attempts"]] == ["lost", "done"]
+        assert told["host"] != host
+        check_counts(tmp_path, [name])
+    finally:
+        lab.start(host)
+
+
+def test_one_that_may_not_restart_is_lost_with_its_host(lab, tmp_path):
+    name, host = begin_elsewhere_than(lab, tmp_path, "30", "h1", "h2")
+    kept = submit(lab, tmp_path, "30", "--no-restart", "-H", host)
+    lab.wait_until(lambda: running_on(lab, kept), "it runs")
+    lab.kill(host, "keeper")
+    assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", kept).returncode == 1
+    told = job(lab, kept)
+    assert (told["state"], told["attempt"]) == ("lost", 1)
+    assert "may not restart" in told["reason"]
+    lab.run("h1", "lbctl", "kill", name, check=True)
+
+
+@pytest.mark.parametrize("part", ["lbm", "dispatcher"])
+def test_a_daemon_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, tmp_path, part):
+    """The keeper ends what nobody renews, whoever of the others hangs."""
+    name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
+    stopped = host if part == "lbm" else "h1"
+    lab.kill(stopped, part, "STOP")
+    time.sleep(4.0)
+    lab.kill(stopped, part, "CONT")
+    wait(lab, name)
+    check_counts(tmp_path, [name])
+    fates = [one["state"] for one in job(lab, name)["attempts"]]
+    assert ("lost" in fates, fates[-1]) == (True, "done")
+
+
+def test_a_host_that_is_cut_off_ends_what_it_has(lab, tmp_path):
+    name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
+    lab.cut("h1", host)
+    try:
+        wait(lab, name)
+    finally:
+        lab.heal()
+    check_counts(tmp_path, [name])
+    assert job(lab, name)["host"] != host
+
+
+def misfortune(lab, dice):
+    """Something that may happen to the cluster, and is over when this returns."""
+    host = dice.choice(lab.hosts)
+    what = dice.choice(
+        ("lbm", "keeper", "dispatcher", "stop-lbm", "stop-dispatcher", "cut", "host")
+    )
+    if what in ("lbm", "dispatcher"):
+        host = "h1" if what == "dispatcher" else host
+        lab.kill(host, what)
+        time.sleep(dice.uniform(0.0, 1.0))
+        lab.start(host, what)
+    elif what == "keeper":
+        lab.lab("kill", host, "keeper", check=False)
+    elif what.startswith("stop"):
+        part = what.removeprefix("stop-")
+        host = "h1" if part == "dispatcher" else host
+        lab.kill(host, part, "STOP")
+        time.sleep(dice.uniform(0.5, 4.0))
+        lab.kill(host, part, "CONT")
+    elif what == "cut":
+        one, other = dice.sample(lab.hosts, 2)
+        lab.cut(one, other)
+        time.sleep(dice.uniform(0.5, 4.0))
+        lab.heal()
+    else:
+        host = dice.choice(("h2", "h3"))
+        lab.kill(host, "host")
+        time.sleep(dice.uniform(0.5, 2.0))
+        lab.start(host)
+
+
+def test_200_jobs_while_everything_is_killed_in_turn(lab, tmp_path):
+    seed = random.SystemRandom().randrange(1 << 30)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    array = submit(lab, tmp_path, "0.3", "--array", "1-200")
+    first, last = map(int, array.split("-"))
+    until_s = time.monotonic() + 15.0
+    while time.monotonic() < until_s:
+        misfortune(lab, dice)
+    names = list(range(first, last + 1))
+    wait(lab, array, seconds=90)
+    check_counts(tmp_path, names)
+    told = json.loads(lab.run("h1", "lbctl", "job", "--json", array, check=True).stdout)
+    assert len(told) == len(names)
+    for one in told:
+        assert one["state"] == "done"
+        fates = [attempt["state"] for attempt in one["attempts"]]
+        assert (fates.count("done"), fates[-1]) == (1, "done"), fates

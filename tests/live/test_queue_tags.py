@@ -1,0 +1,58 @@
+"""TAGS in earnest: killed at the cutoff, begun from scratch in the next tier."""
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+BURN = (
+    "import sys, time\n"
+    "while time.process_time() < float(sys.argv[1]): pass\n"
+    "print('burnt', flush=True)"
+)
+TREE = 'echo "tier $LBD_TIER"; python3 -c "$1" "$2" & wait $!; cat'
+
+
+@pytest.fixture(scope="module")
+def lab():
+    settings = (*FAST, "dispatch.lease_s=5", "tags.cutoffs_s=[0.4]", "lbm.slots=2")
+    lab = Lab.up(2, "none", "--mode", "tags", settings=settings)
+    yield lab
+    lab.down()
+
+
+def last(lab):
+    return lab.lbctl_json("h1", "job", "last")
+
+
+def test_a_small_job_ends_in_the_first_tier(lab):
+    result = lab.run("h2", "lbrun", "-q", "sh", "-c", TREE, "-", BURN, "0.05", input="in\n")
+    assert (result.stdout, result.returncode) == ("tier 1\nburnt\nin\n", 0)
+    assert [one["tier"] for one in last(lab)["attempts"]] == [1]
+
+
+def test_a_large_one_is_begun_anew_with_its_input_and_without_its_output(lab):
+    result = lab.run("h2", "lbrun", "-q", "sh", "-c", TREE, "-", BURN, "1.0", input="in\n")
+    assert (result.stdout, result.returncode) == ("tier 2\nburnt\nin\n", 0)
+    one, two = last(lab)["attempts"]
+    assert (one["state"], one["tier"], two["state"], two["tier"]) == ("cut", 1, "done", 2)
+    assert one["host"] != two["host"]
+    assert one["cutoff_s"] == 0.4
+    assert 0.4 <= one["cpu_s"] < 1.0, "not much later, measured over the whole tree"
+    assert lab.run("h1", "lbctl", "logs", "--attempt", "1", "last").stdout == "tier 1\n"
+    assert lab.run("h1", "lbctl", "logs", "last").stdout == result.stdout
+
+
+def test_one_that_may_not_restart_goes_to_the_last_tier_at_once(lab):
+    words = ("lbrun", "-q", "--no-restart", "sh", "-c", TREE, "-", BURN, "0.6")
+    assert lab.run("h2", *words).stdout == "tier 2\nburnt\n"
+    assert len(last(lab)["attempts"]) == 1
+
+
+def test_a_list_of_cutoffs_that_does_not_rise_is_one_line(lab):
+    config = lab.paths("h1").config
+    result = lab.run(
+        "h1", "lbd", "dispatcher", "--config", config, "--set", "tags.cutoffs_s=[2.0, 1.0]"
+    )
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "needs cutoffs above 0 that rise: 2, 1" in result.stderr
