@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     Asking = grpc.aio.ServicerContext[bytes, "Reply"]
 
 log = logging.getLogger("lbd.lbm")
+
+Ready = Callable[[str], None]
+Reread = Callable[[], Config]
 Reply = TypeVar("Reply")
 
 LIM_RECONNECT_S = 0.5
@@ -75,13 +78,7 @@ STOP_TIMEOUT_S = 5.0
 class Lbm:
     """One host's load balance manager."""
 
-    def __init__(
-        self,
-        config: Config,
-        stop: asyncio.Event,
-        ready: Callable[[str], None],
-        reread: Callable[[], Config],
-    ) -> None:
+    def __init__(self, config: Config, stop: asyncio.Event, ready: Ready, reread: Reread) -> None:
         """`reread`: what lbd.toml says by now; it raises ConfigError."""
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
