@@ -24,11 +24,13 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not th
 from tests.bench import (
     builds,
     dispatching,
+    encrypted,
     front,
     growth,
     idle,
     keys,
     latency,
+    newcomer,
     placements,
     sampling,
     simulation,
@@ -48,6 +50,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("front-local", "front-remote", "front-crowd", "front-gcc"), front.measure),
     (("lbsh-configure", "lbsh-make"), builds.measure),
     (("stdout", "stdin"), streams.measure),
+    (("tls-remote", "tls-front-remote", "tls-stdout", "tls-stdin"), encrypted.measure),
     (("keys",), keys.measure),
     (("placements",), placements.measure),
     (("sampler",), sampling.measure),
@@ -55,7 +58,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("tags", "dispatching"), dispatching.measure),
     (("idle",), idle.measure),
 )
-NAMES = [*(name for names, _ in GROUPS for name in names), "growth"]
+NAMES = [*(name for names, _ in GROUPS for name in names), "growth", "joining"]
 
 
 def main() -> int:
@@ -80,13 +83,15 @@ def main() -> int:
                 except CannotMeasureError as problem:
                     failures[" ".join(sorted(chosen))] = str(problem)
         traffic = growth.measure(stage) if "growth" in wanted else []
+        joined = newcomer.measure(stage) if "joining" in wanted else []
         directory = str(stage.directory)
     if options.json:
         found = {"schema": 1, "machine": machine(), "directory": directory}
         found |= {"rows": [row.as_json() for row in rows], "growth": list(map(asdict, traffic))}
+        found["joining"] = list(map(asdict, joined))
         print(json.dumps(found | {"failures": failures}, indent=1))
     else:
-        show(rows, traffic, failures)
+        show(rows, traffic, joined, failures)
     return 1 if failures or any(row.verdict == "SHORT" for row in rows) else 0
 
 
@@ -114,11 +119,18 @@ def machine() -> dict[str, object]:
     }
 
 
-def show(rows: list[Row], traffic: list[growth.Traffic], failures: dict[str, str]) -> None:
+def show(
+    rows: list[Row],
+    traffic: list[growth.Traffic],
+    joined: list[newcomer.Cost],
+    failures: dict[str, str],
+) -> None:
     if rows:
         print(table(HEADINGS, [cells(row) for row in rows]))
     if traffic:
         print(growth.shown(traffic))
+    if joined:
+        print(newcomer.shown(joined))
     for row in rows:
         if row.note:
             print(f"{row.figure}: {row.note}")

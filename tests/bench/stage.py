@@ -85,11 +85,11 @@ class Lab:
         self._installation = installation
         self.root = root
 
-    def up(self, hosts: int, *settings: str, cores: float = 0.0) -> None:
+    def up(self, hosts: int, *settings: str, cores: float = 0.0, tls: bool = False) -> None:
         """With `cores`: in namespaces, each host with a quota of so many."""
         sets = [word for setting in settings for word in ("--set", setting)]
         how = ("namespaces", "--cpus", cores) if cores else ("none",)
-        self._lab("up", "--hosts", hosts, "--isolate", *how, *sets)
+        self._lab("up", "--hosts", hosts, "--isolate", *how, *sets, *["--tls"] * tls)
         for pid in self.daemons():
             favour(pid)
 
@@ -137,6 +137,7 @@ class Stage:
     quick: bool
     stack: ExitStack
     _lab: Lab | None = None
+    _tls_lab: Lab | None = None
     _ssh: WarmSsh | None = None
 
     def lab(self) -> Lab:
@@ -145,12 +146,18 @@ class Stage:
             self._lab = self.stack.enter_context(self.new_lab("lab", 2))
         return self._lab
 
+    def tls_lab(self) -> Lab:
+        """The same with certificates, as real hosts have."""
+        if self._tls_lab is None:
+            self._tls_lab = self.stack.enter_context(self.new_lab("tls", 2, tls=True))
+        return self._tls_lab
+
     @contextmanager
-    def new_lab(self, name: str, hosts: int, *settings: str, cores: float = 0.0):
+    def new_lab(self, name: str, hosts: int, *settings: str, cores: float = 0.0, tls: bool = False):
         lab = Lab(self.installation, self.directory / name)
         lab.root.mkdir()
         try:
-            lab.up(hosts, *settings, cores=cores)
+            lab.up(hosts, *settings, cores=cores, tls=tls)
             yield lab
         finally:
             lab.down()
@@ -158,7 +165,7 @@ class Stage:
     def end_shared_lab(self) -> None:
         """Nothing else may run beside what is measured at rest."""
         self.stack.close()
-        self._lab = self._ssh = None
+        self._lab = self._tls_lab = self._ssh = None
 
     def ssh(self) -> WarmSsh:
         if self._ssh is None:

@@ -6,14 +6,19 @@ from functools import partial
 
 from tests.bench.measure import CannotMeasureError, Summary, in_turns, summarise
 from tests.bench.row import Bound, Row
-from tests.bench.stage import Stage
+from tests.bench.stage import Lab, Stage
 
 MIB = 256
 QUICK_MIB = 32
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
-    lab, ssh = stage.lab(), stage.ssh()
+    return measured(stage, stage.lab(), wanted, 2.0)
+
+
+def measured(stage: Stage, lab: Lab, wanted: set[str], asked: float, how: str = "") -> list[Row]:
+    """Any of stdout, stdin."""
+    ssh = stage.ssh()
     environment = lab.environment("h1")
     mib = QUICK_MIB if stage.quick else MIB
     source = ["head", "-c", f"{mib}M", "/dev/zero"]
@@ -37,10 +42,10 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
             samples = in_turns({"ours": ours, "ssh": theirs}, stage.runs, stage.dice, 1)
             others = stage.others.share_since(mark)
             found = {key: rate(mib, summarise(taken)) for key, taken in samples.items()}
-            asked = Bound(2.0, at_least=True)
-            title = f"{name} of {mib} MiB, lbrun -H h2"
+            bound = Bound(asked, at_least=True)
+            title = f"{how}{name} of {mib} MiB, lbrun -H h2"
             rows.append(
-                Row(title, "MiB/s", found["ours"], "ssh, warm master", found["ssh"], asked, others)
+                Row(title, "MiB/s", found["ours"], "ssh, warm master", found["ssh"], bound, others)
             )
     return rows
 
