@@ -94,8 +94,8 @@ def add_up_options(up: Parser) -> None:
                     help="each host has an empty directory of its own there, instead of this "
                          "machine's (namespaces only; may be repeated)")  # fmt: skip
     up.add_argument("--tls", action="store_true",
-                    help="certificates between the hosts, as real ones have; the authority is on "
-                         "h1")  # fmt: skip
+                    help="certificates between the hosts, as those in namespaces have anyway; the "
+                         "authority is on h1")  # fmt: skip
     up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
     up.add_argument(
         "--mode",

@@ -83,6 +83,7 @@ def make_plan(
     is_root = os.geteuid() == 0
     check_private(private, isolate, must_see(root))
     own = tuple(map(str, private))
+    tls = tls or isolate == "namespaces"  # plain transport is for loopback
     plan = Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root, own, tls)
     return plan, remark
 

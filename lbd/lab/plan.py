@@ -193,8 +193,7 @@ def host_sections(plan: Plan, host: str) -> Sections:
         "security": {},
     }
     if not plan.tls:
-        plain_lab = plan.isolate == "namespaces"
-        sections["security"] = {"key_file": str(plan.key_file), "plain_lab": plain_lab}
+        sections["security"]["key_file"] = str(plan.key_file)
     if plan.cores:
         sections["host"]["cores"] = plan.cores
     if plan.isolate == "none":

@@ -228,7 +228,7 @@ class Command:
         """True if DONE was sent; False if nothing ran and another place is to be found."""
         streams = self._home.streams
         if streams is None:
-            raise Unavailable("this host has no cluster key (security.key_file), so no peers")
+            raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no peers")
         try:
             stamp = None if self._request.is_staged else await self._directory.stamp()
         except Unavailable as problem:

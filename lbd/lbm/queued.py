@@ -79,7 +79,7 @@ async def serve_queued(
 
     try:
         if home.queue is None:
-            raise Unavailable("this host has no cluster key (security.key_file), so no queue")
+            raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
         submission = await make_submission(home, caller, request, wish)
         reply = await home.queue.submit(submission)
         if reply.error:

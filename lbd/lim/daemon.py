@@ -183,7 +183,7 @@ class Lim:
     async def ask(self, name: str, target: str, body: m.Body, timeout_s: float) -> m.Message:
         """Raises Unavailable or PeerError."""
         if self.network is None:
-            raise Unavailable("no security.key_file: this host is alone")
+            raise Unavailable("this host has no certificate and is alone")
         return await self.network.ask(name, target, self.state.envelope(body), timeout_s)
 
     def _save_drained(self, drained: bool) -> None:

@@ -342,8 +342,11 @@ class LimState:
     def _vector(self, sender: HostId, vector: m.Vector, now_s: float) -> list[Action]:
         self._election.heard(sender, now_s)
         actions = self._compare_settings(sender, vector.settings_version, now_s)
+        elected = self._elect_anew(now_s)
         strangers = False
         for sample in vector.samples:
+            if sender not in (sample.host, self.centre):
+                continue  # of others' load we believe the centre alone
             if sample.host in self.table.entries:
                 if sample.host != self.me:
                     self.table.record(sample, now_s)
@@ -351,7 +354,7 @@ class LimState:
                 strangers = True
         if strangers and not actions:
             actions = self.membership.ask_members(sender, now_s)
-        return actions + self._elect_anew(now_s)
+        return actions + elected
 
     def _left(self, name: HostId, now_s: float) -> list[Action]:
         actions = self.membership.left(name, now_s)

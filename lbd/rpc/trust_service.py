@@ -53,6 +53,7 @@ class TrustService:
             log.warning("%.80r may not join: %s", request.host, problem)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
         log.info("host %s has joined, with token %s", request.host, token.id)
+        self._tls.learn(await asyncio.to_thread(authority.signed_list))
         return pb.JoinReply(
             cluster=authority.ledger().cluster,
             authority_host=self._tls.own_name,

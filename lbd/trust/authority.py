@@ -142,7 +142,10 @@ class Authority:
     # -- hosts -----------------------------------------------------------------------------------
 
     def join(self, token_id: str, host: str, request: bytes, now_s: float) -> bytes:
-        """A new host's first certificate; the token is spent."""
+        """A new host's first certificate; the token is spent.
+
+        A token for that very name also replaces a host that has it: its machine was made anew.
+        """
         check_name(host)
         with self._locked() as ledger:
             token = ledger.token(token_id)
@@ -150,7 +153,15 @@ class Authority:
             spent = replace(ledger, tokens=tuple(
                 replace(t, used_by=host) if t.id == token_id else t for t in ledger.tokens
             ))  # fmt: skip
+            if token is not None and token.host == host and self._is_valid(spent, host, now_s):
+                known = spent.hosts[host]
+                hosts = {**spent.hosts, host: replace(known, revoked=True)}
+                spent = replace(spent, hosts=hosts, number=spent.number + 1)
             return self._admit(spent, host, request, now_s)
+
+    def _is_valid(self, ledger: Ledger, host: str, now_s: float) -> bool:
+        known = ledger.hosts.get(host)
+        return known is not None and not known.revoked and known.until_s > now_s
 
     def admit(self, host: str, request: bytes, now_s: float) -> bytes:
         """A certificate without a token: for the authority's own host."""
@@ -159,11 +170,12 @@ class Authority:
             return self._admit(ledger, host, request, now_s)
 
     def _admit(self, ledger: Ledger, host: str, request: bytes, now_s: float) -> bytes:
-        for other, known in ledger.hosts.items():
-            if other.lower() == host.lower() and not known.revoked and known.until_s > now_s:
+        for other in ledger.hosts:
+            if other.lower() == host.lower() and self._is_valid(ledger, other, now_s):
                 raise LbdError(
                     f"a host {other} has joined already and its certificate is valid: give this "
-                    f"one another name (--name), or `lbctl revoke {other}` first"
+                    f"one another name (--name), or make a token to replace it: `lbctl token "
+                    f"create {other}`"
                 )
         before = ledger.hosts.get(host)
         issue = before.issue + before.revoked if before is not None else 0
@@ -201,7 +213,11 @@ class Authority:
             tokens = tuple(token for token in ledger.tokens if token.host != host)
             changed = replace(ledger, hosts=hosts, tokens=tokens, number=ledger.number + 1)
             self._save(changed)
-            return sign(self.credentials(), changed.revocations())
+        return self.signed_list()
+
+    def signed_list(self) -> bytes:
+        """Who is revoked, as it travels."""
+        return sign(self.credentials(), self.ledger().revocations())
 
     # -- tokens ----------------------------------------------------------------------------------
 

@@ -89,10 +89,14 @@ def test_nobody_speaks_for_another_host(tls_lab, h2):
 
 def test_nobody_reports_the_load_of_another_host(tls_lab, h2):
     vector = LoadVector(0.0, Queues(), 0.0, 64.0, 1.0, 64, 0, 0, 0, True)
-    report = m.Report(m.Sample("h3", time.time_ns(), 1 << 40, 0.0, vector, False))
-    data = trust.message(tls_lab, "h2", report)
+    sample = m.Sample("h3", time.time_ns(), 1 << 40, 0.0, vector, False)
+    data = trust.message(tls_lab, "h2", m.Report(sample))
     code, details = h2.call(tls_lab, "h1", 7901, trust.DELIVER, data)
     assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 reports the load of h3")
+    relayed = trust.message(tls_lab, "h2", m.Vector((sample,), (0, "")))  # as only a centre may
+    assert h2.call(tls_lab, "h1", 7901, trust.DELIVER, relayed)[0] is grpc.StatusCode.OK
+    rows = {row["name"]: row for row in tls_lab.lbctl_json("h1", "status")["hosts"]}
+    assert rows["h3"]["cores"] < 64
     hello = m.Hello(m.Member("h3", "127.0.0.9", 7901, 7902, 0, time.time_ns()), False)
     data = trust.message(tls_lab, "h2", hello)
     code, details = h2.call(tls_lab, "h1", 7901, trust.DELIVER, data)
@@ -154,6 +158,7 @@ def test_a_command_goes_to_the_host_asked_for_or_nowhere(tls_lab, root, shown, o
 
 
 def test_a_port_scan_shows_the_two_ports(make_lab):
-    lab = make_lab(2, "namespaces", "--tls")
+    """Hosts on a network of their own have certificates without being asked."""
+    lab = make_lab(2, "namespaces")
     scan = lab.run("h1", sys.executable, "-c", SCAN, lab.record.plan.address("h2"), check=True)
     assert scan.stdout.split() == ["7901", "7902"]

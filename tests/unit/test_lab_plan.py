@@ -46,14 +46,15 @@ def test_the_generated_file_is_a_valid_configuration(tmp_path):
         "127.4.5.2",
         "127.4.5.3",
     ]
-    assert not config.security.plain_lab
+    assert config.security.key_file
     assert not config.users.allow_root
 
 
 def test_namespaces_hosts_measure_themselves_on_their_own_network(tmp_path):
-    config = config_of(replace(PLAN, isolate="namespaces", subnet="10.1.2"), "h1", tmp_path)
+    plan = replace(PLAN, isolate="namespaces", subnet="10.1.2", tls=True)
+    config = config_of(plan, "h1", tmp_path)
     assert config.load.scope == "auto"
-    assert config.security.plain_lab
+    assert not config.security.key_file
     assert config.host.address == "10.1.2.1"
 
 

@@ -74,6 +74,17 @@ def test_a_name_is_taken_until_it_is_revoked_or_has_ended(authority):
     joined(authority, "h2", NOW_S + 11 * DAY_S)
 
 
+def test_a_token_for_a_name_replaces_the_host_that_has_it(authority):
+    joined(authority, "h2")
+    token = authority.new_token("h2", 60, NOW_S)
+    again = authority.join(token.id, "h2", request(), NOW_S)
+    assert identity_of(der.dns_names(read(again))) == Identity("h2", 1)
+    signed = authority.signed_list()
+    assert a.verified(signed, authority.certificate) == Revocations(1, {"h2": 1})
+    with pytest.raises(LbdError, match="h2 is revoked"):
+        authority.renew("h2", 0, request(), NOW_S)
+
+
 def test_revoked_certificates_are_below_the_lowest_issue(authority):
     joined(authority, "h2")
     signed = authority.revoke("h2")
