@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 # LBM -> keeper, with JOB: it may go on for so long from now, and use so much; then it is ended
-LIMIT = b"L"
+LIMIT = b"M"
 LEASE_MS = b"l"
 CPU_US = b"C"  # 0 = any
 OVER = b"O"  # keeper -> LBM, in EXITED: LEASE or CPU if that ended it, else ""
