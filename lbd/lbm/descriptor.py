@@ -27,12 +27,6 @@ SMALL_BYTES = 1 << 16
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def widen(descriptor: int) -> None:
-    """Let a pipe hold a megabyte, so that large chunks move in one piece. A no-op elsewhere."""
-    with contextlib.suppress(OSError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-
-
 def settle(future: "asyncio.Future[None]") -> None:
     """Resolve a future that may have been resolved or given up already."""
     if not future.done():
@@ -123,10 +117,16 @@ class Descriptor:
             data = os.read(self._fd, limit_bytes)
         except BlockingIOError:
             return None
-        if len(data) == SMALL_BYTES and not self._widened:
-            self._widened = True
-            widen(self._fd)
+        if len(data) == SMALL_BYTES:
+            self.widen()
         return self.treat(data)
+
+    def widen(self) -> None:
+        """Let a pipe hold a megabyte, so that large chunks move in one piece. A no-op elsewhere."""
+        if not self._widened:
+            self._widened = True
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     async def write(self, data: bytes | memoryview) -> None:
         """All of it. Raises BrokenPipeError when nobody reads any more, OSError otherwise."""
@@ -144,8 +144,7 @@ class Descriptor:
                 self.written_bytes += done
             except BlockingIOError:
                 if not self._widened and len(view) > SMALL_BYTES:
-                    self._widened = True
-                    widen(self._fd)
+                    self.widen()
                     continue
                 await self._ready(self._loop.add_writer, self._loop.remove_writer)
 

@@ -23,6 +23,12 @@ from lbd.rpc.job_stream import (
 # Of a command's input no more than this, and what its pipe holds, is taken before it reads any:
 # what it leaves unread is for the next reader of the caller's pipe.
 FIRST_WINDOW_BYTES = 1 << 16
+# A writer and we may fall into step, on one CPU: it writes a page, which wakes us, and waits for
+# the CPU while we send that page. After so many crumbs in a row it gets a moment to write on.
+CRUMB_BYTES = 1 << 14
+CRUMBS = 16
+LULL_S = 0.002
+GATHER_S = 0.001
 UNREADABLE = (errno.EBADF, errno.EISDIR)
 
 
@@ -60,6 +66,8 @@ class Source:
         self._room = asyncio.Event()
         self._room.set()
         self._last_chance = False
+        self._crumbs = 0
+        self._crumb_at_s = 0.0
         self._reading: asyncio.Task[bytes] | None = None
         self.trouble: OSError | None = None  # what was read was not all
 
@@ -160,10 +168,24 @@ class Source:
                 # otherwise cost a message each.
                 await self._sent()
                 await self._room.wait()
+                if self._in_step(len(data)):
+                    self._descriptor.widen()
+                    await asyncio.sleep(GATHER_S)
         finally:
             self._descriptor.close()
         if not self._last_chance:
             self._send(b"")
+
+    def _in_step(self, count: int) -> bool:
+        """After a piece of that many bytes."""
+        now_s = asyncio.get_running_loop().time()
+        follows = count <= CRUMB_BYTES and now_s - self._crumb_at_s <= LULL_S
+        self._crumbs = self._crumbs + 1 if follows else 0
+        self._crumb_at_s = now_s
+        if self._crumbs < CRUMBS:
+            return False
+        self._crumbs = 0
+        return not self._last_chance
 
     async def _next(self) -> bytes:
         while True:

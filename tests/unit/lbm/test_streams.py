@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from lbd.lbm.descriptor import Descriptor
-from lbd.lbm.streams import Sink, Source
+from lbd.lbm.streams import CRUMB_BYTES, CRUMBS, Sink, Source
 
 CHUNK = 1 << 16
 
@@ -57,6 +57,25 @@ async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
     await asyncio.wait_for(task, 10)
     assert sum(map(len, sent)) == 1000
     assert sent[-1] == b""  # end of file
+
+
+async def test_a_writer_in_step_with_the_source_gets_out_of_it(pipe):
+    sent = []
+    source = Source(
+        Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 1 << 30, CHUNK
+    )
+    task = asyncio.create_task(source.run())
+    page = bytes(4096)
+    written = 0
+    while max(map(len, sent), default=0) <= CRUMB_BYTES and written < 10_000:
+        os.write(pipe["w"], page)
+        written += 1
+        await asyncio.sleep(0)
+    assert written > CRUMBS
+    assert written < 10_000
+    os.close(taken(pipe, "w"))
+    await asyncio.wait_for(task, 10)
+    assert sum(map(len, sent)) == written * len(page)
 
 
 async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
