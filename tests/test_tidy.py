@@ -48,11 +48,18 @@ SHELLS = (
     "lbm/containment.py",  # cgroups and process trees
     "lbm/descriptor.py",  # reading and writing one
     "lbm/streams.py",  # pipes and passed descriptors
+    "lbm/running.py",  # with its usage, as the kernel gives it
+    "lbm/treatment.py",  # halts and priorities
+    "lbm/owner.py",  # terminals and load of whose host it is
     "lbm/account_cache.py",  # the user database, remembered
     "lbm/accounts.py",  # the user database
     "lbm/as_user.py",  # what the keeper does for us as another
     "lbm/program.py",  # and where the owner has rules for programs
     "lbm/in_force.py",  # the rules of the owner
+    "lbm/client.py",  # and of the connection to it
+    "lbm/host.py",  # what commands of others share
+    "lbm/staying.py",  # a command that does not leave
+    "lbm/told.py",  # why one ended
     "lbm/caller.py",  # what the kernel says of a client
     "lbm/look.py",  # what it says of directories
     "lbm/directory.py",  # of clients

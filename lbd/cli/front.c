@@ -167,9 +167,9 @@ static bool ask(char tag) {
     put(to, DIRECTORY, directory);
     put(to, UMASK, text("%d", (int)mask));
     put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
-    put(to, FLAGS, text("%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
+    put(to, FLAGS, text("%s%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
                         empty_input || option['i'] ? "i" : typed ? "?" : "",
-                        real_program ? "s" : "", joined ? "=" : "", option['C'] ? "C" : "",
+                        option['s'] ? "R" : "", real_program ? "s" : "", joined ? "=" : "", option['C'] ? "C" : "",
                         option['C'] && *option['C'] == '/' ? "/" : ""));
     put(to, CLOSED_FDS, text("%d", closed_fds));
     put(to, DEPTH, depth());

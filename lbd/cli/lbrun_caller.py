@@ -179,6 +179,8 @@ def make_request(
     flags = b""
     if "no_fallback" in plain:
         flags += tags.FLAG_NO_FALLBACK
+    if "no_restart" in plain:
+        flags += tags.FLAG_NO_RESTART
     if EMPTY_INPUT or "no_stdin" in plain:
         flags += tags.FLAG_NO_STDIN
     elif terminal is not None and terminal.typing:

@@ -15,11 +15,11 @@ from lbd.errors import PeerError
 from lbd.lbm import handover
 from lbd.lbm.adopted_client import AdoptedConnection
 from lbd.lbm.adopted_job import AdoptedJob
-from lbd.lbm.agent import Host
 from lbd.lbm.bundle import Given
 from lbd.lbm.client_server import ClientServer
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.lbm.home import Home
+from lbd.lbm.host import Host
 from lbd.lbm.incoming import Incoming, hold_stage
 from lbd.lbm.stages import Stage
 from lbd.lbm.state import Claims

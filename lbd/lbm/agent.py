@@ -9,71 +9,24 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from lbd.config import Config
 from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper, monitor
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
-from lbd.lbm.in_force import InForce
-from lbd.lbm.link import Begun, Exit, KeeperLink, NotStarted, Spawned
+from lbd.lbm.host import Host
+from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order
 from lbd.lbm.readers import command_of, is_read
 from lbd.lbm.run_request import read_run_request
-from lbd.lbm.stages import Stages
-from lbd.lbm.state import Claims, Job, Jobs, JobState, Slots
-from lbd.lbm.users import Admit, Asker, LocalUser, Refuse, identify, wanted_account
+from lbd.lbm.state import Claims, Job, JobState
+from lbd.lbm.users import Admit, Refuse
 from lbd.model import HostId, JobId
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
-if TYPE_CHECKING:
-    from lbd.lbm.incoming import Incoming
-
 DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
 LINGER_S = 0.002  # a command as short as this is reported in one message
-UserLookup = Callable[[str | int], Awaitable[LocalUser | None]]
-
-
-@dataclass(slots=True)
-class Host:
-    """What the foreign jobs of this host share."""
-
-    config: Config
-    rules: InForce
-    link: KeeperLink
-    slots: Slots
-    jobs: Jobs
-    slot_events: dict[JobId, asyncio.Event]
-    look_up_user: UserLookup
-    changed: Callable[[], None]  # slots or jobs changed: tell the LIM
-    job_began: Callable[[JobId, int, str], None]
-    job_ended: Callable[[JobId], None]
-    stages: Stages
-    drained_mark: (
-        str  # a file that is there as long as the owner wants no new jobs; the LIM's doing
-    )
-    ending: "dict[JobId, ForeignJob]" = field(
-        default_factory=dict
-    )  # those that have had TERM, or are to have it
-    # by origin and its name for the stream
-    incoming: "dict[tuple[str, str], Incoming]" = field(default_factory=dict)
-
-    async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
-        """May who is `user` there run commands here, and as whom?"""
-        if os.path.exists(self.drained_mark):
-            return Refuse("drained")
-        users, asker = self.config.users, Asker(user, uid)
-        local = await self.look_up_user(wanted_account(users, asker))
-        if local is None and users.unknown:
-            local = await self.look_up_user(users.unknown)
-        found = identify(users, asker, local, self.link.uid)
-        if isinstance(found, Admit) and (reason := self.rules.refusal(asker, found.run_as, origin)):
-            return Refuse(reason)
-        return found
 
 
 class ForeignJob:
@@ -193,6 +146,8 @@ class ForeignJob:
             self._refuse(explain(request, trouble), stage, try_another=True, number=trouble.number)
             return
         job.state, job.started = JobState.RUNNING, time.time()
+        if request.may_restart:
+            self._host.evictable[self._id] = self._evict
         self._host.changed()
         await self._follow()
 
@@ -329,6 +284,13 @@ class ForeignJob:
         ENDING.add(task)
         task.add_done_callback(ENDING.discard)
 
+    def _evict(self) -> bool:
+        if self._cause or self._ends is None or not self._ends.is_untouched:
+            return False
+        self._kill()
+        self._cause = "evicted"
+        return True
+
     def _stopped(self, stopped: bool) -> None:
         job = self._host.jobs.running.get(self._id)
         if job is not None:
@@ -372,7 +334,7 @@ class ForeignJob:
         ended = exited.result()
         ok = ended.status == 0 and not self._cause
         state = JobState.DONE if ok else JobState.FAILED
-        if self._cause in ("lost", "killed"):
+        if self._cause in ("lost", "killed", "evicted"):
             state = JobState.CANCELLED
         self._give_back(state, ended.status, ended.user_cpu_s + ended.system_cpu_s)
 
@@ -382,6 +344,7 @@ class ForeignJob:
         self._host.jobs.end(self._id, state, time.time(), status, cpu_s, self._cause)
         self._host.job_ended(self._id)
         self._host.ending.pop(self._id, None)
+        self._host.evictable.pop(self._id, None)
         self._free_slot()
 
     def _free_slot(self) -> None:

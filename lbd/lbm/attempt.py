@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError
 from lbd.lbm import keeper
-from lbd.lbm.agent import Host
+from lbd.lbm.host import Host
 from lbd.lbm.limits import CPU, LEASE
 from lbd.lbm.link import Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order

@@ -19,8 +19,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError
-from lbd.lbm.agent import Host
 from lbd.lbm.attempt import Attempt, keep
+from lbd.lbm.host import Host
 from lbd.lbm.leases import Key, Leases
 from lbd.lbm.queue_client import QueueClient
 from lbd.model import JobId

@@ -14,10 +14,10 @@ import grpc.aio
 
 from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
-from lbd.lbm.agent import Host
 from lbd.lbm.caller import user_name
 from lbd.lbm.directory import Directory
 from lbd.lbm.home import Home
+from lbd.lbm.host import Host
 from lbd.lbm.link import NotStarted
 from lbd.lbm.orders import explain, make_order
 from lbd.lbm.outgoing import stamp_message

@@ -1,5 +1,6 @@
 """What a command on its way out knows of the `lbrun` that asked for it."""
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,18 @@ class Ends:
     stdin: int | None
     stdout: int | None
     stderr: int | None
+
+    def copy(self) -> "Ends":
+        """Of our own, to `close`. Raises OSError."""
+        return Ends(*(None if fd is None else os.dup(fd) for fd in self._all()))
+
+    def close(self) -> None:
+        for descriptor in self._all():
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _all(self) -> tuple[int | None, ...]:
+        return self.stdin, self.stdout, self.stderr
 
 
 class Listener(Protocol):

@@ -19,7 +19,6 @@ from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.account_cache import AccountCache
 from lbd.lbm.adoption import Adoption, has_jobs, read_record
-from lbd.lbm.agent import Host
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.attempts import Attempts
 from lbd.lbm.bundle import Given
@@ -29,11 +28,13 @@ from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
 from lbd.lbm.handover import hand_over
 from lbd.lbm.home import Home
+from lbd.lbm.host import Host
 from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.logs import serve_logs
 from lbd.lbm.notes import LimNotes
+from lbd.lbm.owner import Owner
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
 from lbd.lbm.queue_client import QueueClient
@@ -108,7 +109,6 @@ class Lbm:
             link=self._link,
             slots=Slots(self._rules.slots(self._slots_wanted), config.lbm.max_waiting),
             jobs=self._jobs,
-            slot_events={},
             look_up_user=look_up_user,
             changed=self._changed,
             job_began=self._job_began,
@@ -133,6 +133,7 @@ class Lbm:
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
         )
+        self._owner = Owner(self._host, self._report.set)
         self._questions = Questions(self._host, self._home, self.reload)
 
     async def run(self) -> None:
@@ -157,6 +158,7 @@ class Lbm:
                 tasks = [
                     group.create_task(self._report_to_lim(), name="report to the LIM"),
                     group.create_task(self._follow_trust(), name="follow the certificates"),
+                    group.create_task(self._owner.watch(), name="watch for the owner"),
                 ]
                 if self._attempts is not None and self._config.dispatch.host:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
@@ -373,23 +375,23 @@ class Lbm:
         except LbdError as problem:
             log.debug("the LIM did not take the report: %s", problem)
             return
-        load = answer.get("index")
-        if isinstance(load, float):
-            self._rules.load = load
+        self._rules.load_is(answer.get("index"))
         if self._attempts is not None:
-            self._attempts.load_is(load, answer.get("drained"))
+            self._attempts.load_is(answer.get("index"), answer.get("drained"))
         threshold_s = answer.get("job_threshold_s")
         if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
             self._home.eligible.book.threshold_s = threshold_s
 
     def _job_began(self, job: JobId, pid: int, group: str) -> None:
         self._leaders[pid] = job
+        self._owner.job_began(job, pid, group)
         host = self._config.host.name
         self._home.notes.started(
             job, {"host": host, "pid": pid, "foreign": True, "cgroup": group or None}
         )
 
     def _job_ended(self, job: JobId) -> None:
+        self._owner.job_ended(job)
         for pid in [pid for pid, held in self._leaders.items() if held == job]:
             del self._leaders[pid]
         self._home.notes.ended(job, self._config.host.name, charged=False)

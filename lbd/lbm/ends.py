@@ -36,6 +36,7 @@ class JobEnds:
         self._judging: asyncio.Task[None] | None = None
         self._leader = 0
         self._screen = False
+        self._heard = False
         self.childs: list[int] = []
         self.pty: Pty | None = None
 
@@ -154,6 +155,11 @@ class JobEnds:
         if held.input_inode:
             self._input = held.input_device, held.input_inode
 
+    @property
+    def is_untouched(self) -> bool:
+        """Has nothing come in or gone out? Then another could take its place unnoticed."""
+        return not self._heard and not any(s.read_bytes for s in self._outputs.values())
+
     def close_childs(self) -> None:
         """The command has its own by now."""
         for descriptor in self.childs:
@@ -204,6 +210,7 @@ class JobEnds:
 
     def hear(self, tag: bytes, body: memoryview) -> None:
         """What the origin sent. Raises ValueError."""
+        self._heard = self._heard or (tag == tags.STDIN and len(body) > 0)
         if tag == tags.STDIN and self._stdin is not None:
             self._typed(self._stdin, body)
         elif tag == tags.DELIVERED:

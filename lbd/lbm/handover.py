@@ -21,12 +21,13 @@ from typing import NoReturn
 from lbd.lbm.adopted_client import AdoptedConnection
 from lbd.lbm.adopted_command import AdoptedCommand
 from lbd.lbm.adopted_job import AdoptedJob
-from lbd.lbm.agent import ForeignJob, Host
+from lbd.lbm.agent import ForeignJob
 from lbd.lbm.bundle import Bundle, NotNow
 from lbd.lbm.client_server import ClientServer
 from lbd.lbm.clients import Connection
 from lbd.lbm.conversation import Stream
 from lbd.lbm.home import Home
+from lbd.lbm.host import Host
 from lbd.lbm.incoming import Incoming
 from lbd.lbm.peer_streams import PeerStream
 from lbd.model import JobId

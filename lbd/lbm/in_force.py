@@ -40,6 +40,11 @@ class InForce:
         self.rules = Rules(found.admission)
         log.info("the owner's rules were read again")
 
+    def load_is(self, index: object) -> None:
+        """As the LIM says."""
+        if isinstance(index, float):
+            self.load = index
+
     def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> str:
         """`account`: whom the command would run as; None: the keeper's own user."""
         user = account.name if account is not None else asker.user

@@ -10,8 +10,9 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd import wire
-from lbd.lbm.agent import ForeignJob, Host
+from lbd.lbm.agent import ForeignJob
 from lbd.lbm.conversation import Conversation, Stream
+from lbd.lbm.host import Host
 from lbd.lbm.run_request import JOB_ID
 from lbd.lbm.state import Claims
 from lbd.lbm.users import Refuse

@@ -12,14 +12,12 @@ As subreaper it inherits every orphan of its jobs, so nothing escapes to init un
 import contextlib
 import gc
 import os
-import resource
 import select
 import signal
 import socket
 import struct
 import sys
 import time
-from dataclasses import dataclass
 
 from lbd.lbm import holding
 from lbd.lbm.accounts import Gate
@@ -30,6 +28,7 @@ from lbd.lbm.limits import LIMIT, OVER, Limits
 from lbd.lbm.nursery import SPARES as NURSERY_SPARES
 from lbd.lbm.nursery import Nursery
 from lbd.lbm.readers import is_read, unpack_wanted
+from lbd.lbm.running import Running
 from lbd.lbm.signals import deliver, signal_group
 from lbd.lbm.spawn_order import CLOSED_FDS, JOB, USER, is_plain
 from lbd.rpc import frames
@@ -40,6 +39,7 @@ SPAWN = b"S"  # with the command's descriptors attached; fields below
 SIGNAL = b"K"  # JOB, NUMBER
 END_TREE = b"T"  # JOB: kill all of it now
 READ = b"R"  # JOB, WANTED: does one of it wait to read one of these? Comes back with NUMBER
+TREAT = b"W"  # JOB, NUMBER: one of treatment.py
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
 HELLO = b"O"  # KIND (containment), PID, UID
@@ -65,17 +65,6 @@ QUIET_MS = 10  # nothing to do for this long: time to fork ahead, which keeps a 
 FEW_SPARES = 2  # with fewer it cannot wait: at once, while the last command is on its way
 POLL_ENDING_MS = 5
 PR_SET_CHILD_SUBREAPER = 36
-
-
-@dataclass(slots=True)
-class Running:
-    """A job this keeper has started. `ended` is (wait status, rusage) once its leader is reaped."""
-
-    pid: int
-    group: str
-    begun: bool = False
-    ended: tuple[int, resource.struct_rusage] | None = None
-    kill_at_s: float | None = None
 
 
 class Keeper:
@@ -248,6 +237,8 @@ class Keeper:
                 job.kill_at_s = time.monotonic()
             elif tag == LIMIT:
                 self._limits.set(given[JOB].decode(), job.pid, job.group, given)
+            elif tag == TREAT:
+                job.treated.become(int(given[NUMBER]), job.pid, job.group)
             elif tag == READ:
                 found = is_read(unpack_wanted(given[WANTED]), job.pid, job.group)
                 self._tell(READ, (JOB, given[JOB].decode()), (NUMBER, int(found)))
@@ -328,7 +319,8 @@ class Keeper:
                 continue
             name, job = by_pid[pid]
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
-                self._tell(STOPPED, (JOB, name), (NUMBER, int(os.WIFSTOPPED(status))))
+                if not job.treated.is_still:
+                    self._tell(STOPPED, (JOB, name), (NUMBER, int(os.WIFSTOPPED(status))))
             else:
                 job.ended = (status, usage)
 

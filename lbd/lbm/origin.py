@@ -7,24 +7,24 @@ safe. Once a command may have begun it is never begun again.
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lbd.errors import LbdError, LostContact, Unavailable
-from lbd.lbm.client import Client
+from lbd.lbm.client import Client, Ends
 from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.environment import outgoing
 from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
-from lbd.lbm.outgoing import kept_back, make_request
+from lbd.lbm.outgoing import kept_back, make_request, may_restart
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import ENDING_SIGNALS, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.staging import Staging
 from lbd.lbm.state import Job, JobState
+from lbd.lbm.staying import stays
+from lbd.lbm.told import reason_of
 from lbd.model import HostId
-from lbd.policy.invocation import name_of
 from lbd.rpc import client_tags as tags
 from lbd.rpc import job_stream as stream
 from lbd.rpc.gen import lbm_pb2
@@ -63,6 +63,7 @@ class Command:
         self._begun = False
         self._where = Where("wait", HostId(""), "", "")
         self._kept = ""
+        self._second: Ends | None = None  # the client's, while it may begin once more
         self._interrupted_by = 0
         self._run_here: Run | None = None
         self._used: tuple[int | None, float | None] = None, None
@@ -117,6 +118,8 @@ class Command:
         finally:
             del self._home.commands[self.job.id]
             self.let_go()
+            if self._second is not None:
+                self._second.close()
         return False
 
     @property
@@ -124,24 +127,8 @@ class Command:
         return HostId(self._home.config.host.name)
 
     def _keep(self) -> Where | None:
-        """Where it stays without a question: lists forbid it to leave, or it is not worth it.
-
-        Raises LbdError where the user's word is against what the owner of this host says.
-        """
-        request, eligible = self._request, self._home.eligible
-        stays = Where("here", self.own_name, "", "never")
-        if not request.has(tags.FLAG_SHELL) or request.mode != "auto":
-            if request.host == self.own_name or not eligible.kept_by_owner(request.argv):
-                return None
-            if request.mode == "auto":
-                return stays
-            name = name_of(request.argv)
-            raise Unavailable(f"{name} is not to leave this host (eligibility.never)")
-        verdict = eligible.judge(self._uid, request.argv, request.directory)
-        if verdict.leaves:
-            return None
-        self._run_here = eligible.run_here(self._uid, request.argv, verdict)
-        return replace(stays, reason=verdict.reason)
+        kept, self._run_here = stays(self._home, self._request, self._uid)
+        return kept
 
     async def _find_place(self) -> Where:
         limit_s = self._home.config.lim.hold_limit_s
@@ -165,7 +152,7 @@ class Command:
             "job": self.job.id,
             "wanted": request.host,
             "excluded": sorted(self._excluded | strangers),
-            "must_leave": request.mode == "remote",
+            "must_leave": request.mode == "remote" or self._second is not None,
             "must_stay": self._stay and request.mode == "auto",
             "may_wait": may_wait,
             "dry": False,
@@ -183,6 +170,8 @@ class Command:
             answer = await home.lim.call(question, ASK_TIMEOUT_S)
             self._charged = True
         except Refusal as refusal:
+            if self._second is not None:
+                raise Unavailable(f"the owner of {self.job.host} is back; {refusal}") from None
             if self._refusals and request.mode != "auto":
                 raise Unavailable(self._refusals[-1].reason) from None
             if self._directory.left_out:
@@ -271,8 +260,12 @@ class Command:
         return await (self._ended(remote, ended) if ended else self._follow(remote))
 
     async def _follow(self, remote: RemoteRun) -> bool:
-        ends = await self._client.descriptors()
-        return await self._ended(remote, await remote.follow(ends, self._client))
+        ends = self._second or await self._client.descriptors()
+        self._second = ends.copy() if may_restart(self._request) else None
+        ended = await remote.follow(ends, self._client)
+        if ended.cause == "evicted" and self._second is not None:
+            return self._evicted(self._where.host)
+        return await self._ended(remote, ended)
 
     async def _ended(self, remote: RemoteRun, ended: lbm_pb2.Ended) -> bool:
         trouble = remote.trouble()
@@ -283,6 +276,15 @@ class Command:
             return True
         self._report(ended, self._where.host)
         return True
+
+    def _evicted(self, host: HostId) -> bool:
+        """The owner of that host is back. Nothing has come in or out, so it begins anew, but not
+        here: the client has given its descriptors away. As `_there`."""
+        self.let_go()
+        self._begun = False
+        self._excluded.add(host)
+        self._home.notes.ended(self.job.id, host, charged=True)
+        return False
 
     def _stage_on(self, where: Where, streams: PeerStreams) -> Staging:
         place, caller = (where.host, where.address), (self._uid, self._pid)
@@ -314,11 +316,7 @@ class Command:
             self._staging.close()
 
     def _report(self, ended: lbm_pb2.Ended, host: HostId) -> None:
-        reason = ""
-        if ended.cause == "timeout":
-            reason = f"ended after its time limit of {self._request.timeout_s:g} s"
-        elif ended.cause == "memory":
-            reason = f"over its memory limit of {self._request.memory_bytes} bytes"
+        reason = reason_of(ended, self._request, host)
         cpu_s = ended.user_cpu_s + ended.system_cpu_s
         self._home.eligible.ran_there(self._uid, self._request.argv, cpu_s, ended.cause)
         self._client.done(

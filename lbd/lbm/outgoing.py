@@ -46,7 +46,14 @@ def make_request(
         directory_stamp=stamp_message(stamp),
         terminal=terminal_message(request),
         joined_outputs=request.has(tags.FLAG_JOINED),
+        may_restart=may_restart(request),
     )
+
+
+def may_restart(request: ClientRequest) -> bool:
+    """Might another host begin it anew? Not where the user has named the host, or said no."""
+    fixed = request.mode == "host" or request.is_staged or request.terminal is not None
+    return not fixed and not request.has(tags.FLAG_NO_RESTART)
 
 
 def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:

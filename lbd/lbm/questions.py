@@ -12,10 +12,10 @@ from google.protobuf.message import DecodeError
 
 from lbd import __version__
 from lbd.errors import Unavailable
-from lbd.lbm.agent import Host
 from lbd.lbm.caller import user_name
 from lbd.lbm.checks import Checks
 from lbd.lbm.home import Home
+from lbd.lbm.host import Host
 from lbd.lbm.queue_answers import QueueAnswers
 from lbd.lbm.state import Job
 from lbd.model import JobId

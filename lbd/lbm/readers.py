@@ -34,7 +34,7 @@ def is_read(wanted: set[tuple[int, int]], leader: int, group: str) -> bool:
     if not CALLS:
         return False
     tasks = 0
-    for pid in _members(leader, group):
+    for pid in members(leader, group):
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{pid}/task"):
                 tasks += 1
@@ -57,7 +57,7 @@ def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:
 
 def command_of(leader: int, group: str) -> int:
     """The command below its session's leader (monitor.py); the leader itself if that has none."""
-    children = (pid for pid in _members(leader, group) if parent_and_session(pid)[0] == leader)
+    children = (pid for pid in members(leader, group) if parent_and_session(pid)[0] == leader)
     return next(children, leader)
 
 
@@ -69,7 +69,7 @@ def parent_and_session(pid: int) -> tuple[int, int]:
         return 0, 0
 
 
-def _members(leader: int, group: str) -> list[int]:
+def members(leader: int, group: str) -> list[int]:
     """The processes of a job: its cgroup, else its session."""
     if group:
         return cgroup.members(Path(group))

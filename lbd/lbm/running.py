@@ -1,0 +1,18 @@
+"""A job as the keeper knows it."""
+
+import resource
+from dataclasses import dataclass, field
+
+from lbd.lbm.treatment import Treated
+
+
+@dataclass(slots=True)
+class Running:
+    """A job this keeper has started. `ended` is (wait status, rusage) once its leader is reaped."""
+
+    pid: int
+    group: str
+    begun: bool = False
+    ended: tuple[int, resource.struct_rusage] | None = None
+    kill_at_s: float | None = None
+    treated: Treated = field(default_factory=Treated)
