@@ -7,6 +7,7 @@ it be killed itself, the daemons get TERM: nothing runs on unsupervised.
 
 import ctypes
 import fcntl
+import json
 import logging
 import os
 import signal
@@ -103,6 +104,10 @@ class Shell:
         if account is not None:
             overrides = (*overrides, "daemons.keeper=apart")
         self._options = [word for override in overrides for word in ("--set", override)]
+        if account is not None:  # whose own default directories would be others
+            host = config.host
+            for key, path in (("runtime_dir", host.runtime_dir), ("state_dir", host.state_dir)):
+                self._options += ["--set", f"host.{key}={json.dumps(path)}"]
         if config.path:
             self._options += ["--config", config.path]
         self._libc = libc

@@ -129,6 +129,8 @@ class Tls:
         if not fresh:
             return
         log.warning("revoked: %s", ", ".join(sorted(fresh)))
+        if self.is_revoked(self.identity):
+            log.warning("this host, %s, is revoked: `lbctl join` with a new token", self.own_name)
         for tell in self._tell:
             tell(fresh)
         for host in fresh:
