@@ -101,7 +101,7 @@ def add_up_options(up: Parser) -> None:
         "--mode",
         metavar="M",
         choices=MODES,
-        help="dispatch.mode: a queue, whose dispatcher h1 runs",
+        help="dispatch.mode of the queue, whose dispatcher h1 runs (default: fcfs)",
     )
     up.add_argument(
         "--store",
@@ -181,9 +181,7 @@ def run_up(options: argparse.Namespace) -> int:
 
 
 def queue_settings(mode: str | None, store: str | None) -> list[str]:
-    """What --mode and --store stand for. Raises ConfigError."""
-    if mode is None and store is None:
-        return []
+    """One host runs the dispatcher; --set dispatch.host= does without. Raises ConfigError."""
     given = ["dispatch.host=h1", f"dispatch.mode={mode or MODES[0]}"]
     if store is not None:
         if not store.startswith("sqlite:///"):

@@ -51,6 +51,14 @@ class Batch:
     done: "asyncio.Future[None]"
 
 
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """Somebody who wants to know of changes of some jobs."""
+
+    changed: set[int] = field(default_factory=set)
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 @dataclass(slots=True)
 class Facts:
     """What a start needs to know of a job beside what a discipline may know."""
@@ -67,7 +75,7 @@ class Dispatcher:
     dice: Random = field(default_factory=Random)
     lines: dict[HostId, Line] = field(default_factory=dict)
     facts: dict[JobId, Facts] = field(default_factory=dict)
-    watchers: dict[JobId, set[asyncio.Event]] = field(default_factory=dict)
+    watchers: dict[JobId, set[Watcher]] = field(default_factory=dict)
     _specs: OrderedDict[int, pb.StoredSpec] = field(default_factory=OrderedDict)
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
 
@@ -201,8 +209,9 @@ class Dispatcher:
             self._specs.popitem(last=False)
 
     def _tell_watchers(self, job: JobId) -> None:
-        for event in self.watchers.get(job, ()):
-            event.set()
+        for watcher in self.watchers.get(job, ()):
+            watcher.changed.add(int(job))
+            watcher.event.set()
 
     # Time
 

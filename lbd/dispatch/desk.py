@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from lbd.dispatch.daemon import Dispatcher, Facts, clock_s
+from lbd.dispatch.daemon import Dispatcher, Facts, Watcher, clock_s
 from lbd.dispatch.jobs import Action, Live
 from lbd.dispatch.ledger.rows import JobRow, Submission, Wanted
 from lbd.dispatch.lines import Line
@@ -31,6 +31,7 @@ log = logging.getLogger("lbd.dispatch")
 
 ANSWER_MAX = 100_000  # jobs in one answer
 KEY_MAX = 200
+GATHER_S = 0.05
 Asked = TypeVar("Asked", bound=Message)
 ENDED = ("done", "failed", "cancelled", "lost")
 
@@ -175,27 +176,32 @@ class Desk:
         except LbdError as problem:
             await context.write(pb.JobsTold(error=str(problem)).SerializeToString())
             return
-        changed = asyncio.Event()
-        open_ids = {row.id for row in rows}
+        watcher = Watcher(changed={row.id for row in rows})
         watched = [JobId(str(row.id)) for row in rows]
         for job in watched:
-            self._dispatcher.watchers.setdefault(job, set()).add(changed)
+            self._dispatcher.watchers.setdefault(job, set()).add(watcher)
         try:
-            while True:
-                changed.clear()
-                ranges = tuple((number, number) for number in sorted(open_ids))
-                rows = await self._rows(ranges)
-                told = [self._tell(row) for row in rows]
-                open_ids -= {job.id for job in told if job.state in ENDED}
-                if asked.once_ended:
-                    told = [job for job in told if job.state in ENDED]
-                await context.write(pb.JobsTold(jobs=told).SerializeToString())
-                if not open_ids:
-                    return
-                await changed.wait()
+            await self._watch_these(watcher, asked.once_ended, context)
         finally:
             for job in watched:
-                self._forget_watcher(job, changed)
+                self._forget_watcher(job, watcher)
+
+    async def _watch_these(self, watcher: Watcher, once_ended: bool, context: "Context") -> None:
+        open_ids = set(watcher.changed)
+        while open_ids:
+            changed, watcher.changed = watcher.changed & open_ids, set()
+            watcher.event.clear()
+            rows = await self._rows([(number, number) for number in sorted(changed)])
+            told = [self._tell(row) for row in rows]
+            open_ids -= {job.id for job in told if job.state in ENDED}
+            if once_ended:
+                told = [job for job in told if job.state in ENDED]
+            if told:
+                await context.write(pb.JobsTold(jobs=told).SerializeToString())
+            if open_ids:
+                await watcher.event.wait()
+                if len(open_ids) > 1:  # changes of many come in one message
+                    await asyncio.sleep(GATHER_S)
 
     async def _rows(self, ranges: Sequence[tuple[int, int]]) -> list[JobRow]:
         """In pieces that a statement of SQL can hold."""
@@ -205,9 +211,9 @@ class Desk:
             rows += await self._ledger.find(Wanted(piece, ended_too=True, limit=ANSWER_MAX))
         return rows
 
-    def _forget_watcher(self, job: JobId, changed: asyncio.Event) -> None:
+    def _forget_watcher(self, job: JobId, watcher: Watcher) -> None:
         events = self._dispatcher.watchers[job]
-        events.discard(changed)
+        events.discard(watcher)
         if not events:
             del self._dispatcher.watchers[job]
 

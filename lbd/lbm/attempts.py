@@ -38,6 +38,7 @@ BEATS_PER_LEASE = 4
 WATCH_S = 0.1
 TRIM_EVERY_S = 1.0
 SWEEP_EVERY_S = 3600.0
+LINGER_S = 0.005
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
 
@@ -199,7 +200,10 @@ class Attempts:
         self._news.append(news)
         if news.stage == "slot":
             self._beat_wanted = True
-        self._wake.set()
+        if news.event == "begun":  # a command as short as this is told of in one message
+            asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
+        else:
+            self._wake.set()
 
     def _settled(self, key: Key) -> None:
         held = self._held.get(key)

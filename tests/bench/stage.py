@@ -87,6 +87,8 @@ class Lab:
 
     def up(self, hosts: int, *settings: str, cores: float = 0.0, tls: bool = False) -> None:
         """With `cores`: in namespaces, each host with a quota of so many."""
+        if not any(setting.startswith("dispatch.host=") for setting in settings):
+            settings = (*settings, "dispatch.host=")  # no dispatcher where nobody asks for it
         sets = [word for setting in settings for word in ("--set", setting)]
         how = ("namespaces", "--cpus", cores) if cores else ("none",)
         self._lab("up", "--hosts", hosts, "--isolate", *how, *sets, *["--tls"] * tls)

@@ -126,6 +126,8 @@ class Lab:
     def up(cls, hosts=2, isolate="none", *options, settings=FAST):
         """Start one in a short directory of its own."""
         root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        if not {"--mode", "--store"} & set(options):  # no dispatcher where nobody asks for it
+            settings = (*settings, "dispatch.host=")
         sets = [word for setting in settings for word in ("--set", setting)]
         words = ["--hosts", hosts, "--isolate", isolate, "--dir", root, *options, *sets]
         try:

@@ -1,0 +1,185 @@
+"""The queue: how fast submissions are durable, one job's way through it, and thousands of them.
+
+Submissions go to the dispatcher from 32 callers at once, over gRPC as LBMs send them; their jobs
+are for a host that is not there, so that nothing else is measured. The rival is SQLite itself on
+the same disk, full sync, 100 rows a commit; what the disk can do by itself stands in the note.
+"""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
+from lbd.rpc.transport import Peers, Plain, options, read_key
+from tests.bench.measure import CannotMeasureError, in_turns, run_s, summarise
+from tests.bench.row import Bound, Row
+from tests.bench.stage import Lab, Stage
+
+CALLERS = 32
+SUBMISSIONS, QUICK_SUBMISSIONS = 4000, 400
+ROUNDS = 5
+ARRAY, QUICK_ARRAY = 10_000, 1000
+MANY, QUICK_MANY = 5000, 200
+ROWS_A_COMMIT = 100
+NOBODY = "h9"
+SPEC_BYTES = 3000  # of arguments and environment, as a login has them
+SETTINGS = (
+    "dispatch.host=h1", "lbm.slots=2", "dispatch.load_ceiling=10000", "lim.hold_above=10000",
+)  # fmt: skip
+SUBMIT_ASKED = Bound(2000, at_least=True, of_ratio=False)
+ARRAY_ASKED = Bound(20_000, at_least=True, of_ratio=False)
+RUN_ASKED = Bound(1.6)  # half of srun, which takes 3.2 to 3.7 times a warm ssh
+MANY_ASKED = Bound(0.4, at_least=True)
+
+
+def measure(stage: Stage, wanted: set[str]) -> list[Row]:
+    rows: list[Row] = []
+    with stage.new_lab("queue", 1, *SETTINGS) as lab:
+        if "queue-run" in wanted:
+            rows.append(one_by_one(stage, lab))
+        if "queue-many" in wanted:
+            rows.append(thousands(stage, lab))
+        if "queue-submit" in wanted:
+            rows += submitting(stage, lab)
+    return rows
+
+
+def submitting(stage: Stage, lab: Lab) -> list[Row]:
+    mark = stage.others.mark()
+    count = QUICK_SUBMISSIONS if stage.quick else SUBMISSIONS
+    rates, arrays = asyncio.run(submit_all(lab, count, QUICK_ARRAY if stage.quick else ARRAY))
+    rival, synced = rows_per_s(stage.directory, count), syncs_per_s(stage.directory)
+    return [
+        Row(
+            f"durable submissions, {CALLERS} callers", "1/s", summarise(rates),
+            "SQLite, 100 rows a commit", summarise(rival), SUBMIT_ASKED,
+            stage.others.share_since(mark), f"fdatasync by itself: {synced:.0f}/s on this disk",
+        ),
+        Row("durable jobs, one array", "1/s", summarise(arrays), asked=ARRAY_ASKED,
+            others=stage.others.share_since(mark)),
+    ]  # fmt: skip
+
+
+async def submit_all(lab: Lab, count: int, array: int) -> tuple[list[float], list[float]]:
+    """Submissions a second, and an array's jobs a second."""
+    trust = Plain("h1", read_key(str(lab.root / "key")))
+    peers = Peers(trust, options(MESSAGE_LIMIT_BYTES, 30.0))
+    text = (lab.root / "h1/lbd.toml").read_text()
+    address = text.partition('address = "')[2].partition('"')[0]
+    ask = peers.channel("h1", f"{address}:7903").unary_unary("/lbd.v1.Dispatch/Submit")
+
+    async def submit(jobs: int) -> None:
+        run = lbm_pb2.RunRequest(argv=[b"true"], environment=[b"X=" + b"x" * SPEC_BYTES])
+        request = pb.SubmitRequest(
+            user="nobody", origin="h1", command=[b"true"], only=NOBODY, count=jobs,
+            may_restart=True, spec=pb.StoredSpec(run_request=run.SerializeToString()),
+        )  # fmt: skip
+        data = await ask(request.SerializeToString(), metadata=peers.metadata)
+        if error := pb.SubmitReply.FromString(data).error:
+            raise CannotMeasureError(error)
+
+    async def caller(times: int) -> None:
+        for _ in range(times):
+            await submit(1)
+
+    try:
+        rates, arrays = [], []
+        for _ in range(ROUNDS):
+            began_s = time.monotonic()
+            await asyncio.gather(*(caller(count // CALLERS) for _ in range(CALLERS)))
+            rates.append(count // CALLERS * CALLERS / (time.monotonic() - began_s))
+            began_s = time.monotonic()
+            await submit(array)
+            arrays.append(array / (time.monotonic() - began_s))
+        return rates, arrays
+    finally:
+        await peers.close()
+
+
+def rows_per_s(directory: Path, count: int) -> list[float]:
+    db = sqlite3.connect(directory / "rival.sqlite", isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, spec BLOB)")
+    rates = []
+    for _ in range(ROUNDS):
+        began_s = time.monotonic()
+        for _ in range(count // ROWS_A_COMMIT):
+            db.execute("BEGIN")
+            rows = ((b"x" * SPEC_BYTES,) for _ in range(ROWS_A_COMMIT))
+            db.executemany("INSERT INTO rows VALUES (NULL, ?)", rows)
+            db.execute("COMMIT")
+        rates.append(count / (time.monotonic() - began_s))
+    db.close()
+    return rates
+
+
+def syncs_per_s(directory: Path) -> float:
+    descriptor = os.open(directory / "synced", os.O_WRONLY | os.O_CREAT)
+    try:
+        began_s, count = time.monotonic(), 0
+        while time.monotonic() - began_s < 1.0:
+            os.write(descriptor, b"x")
+            os.fdatasync(descriptor)
+            count += 1
+        return count / (time.monotonic() - began_s)
+    finally:
+        os.close(descriptor)
+
+
+def one_by_one(stage: Stage, lab: Lab) -> Row:
+    """`lbrun -q true`, empty queue, whole process."""
+    environment, ssh = lab.environment("h1"), stage.ssh()
+    mark = stage.others.mark()
+    found = in_turns(
+        {
+            "ours": lambda: run_s([str(stage.installation.lbrun), "-q", "true"], environment),
+            "ssh": lambda: run_s(ssh.command("true"), dict(os.environ)),
+        },
+        stage.runs,
+        stage.dice,
+        warm_up=2,
+    )
+    return Row(
+        "lbrun -q true, whole process", "ms", in_ms(found["ours"]), "warm ssh",
+        in_ms(found["ssh"]), RUN_ASKED, stage.others.share_since(mark),
+    )  # fmt: skip
+
+
+def in_ms(samples: list[float]):
+    return summarise([sample_s * 1e3 for sample_s in samples])
+
+
+def thousands(stage: Stage, lab: Lab) -> Row:
+    """An array of `true` on two slots until all have ended, beside xargs -P2."""
+    count = QUICK_MANY if stage.quick else MANY
+    environment = lab.environment("h1")
+    lbrun, lbctl = str(stage.installation.lbrun), ["-P", "-m", "lbd.cli.lbctl"]
+
+    def ours() -> float:
+        began_s = time.monotonic()
+        submitted = subprocess.run(
+            [lbrun, "-d", "--array", f"1-{count}", "true"], env=environment, check=True,
+            capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait = [str(stage.installation.python), *lbctl, "wait", submitted.stdout.strip()]
+        subprocess.run(wait, env=environment, check=True)
+        return count / (time.monotonic() - began_s)
+
+    def xargs() -> float:
+        began_s = time.monotonic()
+        numbers = "\n".join(map(str, range(count)))
+        subprocess.run(["xargs", "-P2", "-I@", "true"], input=numbers, text=True, check=True)
+        return count / (time.monotonic() - began_s)
+
+    mark = stage.others.mark()
+    found = in_turns({"ours": ours, "xargs": xargs}, 1 if stage.quick else 3, stage.dice, 0)
+    return Row(
+        f"{count} x true, one array, 2 slots", "1/s", summarise(found["ours"]), "xargs -P2",
+        summarise(found["xargs"]), MANY_ASKED, stage.others.share_since(mark),
+    )  # fmt: skip
