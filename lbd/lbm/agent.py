@@ -38,6 +38,7 @@ class ForeignJob:
         self._talk = talk
         self._caller = caller
         self._claims = claims
+        self._id = JobId("")
         self._spawned: Spawned | None = None
         self._began_s = 0.0
         self._cause = ""

@@ -145,6 +145,7 @@ class Lbm:
         try:
             self._bind_network()
             await self._connect_keeper()
+            await self._lim.connect()  # who has waited for us will ask it at once
             listener = await self._take_over(clients)
             self._host.stages.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:

@@ -165,8 +165,7 @@ def save_incoming(
 ) -> handover_pb2.HeldIncoming:
     """What cannot be saved stays in `left`, to be ended."""
     caller, token = incoming.key
-    claims = incoming.claims.ids
-    held = handover_pb2.HeldIncoming(caller=caller, token=token, claims=claims)
+    held = handover_pb2.HeldIncoming(caller=caller, token=token)
     for number, serving in incoming.jobs.items():
         if serving.task.done():
             continue
@@ -175,7 +174,7 @@ def save_incoming(
             if job is None:
                 save_stage(host, number, serving.request, held)
             else:
-                save_job(job, serving.request, held, bundle)
+                save_job(job, serving.request, incoming, held, bundle)
                 left.pop(job.id, None)
         except NotNow:
             serving.talk.put(tags.FAILED, b"its lbm was restarted as the command began")
@@ -184,18 +183,24 @@ def save_incoming(
             continue
         held.unread.extend(serving.talk.unread())
     held.last_number = incoming.last_number
+    held.claims.extend(incoming.claims.ids)
     held.sent, held.received = incoming.stream.outbox.count, incoming.stream.received
     held.unsent.extend(incoming.stream.outbox.held())
     return held
 
 
 def save_job(
-    job: ForeignJob, request: bytes, held: handover_pb2.HeldIncoming, bundle: Bundle
+    job: ForeignJob,
+    request: bytes,
+    incoming: Incoming,
+    held: handover_pb2.HeldIncoming,
+    bundle: Bundle,
 ) -> None:
     """Raises NotNow."""
     saved = AdoptedJob.save(job, bundle)
     if saved is None:  # it waits for a slot, or is being looked at
         held.unread.append(tags.pack(job.talk.number, tags.RUN, request))
+        incoming.claims.give_back(job.id)
     else:
         held.jobs.append(saved)
 

@@ -1,5 +1,6 @@
 """A planned restart of an LBM, and commands that stream while it happens."""
 
+import contextlib
 import hashlib
 import os
 import random
@@ -7,9 +8,8 @@ import signal
 import subprocess
 import threading
 
-import psutil
-
 from tests.live.cluster import FAST
+from tests.live.contract import alive
 
 PATIENT = ("lbm.orphan_after_s=30", "lbm.named_wait_s=60", "lbm.slots=8")
 SETTINGS = (*(setting for setting in FAST if "orphan" not in setting), *PATIENT)
@@ -18,13 +18,9 @@ PIECE = 1 << 16
 
 def leave(lab, host):
     """Tell the LBM to make way for another, and wait until it has."""
-    pid = lab.pids()[host]["lbm"]
+    pid = int((lab.paths(host).run / "lbm.pid").read_text())
     os.kill(pid, signal.SIGUSR2)
-    lab.wait_until(lambda: not psutil.pid_exists(pid) or is_zombie(pid), "it has left", 15)
-
-
-def is_zombie(pid):
-    return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    lab.wait_until(lambda: not alive(pid), "it has left", 15)
 
 
 def restart(lab, *hosts):
@@ -52,13 +48,10 @@ class Stream:
 
     def _feed(self):
         left = self._size
-        with self.process.stdin as pipe:
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
             while left > 0 and not self._stop.is_set():
                 piece = self._dice.randbytes(min(left, self._dice.randint(1, PIECE)))
-                try:
-                    pipe.write(piece)
-                except BrokenPipeError:
-                    return
+                pipe.write(piece)
                 self.sent.update(piece)
                 left -= len(piece)
                 self._stop.wait(self._slow_s)

@@ -1,0 +1,56 @@
+"""Either LBM is restarted, or both, at random moments under commands that stream both ways.
+
+A round is drawn from the seed, which a failure shows; LBD_RESTART_SEED=S plays it again. Nothing
+may be lost or come twice, no command may end otherwise than by itself, and nothing may be left.
+"""
+
+import os
+import random
+import time
+
+import pytest
+
+from tests.live.cluster import Lab
+from tests.live.restarting import SETTINGS, Stream, restart
+
+SEED = os.environ.get("LBD_RESTART_SEED") or os.urandom(4).hex()
+ROUNDS, STREAMS = 4, 5
+MIB = 1 << 20
+STEADY = (
+    "import sys, time\n"
+    "while data := sys.stdin.buffer.read1(9999):\n"
+    "    sys.stdout.buffer.write(data), sys.stdout.buffer.flush(), time.sleep(0.0005)"
+)
+COMMANDS = (("cat",), ("python3", "-c", STEADY))
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_nothing_is_lost_and_nothing_comes_twice(lab, number, monkeypatch):
+    dice = random.Random(f"{SEED}:{number}")
+    if number % 2:
+        monkeypatch.setenv("LBD_FRONT", "python")
+    streams = [
+        Stream(
+            lab, *dice.choice((("h1", "h2"), ("h2", "h1"))), dice.randrange(6 * MIB),
+            dice.choice(COMMANDS), seed=dice.random(),
+            slow_s=dice.choice((0, 0.002)),
+        )
+        for _ in range(STREAMS)
+    ]  # fmt: skip
+    for _ in range(dice.randint(1, 2)):
+        time.sleep(dice.uniform(0, 0.4))
+        restart(lab, *dice.choice((("h1",), ("h2",), ("h1", "h2"), ("h2", "h1"))))
+    ends = [(*stream.finish(), stream.is_whole()) for stream in streams]
+    assert ends == [(0, "", True)] * STREAMS, f"LBD_RESTART_SEED={SEED}\n{lab.logs(30)}"
+    lab.wait_until(lambda: not lab.jobs_alive(), "nothing is left", 10, lab.jobs_alive)
+    for host in lab.hosts:
+        lab.wait_until(
+            lambda host=host: not lab.ask(host, "lbm", "status")["slots"]["used"], "no slot is left"
+        )
