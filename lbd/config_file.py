@@ -18,6 +18,7 @@ from lbd.windows import read_window
 
 Table = dict[str, object]
 SYSTEM_FILE = Path("/etc/lbd/lbd.toml")
+SYSTEM_DIRS = ("/run/lbd", "/var/lib/lbd")  # of root's daemons, and of whoever uses that file
 LISTS_ONLY = {"eligibility"}
 
 
@@ -48,12 +49,16 @@ def load_new(overrides: Sequence[str]) -> Config:
 
 
 def absent_file(path: str | None) -> Path | None:
-    """The file that `load` would have read had it been there; None if it read one."""
+    """The file that `load` would have read had it been there; None if it read one.
+
+    One with nothing but comments, as a package brings it, counts as not there.
+    """
     named = path or os.environ.get("LBD_CONFIG")
-    if named:
-        return None if os.path.exists(named) else Path(named)
-    if find_file(None) is not None:
-        return None
+    if named and not os.path.exists(named):
+        return Path(named)
+    if named or find_file(None) is not None:
+        found = find_file(path)
+        return found if found and not parse(read_text(found), str(found)) else None
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return SYSTEM_FILE if os.geteuid() == 0 else Path(base) / "lbd/lbd.toml"
 
@@ -237,12 +242,13 @@ def settle(config: Config, given: Given) -> Config:
         host = replace(host, address=listed.address)
         config = replace(config, lim=replace(config.lim, port=listed.lim_port),
                          lbm=replace(config.lbm, port=listed.lbm_port))  # fmt: skip
+    systems = given.source == str(SYSTEM_FILE) and not own_daemons()
     host = replace(
         host,
         name=name,
         address=host.address or "127.0.0.1",
-        runtime_dir=host.runtime_dir or default_runtime_dir(),
-        state_dir=host.state_dir or default_state_dir(),
+        runtime_dir=host.runtime_dir or (SYSTEM_DIRS[0] if systems else default_runtime_dir()),
+        state_dir=host.state_dir or (SYSTEM_DIRS[1] if systems else default_state_dir()),
     )
     config = replace(config, host=host)
     check_texts(config, given)
@@ -342,16 +348,24 @@ def line_of(lines: Sequence[str], section: str, key: str) -> int:
     return heading
 
 
+def own_daemons() -> bool:
+    """Whether daemons of this very user run where they do by default: they come first."""
+    try:
+        return os.lstat(f"{default_runtime_dir()}/lim.sock").st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
 def default_runtime_dir() -> str:
     """/run/lbd for root, else a directory of the user's own. `lbrun` looks in the same places."""
     if os.geteuid() == 0:
-        return "/run/lbd"
+        return SYSTEM_DIRS[0]
     base = os.environ.get("XDG_RUNTIME_DIR")
     return f"{base}/lbd" if base else f"/tmp/lbd-{os.geteuid()}"
 
 
 def default_state_dir() -> str:
     if os.geteuid() == 0:
-        return "/var/lib/lbd"
+        return SYSTEM_DIRS[1]
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return f"{base}/lbd"

@@ -164,7 +164,7 @@ def settle_config(config: Config, fresh: Path | None, join: str) -> None:
     elif join and not config.cluster.join and not config.cluster.hosts:
         say(f'{config.path} knows no other host: add join = "{join}" to its [cluster]')
     running = (Path(config.host.runtime_dir) / "lim.sock").exists()
-    print("restart what runs here: lbd up" if running else "start it: lbd up")
+    print("restart what runs here: lbctl restart" if running else "start it: lbd up")
 
 
 def write_config(path: Path, config: Config, join: str) -> None:
@@ -173,8 +173,9 @@ def write_config(path: Path, config: Config, join: str) -> None:
     lines += ["", "[host]", f'name = "{config.host.name}"', f'address = "{config.host.address}"']
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with open(path, "x", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+        with open(path, "a", encoding="utf-8") as file:  # below the comments, if there are any
+            before = "\n" if file.tell() else ""
+            file.write(before + "\n".join(lines) + "\n")
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from problem
 

@@ -32,6 +32,7 @@ class Membership:
         self.accepted = False  # some host has taken us in
         self._table = table
         self._join_target = join_target
+        self._joined_by = HostId("")  # who answered there
         self._started_at_s = now_s
         self._tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
@@ -53,8 +54,13 @@ class Membership:
         return actions + self.join_again()
 
     def join_again(self) -> list[Action]:
-        """Knock at the configured address while nobody has taken us in."""
-        if self.accepted or not self._join_target:
+        """Knock at the configured address while nobody has taken us in.
+
+        And while the host that did is gone: when it is back it may know nobody, as no
+        configuration names us, and it may be all that holds the others together.
+        """
+        entry = self._table.entries.get(self._joined_by)
+        if not self._join_target or (self.accepted and entry is not None and not entry.left):
             return []
         return [self._send(HostId(""), self._join_target, m.Hello(self.me, wants_members=True))]
 
@@ -75,9 +81,12 @@ class Membership:
         some = dice.sample(lost, min(len(lost), GREETED_LATER))
         return [self.hello(member, wants_members=not self.accepted) for member in some]
 
-    def hello_answered(self, name: HostId) -> None:
+    def hello_answered(self, name: HostId, to: HostId) -> None:
+        """`to`: "" if it was sent to the configured address, whoever is there."""
         self.accepted = True
         self._greeted.add(name)
+        if not to:
+            self._joined_by = name
 
     def hello(self, member: m.Member, wants_members: bool) -> Send:
         return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))

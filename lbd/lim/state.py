@@ -372,7 +372,7 @@ class LimState:
             return self._unknown_there(event, body, now_s)
         self.membership.knows(event.reply, now_s)
         if isinstance(event.sent, m.Hello):
-            self.membership.hello_answered(name)
+            self.membership.hello_answered(name, event.to)
         if isinstance(body, m.ReserveReply) and body.sample.host == name:
             self.table.record(body.sample, now_s)
             self.reservations.answered(name, body)

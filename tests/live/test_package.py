@@ -117,34 +117,30 @@ def test_the_journal_has_fields(machine):
 
 
 OTHER = """
-[cluster]
-hosts = [{name = "HOST", address = "127.0.0.1"}, {name = "other", address = "127.0.0.2"}]
-[security]
-key_file = "KEY"
-[load]
-scope = "jobs"
-"""
-OTHER_HOST = """
 [host]
-name = "other"
 runtime_dir = "/tmp/other/run"
 state_dir = "/tmp/other/state"
+name = "other"
+address = "10.9.0.2"
+[cluster]
+join = "10.9.0.1:7901"
 [daemons]
 user = "root"
+[load]
+scope = "jobs"
 """
 CONFIG = "LBD_CONFIG=/tmp/other/lbd.toml"
 CLUSTER = """
 set -e
 useradd --create-home ann
+ip address add 10.9.0.1/32 dev lo
+ip address add 10.9.0.2/32 dev lo
+lbctl init --address 10.9.0.1
+lbctl restart
+token=$(lbctl token create)
 mkdir -p /tmp/other
-head -c 48 /dev/urandom | base64 -w0 >/etc/lbd/key
-cp /etc/lbd/key /tmp/other/key
-chmod 600 /etc/lbd/key /tmp/other/key
-chown lbd /etc/lbd/key
-host=$(uname -n | cut -d. -f1)
-printf '%s' "$1" | sed "s,HOST,$host,; s,KEY,/etc/lbd/key," >>/etc/lbd/lbd.toml
-printf '%s%s' "$2" "$1" | sed "s,HOST,$host,; s,KEY,/tmp/other/key," >/tmp/other/lbd.toml
-systemctl restart lbd-lim lbd-lbm
+printf '%s' "$1" >/tmp/other/lbd.toml
+lbctl join --config /tmp/other/lbd.toml 10.9.0.1 "$token"
 systemd-run --unit=other lbd up --config /tmp/other/lbd.toml
 """
 
@@ -153,7 +149,7 @@ systemd-run --unit=other lbd up --config /tmp/other/lbd.toml
 def from_other(machine):
     """The words for a command of ann's from another host, which is `lbd up` on the same machine,
     for the host of the units."""
-    machine.run("sh", "-c", CLUSTER, "sh", OTHER, OTHER_HOST, check=True)
+    machine.run("sh", "-c", CLUSTER, "sh", OTHER, check=True)
     host = machine.run("uname", "-n").stdout.strip().partition(".")[0]
     words = ("runuser", "-u", "ann", "--", "env", "-C", "/home/ann", CONFIG, "lbrun", "-H", host)
     wait_until(
@@ -176,6 +172,25 @@ def test_a_command_of_another_host_runs_in_the_unit_of_the_keeper(machine, from_
     assert "/dev/pts/" in terminal
     sent = machine.run(*from_other, "--send", "mine", "--fetch", "out", "cp", "mine", "out")
     assert (sent.returncode, sent.stderr) == (0, "")
+
+
+def test_a_user_finds_the_daemons_and_nothing_wrong(machine, from_other):
+    doctor = machine.run("runuser", "-l", "ann", "-c", "cd /; lbctl doctor --json")
+    checks = json.loads(doctor.stdout)["checks"]
+    assert [check for check in checks if check["state"] == "fault"] == []
+    assert {"LIM", "LBM", "peer other", "keeper"} <= {check["name"] for check in checks}
+
+
+def test_no_secret_is_in_the_journal(machine, from_other):
+    words = ("env", "-u", "x", "MY_TOKEN=hush-hush")
+    machine.run(*words, *from_other, "-e", "MY_TOKEN", "sh", "-c", "exit 3", "sh", "hush-hush")
+    machine.run("journalctl", "--sync", check=True)
+    said = machine.run("journalctl", "-o", "export", "-u", "lbd-*", check=True).stdout
+    assert "LBD_HOST=" in said
+    assert "hush-hush" not in said
+    key = machine.run("sed", "-n", "2p", "/var/lib/lbd/tls/host.pem", check=True).stdout.strip()
+    assert len(key) > 30
+    assert key not in said
 
 
 def override(machine, service, *lines):
@@ -222,7 +237,10 @@ def has_begun_anew(machine, unit, pid):
 
 def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_other):
     machine.run("sh", "-c", "echo '# mine' >>/etc/lbd/lbd.toml", check=True)
-    wait_until(lambda: machine.run(*from_other, "true").returncode == 0, "it takes commands", 30)
+    wait_until(
+        lambda: machine.run(*from_other, "true").returncode == 0, "it takes commands", 30,
+        lambda: machine.run(*from_other, "true").stderr,
+    )  # fmt: skip
     before = {unit: machine.show(unit, "MainPID") for unit in (*SERVICES, "lbd-keeper")}
     script = "echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ended; exit 7"
     with machine.popen(*from_other, "sh", "-c", script) as command:
@@ -245,6 +263,6 @@ def test_a_purge_leaves_nothing(machine):
     machine.run("systemctl", "stop", "other")
     machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
     left = machine.run("sh", "-c", "find /opt/lbd /etc/lbd /var/lib/lbd /run/lbd /usr/bin/lb?*")
-    assert left.stdout.split() == ["/etc/lbd", "/etc/lbd/key"]  # the administrator's own
+    assert left.stdout == ""
     assert machine.run("pgrep", "-f", "/opt/lbd").stdout == ""
     assert machine.run("systemctl", "is-active", "lbd-keeper").stdout == "inactive\n"

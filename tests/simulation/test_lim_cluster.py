@@ -142,6 +142,20 @@ def test_the_join_address_may_come_up_later():
     cluster.run_until(cluster.settled, 15, "the two have met")
 
 
+def test_the_host_that_others_joined_by_may_be_restarted():
+    """No configuration names them: after its orderly end it knows nobody, and nobody knows it."""
+    cluster = settled(1, 8)
+    target = cluster["h1"].state.membership.me.lim_target
+    for name in ("h2", "h3"):
+        cluster.start(HostId(name), join=target)
+    cluster.run_until(cluster.settled, 15, "the three have met")
+    cluster.leave("h1")
+    cluster.run(2.0)
+    assert HostId("h1") not in cluster["h2"].state.table.entries
+    cluster.start(HostId("h1"))
+    cluster.run_until(cluster.settled, 15, "the three have met again")
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_second_host_of_a_name_is_refused_with_one_line(seed):
     cluster = settled(3, seed)

@@ -226,3 +226,16 @@ def test_a_section_checks_itself_when_made_in_code():
 
 def test_the_defaults_pass_their_own_bounds():
     assert Config() == Config()
+
+
+def test_the_file_of_the_system_is_for_the_daemons_of_the_system():
+    write(config_file.SYSTEM_FILE, "[cluster]\nname = 'x'\n")
+    host = load().host
+    assert (host.runtime_dir, host.state_dir) == ("/run/lbd", "/var/lib/lbd")
+
+
+def test_a_file_of_comments_is_there_to_be_written():
+    write(config_file.SYSTEM_FILE, "# nothing yet\n")
+    assert config_file.absent_file(None) == config_file.SYSTEM_FILE
+    write(config_file.SYSTEM_FILE, "[cluster]\nname = 'x'\n")
+    assert config_file.absent_file(None) is None
