@@ -9,7 +9,13 @@ field is stands in `config_field.py`; a part with many sections has a file of it
 
 from dataclasses import dataclass, field
 
-from lbd.config_access import AdminConfig, AdmissionConfig, DaemonsConfig, UsersConfig
+from lbd.config_access import (
+    AdminConfig,
+    AdmissionConfig,
+    DaemonsConfig,
+    LimitsConfig,
+    UsersConfig,
+)
 from lbd.config_dispatch import DispatchConfig, TagsConfig
 from lbd.config_field import (
     NAMES,
@@ -234,6 +240,7 @@ class Config:
     users: UsersConfig = field(default_factory=UsersConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
     daemons: DaemonsConfig = field(default_factory=DaemonsConfig)
     dispatch: DispatchConfig = field(default_factory=DispatchConfig)
     tags: TagsConfig = field(default_factory=TagsConfig)

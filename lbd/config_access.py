@@ -73,3 +73,17 @@ class AdmissionConfig(Section):
     # how long the owner is there before commands go. Those that must not be begun again (they have
     # printed, read, or --no-restart) stand still instead
     evict_grace_s: float = within(10.0, 0.0, 86400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig(Section):
+    """What commands of other hosts may use here; by cgroups where they can be had."""
+
+    # memory of one command with all it starts; --mem may ask for less. 0 = no limit, here and below
+    job_memory_bytes: int = within(0, 0, 1 << 62)
+    memory_bytes: int = within(0, 0, 1 << 62)  # of all of them together; only by cgroup
+    job_processes: int = within(0, 0, 1 << 22)  # processes and threads of one command
+    # CPU time they get together where others want it too: 100 = as much as any other group of
+    # programs. Without a CPU cgroup nice values come near it
+    cpu_weight: int = within(100, 1, 10000)
+    cpus: float = within(0.0, 0.0, 65536.0)  # cores they may use together at most; only by cgroup

@@ -175,6 +175,29 @@ def containment(reply: Json) -> Iterator[Check]:
         yield Check("containment", OK, f"{how}: a job's whole process tree ends with it")
 
 
+def limits(reply: Json, config: Config) -> Iterator[Check]:
+    """By what `[limits]` and --mem are kept."""
+    told = text(reply, "limits")
+    if not told:
+        return
+    wished = config.limits
+    ways = dict(way.partition("=")[::2] for way in told.split())
+    needs_cgroup = {"memory": wished.memory_bytes != 0, "cpu": wished.cpus != 0}
+    lacking = [name for name, wish in needs_cgroup.items() if wish and not is_cgroup(ways[name])]
+    says = ", ".join(f"{name} by {way}" for name, way in ways.items())
+    if lacking:
+        mend = "run the keeper where it is given those controllers (Delegate=yes in its unit)"
+        yield Check(
+            "limits", FAULT, f"{says}: not what limits.* asks of {', '.join(lacking)}", mend
+        )
+    else:
+        yield Check("limits", OK, says)
+
+
+def is_cgroup(way: str) -> bool:
+    return way.startswith("cgroup")
+
+
 def descriptors_of(pid_file: Path) -> Json:
     """Open files of the process that wrote this file, and their limit; {} if we may not look."""
     try:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from lbd.cli.privilege import daemons_account
 from lbd.config import Config
-from lbd.lbm.link import keeper_command
+from lbd.lbm.start_keeper import keeper_command
 from lbd.rpc.local import bind_unix
 from lbd.rpc.service_manager import ServiceManager
 

@@ -15,6 +15,7 @@ from lbd.cli.doctor_checks import (
     containment,
     descriptors,
     descriptors_of,
+    limits,
     local_checks,
     peer,
 )
@@ -101,6 +102,7 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
     yield version("LBM", text(reply, "version"))
     yield from containment(reply)
+    yield from limits(reply, daemons.config)
     if number(reply, "keeper") > 0:
         yield from keeper_state(int(number(reply, "keeper")))
     yield from descriptors("LBM", descriptors_of(daemons.socket("lbm").with_suffix(".pid")))

@@ -16,7 +16,7 @@ from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.host import Host
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
-from lbd.lbm.orders import explain, is_rule, make_order
+from lbd.lbm.orders import explain, is_rule, make_order, over_memory
 from lbd.lbm.readers import command_of, is_read
 from lbd.lbm.run_request import read_run_request
 from lbd.lbm.state import Claims, Job, JobState
@@ -190,7 +190,9 @@ class ForeignJob:
         self._ends = ends
         try:
             config = self._host.rules.config
-            order = make_order(self._request, run_as, config, self._stage_path())
+            order = make_order(
+                self._request, run_as, config, self._stage_path(), self._host.link.weighs_cpu
+            )
             self._spawned = await self._host.link.spawn(order, ends.childs, self._stopped)
         except OSError as trouble:
             raise NotStarted("pipes", trouble.errno or 0) from None
@@ -235,11 +237,14 @@ class ForeignJob:
     def _ended(self, ended: Exit) -> lbm_pb2.Ended:
         cause = self._cause or ("signalled" if ended.signal else "exited")
         status = 124 if cause == "timeout" else ended.status
-        if ended.out_of_memory and ended.signal == signal.SIGKILL:
-            cause = "memory"
+        number, reason = ended.signal, ""
+        if ended.out_of_memory and not self._cause:  # what was killed for it may be a child
+            cause, number, status = "memory", signal.SIGKILL, 128 + signal.SIGKILL
+            reason = over_memory(self._request, self._host.rules.config)
         return lbm_pb2.Ended(
             exit_status=status,
-            signal=ended.signal,
+            signal=number,
+            reason=reason,
             cause=cause,
             user_cpu_s=ended.user_cpu_s,
             system_cpu_s=ended.system_cpu_s,

@@ -18,7 +18,7 @@ from lbd.lbm import keeper
 from lbd.lbm.host import Host
 from lbd.lbm.limits import CPU, LEASE
 from lbd.lbm.link import Exit, NotStarted, Spawned
-from lbd.lbm.orders import explain, is_rule, make_order
+from lbd.lbm.orders import explain, is_rule, make_order, over_memory
 from lbd.lbm.run_request import JOB_ID, fault_of
 from lbd.lbm.spawn_order import Order
 from lbd.lbm.spool import Spool
@@ -96,7 +96,9 @@ class Attempt:
 
     def _order(self, run_as: LocalUser | None) -> Order:
         request, start = self._request, self._start
-        order = make_order(request, run_as, self._host.rules.config)
+        order = make_order(
+            request, run_as, self._host.rules.config, limited_cpu=self._host.link.weighs_cpu
+        )
         order.job = self.name
         order.environment[b"LBD_ATTEMPT"] = b"%d" % start.attempt
         order.environment[b"LBD_TIER"] = b"%d" % start.tier
@@ -210,10 +212,12 @@ class Attempt:
                 news.reason = f"used {self._start.cutoff_s:g} s of CPU, the cutoff of its tier"
             elif ended.over == LEASE:
                 news.cause, news.reason = "lost", OUT_OF_LEASE
-            elif ended.out_of_memory and ended.signal == signal.SIGKILL and not self._cause:
-                news.cause, news.reason = "memory", "over its memory limit"
             news.exit_status = 124 if cause == "timeout" else ended.status
             news.signal = ended.signal
+            if ended.out_of_memory and not (self._cause or ended.over):
+                news.cause = "memory"
+                news.reason = over_memory(self._request, self._host.rules.config)
+                news.signal, news.exit_status = signal.SIGKILL, 128 + signal.SIGKILL
             news.cpu_s = ended.user_cpu_s + ended.system_cpu_s
             if ended.over == CPU:  # by children that nobody has waited for
                 news.cpu_s = max(news.cpu_s, self._start.cutoff_s)

@@ -234,11 +234,10 @@ def _receive(sock: socket.socket) -> tuple[Order, list[int]]:
 
 def _set_up(parent: Parent, order: Order, descriptors: list[int], group: str) -> None:
     """Raises CannotStart."""
-    if order.memory_bytes:
-        try:
-            parent.containment.limit_memory(group, order.memory_bytes)
-        except OSError as error:
-            raise CannotStart("memory limit", error) from error
+    try:
+        parent.containment.ceilings.enter(group, order.memory_bytes, order.processes)
+    except OSError as error:
+        raise CannotStart("limits", error) from error
     _take_descriptors(descriptors, order.closed_fds)
     _set_limits(order.limits, parent.limits)
     if order.nice:

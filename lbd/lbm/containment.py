@@ -8,12 +8,12 @@ tried, not assumed.
 
 import contextlib
 import os
-import resource
 import signal
 import time
 import zlib
 from pathlib import Path
 
+from lbd.lbm.ceilings import Ceilings, join, usable
 from lbd.load import cgroup
 
 CLEAR_TRIES = 100
@@ -32,19 +32,6 @@ def preference(hierarchy: cgroup.Hierarchy) -> int:
     return min(ranks, default=UNFIT)
 
 
-def writable_child(parent: Path, name: str) -> Path | None:
-    """`parent/name`, made now, if processes can be moved into it; else None."""
-    child = parent / name
-    try:
-        child.mkdir(exist_ok=True)
-        if os.access(child / "cgroup.procs", os.W_OK):
-            return child
-        child.rmdir()
-    except OSError:
-        pass
-    return None
-
-
 class Containment:
     """One keeper's way of holding jobs. `kind` is cgroup2, cgroup1 or session."""
 
@@ -54,22 +41,23 @@ class Containment:
         self.kind = "session"
         self._groups = 0
         self.base: Path | None = None
-        self.memory: Path | None = None
         found = cgroup.mounted() if use_cgroups else []
         for hierarchy in sorted(found, key=preference):
             if self.base is None and preference(hierarchy) < UNFIT:
-                self.base = writable_child(hierarchy.own, name)
+                self.base = usable(hierarchy.own / name)
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
-        memory = next((h for h in found if "memory" in h.controllers), None)
-        if memory is not None and self.base is not None:
-            self.memory = writable_child(memory.own, name)
+        self.ceilings = Ceilings.find(name, self.base, found)
+
+    def told(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
+        """What we are, by these keys."""
+        return (kind, self.kind), (limits, self.ceilings.told())
 
     def clear_leftovers(self) -> None:
         """End what a keeper of the same runtime directory left when it was killed."""
         for _ in range(CLEAR_TRIES):
             left = [pid for pid in _pids() if _belongs(pid, self.mark, None)]
-            for parent in (self.base, self.memory):
-                for group in [path for path in parent.iterdir() if path.is_dir()] if parent else ():
+            for parent in self._directories():
+                for group in [path for path in parent.iterdir() if path.is_dir()]:
                     left += cgroup.members(group)
                     _remove(str(group))
             _kill(left)
@@ -93,34 +81,7 @@ class Containment:
     def enter(self, group: str) -> None:
         """In a child: join its cgroup. Raises OSError."""
         if group:
-            _join(group)
-
-    def limit_memory(self, group: str, memory_bytes: int) -> None:
-        """In a child: by cgroup where there is a memory controller, else RLIMIT_DATA.
-
-        Raises OSError.
-        """
-        if group and os.path.exists(f"{group}/memory.max"):
-            Path(group, "memory.max").write_text(str(memory_bytes))
-        elif self.memory is not None and group:
-            own = self.memory / Path(group).name
-            own.mkdir(exist_ok=True)
-            (own / "memory.limit_in_bytes").write_text(str(memory_bytes))
-            _join(str(own))
-        else:
-            resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-
-    def ran_out_of_memory(self, group: str) -> bool:
-        """Whether the kernel killed something in the job for its memory limit."""
-        candidates = [f"{group}/memory.events"]
-        if self.memory is not None:
-            candidates.append(f"{self.memory}/{Path(group).name}/memory.oom_control")
-        for path in candidates if group else ():
-            with contextlib.suppress(OSError):
-                for line in Path(path).read_text().splitlines():
-                    if line.startswith("oom_kill ") and int(line.split()[1]) > 0:
-                        return True
-        return False
+            join(Path(group))
 
     def end_tree(self, job: str, leader: int, group: str) -> bool:
         """Kill whatever is left of the job. True once nothing is; else call again shortly."""
@@ -146,22 +107,18 @@ class Containment:
         """Remove a job's empty cgroups."""
         if group:
             _remove(group)
-        if group and self.memory is not None:
-            _remove(f"{self.memory}/{os.path.basename(group)}")
+        for parent in self.ceilings.directories(self.base) if group else ():
+            _remove(f"{parent}/{os.path.basename(group)}")
 
     def close(self) -> None:
-        for parent in (self.base, self.memory):
-            if parent is not None:
-                with contextlib.suppress(OSError):
-                    parent.rmdir()
+        for parent in self._directories():
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
-
-def _join(group: str) -> None:
-    descriptor = os.open(f"{group}/cgroup.procs", os.O_WRONLY)
-    try:
-        os.write(descriptor, b"0")
-    finally:
-        os.close(descriptor)
+    def _directories(self) -> list[Path]:
+        """All of our own."""
+        own = [self.base] if self.base is not None else []
+        return [*own, *self.ceilings.directories(self.base)]
 
 
 def _members(group: str) -> list[int]:

@@ -182,6 +182,7 @@ class Lbm:
     def reload(self) -> None:
         """The owner's rules, read again; what runs, runs on. Raises ConfigError."""
         self._rules.reload()
+        self._telling = asyncio.create_task(self._link.tell_totals(self._rules.config.limits))
         for job in self._host.slots.resize(self._rules.slots(self._slots_wanted)):
             self._host.slot_events[job].set()
         self._report.set()
@@ -200,6 +201,7 @@ class Lbm:
                 if time.monotonic() > until_s or self._stop.is_set():
                     raise
                 await asyncio.sleep(KEEPER_PAUSES_S[0])
+        await self._link.tell_totals(self._rules.config.limits)
         log.info("keeper pid=%d containment=%s", self._link.pid, self._link.containment)
 
     async def _until_told(self) -> None:

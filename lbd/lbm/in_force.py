@@ -30,13 +30,16 @@ class InForce:
         self.owner = ""
 
     def reload(self) -> None:
-        """What lbd.toml says now of [admission]; as before if it is wrong. Raises ConfigError."""
+        """What lbd.toml says now of [admission] and [limits]; as before if it is wrong.
+
+        Raises ConfigError.
+        """
         try:
             found = self._reread()
         except ConfigError as problem:
             log.warning("the rules stay as they were: %s", problem)
             raise
-        self.config = replace(self.config, admission=found.admission)
+        self.config = replace(self.config, admission=found.admission, limits=found.limits)
         self.rules = Rules(found.admission)
         log.info("the owner's rules were read again")
 

@@ -21,6 +21,7 @@ import time
 
 from lbd.lbm import holding
 from lbd.lbm.accounts import Gate
+from lbd.lbm.ceilings import read_totals
 from lbd.lbm.child import ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
 from lbd.lbm.containment import Containment
 from lbd.lbm.holding import Holding, frame_of, raise_descriptor_limit
@@ -40,6 +41,7 @@ SIGNAL = b"K"  # JOB, NUMBER
 END_TREE = b"T"  # JOB: kill all of it now
 READ = b"R"  # JOB, WANTED: does one of it wait to read one of these? Comes back with NUMBER
 TREAT = b"W"  # JOB, NUMBER: one of treatment.py
+TOTALS = b"C"  # what all jobs may use together: ceilings.py
 QUIT = b"Q"  # end every job, then this process
 # keeper -> LBM
 HELLO = b"O"  # KIND (containment), PID, UID
@@ -49,7 +51,7 @@ STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
 EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER
 
 PID = b"p"
-KIND = b"k"
+KIND, LIMITS = b"k", b"m"
 UID = b"u"
 GROUP = b"g"
 STAGE = b"s"
@@ -132,12 +134,16 @@ class Keeper:
             self._finish()
             if not ready:
                 self._fork_ahead()
+        self._drop_spares()
+        if self._nursery is not None:
+            self._nursery.end()
+
+    def _drop_spares(self) -> None:
         for spare in self._spares:
             spare.socket.close()
             os.waitpid(spare.pid, 0)
             self._containment.forget(spare.group)
-        if self._nursery is not None:
-            self._nursery.end()
+        self._spares = []
 
     def _fork_ahead(self) -> None:
         """In a quiet moment, so that nobody waits for it."""
@@ -176,8 +182,8 @@ class Keeper:
         self._lbm = connection
         self._split = frames.Splitter(ORDER_LIMIT_BYTES)
         self._poll.register(connection, select.POLLIN)
-        kind, own = self._containment.kind, os.geteuid()
-        self._holding.give(connection, HELLO, (KIND, kind), (PID, os.getpid()), (UID, own))
+        us = (PID, os.getpid()), (UID, os.geteuid())
+        self._holding.give(connection, HELLO, *us, *self._containment.told(KIND, LIMITS))
 
     def _lost(self) -> None:
         """The LBM is gone without QUIT: its jobs have lost their streams."""
@@ -220,6 +226,9 @@ class Keeper:
     def _obey(self, tag: bytes, body: bytes) -> None:
         if tag == SPAWN:
             self._spawn(body)
+        elif tag == TOTALS:
+            self._containment.ceilings.set_totals(read_totals(body))
+            self._drop_spares()  # which would follow the old ones
         elif tag == QUIT:
             self._asked_to_quit()
         elif tag == holding.LEAVE and self._lbm is not None:
@@ -257,7 +266,8 @@ class Keeper:
         own, self._descriptors = self._descriptors[:count], self._descriptors[count:]
         try:
             self._gate.check(given.get(USER, b""))
-            spare = self._take_spare(plain=is_plain(given))
+            plain = is_plain(given) and not self._containment.ceilings.is_joined
+            spare = self._take_spare(plain=plain)
             spare.start(body, own)
         except OSError as error:
             stage = (STAGE, "user" if isinstance(error, PermissionError) else "spawn")
@@ -340,8 +350,7 @@ class Keeper:
                 continue
             del self._jobs[name]
             status, usage = job.ended
-            killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-            out_of_memory = killed and self._containment.ran_out_of_memory(job.group)
+            out_of_memory = status != 0 and self._containment.ceilings.was_over(job.group)
             self._tell(
                 EXITED,
                 (JOB, name),

@@ -5,34 +5,28 @@ import contextlib
 import errno
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import lbd
 from lbd.config import Config
+from lbd.config_access import LimitsConfig
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import holding, keeper, limits, spawn_order
-from lbd.lbm.accounts import pack_gate
+from lbd.lbm.ceilings import Totals, pack_totals
 from lbd.lbm.readers import pack_wanted
 from lbd.lbm.spawn_order import Order, pack_order
+from lbd.lbm.start_keeper import start_keeper
 from lbd.model import JobId
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
-from lbd.rpc.local import bind_unix
 
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
 READ_S = 2.0
 START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
 LEAVE_TIMEOUT_S = 5.0
-STARTER = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from lbd.lbm.keeper import main; main(sys.argv[1:])"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +85,7 @@ class KeeperLink:
         self.containment = "none"
         self.pid = 0
         self.uid = os.geteuid()  # of the keeper
+        self.limits = ""  # by what it limits jobs
         self.given: list[int] = []  # by an earlier LBM
         self._awaited = 0  # so many of them
         self._meanwhile: list[tuple[bytes, dict[bytes, bytes]]] | None = None
@@ -100,6 +95,11 @@ class KeeperLink:
     def jobs(self) -> list[JobId]:
         """Those that have not ended."""
         return list(self._jobs)
+
+    @property
+    def weighs_cpu(self) -> bool:
+        """Has it better than nice values for `limits.cpu_weight`?"""
+        return "cpu=nice" not in self.limits
 
     @property
     def alive(self) -> bool:
@@ -164,6 +164,7 @@ class KeeperLink:
             self.containment = given[keeper.KIND].decode()
             self.pid = int(given[keeper.PID])
             self.uid = int(given[keeper.UID])
+            self.limits = given.get(keeper.LIMITS, b"").decode()
             self._awaited = int(given.get(holding.COUNT, b"0"))
         if tag in (keeper.HELLO, holding.GIVEN):
             if len(self.given) >= self._awaited:
@@ -257,6 +258,11 @@ class KeeperLink:
                 sending, self.tell(keeper.END_TREE, job), return_exceptions=True
             )
             raise
+
+    async def tell_totals(self, limits: LimitsConfig) -> None:
+        """What all jobs may use together."""
+        totals = Totals(limits.memory_bytes, limits.cpu_weight, limits.cpus)
+        await self._send(keeper.TOTALS, pack_totals(totals))
 
     async def ask_read(self, job: JobId, wanted: set[tuple[int, int]]) -> bool:
         """`readers.is_read` by the keeper, for which no process is out of sight."""
@@ -360,38 +366,3 @@ async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: 
 def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
     if not future.done():
         future.set_result(value)
-
-
-def start_keeper(path: Path, config: Config) -> None:
-    """Start a keeper that listens at `path`, in a session of its own so that it outlives us."""
-    listener = bind_unix(path, 0o600)
-    listener.setblocking(True)
-    try:
-        subprocess.Popen(
-            keeper_command(listener, path, config, os.geteuid()),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(listener.fileno(),),
-            start_new_session=True,
-        )
-    finally:
-        listener.close()
-
-
-def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid: int) -> list[str]:
-    """The keeper of an LBM that runs as `lbm_uid`."""
-    package_root = str(Path(lbd.__file__).parent.parent)
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        STARTER,
-        package_root,
-        str(listener.fileno()),
-        str(path.parent),
-        config.lbm.cgroup,
-        str(config.lbm.orphan_after_s),
-        str(config.lbm.kill_grace_s),
-        pack_gate(config.users, lbm_uid),
-    ]

@@ -3,15 +3,21 @@
 import os
 
 from lbd.config import Config
+from lbd.lbm.ceilings import nice_of
 from lbd.lbm.link import NotStarted
 from lbd.lbm.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.users import LocalUser
 from lbd.rpc.gen import lbm_pb2
+from lbd.units import show_size
 
 
 def make_order(
-    request: lbm_pb2.RunRequest, run_as: LocalUser | None, config: Config, stage: bytes = b""
+    request: lbm_pb2.RunRequest,
+    run_as: LocalUser | None,
+    config: Config,
+    stage: bytes = b"",
+    limited_cpu: bool = True,
 ) -> Order:
     """The command as asked, in an environment that tells it where it is now; in `stage`, if any."""
     environment: dict[bytes, bytes] = {}
@@ -44,16 +50,35 @@ def make_order(
         umask=request.umask,
         limits=[(item.resource, item.soft, item.hard) for item in request.limits],
         user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
-        nice=request.nice,
+        nice=request.nice if limited_cpu else nice_of(config.limits.cpu_weight, request.nice),
         ignored_signals=request.ignored_signals,
         no_new_privileges=request.no_new_privileges or config.users.no_new_privileges,
-        memory_bytes=request.memory_bytes,
+        memory_bytes=memory_limit(request, config),
+        processes=0 if worker else config.limits.job_processes,
         closed_fds=request.closed_fds & 7,
         stamp=stamp_of(request),
         terminal=place_of(request),
         allowed=[] if worker else list(config.admission.programs),
         denied=[] if worker else list(config.admission.deny_programs),
     )
+
+
+def memory_limit(request: lbm_pb2.RunRequest, config: Config) -> int:
+    """The lower of what was asked for and what there is; 0 = none."""
+    wanted, allowed = request.memory_bytes, config.limits.job_memory_bytes
+    return min(wanted, allowed) if wanted and allowed else wanted or allowed
+
+
+def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
+    """Why it was killed, for its user."""
+    limit_bytes = memory_limit(request, config)
+    if not limit_bytes:
+        return (
+            "killed: the commands of other hosts were over what they may use (limits.memory_bytes)"
+        )
+    owners = limit_bytes != request.memory_bytes
+    size = f"killed: over its memory limit of {show_size(limit_bytes)}"
+    return f"{size} (limits.job_memory_bytes)" if owners else size
 
 
 def is_rule(stage: str) -> bool:

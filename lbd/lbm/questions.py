@@ -61,6 +61,7 @@ class Questions:
                 "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
                 "keeper": self._host.link.pid,
                 "containment": self._host.link.containment,
+                "limits": self._host.link.limits,
                 "version": __version__,
             }
         if operation in ("eligible", "shims"):

@@ -24,6 +24,7 @@ CHECK = b"?"  # only say whether it could begin
 WORKER = b"W"  # no program: the arguments are for stage_worker.py, here and now
 
 ALLOWED, DENIED, SUBJECT = b"A", b"D", b"B"
+PROCESSES = b"q"
 LOOK = b"L"  # the argument is a directory: only say what it is
 
 SEEN = "seen:"  # begins the "stage" at which an order to look fails when all is well
@@ -54,6 +55,7 @@ class Order:
     check: bool = False
     worker: bool = False
     look: bool = False
+    processes: int = 0  # at most; 0 = any number
     allowed: list[str] = field(default_factory=list)  # programs; see program.py
     denied: list[str] = field(default_factory=list)
     subject: bytes = b""  # what they are about, where argv is a shell that becomes it
@@ -106,6 +108,8 @@ def read_order(body: bytes) -> Order:
             order.check = True
         elif key == WORKER:
             order.worker = True
+        elif key == PROCESSES:
+            order.processes = int(value)
         elif key == LOOK:
             order.look = True
         elif key == ALLOWED:
@@ -141,6 +145,8 @@ def pack_order(order: Order) -> bytes:
     pairs += [(DENIED, pattern.encode()) for pattern in order.denied]
     if order.subject:
         pairs.append((SUBJECT, order.subject))
+    if order.processes:
+        pairs.append((PROCESSES, b"%d" % order.processes))
     if order.look:
         pairs.append((LOOK, b""))
     if order.check:

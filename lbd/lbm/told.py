@@ -10,6 +10,8 @@ def reason_of(ended: lbm_pb2.Ended, request: ClientRequest, host: str) -> str:
         return f"ended after its time limit of {request.timeout_s:g} s"
     if ended.cause == "evicted":
         return f"ended because the owner of {host} is back"
+    if ended.reason:
+        return f"{host}: {ended.reason}"
     if ended.cause == "memory":
         return f"over its memory limit of {request.memory_bytes} bytes"
     return ""

@@ -159,7 +159,7 @@ class Started(_message.Message):
     def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Ended(_message.Message):
-    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes")
+    __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes", "reason")
     EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +168,7 @@ class Ended(_message.Message):
     MAX_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     WALL_S_FIELD_NUMBER: _ClassVar[int]
     INPUT_TAKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     exit_status: int
     signal: int
     cause: str
@@ -176,7 +177,8 @@ class Ended(_message.Message):
     max_rss_bytes: int
     wall_s: float
     input_taken_bytes: int
-    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ..., input_taken_bytes: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., wall_s: _Optional[float] = ..., input_taken_bytes: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobRecord(_message.Message):
     __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "submitted", "started", "finished", "cpu_s", "exit_status", "reason")

@@ -1,0 +1,154 @@
+"""What a command may use: alone and all of them together, and what is said of it."""
+
+import glob
+import os
+import sys
+import zlib
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+PYTHON = (sys.executable, "-IS", "-c")
+HUNGRY = "b = bytearray(300 << 20); print(len(b))"
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def two():
+    lab = Lab.up(2, settings=FAST)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def limits(two):
+    """limits(key=value, …): those of h2 from now on."""
+    config = two.paths("h2").config
+    before = config.read_text()
+
+    def set_limits(**values):
+        lines = [f"{key} = {value}" for key, value in values.items()]
+        config.write_text("\n".join([before, "[limits]", *lines, ""]))
+        two.run("h2", "lbctl", "reload", check=True)
+
+    yield set_limits
+    config.write_text(before)
+    two.run("h2", "lbctl", "reload", check=True)
+
+
+def ways(lab):
+    """{"memory": "cgroup1", …} of h2."""
+    told = lab.ask("h2", "lbm", "status")["limits"]
+    return dict(way.split("=") for way in told.split())
+
+
+def need_cgroup(lab, controller):
+    if not ways(lab)[controller].startswith("cgroup"):
+        give_up = pytest.fail if os.environ.get("CI") and os.geteuid() == 0 else pytest.skip
+        give_up(f"no {controller} cgroup can be written here")
+
+
+def on_h2(lab, *command):
+    return lab.run("h1", "lbrun", "-H", "h2", *command)
+
+
+def shell_status(lab, command):
+    """As a shell sees it."""
+    return lab.run("h1", "sh", "-c", f"{command}; echo $?").stdout.split()[-1]
+
+
+def test_over_its_memory(two):
+    need_cgroup(two, "memory")
+    result = on_h2(two, "--mem", "100M", *PYTHON, HUNGRY)
+    assert (result.returncode, result.stdout) == (-9, "")
+    assert result.stderr == "lbrun: h2: killed: over its memory limit of 100.0M\n"
+    program = f"lbrun -H h2 --mem 100M {sys.executable} -IS -c '{HUNGRY}' 2>&1"
+    assert shell_status(two, program) == "137"
+
+
+def test_a_child_over_the_memory_of_the_command(two):
+    need_cgroup(two, "memory")
+    script = f"{sys.executable} -IS -c '{HUNGRY}' || exit 3"
+    result = on_h2(two, "--mem", "100M", "sh", "-c", script)
+    assert result.returncode == -9
+    assert "over its memory limit of 100.0M" in result.stderr
+
+
+def test_the_owner_allows_less(two, limits):
+    need_cgroup(two, "memory")
+    limits(job_memory_bytes=100 * MIB)
+    for options in ((), ("--mem", "1G")):
+        result = on_h2(two, *options, *PYTHON, HUNGRY)
+        assert result.returncode == -9
+        assert "over its memory limit of 100.0M (limits.job_memory_bytes)" in result.stderr
+    assert on_h2(two, *PYTHON, "print(1)").stdout == "1\n"
+
+
+def test_all_of_them_together(two, limits):
+    need_cgroup(two, "memory")
+    limits(memory_bytes=100 * MIB)
+    result = on_h2(two, *PYTHON, HUNGRY)
+    assert result.returncode == -9
+    assert "(limits.memory_bytes)" in result.stderr
+
+
+def test_processes(two, limits):
+    need_cgroup(two, "pids")
+    limits(job_processes=5)
+    script = "for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait"
+    result = on_h2(two, "sh", "-c", script)
+    assert result.returncode != 0
+    assert "fork" in result.stderr.lower()
+    assert on_h2(two, "sh", "-c", "sleep 0 & sleep 0 & wait").returncode == 0
+
+
+def test_cores(two, limits):
+    """A busy loop gets no more than its share of wall time."""
+    need_cgroup(two, "cpu")
+    limits(cpus=0.2)
+    busy = (
+        "import time, os\nbegan = time.monotonic()\n"
+        "while time.monotonic() - began < 1.5: pass\n"
+        "used = sum(os.times()[:2]); print(used / (time.monotonic() - began) < 0.5)"
+    )
+    assert on_h2(two, *PYTHON, busy).stdout == "True\n"
+
+
+def test_weight(two, limits):
+    limits(cpu_weight=20)
+    result = on_h2(two, "sh", "-c", "nice; cat /proc/self/cgroup")
+    nice, *groups = result.stdout.splitlines()
+    if ways(two)["cpu"] == "nice":
+        assert int(nice) > 0
+    else:
+        assert nice == "0"
+        assert any("cpu" in group and "/lbd-" in group for group in groups) or "0::" in groups[-1]
+
+
+def test_the_doctor_says_which(two):
+    result = two.run("h2", "lbctl", "doctor", "--json")
+    assert f"memory by {ways(two)['memory']}" in result.stdout
+
+
+def test_no_group_is_left(make_lab):
+    name = "limits.job_memory_bytes=100000000", "limits.job_processes=50", "limits.cpu_weight=50"
+    lab = make_lab(2, settings=(*FAST, *name))
+    before = groups()
+    for _ in range(3):
+        assert on_h2(lab, "true").returncode == 0
+    lab.wait_until(lambda: groups() <= before, "the groups of jobs are gone", see=groups)
+    mine = [group for group in before if zlib_name(lab) in group]
+    lab.kill("h2", "lbm", "TERM")
+    lab.wait_until(lambda: not groups() & set(mine), "those of the keeper are gone", see=groups)
+
+
+def groups():
+    found = glob.glob("/sys/fs/cgroup/**/lbd-*", recursive=True)
+    found += glob.glob("/sys/fs/cgroup/**/lbd-*/job-*", recursive=True)
+    return {group for group in found if "/unified/" not in group or "job-" not in group}
+
+
+def zlib_name(lab):
+    """What the keeper of h2 calls its groups."""
+    return f"lbd-{zlib.crc32(bytes(lab.paths('h2').run)):08x}"
