@@ -4,12 +4,12 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.cli.lbctl import COMMANDS, duration
 from lbd.cli.output import print_json, print_table
+from lbd.cli.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.program import Parser, complain
 from lbd.config import Config
 from lbd.config_file import absent_file, load, load_new
@@ -20,6 +20,7 @@ from lbd.trust import token as tokens
 from lbd.trust.authority import Authority, check_name
 from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
+from lbd.trust.names import identity_of
 from lbd.units import duration_text
 
 if TYPE_CHECKING:
@@ -87,10 +88,14 @@ def add_token_options(parser: Parser, word: str) -> None:
 
 
 def init(options: argparse.Namespace, path: str | None) -> int:
-    config, fresh = own_config(options, path, ELSEWHERE)
+    named = {("cluster", "name"): options.cluster} if options.cluster else {}
+    own = this_host(options, path, ELSEWHERE, named)
+    config = own.config
     files, authority = host_files(config), authority_in(config)
-    refuse_if_joined(files, config)
+    refuse_if_joined(files)
     check_name(config.host.name)
+    need_writable(authority.root)
+    warn_of_loopback(own)
     now_s = time.time()
     if authority.exists():
         say(f"the authority in {authority.root} is kept")
@@ -100,7 +105,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     target = joining.target_of((config.host.address, config.lim.port))
     enrol(authority, files, config.host.name, target, now_s)
     print(f"certificate of {config.host.name} in {files.root}")
-    settle_config(config, fresh, join="")
+    settle_config(own, {})
     token = authority.new_token("", TOKEN_LIFE_S, now_s)
     print(f"then on the next host, within {duration_text(TOKEN_LIFE_S)}:")
     print(f"  lbctl join {target} {token.text()}")
@@ -111,94 +116,72 @@ def join(options: argparse.Namespace, path: str | None) -> int:
     given = sys.stdin.readline().strip() if options.token == "-" else options.token
     token = tokens.parse(given)
     address = joining.parse_address(options.target)
-    config, fresh = own_config(options, path, address)
+    own = this_host(options, path, address, {})
+    config, target = own.config, joining.target_of(address)
     files = host_files(config)
-    refuse_if_joined(files, config)
+    refuse_if_joined(files)
     check_name(config.host.name)
-    need_writable(files.root)
+    need_writable(files.root)  # before the token is spent
     joined = joining.join(address, token, config.host.name, time.time())
-    target = joining.target_of(address)
     install(files, joined.credentials, joined.authority, joined.home, target, joined.revocations)
     print(f"joined cluster {joined.cluster}: certificate of {config.host.name} in {files.root}")
-    if fresh is None and config.cluster.name != joined.cluster:
-        say(
-            f'{config.path} says cluster.name = "{config.cluster.name}": make it "{joined.cluster}"'
-        )
-    settle_config(named(config, joined.cluster), fresh, target)
+    named = own.is_fresh or config.cluster.name != joined.cluster
+    more: Keys = {("cluster", "name"): joined.cluster} if named else {}
+    settle_config(own, {**more, ("cluster", "join"): target})
+    if joined.cluster != load(str(own.file)).cluster.name:
+        say(f'{own.file} has another cluster.name: make it "{joined.cluster}"')
     return 0
 
 
-def own_config(
-    options: argparse.Namespace, path: str | None, other: tuple[str, int]
-) -> tuple[Config, Path | None]:
-    """The configuration, and the file that it is to be written to if there is none yet.
-
-    `other`: whoever this host is to be reached from, as far as that is known.
-    """
-    fresh = absent_file(path)
-    if fresh is None:
-        config = load(path)
-        for name, value in (("name", options.name), ("address", options.address)):
-            here = getattr(config.host, name)
-            if value and value != here:
-                raise ConfigError(f"--{name} {value}: {config.path} says {here}; change it there")
-        return config, None
-    address = options.address or joining.own_address(other)
-    overrides = [f'host.address="{address}"']
-    if options.name:
-        overrides.append(f'host.name="{options.name}"')
-    if getattr(options, "cluster", None):
-        overrides.append(f'cluster.name="{options.cluster}"')
-    return load_new(overrides), fresh
+def this_host(
+    options: argparse.Namespace, path: str | None, other: tuple[str, int], wanted: Keys
+) -> OwnConfig:
+    """`other`: whoever this host is to be reached from, as far as that is known."""
+    for key in ("name", "address"):
+        if value := getattr(options, key):
+            wanted["host", key] = value
+    file = absent_file(path)
+    otherwise: Keys = {} if file is None else {("host", "name"): load_new(()).host.name}
+    if not options.address and (file is not None or ("host", "address") not in set_in_file(path)):
+        otherwise["host", "address"] = joining.own_address(other)
+    return own_config(path, wanted, otherwise)
 
 
-def named(config: Config, cluster: str) -> Config:
-    return replace(config, cluster=replace(config.cluster, name=cluster))
+def set_in_file(path: str | None) -> Keys:
+    return set_in(Path(load(path).path))
 
 
-def settle_config(config: Config, fresh: Path | None, join: str) -> None:
-    """Write the configuration, or say what an existing one lacks; and what is next."""
-    if fresh is not None:
-        write_config(fresh, config, join)
-        print(f"configuration in {fresh}")
-    elif join and not config.cluster.join and not config.cluster.hosts:
-        say(f'{config.path} knows no other host: add join = "{join}" to its [cluster]')
-    running = (Path(config.host.runtime_dir) / "lim.sock").exists()
+def settle_config(own: OwnConfig, more: Keys) -> None:
+    """Write what the configuration lacks, and say what is next."""
+    if complete(own, more):
+        print(f"configuration {'written to' if own.is_fresh else 'completed in'} {own.file}")
+    running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
     print("restart what runs here: lbctl restart" if running else "start it: lbd up")
 
 
-def write_config(path: Path, config: Config, join: str) -> None:
-    lines = ["[cluster]", f'name = "{config.cluster.name}"']
-    lines += [f'join = "{join}"'] if join else []
-    lines += ["", "[host]", f'name = "{config.host.name}"', f'address = "{config.host.address}"']
-    try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:  # below the comments, if there are any
-            before = "\n" if file.tell() else ""
-            file.write(before + "\n".join(lines) + "\n")
-    except OSError as problem:
-        raise ConfigError(f"{path}: {problem.strerror}") from problem
+def warn_of_loopback(own: OwnConfig) -> None:
+    if own.config.host.address.startswith("127."):
+        say(f"no other machine reaches this one at {own.config.host.address} (host.address)")
 
 
-def refuse_if_joined(files: HostFiles, config: Config) -> None:
-    """One that has ended or was revoked does not stand in the way."""
+def refuse_if_joined(files: HostFiles) -> None:
+    """A certificate that has ended, was revoked or is damaged does not stand in the way."""
     if not files.exist():
         return
-    from lbd.rpc.tls import Tls
+    from lbd.rpc.tls import names_in
 
-    tls = Tls(config.host.name, files)
-    if tls.left_s > 0 and not tls.is_revoked(tls.identity):
+    try:
+        own = files.read_credentials()
+        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
+    except (ConfigError, ValueError):
+        return
+    if identity is None or until_s < time.time():
+        return
+    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
         raise ConfigError(
-            f"this host has joined already, as {config.host.name}, with the authority of "
+            f"this host has joined already, as {identity.host}, with the authority of "
             f"{files.read_home()[0]}; to leave that cluster, remove {files.root}"
         )
-
-
-def need_writable(path: Path) -> None:
-    """Before a token is spent. Raises ConfigError."""
-    there = next(p for p in (path, *path.parents) if p.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"{there}: you may not write there; only root or the daemons' user can")
 
 
 # -- the authority -------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Tls:
         self._served: tuple[Stamp, Stamp] | None = None
         self._stamps = (stamp_of(files.credentials), stamp_of(files.revoked))
         self.credentials = files.read_credentials()
-        self.identity = self._own_identity()
+        self.identity = self._own_identity(self.credentials)
         self.revocations = files.read_revocations()
         self._seen: dict[bytes, tuple[Identity, float] | None] = {}
         self._held: dict[str, set[asyncio.Task[object]]] = {}
@@ -78,12 +78,17 @@ class Tls:
         self._tell: list[Callable[[set[str]], None]] = []
         self._server_credentials: grpc.ServerCredentials | None = None
 
-    def _own_identity(self) -> Identity:
+    def _own_identity(self, credentials: Credentials) -> Identity:
+        """Raises ConfigError unless it is this host's, with its key, of the authority's making."""
         try:
-            self.credentials.valid_s  # noqa: B018  # raises
-            identity = identity_of(names_in(self.credentials.certificate))
-        except ValueError:
-            identity = None
+            checked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            checked.load_verify_locations(cadata=self._root.decode("ascii"))
+            checked.load_cert_chain(self.files.credentials)
+            credentials.valid_s  # noqa: B018  # raises
+            identity = identity_of(names_in(credentials.certificate))
+        except (ValueError, OSError) as problem:
+            why = getattr(problem, "reason", None) or problem
+            raise ConfigError(f"{self.files.credentials}: {why}; join again") from None
         if identity is None:
             raise ConfigError(f"{self.files.credentials}: not a host's certificate; join again")
         if identity.host != self.own_name:
@@ -114,8 +119,8 @@ class Tls:
             log.warning("%s", problem)
 
     def _take_up(self, credentials: Credentials) -> None:
+        self.identity = self._own_identity(credentials)
         self.credentials = credentials
-        self.identity = self._own_identity()
         self.generation += 1
         log.info("new certificate of %s, valid for %.0f s more", self.own_name, self.left_s)
 

@@ -1,0 +1,112 @@
+"""The lbd.toml of a host that becomes one of a cluster: written if there is none, else completed.
+
+What is set already is never changed. A file is put in place in one step.
+"""
+
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.config import Config
+from lbd.config_file import absent_file, load, load_new
+from lbd.errors import ConfigError
+
+Keys = dict[tuple[str, str], str]  # (section, key) -> a text
+
+
+@dataclass(frozen=True, slots=True)
+class OwnConfig:
+    config: Config  # as it will be
+    file: Path
+    is_fresh: bool  # there is none yet, or one of comments alone
+    lacking: Keys
+
+
+def own_config(path: str | None, wanted: Keys, otherwise: Keys) -> OwnConfig:
+    """`wanted`: what the caller says; `otherwise`: what is to stand there unless something does.
+
+    Raises ConfigError, also if the file says something else, or cannot be written.
+    """
+    fresh = absent_file(path)
+    file = fresh or Path(load(path).path)
+    has = {} if fresh else set_in(file)
+    for (section, key), value in wanted.items():
+        if has.get((section, key), value) != value:
+            there = has[section, key]
+            raise ConfigError(f"{file} says {section}.{key} = {there!r}, not {value!r}")
+    lacking = {key: value for key, value in {**otherwise, **wanted}.items() if key not in has}
+    overrides = [f"{section}.{key}={json.dumps(v)}" for (section, key), v in lacking.items()]
+    config = load_new(overrides) if fresh else load(path, overrides)
+    if lacking:
+        need_writable(file.parent)
+    return OwnConfig(config, file, fresh is not None, lacking)
+
+
+def set_in(file: Path) -> Keys:
+    """What a file says. Where it lists this host, it says its address there."""
+    config = load(str(file))
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    found = {
+        (section, key): str(value)
+        for section, table in tables.items()
+        if isinstance(table, dict)
+        for key, value in table.items()
+    }
+    listed = {entry.name: entry.address for entry in config.cluster.hosts}
+    if config.host.name in listed:
+        found["host", "address"] = listed[config.host.name]
+    if listed:
+        found.setdefault(("cluster", "join"), "")
+    return found
+
+
+def complete(own: OwnConfig, more: Keys) -> bool:
+    """Write what the file lacks, and of `more` what it lacks; whether there was anything."""
+    has = {} if own.is_fresh else set_in(own.file)
+    lacking = {**{k: v for k, v in more.items() if k not in has}, **own.lacking}
+    if not lacking:
+        return False
+    text = own.file.read_text(encoding="utf-8") if own.file.exists() else ""  # comments, at least
+    for section in dict.fromkeys(section for section, _ in lacking):
+        lines = [f"{key} = {json.dumps(v)}" for (s, key), v in lacking.items() if s == section]
+        text = with_lines(text, section, lines)
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        wanted = ", ".join(f"{s}.{key} = {json.dumps(v)}" for (s, key), v in lacking.items())
+        raise ConfigError(f"{own.file} cannot be completed: add {wanted}") from None
+    put(own.file, text)
+    return True
+
+
+def with_lines(text: str, section: str, lines: list[str]) -> str:
+    """The lines below the section's heading, which is added at the end where there is none."""
+    existing = text.splitlines()
+    heading = f"[{section}]"
+    found = [n for n, line in enumerate(existing) if line.split("#")[0].strip() == heading]
+    if found:
+        existing[found[0] + 1 : found[0] + 1] = lines
+    else:
+        existing += [*([""] if existing else []), heading, *lines]
+    return "\n".join(existing) + "\n"
+
+
+def put(file: Path, text: str) -> None:
+    fresh = file.with_name(f"{file.name}.new")
+    try:
+        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        mode = file.stat().st_mode & 0o777 if file.exists() else 0o644
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(mode)
+        fresh.rename(file)
+    except OSError as problem:
+        raise ConfigError(f"{file}: {problem.strerror}") from problem
+
+
+def need_writable(path: Path) -> None:
+    """Raises ConfigError."""
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{there}: you may not write there; only root or the daemons' user can")
