@@ -28,6 +28,7 @@ PATH, MODE, MODIFIED, SIZE, TARGET = b"p", b"m", b"t", b"s", b"l"
 PIECE_BYTES = 1 << 18
 HEAD_BYTES = 1 << 16
 DEEP = 200
+LATEST_NS = 1 << 62  # a time of modification that every file system's calls take
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -289,7 +290,7 @@ class Unpacker:
             target = given[TARGET] if tag == LINK else b""
         except (KeyError, ValueError):
             raise BadPack("what came is no pack") from None
-        if size < 0:
+        if size < 0 or abs(modified_ns) > LATEST_NS or b"\0" in target:
             raise BadPack("what came is no pack")
         self._allowance.take(size)
         with self._parent(number, steps) as (parent, name):

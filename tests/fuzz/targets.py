@@ -1,0 +1,319 @@
+"""Every parser of ours that takes bytes from outside, as a function of bytes.
+
+Each returns or raises what it promises to raise (`PROMISED`); anything else is a bug. Where one can
+be told, it also holds that what was read is what was meant. `fuzz.py` drives them with coverage,
+`test_corpus.py` with what that has found and with dice, as part of the ordinary tests.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from lbd import units, wire
+from lbd.config import Config
+from lbd.config_file import Given, parse, settle
+from lbd.errors import ConfigError, PeerError
+from lbd.lbm import modes, request, run_request
+from lbd.lbm.child import read_order
+from lbd.lbm.environment import DenyList, outgoing
+from lbd.lbm.learnt import Book
+from lbd.lbm.orders import make_order
+from lbd.lbm.packing import Allowance, BadPack, Unpacker
+from lbd.lbm.stamp import is_same, read_stamp
+from lbd.lim import events as e
+from lbd.lim import messages as m
+from lbd.lim import requests
+from lbd.one_line import one_line
+from lbd.policy.eligibility import Lists
+from lbd.policy.invocation import key_of, why_stays
+from lbd.rpc import convert, frames, job_stream, local
+from lbd.sim import balance_trace, trace
+from lbd.testing.builders import lim_state, member
+from lbd.trust import der, names, revocations, token
+
+TARGETS: dict[str, Callable[[bytes], None]] = {}
+LIMIT_BYTES = 1 << 16
+
+
+def target(function: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    TARGETS[function.__name__] = function
+    return function
+
+
+def words(data: bytes) -> list[bytes]:
+    return data.split(b"\0")
+
+
+@target
+def frames_and_fields(data: bytes) -> None:
+    """However it is cut, the same frames come out."""
+    whole, cut = frames.Splitter(LIMIT_BYTES), frames.Splitter(LIMIT_BYTES)
+    with contextlib.suppress(ValueError):
+        found = whole.feed(data)
+        step = 1 + len(data) % 7
+        parts = [cut.feed(data[at : at + step]) for at in range(0, len(data), step)]
+        assert [frame for part in parts for frame in part] == found
+        for _, body in found:
+            with contextlib.suppress(ValueError):
+                pairs = frames.fields(body)
+                assert b"".join(frames.field(*pair) for pair in pairs) == body
+
+
+@target
+def client_request(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        found = request.read_request(data)
+        assert found.argv
+        assert found.name.isprintable()
+        assert 0 <= found.timeout_s <= request.TIMEOUT_S_MAX
+    with contextlib.suppress(ValueError):
+        request.read_used(data)
+
+
+@target
+def stream_messages(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        for _, tag, body in job_stream.unpack(data):
+            assert len(tag) == 1
+            with contextlib.suppress(ValueError):
+                job_stream.read_delivered(bytes(body))
+
+
+@target
+def run_requests(data: bytes) -> None:
+    """What passes can be made an order, and that order is read as it was meant."""
+    from lbd.lbm.link import pack_order
+
+    with contextlib.suppress(PeerError):
+        found = run_request.read_run_request(data, LIMIT_BYTES, "")
+        order = make_order(found, None, Config())
+        again = read_order(pack_order(order))
+        assert (again.argv, again.directory, again.stamp) == (
+            order.argv, order.directory, order.stamp,
+        )  # fmt: skip
+        assert again.environment == order.environment
+
+
+@target
+def orders(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert read_order(data).argv
+
+
+@target
+def stamps(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        found = read_stamp(data)
+        assert is_same(found, found) or not found.kernel or found.is_networked
+        assert read_stamp(found.pack()).inode == found.inode
+
+
+@target
+def terminal_modes(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        found = modes.read_modes(data)
+        modes.raw_modes(found)
+        assert modes.read_modes(modes.pack_modes(found)) == found
+    with contextlib.suppress(ValueError):
+        size = modes.read_size(data)
+        assert modes.read_size(modes.pack_size(size)) == size
+
+
+@target
+def lim_message(data: bytes) -> None:
+    """What can be read is well formed: it can be written, and then says the same."""
+    with contextlib.suppress(PeerError):
+        found = convert.decode(data)
+        assert convert.decode(convert.encode(found)) == found
+
+
+@target
+def lim_conversation(data: bytes) -> None:
+    """A LIM takes whatever well-formed messages other hosts send it, in any order."""
+    state = lim_state("h1", others=("h2", "h3"))
+    now_s = 0.0
+    for item in data.split(b"\xff\xfe"):
+        with contextlib.suppress(PeerError):
+            message = convert.decode(item)
+            now_s += len(item) % 5
+            actions = state.handle(e.Received(message), now_s)
+            replies = [action for action in actions if isinstance(action, e.Reply)]
+            assert len(replies) == 1
+            for action in actions:
+                if isinstance(action, e.Reply | e.Send):
+                    convert.encode(state.envelope(action.body))
+            sent = m.Hello(member("h1"), wants_members=True)
+            state.handle(e.Replied(message.sender, sent, message), now_s)
+            state.handle(e.Tick(), now_s)
+            requests.status(state, now_s)
+
+
+@target
+def socket_questions(data: bytes) -> None:
+    """What local users ask of a LIM. What is not suppressed here would end its connection."""
+    table = lim_state("h1", others=("h2",)).table
+    with contextlib.suppress(PeerError):
+        question = local.decode(frames.JSON, data)
+        with contextlib.suppress(ConfigError, KeyError, TypeError, ValueError):
+            requests.placement_request(question, table)
+        with contextlib.suppress(ConfigError, KeyError, TypeError, ValueError):
+            requests.lbm_status(question)
+
+
+@target
+def configuration(data: bytes) -> None:
+    with contextlib.suppress(ConfigError, UnicodeDecodeError):
+        text = data.decode()
+        given = Given("lbd.toml", text)
+        for section, table in parse(text, "lbd.toml").items():
+            given.add_section(section, table)
+        settle(given.config(), given)
+
+
+@target
+def override(data: bytes) -> None:
+    with contextlib.suppress(ConfigError, UnicodeDecodeError):
+        Given("", "").add_override(data.decode())
+
+
+@target
+def workload_trace(data: bytes) -> None:
+    skipped: list[trace.BrokenLine] = []
+    found = trace.read(data.splitlines(keepends=True), 1000, skipped.append)
+    assert all(job.run_s > 0 for job in found.jobs)
+
+
+@target
+def balance_jobs(data: bytes) -> None:
+    with contextlib.suppress(ConfigError):
+        jobs = balance_trace.read_jobs(io.StringIO(data.decode(errors="replace")), "trace")
+        assert jobs[0][0] == 0
+        balance_trace.dealt_out(jobs, 3, 100.0, 0.1, "1")
+
+
+@target
+def learnt_file(data: bytes) -> None:
+    book = Book(Lists(), 50, 10, 0.1)
+    with contextlib.suppress(ValueError, RecursionError):
+        book.read(json.loads(data))
+        again = Book(Lists(), 50, 10, 0.1)
+        again.read(json.loads(json.dumps(book.to_json())))
+        book.shimless(0, 0.0)
+
+
+@target
+def staged_archive(data: bytes) -> None:
+    """Nothing is made outside the one directory."""
+    with tempfile.TemporaryDirectory(prefix="lbd-fuzz-") as root:
+        inside, outside = Path(root, "in"), Path(root, "out")
+        inside.mkdir()
+        outside.mkdir()
+        directory = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            unpacker = Unpacker(
+                io.BytesIO(data), Allowance(1 << 20, 100), lambda n: (directory, b"item%d" % n)
+            )
+            with contextlib.suppress(BadPack):
+                unpacker.unpack()
+        finally:
+            os.close(directory)
+        assert {path.name for path in Path(root).iterdir()} == {"in", "out"}
+        assert not list(outside.iterdir())
+
+
+@target
+def shell_words(data: bytes) -> None:
+    """What is called simple has the words that any shell would find."""
+    from lbd.cli.lbsh_words import simple_command
+
+    with contextlib.suppress(UnicodeDecodeError):
+        text = data.decode()
+        found = simple_command(text)
+        if found is not None:
+            assert found == shlex.split(text)
+
+
+@target
+def invocations(data: bytes) -> None:
+    argv = words(data)
+    key = key_of(argv)
+    assert key.isprintable()
+    why_stays(argv, key, b"/tmp")
+
+
+@target
+def environments(data: bytes) -> None:
+    kept, left = outgoing(words(data), DenyList(("*_TOKEN", "SSH_*"), ()), set())
+    assert len(kept) + len(left) <= len(words(data)) + 1
+
+
+@target
+def releases(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        found = wire.read(data.decode(errors="replace"))
+        assert wire.read(found.announcement()) == found
+
+
+@target
+def quantities(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    with contextlib.suppress(ValueError):
+        assert 0 <= units.duration_s(text) <= units.LONGEST_S
+    with contextlib.suppress(ValueError):
+        assert 0 <= units.size_bytes(text) <= units.LARGEST_BYTES
+
+
+@target
+def certificates(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        der.valid_s(data)
+    with contextlib.suppress(ValueError):
+        names.identity_of(der.dns_names(data))
+
+
+@target
+def join_tokens(data: bytes) -> None:
+    with contextlib.suppress(ConfigError):
+        token.parse(data.decode(errors="replace"))
+    with contextlib.suppress(ConfigError, PeerError, ValueError):
+        revocations.parse(data.decode(errors="replace"))
+
+
+@target
+def shown_text(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    assert one_line(text).isprintable()
+    assert len(one_line(text, 20)) <= 20
+
+
+def mutated(data: bytes, dice: Random) -> bytes:
+    """A few random edits, of the kinds that find things."""
+    changed = bytearray(data)
+    for _ in range(dice.randint(1, 4)):
+        at = dice.randrange(len(changed) + 1)
+        kind = dice.randrange(5)
+        if kind == 0 and changed:
+            changed[at % len(changed)] ^= 1 << dice.randrange(8)
+        elif kind == 1:
+            changed[at:at] = dice.choice(INSERTS)
+        elif kind == 2:
+            del changed[at : at + dice.randint(1, 8)]
+        elif kind == 3:
+            end = min(len(changed), at + dice.randint(1, 32))
+            changed[at:at] = changed[at:end]
+        else:
+            changed[at : at + 4] = dice.choice(NUMBERS)
+    return bytes(changed)
+
+
+NUMBERS = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\1\0\0\0")
+INSERTS = (
+    *NUMBERS, b"\0", b"\n", b" ", b"-1", b"9" * 30, b"1e999", b"nan", b"..", b"/", b'"', b"'",
+    b"\x1b[2J", b"\xe2\x80\xae", b"[" * 50, b"%s", b"\xff" * 9,
+)  # fmt: skip

@@ -1,0 +1,62 @@
+"""The C programs, with sanitizers, on their corpus and changes of it."""
+
+import os
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fuzz import c_programs
+from tests.fuzz.targets import mutated
+from tests.fuzz.test_corpus import CORPUS, SEED, corpus
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "live"))
+from fake_lbm import FakeLbm
+
+MUTATIONS = 25
+TARGETS = {
+    "spare_order": c_programs.spare_order,
+    "lbsh_line": c_programs.lbsh_line,
+    "front_config": c_programs.front_config,
+}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    built = c_programs.build(tmp_path_factory.mktemp("sanitized"))
+    if built is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiler with sanitizers")
+    return built
+
+
+def inputs(name):
+    dice, known = Random(SEED), corpus(name)
+    return [*known, *(mutated(dice.choice(known), dice) for _ in range(MUTATIONS))]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_whatever_comes(programs, name):
+    assert (CORPUS / name).is_dir()
+    for data in inputs(name):
+        TARGETS[name](programs, data)
+
+
+def test_whatever_an_lbm_says(programs, short_dir):
+    """The front that is told `data` by its LBM, and is then hung up on."""
+    fake = FakeLbm(short_dir)
+    try:
+        for data in inputs("front_frames"):
+            result = fake.run(
+                [programs / "lbrun", "-v", "true"],
+                lambda connection, _, data=data: connection.sendall(data),
+                **{key: c_programs.ENVIRONMENT[key] for key in ("ASAN_OPTIONS", "UBSAN_OPTIONS")},
+            )
+            c_programs.assert_sound(result, data)
+    finally:
+        fake.close()
+
+
+@pytest.fixture
+def short_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("f")
