@@ -129,6 +129,8 @@ class LimConfig(Section):
     adaptive: bool = False
     max_hosts: int = within(1024, 1, 65536)  # in this LIM's table
     max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)  # a larger one is refused
+    # messages a second from one host, twice as many at once; more wait, if no longer than a second
+    peer_rate: int = within(2000, 10, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class LbmConfig(Section):
     # a host that does not share a directory is not asked about it again for this long
     unshared_s: float = within(60.0, 0.0, 86400.0)
     max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
+    # commands a second from one host, or of one local user; twice as many at once; more wait
+    max_rate: int = within(2000, 10, 1_000_000)
     history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
     cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable
 

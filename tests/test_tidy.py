@@ -134,7 +134,7 @@ CONFIG = {
 }  # fmt: skip
 WORDS = CONFIG | {
     "lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line", "lbd.windows",
-    "lbd.wire",
+    "lbd.wire", "lbd.rates",
 }  # fmt: skip
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}

@@ -34,7 +34,7 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     trust = trust_of(config, admits=True)
     limits = (config.lim.max_message_bytes, config.lim.down_after_s)
-    network = LimNetwork(trust, *limits) if trust is not None else None
+    network = LimNetwork(trust, *limits, config.lim.peer_rate) if trust is not None else None
     try:
         lim = Lim(config, network)
         operations = Operations(lim, network.traffic if network else Traffic())

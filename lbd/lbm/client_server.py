@@ -16,6 +16,7 @@ from lbd.rpc.local import bind_unix, caller_of
 
 ACCEPTED_AT_ONCE = 64
 USER_SHARE = 0.75  # of `max_clients` that one user may have
+TOO_MANY = b"the lbm of this host has too many commands under way (lbm.max_clients)"
 
 
 class ClientServer:
@@ -58,7 +59,7 @@ class ClientServer:
             uid, limit = caller_of(sock).uid, self._home.config.lbm.max_clients
             if len(self._tasks) >= limit or self._of_user[uid] >= limit * USER_SHARE:
                 with contextlib.suppress(OSError):
-                    sock.send(frames.pack(tags.WARN, b"too many clients at once"))
+                    sock.send(frames.pack(tags.UNFIT, TOO_MANY))
                 sock.close()
                 continue
             connection = self.connection(sock)

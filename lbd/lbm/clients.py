@@ -79,6 +79,8 @@ class Connection:
                 early = [frame for frame in first if frame[0] == tags.SIGNAL]
                 while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
                     first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
+            if first and first[0][0] in (tags.RUN, tags.LOCAL):
+                await self._turn()
             if first and first[0][0] == tags.RUN:
                 self._run_body, self._unheard = first[0][1], [*early, *first[1:]]
                 await self._serve_command(read_request(self._run_body))
@@ -127,6 +129,13 @@ class Connection:
             if found := self._split.feed(data):
                 return found
 
+    async def _turn(self) -> None:
+        """Who asks faster than a user may is answered later."""
+        wait_s = self._home.rates.turn_s(self.caller.uid, time.monotonic(), float("inf"))
+        if wait_s:
+            self._send(tags.TAKEN)
+            await asyncio.sleep(wait_s)
+
     async def _readable(self) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(self._socket, lambda: settle(ready))
@@ -140,6 +149,7 @@ class Connection:
             self._is_answering = True
             for frame in received:
                 question = decode(*frame)
+                await self._turn()
                 reply: Json
                 try:
                     reply = {"ok": True, **await self._answer(question, self.caller)}

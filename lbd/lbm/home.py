@@ -16,6 +16,7 @@ from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap
 from lbd.lbm.unshared import Unshared
 from lbd.model import HostId, JobId
+from lbd.rates import Rates
 from lbd.rpc.local import JsonClient
 from lbd.rpc.transport import Peers
 
@@ -46,6 +47,11 @@ class Home:
     commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
     # Where hosts' LBMs were found lately, and until when that is believed.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
+    rates: Rates = field(init=False)  # of the commands and questions of each user
+
+    def __post_init__(self) -> None:
+        rate = self.config.lbm.max_rate
+        self.rates = Rates(rate, 2 * rate)
 
     def known_address(self, host: HostId) -> str:
         address, until_s = self.addresses.get(host, ("", 0.0))

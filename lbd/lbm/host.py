@@ -13,6 +13,7 @@ from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, Slots
 from lbd.lbm.users import Admit, Asker, LocalUser, Refuse, identify, wanted_account
 from lbd.model import JobId
+from lbd.rates import Rates
 
 if TYPE_CHECKING:
     from lbd.lbm.agent import ForeignJob
@@ -44,6 +45,11 @@ class Host:
     ending: "dict[JobId, ForeignJob]" = field(default_factory=dict)
     # by origin and its name for the stream
     incoming: "dict[tuple[str, str], Incoming]" = field(default_factory=dict)
+    rates: Rates = field(init=False)  # of the commands of each host
+
+    def __post_init__(self) -> None:
+        rate = self.config.lbm.max_rate
+        self.rates = Rates(rate, 2 * rate)
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""

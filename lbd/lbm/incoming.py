@@ -1,6 +1,7 @@
 """The streams on which other LBMs send us their users' commands: a task for each command."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from lbd.lbm.users import Refuse
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
+FOR_EVER_S = float("inf")
 NOTHING_TO_RESUME = "its lbm was restarted and holds no such commands any more"
 Key = tuple[str, str]  # the caller, and its name for the stream
 if TYPE_CHECKING:  # generic in the stubs only
@@ -53,6 +55,8 @@ async def serve_stream(host: Host, context: "Context", caller: str) -> None:
         while trouble is None and isinstance(message := await context.read(), bytes):
             if incoming is not None:
                 incoming.hear(message)
+                if incoming.ahead_s:  # it sends too many commands: read on when they are due
+                    await asyncio.sleep(incoming.ahead_s)
             elif not message.startswith(tags.pack(0, tags.RESUME)):
                 incoming = Incoming(host, Stream(write), key)
                 incoming.hear(message)
@@ -130,6 +134,7 @@ class Incoming:
         self.jobs: dict[int, Serving] = {}
         self.claims = Claims(host.jobs)
         self._orphaned: asyncio.TimerHandle | None = None
+        self.ahead_s = 0.0
         self.last_number = 0  # conversations are numbered upwards: a higher one is a new one
         # Slots and their queue bound the jobs; this bounds what has not got that far.
         self._limit = 2 * (host.config.lbm.max_waiting + host.slots.total)
@@ -145,6 +150,7 @@ class Incoming:
             self._deal_with(tags.unpack(message))
 
     def _deal_with(self, received: list[tuple[int, bytes, memoryview]]) -> None:
+        self.ahead_s = 0.0
         for number, tag, body in received:
             if tag in (tags.RUN, tags.STAGE) or number > self.last_number:
                 self._begin(number, tag, body)
@@ -157,6 +163,9 @@ class Incoming:
         if number in self.jobs:
             raise ValueError(f"a second command as number {number}")
         self.last_number = max(number, self.last_number)
+        # Hosts whose names are not proved are told apart by their streams.
+        sender = self.key[0] or self.key
+        self.ahead_s = self._host.rates.turn_s(sender, time.monotonic(), FOR_EVER_S) or 0.0
         talk = self.stream.converse(number)
         if tag not in (tags.RUN, tags.STAGE):
             self._refuse(talk, f"{wire.OWN} knows no request {tag!r}")

@@ -166,6 +166,7 @@ class Operations:
         return {
             "messages_in": dict(traffic.messages_in),
             "messages_out": dict(traffic.messages_out),
+            "messages_refused": traffic.refused,
             "bytes_in": dict(traffic.bytes_in),
             "bytes_out": dict(traffic.bytes_out),
             "undelivered": dict(self._lim.undelivered),

@@ -3,6 +3,8 @@
 A host speaks for itself only: whoever calls must be the sender, and whoever answers the one asked.
 """
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ from lbd.lim.messages import (
     Reserve,
     ReserveReply,
 )
+from lbd.rates import Rates
 from lbd.rpc import convert, transport
 from lbd.rpc.neighbours import Skewed, ignore
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     Call = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 
 METHOD = "/lbd.v1.Lim/Deliver"
+RATE_PER_S = 2000
+PATIENCE_S = 1.0  # for a message of a host that sends too many
 IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
 OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
 Answer = Callable[[Message], Message]
@@ -42,6 +47,7 @@ class Traffic:
         self.messages_out: Counter[str] = Counter()
         self.bytes_in: Counter[str] = Counter()
         self.bytes_out: Counter[str] = Counter()
+        self.refused = 0  # of hosts that send too many
 
     def came(self, kind: str, size: int) -> None:
         self.messages_in[kind] += 1
@@ -82,8 +88,17 @@ class Encoder:
 
 
 class LimNetwork:
-    def __init__(self, trust: transport.Trust, max_message_bytes: int, silence_s: float) -> None:
+    def __init__(
+        self,
+        trust: transport.Trust,
+        max_message_bytes: int,
+        silence_s: float,
+        rate_per_s: int = RATE_PER_S,
+    ) -> None:
+        """`rate_per_s`: of messages that are taken from one host."""
         self.traffic = Traffic()
+        self._rate = rate_per_s
+        self._rates = Rates(rate_per_s, 2 * rate_per_s)
         self._trust = trust
         self._options = [
             *transport.options(max_message_bytes, silence_s),
@@ -110,6 +125,13 @@ class LimNetwork:
                 check_words(message, caller)
             except PeerError as problem:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
+            wait_s = self._rates.turn_s(caller or message.sender, time.monotonic(), PATIENCE_S)
+            if wait_s is None:
+                self.traffic.refused += 1
+                text = f"{message.sender} sends more than {self._rate} messages a second"
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{text} (lim.peer_rate)")
+            if wait_s:
+                await asyncio.sleep(wait_s)
             self.traffic.came(kind_of(message), len(data))
             reply = answer(message)
             packed = convert.encode(reply)

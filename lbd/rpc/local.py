@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import cast
 
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.rpc import frames
+from lbd.rpc.crowd import Crowd
 
 BODY_LIMIT_BYTES = 1 << 20
 BACKLOG = 1024
@@ -90,33 +92,97 @@ Handler = Callable[[Json, Caller], Awaitable[Json | None]]
 
 
 class Connection(asyncio.Protocol):
-    """One client of a JSON socket. Each request is handled in a task of its own."""
+    """One client of a JSON socket. Each request is handled in a task of its own.
 
-    def __init__(self, handler: Handler, on_close: "Callable[[Connection], None]") -> None:
+    No more is read than can be answered and than the client takes: it is held up by its own socket.
+    """
+
+    def __init__(
+        self, handler: Handler, on_close: "Callable[[Connection], None]", crowd: Crowd
+    ) -> None:
         self._handler = handler
         self._on_close = on_close
+        self._crowd = crowd
         self._split = frames.Splitter(BODY_LIMIT_BYTES)
+        self._waiting: deque[Json] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._takes_answers = True
+        self._heard_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._refused = ""
         self.caller = Caller(0, -1, -1)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's
         self._transport = cast("asyncio.Transport", transport)
         self.caller = caller_of(transport.get_extra_info("socket"))
+        self._refused = self._crowd.why_not(self.caller)
+        if self._refused:
+            self._hang_up(self._refused)
+            return
+        self._heard_s = asyncio.get_running_loop().time()
+        self._watch()
+
+    def _hang_up(self, why: str) -> None:
+        self._transport.write(encode({"ok": False, "error": why, "code": "usage"}))
+        self._transport.close()
+
+    def _watch(self) -> None:
+        """Hang up on who is silent for too long and waits for nothing."""
+        limit_s = self._crowd.idle_s(self.caller)
+        if limit_s is None:
+            return
+        loop = asyncio.get_running_loop()
+        left_s = self._heard_s + limit_s - loop.time()
+        if left_s <= 0 and not self._tasks:
+            self._hang_up(f"nothing was asked for {limit_s:g} s")
+            return
+        self._timer = loop.call_later(left_s if left_s > 0 else limit_s, self._watch)
 
     def data_received(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
         try:
             requests = [decode(*frame) for frame in self._split.feed(data)]
         except (ValueError, PeerError) as problem:
-            self._transport.write(encode({"ok": False, "error": str(problem), "code": "usage"}))
-            self._transport.close()
+            self._hang_up(str(problem))
             return
-        for request in requests:
+        if requests:
+            self._heard_s = asyncio.get_running_loop().time()
+        self._waiting += requests
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer what there is room for, and read on if that is all."""
+        room = self._crowd.outstanding_max(self.caller)
+        while self._waiting and self._takes_answers and len(self._tasks) < room:
+            request = self._waiting.popleft()
             task = asyncio.get_running_loop().create_task(self._answer(request))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._answered)
+        if self._transport.is_closing():
+            return
+        if self._waiting or not self._takes_answers:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _answered(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self._waiting:
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        self._takes_answers = False
+        self._go_on()
+
+    def resume_writing(self) -> None:
+        self._takes_answers = True
+        self._go_on()
 
     async def _answer(self, request: Json) -> None:
+        if wait_s := self._crowd.turn_s(self.caller):
+            await asyncio.sleep(wait_s)
         try:
             reply = {"ok": True, **(await self._handler(request, self.caller) or {})}
         except Refusal as refusal:
@@ -130,8 +196,13 @@ class Connection(asyncio.Protocol):
             self._transport.write(encode({"id": request["id"], **reply}))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.clear()
         for task in self._tasks:
             task.cancel()
+        if not self._refused:
+            self._crowd.left(self.caller)
         self._on_close(self)
 
 
@@ -162,11 +233,16 @@ def bind_unix(path: Path, mode: int, owner: int | None = None) -> socket.socket:
 
 
 async def serve_json(
-    path: Path, handler: Handler, mode: int, on_close: Callable[[Connection], None] = lambda _: None
+    path: Path,
+    handler: Handler,
+    mode: int,
+    on_close: Callable[[Connection], None] = lambda _: None,
+    crowd: Crowd | None = None,
 ) -> asyncio.Server:
     sock = bind_unix(path, mode)
     loop = asyncio.get_running_loop()
-    return await loop.create_unix_server(lambda: Connection(handler, on_close), sock=sock)
+    bounds = crowd or Crowd()
+    return await loop.create_unix_server(lambda: Connection(handler, on_close, bounds), sock=sock)
 
 
 class JsonClient(asyncio.Protocol):

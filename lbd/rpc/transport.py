@@ -38,6 +38,9 @@ if TYPE_CHECKING:  # generic in the stubs only
 KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
 MIB = 1 << 20
+CALLS_MAX = 1024  # of one connection at once; more wait at their end
+CONNECTIONS_MAX = 2048  # more are closed before a byte of them is read
+HANDSHAKE_MS = 10_000  # for a connection to become one of HTTP/2, and of TLS; gRPC's own is 2 min
 RETIRED_S = 10 * 365.25 * 86400  # a channel that takes no new calls waits for its last one to end
 Options = list[tuple[str, int]]
 
@@ -97,6 +100,9 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.max_frame_size", MIB),
         ("grpc.http2.write_buffer_size", MIB),
+        ("grpc.max_concurrent_streams", CALLS_MAX),
+        ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         ("grpc.so_reuseport", 0),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),

@@ -1,0 +1,110 @@
+"""Floods: spread out or refused with one line, and honest hosts and users are served meanwhile."""
+
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from cluster import FAST, Lab
+from rogue import Peer, connect, place_of, run_request
+
+from lbd.lim import messages as m
+from lbd.rpc import job_stream as tags
+
+RATES = ("lim.peer_rate=40", "lbm.max_rate=40")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, settings=(*FAST, *RATES))
+    yield lab
+    lab.down()
+
+
+def assert_served(lab):
+    for origin, target in (("h1", "h2"), ("h2", "h1")):
+        result = lab.run(origin, "lbrun", "-H", target, "echo", "served")
+        assert (result.returncode, result.stdout, result.stderr) == (0, "served\n", "")
+    assert set(lab.states("h1").values()) == {"up"}
+
+
+def test_a_host_that_sends_too_many_messages(lab):
+    with Peer(lab, "h1", name="h9") as peer, ThreadPoolExecutor(100) as threads:
+        outcomes = [threads.submit(outcome, peer) for _ in range(600)]
+        assert_served(lab)
+        said = {outcome.result() for outcome in outcomes}
+    refused = "h9 sends more than 40 messages a second (lim.peer_rate)"
+    assert said == {"", refused}
+    assert lab.ask("h1", "lim", "counters")["messages_refused"] > 0
+
+
+def outcome(peer):
+    try:
+        peer.deliver(m.Ping(), cluster="lbd")
+    except grpc.RpcError as problem:
+        return problem.details()
+    return ""
+
+
+def test_a_host_that_sends_too_many_commands(lab):
+    """They are taken as fast as they may come; every one of them has its answer."""
+    messages = [tags.pack(n, tags.RUN, run_request(f"h9-{n}", "true")) for n in range(1, 201)]
+    with Peer(lab, "h1", name="h9") as peer:
+        answered, began_s = set(), time.monotonic()
+        for number, tag, _ in peer.converse(messages):
+            if tag in (tags.ENDED, tags.REFUSED):
+                answered.add(number)
+            if number == 100:
+                assert_served(lab)
+            if len(answered) == len(messages):
+                break
+        assert len(answered) == len(messages)
+        assert time.monotonic() - began_s > 2.0  # 80 at once, then 40 a second
+
+
+def test_a_user_with_many_commands_at_once_only_waits(lab):
+    """As `make -j200`: each of them runs, and not one is refused."""
+    script = "seq 200 | xargs -P64 -I{} lbrun echo ran"
+    result = lab.run("h1", "sh", "-c", script, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "ran\n" * 200
+
+
+def test_connections_that_say_nothing(lab):
+    """They are held for a while, bounded in number, and then given up; nobody else notices."""
+    address, *ports = place_of(lab, "h1")
+    held = [socket.create_connection((address, port), 10) for port in ports * 100]
+    held += [connect(lab, "h1", name) for name in ("lim", "lbm") * 100]
+    try:
+        for _ in range(3):
+            assert_served(lab)
+        for sock in held[:200]:  # a handshake takes no longer than that
+            sock.settimeout(30)
+            while sock.recv(1 << 16):
+                pass
+    finally:
+        for sock in held:
+            sock.close()
+    assert_served(lab)
+
+
+def test_a_peer_that_freezes(lab):
+    """Half-open: its kernel takes what we send, and nothing ever comes back."""
+    with lab.popen("h1", "lbrun", "-H", "h2", "sleep", "60", stderr=subprocess.PIPE) as command:
+        lab.wait_until(lab.jobs_alive, "it runs")
+        pids = lab.pids()["h2"]
+        for part in ("lbm", "lim"):
+            lab.kill("h2", part, "STOP")
+        try:
+            _, stderr = command.communicate(timeout=30)
+            assert command.returncode == 125
+            assert b"lost contact with h2" in stderr
+            assert lab.run("h1", "lbrun", "echo", "here").stdout == "here\n"
+        finally:
+            for part in ("lbm", "lim"):
+                lab.kill("h2", part, "CONT")
+        assert lab.pids()["h2"] == pids
+    lab.wait_until(lambda: not lab.jobs_alive(), "the job has ended there, too", 20)
+    lab.wait_until(lambda: set(lab.states("h1").values()) == {"up"}, "h2 is back", 20)
