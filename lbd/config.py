@@ -28,6 +28,7 @@ from lbd.config_field import (
     shown,
     within,
 )
+from lbd.config_stats import StatsConfig
 from lbd.config_tls import TlsConfig
 
 # for those who read a Config
@@ -248,6 +249,7 @@ class Config:
     daemons: DaemonsConfig = field(default_factory=DaemonsConfig)
     dispatch: DispatchConfig = field(default_factory=DispatchConfig)
     tags: TagsConfig = field(default_factory=TagsConfig)
+    stats: StatsConfig = field(default_factory=StatsConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

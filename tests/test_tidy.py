@@ -103,6 +103,10 @@ SHELLS = (
     "lbm/limits.py",  # how long, and how much CPU time
     "lbm/spool.py",  # their output
     "lbm/logs.py",  # for those who ask
+    "lbm/usage_store.py",  # what has ended, on disk
+    "lbm/usage_log.py",  # on its way there
+    "lbm/usage_answers.py",  # for those who ask
+    "lbm/local_cpu.py",  # what the kernel says of a command that stays
     "lbm/agent.py",
     "lbm/ends.py",  # a job's pipes
     "lbm/readers.py",  # who waits for input, by /proc
@@ -130,7 +134,8 @@ IMPURE = {
 IMPURE_CALLS = {"open", "print", "input"}
 
 CONFIG = {
-    "lbd.config", "lbd.config_access", "lbd.config_dispatch", "lbd.config_field", "lbd.config_tls",
+    "lbd.config", "lbd.config_access", "lbd.config_dispatch", "lbd.config_field",
+    "lbd.config_stats", "lbd.config_tls",
 }  # fmt: skip
 WORDS = CONFIG | {
     "lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line", "lbd.windows",

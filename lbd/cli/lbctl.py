@@ -38,6 +38,7 @@ COMMANDS = {
         "lbctl_restart",
         "this host's daemons make way for new ones; what runs goes on",
     ),
+    "stats": ("lbctl_stats", "response times, moved jobs and more, of jobs that have ended"),
     "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
     "init": ("lbctl_trust", "the first host of a cluster: its authority and its own certificate"),
     "join": ("lbctl_trust", "become a host of the cluster that a token is for"),
@@ -45,7 +46,7 @@ COMMANDS = {
     "revoke": ("lbctl_trust", "a host's certificates count no more, cluster-wide"),
     "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
 }
-LATER = ("stats", "predict")
+LATER = ("predict",)
 QUEUE = ("job", "logs", "kill", "hold", "release", "requeue", "wait")
 DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
     f"  {name:<10} {does}" for name, (_, does) in COMMANDS.items()
@@ -57,9 +58,18 @@ EXAMPLES = (
     "lbctl drain h3 --wait                   empty h3 before its reboot",
     "lbctl algorithm LOWEST                  probe a few hosts instead of broadcasting",
     "lbctl param local_threshold 0.5         send commands away sooner",
+    "lbctl stats --since 8h                  how long jobs took, by command, user and host",
     "lbctl tags solve --alpha 1 --mean 3000 --max 1e10 --load 0.5 --hosts 4",
     "lbctl status --json | jq '.hosts[].index'",
 )
+
+
+EXAMPLES_OF = {
+    "stats": (
+        "lbctl stats                       the last day, of all hosts",
+        "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
+    ),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -101,7 +111,7 @@ def dispatch(argv: list[str]) -> int:
 
 
 def command_parser(name: str) -> Parser:
-    parser = Parser(f"lbctl {name}", COMMANDS[name][1])
+    parser = Parser(f"lbctl {name}", COMMANDS[name][1], EXAMPLES_OF.get(name, ()))
     parser.add_version()
     parser.add_config_options()
     parser.add_argument("--json", action="store_true", help="data for scripts, stable")
@@ -127,6 +137,10 @@ def command_parser(name: str) -> Parser:
     elif name == "eligible":
         parser.add_argument("command", metavar="COMMAND", nargs="?", help="it is not run")
         parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
+    elif name == "stats":
+        from lbd.cli.lbctl_stats import add_options as add_stats_options
+
+        add_stats_options(parser)
     elif name in ("drain", "undrain"):
         parser.add_argument("host", metavar="HOST")
         if name == "drain":

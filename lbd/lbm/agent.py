@@ -168,7 +168,12 @@ class ForeignJob:
         self._say_that_it_began()
 
     def _say_that_it_began(self) -> None:
-        started = lbm_pb2.Started(host=self._host.config.host.name, pid=self._pid, note=self._note)
+        started = lbm_pb2.Started(
+            host=self._host.config.host.name,
+            pid=self._pid,
+            note=self._note,
+            index=self._host.rules.load,
+        )
         self._talk.put(tags.STARTED, started.SerializeToString(), LINGER_S)
         self._tell_stopped()
 

@@ -159,10 +159,11 @@ class Attempt:
                 self._request.user,
                 HostId(""),
                 HostId(self._host.config.host.name),
-                submitted=time.time(),
+                submitted=self._start.spec.submitted or time.time(),
                 started=time.time(),
                 state=JobState.RUNNING,
                 foreign=True,
+                queued_at=HostId(self._request.origin),
             )
         )
         self._host.job_began(self.name, begun.pid, begun.group)
@@ -222,7 +223,8 @@ class Attempt:
             if ended.over == CPU:  # by children that nobody has waited for
                 news.cpu_s = max(news.cpu_s, self._start.cutoff_s)
             state = JobState.DONE if ended.status == 0 else JobState.FAILED
-        self._host.jobs.end(self.name, state, time.time())
+        status, cpu_s = (news.exit_status, news.cpu_s) if ended is not None else (None, None)
+        self._host.jobs.end(self.name, state, time.time(), status, cpu_s, news.cause)
         self._host.job_ended(self.name)
         self.over = True
         self._say(news)

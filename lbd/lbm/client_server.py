@@ -85,6 +85,7 @@ class ClientServer:
 
     async def stop(self) -> None:
         """No new clients; commands that run elsewhere are ended. Also before `start`."""
+        self._home.usage.is_stopping = True
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()

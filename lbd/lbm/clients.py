@@ -14,6 +14,7 @@ from lbd.lbm.caller import open_process, user_name, wait_for_process
 from lbd.lbm.client import Ends
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
+from lbd.lbm.local_cpu import LocalCpu
 from lbd.lbm.origin import Command
 from lbd.lbm.queued import serve_queued
 from lbd.lbm.request import ClientRequest, read_request, read_used
@@ -217,13 +218,14 @@ class Connection:
         self._home.notes.started(
             job.id, {"host": job.host, "pid": pid, "foreign": False, "cgroup": None}
         )
+        cpu = LocalCpu(self.caller.pid, time.time() - (job.started or time.time()))
         try:
             if until is not None:
                 await asyncio.wait((until,))
             if self._process is not None and not command.told:
                 await wait_for_process(self._process)
         finally:
-            command.ended_here()
+            command.ended_here(cpu.ended())
 
     async def _note_local(self, request: ClientRequest) -> None:
         self._process = open_process(self._socket, self.caller.pid)
@@ -231,6 +233,7 @@ class Connection:
             self._home, self, request, user_name(self.caller.uid), self.caller.uid, 0
         )
         self._home.jobs.add(command.job)
+        command.job.pinned = True
         command.job.start(HostId(self._home.config.host.name), "asked-to-stay", time.time())
         self.here(command.job.id, command.job.reason)
         await self._see_out(command)

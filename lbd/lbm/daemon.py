@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
@@ -43,6 +44,7 @@ from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.state_dir import job_numbers, stage_root
 from lbd.lbm.unshared import Unshared
+from lbd.lbm.usage_log import UsageLog
 from lbd.lbm.users import ROOT_UID
 from lbd.load import cgroup
 from lbd.model import JobId
@@ -66,7 +68,7 @@ log = logging.getLogger("lbd.lbm")
 
 Ready = Callable[[str], None]
 Reread = Callable[[], Config]
-Reply = TypeVar("Reply")
+Reply = TypeVar("Reply", bound=Message)
 
 LIM_RECONNECT_S = 0.5
 LIM_REPORT_S = 0.5
@@ -86,13 +88,13 @@ class Lbm:
         self._stop = stop
         self._ready = ready
         self._report = asyncio.Event()
-        self._keeper_gone = asyncio.Event()
-        self._restart = asyncio.Event()
+        self._keeper_gone, self._restart = asyncio.Event(), asyncio.Event()
         self._replacing = False
         self._failure: LbdError | None = None
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
-        self._jobs = Jobs(config.lbm.history)
+        usage = UsageLog(config)
+        self._jobs = Jobs(config.lbm.history, usage.note)
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
         self._link = KeeperLink(self._keeper_lost)
@@ -132,6 +134,8 @@ class Lbm:
             looker=Looker(self._as_user),
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
+            usage=usage,
+            rules=self._rules,
         )
         self._owner = Owner(self._host, self._report.set)
         self._questions = Questions(self._host, self._home, self.reload)
@@ -257,34 +261,29 @@ class Lbm:
 
     def _bind_network(self) -> None:
         """The port is ours from here on; calls are answered once the keeper is there."""
-        config = self._config
+        config, lbm = self._config, self._config.lbm
         self._trust = trust = trust_of(config)
         if trust is None:
             return
-        options = transport.options(MESSAGE_LIMIT_BYTES, config.lbm.orphan_after_s)
+        options = transport.options(MESSAGE_LIMIT_BYTES, lbm.orphan_after_s)
         self._peers = self._home.peers = transport.Peers(trust, options)
-        self._home.streams = PeerStreams(
-            self._peers, config.lbm.connect_timeout_s, config.lbm.orphan_after_s
-        )
+        self._home.streams = PeerStreams(self._peers, lbm.connect_timeout_s, lbm.orphan_after_s)
         self._home.queue = QueueClient(config, self._peers, self._lim)
         self._attempts = Attempts(self._host, self._home.queue)
+        questions = self._questions
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
-                "Jobs": grpc.unary_unary_rpc_method_handler(
-                    self._for_hosts(self._questions.jobs_for_peer),
-                    response_serializer=lbm_pb2.JobsReply.SerializeToString,
-                ),
                 "Logs": grpc.unary_stream_rpc_method_handler(self._logs),
-                "Check": grpc.unary_unary_rpc_method_handler(
-                    self._for_hosts(self._questions.checks.for_peer),
-                    response_serializer=lbm_pb2.CheckReply.SerializeToString,
-                ),
+                "Jobs": self._for_hosts(questions.jobs_for_peer, lbm_pb2.JobsReply),
+                "Check": self._for_hosts(questions.checks.for_peer, lbm_pb2.CheckReply),
+                "Stats": self._for_hosts(questions.usage.stats_for_peer, lbm_pb2.StatsReply),
+                "History": self._for_hosts(questions.usage.history_for_peer, lbm_pb2.HistoryReply),
             },
         )
         self._server = transport.bind(
-            config.host.address, config.lbm.port, trust, self._peers.cuts, [handlers], options
+            config.host.address, lbm.port, trust, self._peers.cuts, [handlers], options
         )
 
     async def _run(self, _requests: object, context: "Context") -> None:
@@ -303,15 +302,15 @@ class Lbm:
             await serve_logs(self._attempts, data, context)
 
     def _for_hosts(
-        self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]"
-    ) -> "Callable[[bytes, Asking[Reply]], Awaitable[Reply]]":
+        self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]", reply: type[Reply]
+    ) -> "grpc.RpcMethodHandler[bytes, Reply]":
         """`answer`, told which host asks."""
 
         async def call(data: bytes, context: "Asking[Reply]") -> Reply:
             assert self._trust is not None
             return await answer(data, context, await self._trust.caller(context))
 
-        return call
+        return grpc.unary_unary_rpc_method_handler(call, None, reply.SerializeToString)
 
     async def _follow_trust(self) -> None:
         """Certificates and revocations as the LIM renews and hears of them."""
@@ -339,6 +338,7 @@ class Lbm:
         self._lim.close()
         self._home.looker.close()
         await self._home.eligible.close()
+        await self._home.usage.close()
         for name in ("lbm.sock", "keeper.sock"):
             (self._runtime / name).unlink(missing_ok=True)
 

@@ -77,6 +77,7 @@ async def leave(host: Host, home: Home, clients: ClientServer) -> NoReturn:
         len(descriptors),
         time.monotonic() - began_s,
     )
+    home.usage.finish()
     logging.shutdown()
     os._exit(EXIT_RESTART)
 

@@ -9,14 +9,17 @@ from lbd.config import Config
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
+from lbd.lbm.in_force import InForce
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap
 from lbd.lbm.unshared import Unshared
+from lbd.lbm.usage_log import UsageLog
 from lbd.model import HostId, JobId
 from lbd.rates import Rates
+from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import JsonClient
 from lbd.rpc.transport import Peers
 
@@ -42,6 +45,8 @@ class Home:
     looker: Looker
     unshared: Unshared
     denied: DenyList
+    usage: UsageLog
+    rules: InForce
     queue: QueueClient | None = None  # without a key there is none
     lim_rests_until_s: float = 0.0
     commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
@@ -52,6 +57,10 @@ class Home:
     def __post_init__(self) -> None:
         rate = self.config.lbm.max_rate
         self.rates = Rates(rate, 2 * rate)
+
+    def is_no_less_busy(self, started: lbm_pb2.Started) -> bool:
+        """Was the host where a command has begun at least as busy as ours? A wrong transfer."""
+        return started.HasField("index") and started.index >= self.rules.load
 
     def known_address(self, host: HostId) -> str:
         address, until_s = self.addresses.get(host, ("", 0.0))

@@ -50,21 +50,17 @@ class Command:
         self._home = home
         self._client = client
         self._request = request
-        self._uid = uid
-        self._pid = pid
+        self._uid, self._pid = uid, pid
         self._excluded: set[HostId] = set(request.excluded)
         self._directory = Directory(home.looker, home.unshared, request, uid, pid)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
         self._staging: Staging | None = None
-        self._asked_lim = False
-        self._charged = False
+        self._asked_lim = self._charged = self._begun = False
         self._task: asyncio.Task[bool] | None = None
-        self._begun = False
         self._where = Where("wait", HostId(""), "", "")
-        self._kept = ""
         self._second: Ends | None = None  # the client's, while it may begin once more
-        self._interrupted_by = 0
+        self._kept, self._interrupted_by = "", 0
         self._run_here: Run | None = None
         self._used: tuple[int | None, float | None] = None, None
         self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
@@ -77,6 +73,7 @@ class Command:
             submitted=time.time(),
             name=request.name,
             uid=uid,
+            pinned=self._stay or request.mode == "host",
         )
 
     async def run(self) -> bool:
@@ -89,6 +86,7 @@ class Command:
                 if await self._go_on(self._remote):
                     return False
             elif (kept := self._keep()) is not None:
+                self.job.pinned = True
                 return await self._here(kept)
             for _ in range(MAX_TRIES):
                 where = await self._find_place()
@@ -254,6 +252,7 @@ class Command:
         self._begun = True
         self._directory.found(where.host)
         self.job.start(where.host, where.reason, time.time())
+        self.job.wrong = self._request.mode == "auto" and self._home.is_no_less_busy(answer)
         note = (f"; {answer.note}" if answer.note else "") + self._kept
         self._client.placed(self.job.id, where.host, where.reason + note)
         ended = remote.ended_already()
@@ -365,13 +364,14 @@ class Command:
             self._run_here.used(cpu_s, status)
             self._used = status, cpu_s
 
-    def ended_here(self) -> None:
+    def ended_here(self, seen_s: float | None = None) -> None:
         """The client's process, which had become the command, has ended."""
         self._home.cap.release(self.job.id)
         if self._run_here is not None:
             self._run_here.ended()
         status, cpu_s = self._used
-        self._end_job(JobState.FAILED if status else JobState.DONE, status, cpu_s)
+        state = JobState.FAILED if status else JobState.DONE
+        self._end_job(state, status, seen_s if cpu_s is None else cpu_s)
 
     def signal(self, number: int) -> None:
         """Pass it on; before the command has begun it ends the wait, if it is one that ends."""

@@ -18,6 +18,7 @@ from lbd.lbm.home import Home
 from lbd.lbm.host import Host
 from lbd.lbm.queue_answers import QueueAnswers
 from lbd.lbm.state import Job
+from lbd.lbm.usage_answers import UsageAnswers
 from lbd.model import JobId
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import lbm_pb2
@@ -40,6 +41,7 @@ class Questions:
         self.checks = Checks(host, home)
         self._admins = Admins(host.config.admin)
         self._queue = QueueAnswers(home, self._admins)
+        self.usage = UsageAnswers(home, self._admins)
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         operation = question.get("op")
@@ -48,6 +50,8 @@ class Questions:
             return await self._jobs(question, user)
         if str(operation).startswith("queue."):
             return await self._queue.answer(question, caller)
+        if operation in ("stats", "history"):
+            return await self.usage.answer(question, caller)
         if operation == "signal":
             self._signal(question, caller)
             return {}

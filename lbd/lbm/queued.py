@@ -7,6 +7,7 @@ job is cancelled or ended; if we go away, it runs on, and `lbctl wait` and `logs
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -137,6 +138,7 @@ async def make_submission(
             input=wish.input,
             output=wish.output,
             error=wish.error,
+            submitted=time.time(),
         ),
         slots=wish.slots,
         may_restart=not request.has(tags.FLAG_NO_RESTART),

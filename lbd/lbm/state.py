@@ -7,7 +7,7 @@ as the commands of a pipeline do.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -52,6 +52,9 @@ class Job:
     reason: str = ""
     foreign: bool = False
     uid: int = -1  # of `user` at the origin
+    pinned: bool = False  # it could run nowhere else
+    wrong: bool = False  # sent by the load to a host that was no less busy
+    queued_at: HostId | None = None  # of an attempt of the queue's: where its job came from
 
     def start(self, host: HostId, reason: str, unix_s: float) -> None:
         self.host, self.reason, self.started = host, reason, unix_s
@@ -124,9 +127,10 @@ def shown(command: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 class Jobs:
-    """Jobs that run, and the last `history` that have ended."""
+    """Jobs that run, and the last `history` that have ended. `ended` hears of each end."""
 
-    def __init__(self, history: int) -> None:
+    def __init__(self, history: int, ended: Callable[[Job], None] = lambda _: None) -> None:
+        self._tell_ended = ended
         self.running: dict[JobId, Job] = {}
         self.ended: deque[Job] = deque(maxlen=history)
 
@@ -150,6 +154,7 @@ class Jobs:
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
         job.reason = reason or job.reason
         self.ended.append(job)
+        self._tell_ended(job)
 
     def count(self, *, foreign: bool) -> int:
         return sum(

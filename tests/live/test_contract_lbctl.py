@@ -223,6 +223,8 @@ UNKNOWN = [
     (("lbctl", "stauts"), '"status"'), (("lbctl", "undrian", "h1"), '"undrain"'),
     (("lbctl", "frobnicate"), "status"), (("lbctl",), "status"), (("lbctl", "--frob"), "--frob"),
     (("lbctl", "status", "--jsno"), "--jsno"), (("lbctl", "status", "extra"), "extra"),
+    (("lbctl", "stats", "--since", "x"), "'x'"), (("lbctl", "stats", "extra"), "extra"),
+    (("lbctl", "stats", "--since", "0"), "--since"),
     (("lbctl", "drain"), "HOST"), (("lbctl", "drain", "h1", "h2"), "h2"),
     (("lbctl", "explain"), "COMMAND"), (("lbctl", "--config"), "--config"),
     (("lbd", "limm"), '"lim"'), (("lbd", "frobnicate"), "lim"), (("lbd",), "lim"),
@@ -237,7 +239,7 @@ QUEUE_WRONG = [
     "'x'"), (("hold", "-1"), "-1"), (("release", "0"), "no queue"), (("requeue", "@you"), "@you"),
 ]  # fmt: skip
 LATER = [
-    ("lbctl", "stats"), ("lbctl", "predict"), ("lbctl", "tags", "show"),
+    ("lbctl", "predict"), ("lbctl", "tags", "show"),
 ]  # fmt: skip
 
 

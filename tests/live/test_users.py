@@ -90,6 +90,22 @@ def test_each_sees_their_own_jobs_and_administrators_all(users_lab):
         assert {job["id"] for job in lab.ask("h2", "lbm", "jobs")["jobs"]} == {anns, bobs}
 
 
+def test_each_sees_figures_of_their_own_jobs_and_administrators_of_all(users_lab):
+    lab = users_lab
+    for user in (ANN, ANN, BOB):
+        lbrun(lab, user, "true")
+    anns, bobs = (
+        asked_by(lab, user, "stats", host="h1", of="h1", since=0.0) for user in (ANN, BOB)
+    )
+    assert [(row[0], row[1]) for row in anns["by_user"]] == [(ANN, anns["all"][1])]
+    assert anns["user"] == ANN
+    assert {ANN, BOB} <= {row[0] for row in bobs["by_user"]}
+    assert (bobs["user"], bobs["all"][1] > anns["all"][1]) == (None, True)
+    with pytest.raises(Refusal, match=r"admin\.users"):
+        asked_by(lab, ANN, "history", of="h1", since=0.0, after=0)
+    assert asked_by(lab, BOB, "history", of="h1", since=0.0, after=0)["jobs"]
+
+
 def test_each_touches_their_own_jobs_and_administrators_all(users_lab):
     lab = users_lab
     with running(lab, BOB, "sleep", "60") as (bobs, process):

@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("run_request", "input", "output", "error")
+    __slots__ = ("run_request", "input", "output", "error", "submitted")
     RUN_REQUEST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     run_request: bytes
     input: bytes
     output: bytes
     error: bytes
-    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ...) -> None: ...
+    submitted: float
+    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job", "attempt")

@@ -149,14 +149,16 @@ class CheckReply(_message.Message):
     def __init__(self, able: _Optional[bool] = ..., reason: _Optional[str] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class Started(_message.Message):
-    __slots__ = ("host", "pid", "note")
+    __slots__ = ("host", "pid", "note", "index")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     host: str
     pid: int
     note: str
-    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
+    index: float
+    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ..., index: _Optional[float] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes", "reason")
@@ -225,3 +227,99 @@ class JobsReply(_message.Message):
     JOBS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobRecord]
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...
+
+class StatsRequest(_message.Message):
+    __slots__ = ("since", "user")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    since: float
+    user: str
+    def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ...) -> None: ...
+
+class StatsReply(_message.Message):
+    __slots__ = ("all", "by_command", "by_user", "by_host", "first", "lost", "trouble")
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    BY_COMMAND_FIELD_NUMBER: _ClassVar[int]
+    BY_USER_FIELD_NUMBER: _ClassVar[int]
+    BY_HOST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    all: Figures
+    by_command: _containers.RepeatedCompositeFieldContainer[Figures]
+    by_user: _containers.RepeatedCompositeFieldContainer[Figures]
+    by_host: _containers.RepeatedCompositeFieldContainer[Figures]
+    first: float
+    lost: int
+    trouble: str
+    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., first: _Optional[float] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class Figures(_message.Message):
+    __slots__ = ("key", "jobs", "failed", "moved", "wrong", "cpu_s", "response", "waiting", "slowdown")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    WRONG_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    jobs: int
+    failed: int
+    moved: int
+    wrong: int
+    cpu_s: float
+    response: Sums
+    waiting: Sums
+    slowdown: Sums
+    def __init__(self, key: _Optional[str] = ..., jobs: _Optional[int] = ..., failed: _Optional[int] = ..., moved: _Optional[int] = ..., wrong: _Optional[int] = ..., cpu_s: _Optional[float] = ..., response: _Optional[_Union[Sums, _Mapping]] = ..., waiting: _Optional[_Union[Sums, _Mapping]] = ..., slowdown: _Optional[_Union[Sums, _Mapping]] = ...) -> None: ...
+
+class Sums(_message.Message):
+    __slots__ = ("count", "total", "squares")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SQUARES_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    total: float
+    squares: float
+    def __init__(self, count: _Optional[int] = ..., total: _Optional[float] = ..., squares: _Optional[float] = ...) -> None: ...
+
+class HistoryRequest(_message.Message):
+    __slots__ = ("since", "after", "limit")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    since: float
+    after: int
+    limit: int
+    def __init__(self, since: _Optional[float] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class HistoryReply(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[PastJob]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[PastJob, _Mapping]]] = ...) -> None: ...
+
+class PastJob(_message.Message):
+    __slots__ = ("number", "submitted", "waiting_s", "response_s", "cpu_s", "command", "origin", "host", "pinned")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_S_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_S_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    submitted: float
+    waiting_s: float
+    response_s: float
+    cpu_s: float
+    command: str
+    origin: str
+    host: str
+    pinned: bool
+    def __init__(self, number: _Optional[int] = ..., submitted: _Optional[float] = ..., waiting_s: _Optional[float] = ..., response_s: _Optional[float] = ..., cpu_s: _Optional[float] = ..., command: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., pinned: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,213 @@
+"""The ended jobs of this host in one SQLite file, bounded in rows, bytes and age.
+
+Nothing here is waited for by a job, and nothing that goes wrong here may reach one: what cannot be
+written is counted and dropped; a file that is damaged, or of another format, is set aside.
+"""
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+
+from lbd.config_stats import StatsConfig
+from lbd.lbm.measures import SIZE_S_MIN, Measure, Moments
+from lbd.lbm.usage import Usage
+
+log = logging.getLogger("lbd.lbm")
+
+FORMAT = 1
+PAGE_BYTES = 4096
+WAL_PAGES = 256
+BUSY_S = 0.5
+DAY_S = 86400.0
+GROUPS_MAX = 100  # of one kind that are told of
+AGE_CHECK_S = 600.0
+COLUMNS = tuple(item.name for item in fields(Usage))
+SCHEMA = f"""
+    CREATE TABLE jobs (number INTEGER PRIMARY KEY, {", ".join(COLUMNS)});
+    CREATE INDEX jobs_finished ON jobs (finished);
+    PRAGMA user_version = {FORMAT};
+"""
+INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+SUMS = f"""
+    count(*), total(failed), total(moved), total(wrong), total(cpu_s),
+    count(response_s), total(response_s), total(response_s * response_s),
+    count(waiting_s), total(waiting_s), total(waiting_s * waiting_s),
+    count(slow), total(slow), total(slow * slow)
+    FROM (SELECT *, CASE WHEN cpu_s >= {SIZE_S_MIN}
+                    THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
+          WHERE finished >= ? AND (? = '' OR user = ?))
+"""
+GROUPED = ("command", "user", "host")
+
+
+class UsageStore:
+    """Used by one thread. Every method may raise sqlite3.Error or OSError."""
+
+    def __init__(self, path: Path, config: StatsConfig) -> None:
+        self._path = path
+        self._config = config
+        self._database: sqlite3.Connection | None = None
+        self._age_checked_s = -AGE_CHECK_S
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is not None:
+            return self._database
+        try:
+            self._database = self._opened()
+        except sqlite3.DatabaseError as problem:
+            if not is_damage(problem):  # a full disk, no permission: later, perhaps
+                raise
+            self._set_aside(str(problem))
+            self._database = self._opened()
+        return self._database
+
+    def _opened(self) -> sqlite3.Connection:
+        """For its owner alone: it says what people ran."""
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        database = sqlite3.connect(self._path, BUSY_S, isolation_level=None)
+        try:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            names = {row[1] for row in database.execute("PRAGMA table_info(jobs)")}
+            if tables and (version != FORMAT or not names.issuperset(COLUMNS)):
+                raise sqlite3.DatabaseError("not in a format of this version")
+            database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+            database.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
+            if not tables:
+                database.executescript(SCHEMA)
+            self._bound(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _bound(self, database: sqlite3.Connection) -> None:
+        """To the bytes of the configuration, which may have become fewer."""
+        pages = self._config.max_bytes // PAGE_BYTES
+        while pages_of(database) > pages and drop_oldest(database):
+            database.execute("VACUUM")
+        database.execute(f"PRAGMA max_page_count = {pages}")
+
+    def _set_aside(self, why: str) -> None:
+        aside = self._path.with_suffix(".damaged")
+        log.warning("%s: %s; set aside as %s", self._path, why[:200], aside.name)
+        self.close()
+        self._path.replace(aside)
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def let_go(self, problem: Exception) -> None:
+        """After a question that failed: the next one begins with the file as it is then."""
+        if isinstance(problem, sqlite3.Error) and is_damage(problem):
+            with contextlib.suppress(OSError):
+                self._set_aside(str(problem))
+        self.close()
+
+    def close(self) -> None:
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
+
+    def add(self, usages: Sequence[Usage]) -> None:
+        """All or none of them."""
+        try:
+            self._add(usages)
+        except sqlite3.DatabaseError as problem:
+            if is_damage(problem):
+                self._set_aside(str(problem))
+            elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                drop_oldest(self._open())  # our own bound is reached; or the disk's: worth a try
+            else:
+                raise
+            self._add(usages)
+
+    def _add(self, usages: Sequence[Usage]) -> None:
+        database = self._open()
+        with transaction(database):
+            database.executemany(INSERT, map(astuple, usages))
+            database.execute(
+                "DELETE FROM jobs WHERE number <= (SELECT max(number) FROM jobs) - ?",
+                (self._config.max_rows,),
+            )
+            if time.monotonic() - self._age_checked_s >= AGE_CHECK_S:
+                oldest = time.time() - self._config.keep_days * DAY_S
+                database.execute("DELETE FROM jobs WHERE finished < ?", (oldest,))
+                self._age_checked_s = time.monotonic()
+
+    def summary(self, since: float, user: str) -> tuple[Measure, dict[str, dict[str, Measure]]]:
+        """All jobs ended from then on (of one user, or all for ""), and those of a kind each."""
+        database, which = self._open(), (since, user, user)
+        (row,) = database.execute(f"SELECT {SUMS}", which)
+        groups: dict[str, dict[str, Measure]] = {}
+        for column in GROUPED:
+            found = database.execute(
+                f"SELECT {column}, {SUMS} WHERE {column} <> '' GROUP BY 1 ORDER BY 2 DESC, 1 "
+                f"LIMIT {GROUPS_MAX}",
+                which,
+            )
+            groups[column] = {key: measure_of(sums) for key, *sums in found}
+        return measure_of(row), groups
+
+    def first(self) -> float:
+        """When the oldest job on record ended; 0 without any."""
+        (found,) = self._open().execute("SELECT min(finished) FROM jobs").fetchone()
+        return float(found or 0.0)
+
+    def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
+        """Jobs that have run, by number above `after`, the oldest first."""
+        found = self._open().execute(
+            f"SELECT number, {', '.join(COLUMNS)} FROM jobs "
+            "WHERE number > ? AND finished >= ? AND response_s IS NOT NULL ORDER BY number LIMIT ?",
+            (after, since, limit),
+        )
+        return [(number, Usage(*values)) for number, *values in found]
+
+
+@contextlib.contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def drop_oldest(database: sqlite3.Connection) -> int:
+    """A tenth of the jobs; how many that were."""
+    (count,) = database.execute("SELECT count(*) FROM jobs").fetchone()
+    return database.execute(
+        "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs ORDER BY number LIMIT ?)",
+        (count // 10 + 1,),
+    ).rowcount
+
+
+def pages_of(database: sqlite3.Connection) -> int:
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    return int(pages)
+
+
+def is_damage(problem: sqlite3.Error) -> bool:
+    """Not a file of ours, or not any more. All other troubles are of classes of their own."""
+    return type(problem) is sqlite3.DatabaseError
+
+
+def measure_of(sums: Sequence[float]) -> Measure:
+    jobs, failed, moved, wrong, cpu_s, *rest = sums
+    response, waiting, slow = (
+        Moments(int(rest[at]), float(rest[at + 1]), float(rest[at + 2])) for at in (0, 3, 6)
+    )
+    return Measure(
+        int(jobs), int(failed), int(moved), int(wrong), float(cpu_s), response, waiting, slow
+    )

@@ -1,0 +1,181 @@
+"""`lbctl stats` on real daemons: what it counts, what it outlives, and that it hurts no job."""
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from contract import assert_one_line
+
+from tests.live.cluster import FAST
+
+BUSY = Path(__file__).parent / "busy.py"
+FIGURES = {
+    "jobs", "failed", "cpu_s", "mean_response_s", "sd_response_s", "mean_waiting_s",
+    "sd_waiting_s", "mean_slowdown", "sd_slowdown", "transferred", "wrong_transfers",
+}  # fmt: skip
+SPIN = "import os\nwhile sum(os.times()[:2]) < 0.1: pass"
+
+
+def stats(lab, host="h1", *more):
+    return lab.lbctl_json(host, "stats", *more)
+
+
+def by(found, kind, key):
+    return {row[kind]: row for row in found[f"by_{kind}"]}.get(key)
+
+
+def record(lab, host="h1"):
+    return lab.paths(host).state / "usage.sqlite"
+
+
+def restart_lbm(lab, host, meanwhile=lambda: None):
+    lab.kill(host, "lbm", "TERM")
+    lab.wait_until(lambda: lab.pids()[host]["lbm"] is None, f"the LBM of {host} has ended")
+    meanwhile()
+    lab.start(host, "lbm")
+    lab.wait_until(lambda: lab.ask(host, "lbm", "status"), f"the LBM of {host} is back")
+
+
+def test_jobs_of_all_hosts_by_command_user_and_host(lab):
+    for _ in range(3):
+        lab.run("h1", "lbrun", "-H", "h2", sys.executable, "-c", SPIN, check=True)
+    lab.run("h2", "lbrun", "-H", "h3", "sh", "-c", "exit 3")
+    lab.run("h3", "lbrun", "--local", sys.executable, "-c", SPIN, check=True)
+    found = stats(lab, "h3")
+    assert found.keys() >= FIGURES | {"schema", "since", "hosts", "missing", "not_recorded"}
+    assert (found["hosts"], found["missing"]) == (["h1", "h2", "h3"], [])
+    assert (found["jobs"], found["failed"], found["transferred"]) == (5, 1, 0.8)
+    assert found["wrong_transfers"] == 0.0  # it is the user who chose
+    hosts = {row["host"]: row["jobs"] for row in found["by_host"]}
+    assert hosts == {"h2": 3, "h3": 2}
+    (python,) = [row for row in found["by_command"] if row["command"].startswith("python")]
+    assert python.keys() >= FIGURES
+    assert (python["jobs"], python["transferred"]) == (4, 0.75)
+    assert python["cpu_s"] >= 0.3
+    assert python["mean_response_s"] >= 0.1 > python["mean_waiting_s"] >= 0.0
+    assert by(found, "command", "sh")["failed"] == 1
+    (user,) = found["by_user"]
+    assert user["jobs"] == 5
+
+
+def test_for_people(lab):
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    result = lab.run("h2", "lbctl", "stats", "--since", "1h", check=True)
+    assert result.stderr == ""
+    first, _, heading, total, *rest = result.stdout.splitlines()
+    assert first == "jobs that ended within 1h on 3 hosts"
+    assert heading.split()[:3] == ["JOBS", "FAILED", "RESPONSE"]
+    assert total.split()[0] == "all"
+    assert [line.split()[0] for line in rest if line.endswith("CPU")] == ["COMMAND", "USER", "HOST"]
+
+
+def test_none_is_a_line(make_lab):
+    lab = make_lab(1)
+    result = lab.run("h1", "lbctl", "stats", "--since", "5m")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert_one_line(result.stderr, "lbctl", "no job ended within 5m")
+    assert stats(lab)["jobs"] == 0
+    assert stats(lab)["mean_response_s"] is None
+
+
+def test_it_outlives_the_lbm_and_names_who_is_missing(make_lab):
+    lab = make_lab(2)
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    lab.run("h2", "lbrun", "-H", "h1", "true", check=True)
+    sleeping = lab.popen("h1", "lbrun", "--local", "sleep", "60")
+    lab.wait_until(lambda: lab.ask("h1", "lbm", "jobs", all=False)["jobs"], "it runs")
+    restart_lbm(lab, "h1")
+    sleeping.kill()
+    sleeping.wait()
+    lab.wait_until(lambda: stats(lab)["jobs"] in (2, 3), "both are there")  # it may be adopted
+    lab.kill("h2", "lbm")
+    found = stats(lab)
+    assert (found["hosts"], found["missing"]) == (["h1"], ["h2"])
+    result = lab.run("h1", "lbctl", "stats")
+    assert (result.returncode, result.stdout.startswith("jobs that ended")) == (0, True)
+    assert_one_line(result.stderr, "lbctl", "h2 (its lbm cannot be reached)")
+
+
+def test_a_broken_record_hurts_no_job(make_lab):
+    lab = make_lab(2)
+    restart_lbm(lab, "h1", lambda: record(lab).write_bytes(b"not a database " * 1000))
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    assert stats(lab)["jobs"] == 1
+    assert record(lab).with_suffix(".damaged").exists()
+
+    def in_the_way():
+        for path in record(lab).parent.glob("usage.sqlite*"):
+            path.unlink()
+        record(lab).mkdir()
+
+    restart_lbm(lab, "h1", in_the_way)
+    for _ in range(3):
+        lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    lab.run("h2", "lbrun", "-H", "h1", "true", check=True)
+    result = lab.run("h1", "lbctl", "stats", "--json")
+    assert '"jobs": 1' in result.stdout  # of h2
+    assert_one_line(result.stderr, "lbctl", "h1 (its accounting cannot be read")
+    shutil.rmtree(record(lab))
+    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
+    result = lab.run("h1", "lbctl", "stats", "--json", check=True)
+    assert '"not_recorded": 3' in result.stdout
+    assert_one_line(result.stderr, "lbctl", "h1 could not keep account of 3 jobs")
+
+
+def test_what_stays_is_measured_too(lab):
+    """By what the kernel says of it, however it ends; nobody stands beside it."""
+    long = SPIN.replace("0.1", "0.5")
+    lab.run("h2", "lbrun", "--local", "env", sys.executable, "-c", long, check=True)
+    found = by(stats(lab), "command", "env")
+    assert (found["jobs"], found["transferred"]) == (1, 0.0)
+    assert 0.3 <= found["cpu_s"] <= 1.5
+
+
+def test_sent_to_a_busier_host_is_a_wrong_transfer(make_lab):
+    settings = (*FAST, "lim.local_threshold=0.0", "lim.min_gain=0.0")
+    lab = make_lab(2, "none", "--algorithm", "RANDOM", settings=settings)
+    load = [
+        lab.popen(host, "lbrun", "--local", sys.executable, BUSY, "processes", count)
+        for host, count in (("h1", 1), ("h2", 2))
+    ]
+    try:
+        for host, tasks in (("h1", 0.1), ("h2", 1.5)):
+            lab.wait_until(
+                lambda host=host, tasks=tasks: index_of(lab, host) > tasks, f"{host} is busy"
+            )
+        lab.wait_until(lambda: wrong_after_one_more(lab), "a wrong transfer", 15.0)
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+        for found in lab.jobs_alive():  # its forks
+            os.kill(found.process.pid, signal.SIGKILL)
+
+
+def index_of(lab, host):
+    (row,) = [r for r in lab.ask(host, "lim", "status")["hosts"] if r["name"] == host]
+    return row["index"] * row["cores"] * row["speed"]
+
+
+def wrong_after_one_more(lab):
+    lab.run("h1", "lbrun", "true", check=True)
+    return stats(lab)["wrong_transfers"] > 0
+
+
+@pytest.fixture(scope="module")
+def queue_lab(make_module_lab):
+    return make_module_lab(2, "none", "--mode", "fcfs", settings=(*FAST, "dispatch.lease_s=2"))
+
+
+def test_a_queued_job_counts_where_it_ran_with_the_wait_for_its_turn(queue_lab):
+    lab = queue_lab
+    name = lab.run("h1", "lbrun", "-d", "-H", "h2", sys.executable, "-c", SPIN).stdout.strip()
+    assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", name).returncode == 0
+    found = stats(lab)
+    assert (found["jobs"], found["failed"], found["transferred"]) == (1, 0, 1.0)
+    assert by(found, "host", "h2")["jobs"] == 1
+    assert found["mean_waiting_s"] > 0.0
+    assert found["cpu_s"] >= 0.1
