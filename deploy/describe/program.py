@@ -19,6 +19,7 @@ from lbd.cli.program import Parser
 KINDS = {
     "FILE": "file", "PATH": "file", "DIR": "directory", "HOST": "host", "COMMAND": "command",
     "-- COMMAND": "command", "SECTION.KEY=VALUE": "setting", "ID": "job", "ID…": "job",
+    "SIG": "signal", "DAEMON": "daemon",
 }  # fmt: skip
 EXACTLY = {
     ("lbctl algorithm", "NAME"): "algorithm",
@@ -26,9 +27,9 @@ EXACTLY = {
     ("lbd lab start", "daemon"): "part", ("lbd lab kill", "host"): "lab-host",
     ("lbd lab start", "host"): "lab-host", ("lbd lab env", "host"): "lab-host",
     ("lbd lab exec", "host"): "lab-host", ("lbd lab cut", "HOST"): "lab-host",
-    ("lbd sim figure", "NAME"): "figure",
+    ("lbd sim figure", "NAME"): "figure", ("lbctl token revoke", "ID"): "token",
 }  # fmt: skip
-BY_OPTION = {"--host": "host", "--exclude": "host", "--algorithm": "algorithm"}
+BY_OPTION = {"--host": "host", "--exclude": "host", "--algorithm": "algorithm", "--mode": "mode"}
 EVERYWHERE = {"--help": "print this and end", "--version": "print the version and end"}
 ON_THIS_LINE = re.compile(r"^  (-\S.*?|-\S+)(?:  +(\S.*))?$")
 

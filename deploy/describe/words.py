@@ -4,17 +4,23 @@ import importlib
 
 from deploy.describe.settings import settings
 from lbd.config import ALGORITHMS
+from lbd.config_dispatch import MODES
 from lbd.lim.settings import shorts
 
 # Commands whose first column names them; the heading tells where it begins.
-ASKED = {"host": "lbctl status", "lab-host": "lbd lab status", "job": "lbctl jobs"}
-FIRST_COLUMN = "awk '/^(HOST|ID) /{on=1;next} on&&!NF{exit} on{print $1}'"
+ASKED = {
+    "host": "lbctl status", "lab-host": "lbd lab status", "job": "lbctl jobs",
+    "token": "lbctl token list",
+}  # fmt: skip
+SIGNALS = ("HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP")
+FIRST_COLUMN = "awk '/^(HOST|ID|TOKEN) /{on=1;next} on&&!NF{exit} on{print $1}'"
 
 
 def words_of(kind: str) -> tuple[str, ...]:
     """() where only a command, or the shell itself, can tell."""
-    if kind == "algorithm":
-        return ALGORITHMS
+    fixed = {"algorithm": ALGORITHMS, "mode": MODES, "signal": SIGNALS, "daemon": ("lim", "lbm")}
+    if kind in fixed:
+        return fixed[kind]
     if kind == "parameter":
         return tuple(shorts())
     if kind == "setting":

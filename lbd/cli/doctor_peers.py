@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from lbd.cli.daemons import Daemons
 from lbd.cli.doctor_checks import FAULT, OK, WARN, Check
 from lbd.cli.explain import place_request, question
-from lbd.cli.reply import Json, tables, text
+from lbd.cli.reply import Json, table, tables, text
 from lbd.errors import LbdError
 
 CONNECT_TIMEOUT_S = 2.0
@@ -42,6 +42,24 @@ def ports(daemons: Daemons) -> Iterator[Check]:
             elif why:
                 mend = f"open TCP port {target.rpartition(':')[2]} of {name} in the firewall"
                 yield Check(f"peer {name} LBM", FAULT, f"{target} is closed: {why}", mend)
+
+
+def queue(daemons: Daemons) -> Iterator[Check]:
+    """Whether the dispatcher is there, in a cluster that has one."""
+    host = daemons.config.dispatch.host
+    if not host:
+        return
+    try:
+        cluster = table(daemons.lim({"op": "status"}), "cluster")
+    except LbdError:
+        return
+    found = table(cluster, "dispatcher")
+    if text(found, "leader"):
+        yield Check("dispatcher", OK, f"on {host}, {text(found, 'queued')} queued")
+    else:
+        says = f"the one on {host} is not reached: lbrun -q and -d are refused"
+        mend = f"start it on {host}: lbd up, or systemctl start lbd-dispatcher; its log says more"
+        yield Check("dispatcher", FAULT, says, mend)
 
 
 def closed(target: str) -> str:

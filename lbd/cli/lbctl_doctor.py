@@ -20,7 +20,7 @@ from lbd.cli.doctor_checks import (
     peer,
 )
 from lbd.cli.doctor_host import host_checks, keeper_state
-from lbd.cli.doctor_peers import algorithms, ports, sharing
+from lbd.cli.doctor_peers import algorithms, ports, queue, sharing
 from lbd.cli.lbsh_doctor import check_lbsh
 from lbd.cli.output import GREEN, RED, YELLOW, Cell, lay_out, paint_for, print_json
 from lbd.cli.reply import Json, number, tables, text
@@ -30,6 +30,7 @@ from lbd.errors import ConfigError, LbdError, Unavailable
 
 COLOURS = {OK: GREEN, WARN: YELLOW, FAULT: RED}
 SHOWN = {OK: "ok", WARN: "warn", FAULT: "FAULT"}
+HANGS_S = 4.0  # a daemon that does not answer the simplest question for so long
 LIM_TIMEOUT_S = 8.0  # it asks every peer before it answers
 SAMPLING_COST_MAX = 0.01  # of a core
 SAMPLE_HZ_MIN = 1.0
@@ -58,6 +59,7 @@ def checks(config: Config) -> Iterator[Check]:
 
 def check_lim(daemons: Daemons) -> Iterator[Check]:
     try:
+        daemons.lim({"op": "status"}, HANGS_S)
         reply = daemons.lim({"op": "doctor"}, LIM_TIMEOUT_S)
     except LbdError as problem:
         yield absent("LIM", daemons, "lim", problem)
@@ -71,6 +73,7 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
         yield from peer(item)
     yield from algorithms(text(reply, "algorithm"), peers)
     yield from ports(daemons)
+    yield from queue(daemons)
     if not peers:
         listed = bool(daemons.config.cluster.hosts or daemons.config.cluster.join)
         yield Check("peers", WARN if listed else OK, "none: every command runs here")

@@ -70,6 +70,13 @@ def not_ours(lab):
 
 
 @contextlib.contextmanager
+def no_dispatcher(lab):
+    """There is to be one, and there is none."""
+    named = '[dispatch]\nhost = "h1"\n'
+    yield write_config(lab, lambda text: re.sub(r"\[dispatch\]\n(host = .*\n)?", named, text))
+
+
+@contextlib.contextmanager
 def mode(path, bits):
     before = path.stat().st_mode & 0o7777
     path.chmod(bits)

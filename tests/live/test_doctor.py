@@ -42,6 +42,7 @@ TABLE = [
     pytest.param(
         faults.not_shared, "peer h2 commands", "takes none from here", "mount", marks=AS_ROOT
     ),
+    (faults.no_dispatcher, "dispatcher", "is not reached", "systemctl start lbd-dispatcher"),
     (faults.drained, "peer h2 commands", "drained", "undrain"),
 ]
 

@@ -192,7 +192,7 @@ DOCTOR_FINDS = [
 
 @pytest.mark.parametrize(("lim", "lbm", "code", "says"), DOCTOR_FINDS)
 def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
-    daemon("lim", doctor={**LIM_DOCTOR, **lim}, peers={"peers": []})
+    daemon("lim", doctor={**LIM_DOCTOR, **lim}, peers={"peers": []}, status=STATUS)
     daemon("lbm", status={**LBM_DOCTOR, **lbm}, explain={"candidates": []}, shims={})
     assert lbctl.main(["doctor"]) == code
     out = capsys.readouterr().out
