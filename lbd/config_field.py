@@ -3,6 +3,7 @@
 Sections (`config.py` and the files of the parts) are made of these.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import TypeVar
@@ -45,6 +46,13 @@ def bounds_of(metadata: Mapping[str, object]) -> Bounds:
     return bounds if isinstance(bounds, Bounds) else Bounds()
 
 
+def as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def fault_of(item: "Field[object]", value: object) -> str:
     """Why `value` cannot be this field's, or ""."""
     kind = item.type
@@ -54,7 +62,7 @@ def fault_of(item: "Field[object]", value: object) -> str:
     if kind == NUMBERS:
         return "" if are_numbers(value) else f"{shown(value)} is not a list like [2.0, 60.0]"
     if kind is float and type(value) is int:
-        value = float(value)
+        value = as_float(value)
     if kind in (bool, int, float, str) and type(value) is not kind:
         return f"{shown(value)} is not {KIND_NAMES[kind]}{f' ({bounds})' if str(bounds) else ''}"
     if bounds.choices and value not in bounds.choices:

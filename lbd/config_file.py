@@ -12,7 +12,9 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
 from lbd.config import Config, HostEntry, fault_of, shown
+from lbd.config_field import as_float
 from lbd.errors import ConfigError
+from lbd.one_line import one_line
 from lbd.spelling import hint
 from lbd.windows import read_window
 
@@ -104,6 +106,8 @@ def parse(text: str, source: str) -> Table:
         line = "".join(c for c in place.partition(",")[0] if c.isdigit())
         line = line or str(max(1, len(text.splitlines())))
         raise ConfigError(f"{source}:{line}: not TOML: {reason}") from problem
+    except (RecursionError, ValueError) as problem:  # brackets upon brackets; a number without end
+        raise ConfigError(f"{source}: no configuration: {one_line(str(problem), 80)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +166,8 @@ class Given:
             value = host_entries(value, place, self._lines)
         elif fault := fault_of(known[key], value):
             raise ConfigError(f"{place}: {section}.{key}: {fault}")
-        if known[key].type is float and isinstance(value, int):
-            value = float(value)
+        if known[key].type is float and type(value) is int:
+            value = as_float(value)
         if isinstance(value, list):
             value = tuple(value)
         self._values[section, key] = Origin(place, value)
@@ -188,7 +192,7 @@ def fields_of(kind: object) -> "dict[str, Field[object]]":
 def toml_value(raw: str) -> object:
     try:
         table = tomllib.loads(f"value = {raw}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return raw
     return table["value"] if len(table) == 1 else raw
 

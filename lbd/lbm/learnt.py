@@ -5,7 +5,6 @@ claims of a run here can mislead that user alone. Both the users and the command
 bounded; what was not used for longest is forgotten first.
 """
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from lbd.policy.invocation import KEY_CHARACTERS, OURS, WHY_STAYS, family_of, ke
 
 FORMAT = 1
 CPU_S_MAX = 1e8  # what a run may claim
+STORED_MAX = 1e300  # a number as stored: finite, and none that floats do not reach
 NOTHING = Known()
 
 Json = dict[str, object]
@@ -221,7 +221,7 @@ def read_row(row: object) -> tuple[str, Known]:
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
         raise ValueError("a command is no list that begins with its key")
     key, *numbers = row
-    if not all(type(n) in (int, float) and math.isfinite(n) and n >= 0 for n in numbers):
+    if not all(type(n) in (int, float) and 0 <= n <= STORED_MAX for n in numbers):
         raise ValueError(f"{key!r}: numbers were expected")
     if not 4 <= len(numbers) <= 3 + CONVINCING or numbers[1] < 1:
         raise ValueError(f"{key!r}: {len(numbers)} numbers")

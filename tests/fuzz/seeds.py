@@ -93,7 +93,11 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "terminal_modes": (MODES, b"24 80 0 0"),
     "lim_message": tuple(map(told, BODIES)),
     "lim_conversation": (b"\xff\xfe".join(map(told, BODIES)),),
-    "socket_questions": (json.dumps(PLACE).encode(),),
+    "socket_questions": (
+        json.dumps(PLACE).encode(),
+        b'{"op": "param", "name": "min_gain", "value": "0.5"}',
+        b'{"op": "param", "name": "probe_limit", "value": 3}',
+    ),
     "configuration": (CONFIG, b'cluster.hosts = [{name = "a"}]\n'),
     "override": (b"lim.port=7901", b'eligibility.never=["a"]'),
     "workload_trace": (SWF,),

@@ -28,7 +28,7 @@ from lbd.lbm.packing import Allowance, BadPack, Unpacker
 from lbd.lbm.stamp import is_same, read_stamp
 from lbd.lim import events as e
 from lbd.lim import messages as m
-from lbd.lim import requests
+from lbd.lim import requests, settings
 from lbd.one_line import one_line
 from lbd.policy.eligibility import Lists
 from lbd.policy.invocation import key_of, why_stays
@@ -164,6 +164,9 @@ def socket_questions(data: bytes) -> None:
             requests.placement_request(question, table)
         with contextlib.suppress(ConfigError, KeyError, TypeError, ValueError):
             requests.lbm_status(question)
+        with contextlib.suppress(ConfigError, KeyError, TypeError, ValueError):
+            name = settings.full_name(requests.text(question, "name"))
+            settings.parsed(name, question["value"])
 
 
 @target
@@ -314,6 +317,7 @@ def mutated(data: bytes, dice: Random) -> bytes:
 
 NUMBERS = (b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\xff\xff\xff\x7f", b"\1\0\0\0")
 INSERTS = (
-    *NUMBERS, b"\0", b"\n", b" ", b"-1", b"9" * 30, b"1e999", b"nan", b"..", b"/", b'"', b"'",
-    b"\x1b[2J", b"\xe2\x80\xae", b"[" * 50, b"%s", b"\xff" * 9,
+    *NUMBERS, b"\0", b"\n", b" ", b"-1", b"9" * 30, b"9" * 400, b"9" * 5000, b"1e999", b"nan",
+    b"..", b"/", b'"', b"'", b"\x1b[2J", b"\xe2\x80\xae", b"[" * 50, b"[" * 3000,
+    b"%s", b"\xff" * 9,
 )  # fmt: skip
