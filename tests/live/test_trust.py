@@ -19,6 +19,7 @@ from tests.live.cluster import FAST
 from tests.live.trust import Stranger, authority_on, files_of, made_for
 
 SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
+QUEUE_PORT = 7903  # of the dispatcher, on h1
 SCAN = """
 import socket, sys
 found = []
@@ -33,7 +34,7 @@ print(*found)
 
 @pytest.fixture(scope="module")
 def tls_lab(make_module_lab):
-    return make_module_lab(3, "none", "--tls", settings=SETTINGS)
+    return make_module_lab(3, "none", "--tls", "--mode", "fcfs", settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,13 @@ def h2(tls_lab, root):
 def test_commands_run_and_bytes_flow(tls_lab):
     done = tls_lab.run("h1", "lbrun", "-H", "h2", "sh", "-c", "cat; echo $LBD_HOST", input="in\n")
     assert (done.returncode, done.stdout) == (0, "in\nh2\n")
+
+
+def test_the_queue_works_and_has_the_same_doors(tls_lab, h2):
+    done = tls_lab.run("h3", "lbrun", "-q", "sh", "-c", "echo in a queue")
+    assert (done.returncode, done.stdout) == (0, "in a queue\n"), done.stderr
+    code, _ = h2.call(tls_lab, "h1", QUEUE_PORT, "/lbd.v1.Dispatch/None", b"")
+    assert code is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_a_host_is_let_in_as_itself(tls_lab, h2):
@@ -70,15 +78,18 @@ def not_let_in(request, tls_lab, root):
 
 
 def test_who_has_no_good_certificate_does_not_get_past_the_handshake(tls_lab, not_let_in):
-    for code, details in (not_let_in.ping(tls_lab, "h1"), not_let_in.jobs(tls_lab, "h1")):
+    asked = not_let_in.call(tls_lab, "h1", QUEUE_PORT, "/lbd.v1.Dispatch/None", b"")
+    for code, details in (
+        not_let_in.ping(tls_lab, "h1"), not_let_in.jobs(tls_lab, "h1"), asked
+    ):  # fmt: skip
         assert code is grpc.StatusCode.UNAVAILABLE
         assert "Socket closed" in details or "handshake" in details, details
 
 
 def test_who_does_not_encrypt_is_not_answered(tls_lab):
     address = tls_lab.record.plan.address("h1")
-    assert not trust.speaks_plainly(address, 7901)
-    assert not trust.speaks_plainly(address, 7902)
+    for port in (7901, 7902, QUEUE_PORT):
+        assert not trust.speaks_plainly(address, port)
 
 
 def test_nobody_speaks_for_another_host(tls_lab, h2):
