@@ -84,6 +84,7 @@ SHELLS = (
     "lbm/holding.py",  # which holds it
     "lbm/bundle.py",
     "lbm/adoption.py",  # and what that LBM makes of it
+    "lbm/adopted_attempt.py",
     "lbm/adopted_client.py",
     "lbm/adopted_command.py",
     "lbm/adopted_job.py",

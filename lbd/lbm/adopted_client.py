@@ -34,7 +34,8 @@ class AdoptedConnection(Connection):
             command is not None and AdoptedCommand.is_moving_files(command)
         ):
             raise NotNow
-        unheard = [frames.pack(*frame) for frame in connection._unheard]
+        early = connection._early if command is None else []
+        unheard = [frames.pack(*frame) for frame in (*early, *connection._unheard)]
         held = HeldClient()
         if command is None or not (connection._stays or AdoptedCommand.has_left(command)):
             if connection._run_body:

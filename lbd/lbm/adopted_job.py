@@ -110,6 +110,7 @@ def exit_message(ended: Exit) -> HeldExit:
         system_cpu_s=ended.system_cpu_s,
         max_rss_bytes=ended.max_rss_bytes,
         out_of_memory=ended.out_of_memory,
+        over=ended.over,
     )
 
 
@@ -120,4 +121,5 @@ def exit_of(held: HeldExit) -> Exit:
         held.system_cpu_s,
         held.max_rss_bytes,
         held.out_of_memory,
+        held.over,
     )

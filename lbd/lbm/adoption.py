@@ -15,6 +15,7 @@ from lbd.errors import PeerError
 from lbd.lbm import handover
 from lbd.lbm.adopted_client import AdoptedConnection
 from lbd.lbm.adopted_job import AdoptedJob
+from lbd.lbm.attempts import Attempts
 from lbd.lbm.bundle import Given
 from lbd.lbm.client_server import ClientServer
 from lbd.lbm.conversation import Conversation, Stream
@@ -64,16 +65,26 @@ def parse(descriptors: list[int]) -> held.Handover:
 
 
 def has_jobs(record: held.Handover) -> bool:
-    return bool(record.ending) or any(incoming.jobs for incoming in record.incoming)
+    return bool(record.ending or record.attempts) or any(
+        incoming.jobs for incoming in record.incoming
+    )
 
 
 class Adoption:
     """Of all that one record tells of."""
 
-    def __init__(self, host: Host, home: Home, clients: ClientServer, given: Given) -> None:
+    def __init__(
+        self,
+        host: Host,
+        home: Home,
+        clients: ClientServer,
+        attempts: Attempts | None,
+        given: Given,
+    ) -> None:
         self._host = host
         self._home = home
         self._clients = clients
+        self._attempts = attempts
         self._given = given
         self._outgoing: dict[str, Stream] = {}
 
@@ -85,6 +96,9 @@ class Adoption:
             self._restore_incoming(incoming)
         for job in record.ending:
             self._restore_ending(job)
+        if self._attempts is not None:
+            for attempt in record.attempts:
+                self._attempts.adopt(attempt)
         for client in record.clients:
             self._restore_client(client)
         for outgoing in record.outgoing:

@@ -17,7 +17,7 @@ from lbd.errors import LbdError
 from lbd.lbm import keeper
 from lbd.lbm.host import Host
 from lbd.lbm.limits import CPU, LEASE
-from lbd.lbm.link import Exit, NotStarted, Spawned
+from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order, over_memory
 from lbd.lbm.run_request import JOB_ID, fault_of
 from lbd.lbm.spawn_order import Order
@@ -57,6 +57,7 @@ class Attempt:
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.begun = False
         self.over = False
+        self._began_s = 0.0
 
     async def run(self) -> None:
         """Until it is over and told; a slot is held while it may be alive."""
@@ -151,7 +152,11 @@ class Attempt:
             raise
         except LbdError:
             return  # with its keeper: `_follow` meets it, too
-        self.begun = True
+        self._has_begun(begun, time.monotonic(), time.time())
+        self._tell("begun")
+
+    def _has_begun(self, begun: Begun, began_s: float, unix_s: float) -> None:
+        self.begun, self._began_s = True, began_s
         self._host.jobs.add(
             Job(
                 self.name,
@@ -159,15 +164,14 @@ class Attempt:
                 self._request.user,
                 HostId(""),
                 HostId(self._host.config.host.name),
-                submitted=self._start.spec.submitted or time.time(),
-                started=time.time(),
+                submitted=self._start.spec.submitted or unix_s,
+                started=unix_s,
                 state=JobState.RUNNING,
                 foreign=True,
                 queued_at=HostId(self._request.origin),
             )
         )
         self._host.job_began(self.name, begun.pid, begun.group)
-        self._tell("begun")
 
     def _open(self, descriptors: list[int]) -> None:
         """The command's, in order. Raises OSError."""
@@ -187,7 +191,8 @@ class Attempt:
         assert self._spawned is not None
         timer = None
         if self._request.timeout_s > 0:
-            timer = asyncio.get_running_loop().call_later(self._request.timeout_s, self._time_out)
+            left_s = self._began_s + self._request.timeout_s - time.monotonic()
+            timer = asyncio.get_running_loop().call_later(left_s, self._time_out)
         try:
             ended = await asyncio.shield(self._spawned.exited)
         except LbdError as problem:

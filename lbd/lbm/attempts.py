@@ -19,12 +19,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError
+from lbd.lbm.adopted_attempt import AdoptedAttempt
 from lbd.lbm.attempt import Attempt, keep
 from lbd.lbm.host import Host
 from lbd.lbm.leases import Key, Leases
 from lbd.lbm.queue_client import QueueClient
 from lbd.model import JobId
 from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.rpc.gen.handover_pb2 import HeldAttempt
 
 if TYPE_CHECKING:
     from lbd.rpc.local import Json
@@ -209,6 +211,39 @@ class Attempts:
         held = self._held.get(key)
         if held is not None and held.attempt.over:
             del self._held[key]
+
+    # From one LBM to the next
+
+    def save(self) -> list[HeldAttempt]:
+        """Between two steps of the event loop, after which there are none."""
+        saved = []
+        for key, held in self._held.items():
+            item = AdoptedAttempt.save(held.attempt)
+            if item is not None and (held.end is not None or not held.attempt.over):
+                item.lease_until_s = self._leases.until_s.get(key, 0.0)
+                if held.end is not None:
+                    item.end = held.end.SerializeToString()
+                saved.append(item)
+        return saved
+
+    def adopt(self, item: HeldAttempt) -> None:
+        """Raises DecodeError."""
+        start = pb.Start.FromString(item.start)
+        key = JobId(start.job), start.attempt
+        attempt = AdoptedAttempt(
+            self._host,
+            self.spool,
+            start,
+            lambda news: self._tell(key, news),
+            lambda: self._lease_left_s(key),
+        )
+        attempt.restore(item)
+        if not attempt.over:
+            self._leases.until_s[key] = item.lease_until_s
+        end = pb.News.FromString(item.end) if item.HasField("end") else None
+        task = asyncio.create_task(attempt.go_on(), name=f"attempt {attempt.name}")
+        self._held[key] = Held(attempt, task, end)
+        task.add_done_callback(lambda done: self._run_over(key, done))
 
     # What it must know of this host
 

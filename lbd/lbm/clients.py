@@ -63,6 +63,7 @@ class Connection:
         self._in_turn = True
         self._terminal: CallersTerminal | None = None
         self._run_body = b""  # the request as it came
+        self._early: list[tuple[bytes, bytes]] = []  # before the request
         self._unheard: list[tuple[bytes, bytes]] = []
         self._is_answering = False
         self._asked_for_ends = False
@@ -77,11 +78,13 @@ class Connection:
         try:
             async with asyncio.timeout(FIRST_FRAME_S):
                 first = await self._read()
-                early = [frame for frame in first if frame[0] == tags.SIGNAL]
+                self._early = early = [frame for frame in first if frame[0] == tags.SIGNAL]
                 while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
                     first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
             if first and first[0][0] in (tags.RUN, tags.LOCAL):
+                self._unheard = first  # by then: for the LBM that may follow us
                 await self._turn()
+                self._unheard = []
             if first and first[0][0] == tags.RUN:
                 self._run_body, self._unheard = first[0][1], [*early, *first[1:]]
                 await self._serve_command(read_request(self._run_body))

@@ -149,7 +149,6 @@ class Lbm:
         try:
             self._bind_network()
             await self._connect_keeper()
-            await self._lim.connect()  # who has waited for us will ask it at once
             listener = await self._take_over(clients)
             self._host.stages.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
@@ -168,12 +167,12 @@ class Lbm:
                 if self._attempts is not None and self._config.dispatch.host:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
                 await self._until_told()
-                if self._attempts is not None:
+                if self._attempts is not None and not self._restart.is_set():
                     await self._attempts.end_all()
                 for task in tasks:
                     task.cancel()
                 if self._restart.is_set():
-                    await hand_over(self._host, self._home, clients)
+                    await hand_over(self._host, self._home, clients, self._attempts)
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()
@@ -210,13 +209,13 @@ class Lbm:
 
     async def _until_told(self) -> None:
         """To stop, or to make way for another LBM that goes on with everything (USR2)."""
-        waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
+        told = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
+        for wait in (await asyncio.wait(told, return_when=asyncio.FIRST_COMPLETED))[1]:
             wait.cancel()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
         """What an earlier LBM has left with the keeper; its listening socket for clients."""
+        await self._lim.connect()  # who has waited for us will ask it at once
         given = self._link.given
         record = read_record(given)
         ours = self._config.daemons.keeper != "apart"
@@ -225,7 +224,8 @@ class Lbm:
         if record is None:
             self._link.adopted()
             return None
-        return Adoption(self._host, self._home, clients, Given(given)).take_up(record)
+        parts = self._host, self._home, clients, self._attempts
+        return Adoption(*parts, Given(given)).take_up(record)
 
     async def _replace_keeper(self) -> None:
         """It has nothing to do, and may be of an older version."""

@@ -22,6 +22,7 @@ from lbd.lbm.adopted_client import AdoptedConnection
 from lbd.lbm.adopted_command import AdoptedCommand
 from lbd.lbm.adopted_job import AdoptedJob
 from lbd.lbm.agent import ForeignJob
+from lbd.lbm.attempts import Attempts
 from lbd.lbm.bundle import Bundle, NotNow
 from lbd.lbm.client_server import ClientServer
 from lbd.lbm.clients import Connection
@@ -32,7 +33,7 @@ from lbd.lbm.incoming import Incoming
 from lbd.lbm.peer_streams import PeerStream
 from lbd.model import JobId
 from lbd.rpc import job_stream as tags
-from lbd.rpc.gen import handover_pb2, lbm_pb2
+from lbd.rpc.gen import dispatch_pb2, handover_pb2, lbm_pb2
 
 log = logging.getLogger("lbd.lbm")
 
@@ -46,15 +47,19 @@ POLL_S = 0.005
 ROUNDS = 10
 
 
-async def hand_over(host: Host, home: Home, clients: ClientServer) -> None:
+async def hand_over(
+    host: Host, home: Home, clients: ClientServer, attempts: Attempts | None
+) -> None:
     """Does not return, unless the keeper cannot hold it: then what runs is to be ended."""
     try:
-        await leave(host, home, clients)
+        await leave(host, home, clients, attempts)
     except (TimeoutError, OSError) as problem:
         log.warning("the keeper cannot hold what runs, so it is ended: %r", problem)
 
 
-async def leave(host: Host, home: Home, clients: ClientServer) -> NoReturn:
+async def leave(
+    host: Host, home: Home, clients: ClientServer, attempts: Attempts | None
+) -> NoReturn:
     """Raises TimeoutError, OSError."""
     began_s = time.monotonic()
     listener, connections = clients.leave()
@@ -68,7 +73,8 @@ async def leave(host: Host, home: Home, clients: ClientServer) -> NoReturn:
     await home.eligible.close()
     await host.link.leave()
     await until(lambda: is_settled(host), SETTLE_S)
-    record, descriptors = write_down(host, home, listener, connections)
+    saved = attempts.save() if attempts is not None else []
+    record, descriptors = write_down(host, home, listener, connections, saved)
     host.link.hand_over([in_memory(record.SerializeToString()), *descriptors])
     log.info(
         "handed over commands_here=%d clients=%d descriptors=%d after_s=%.3f",
@@ -119,7 +125,11 @@ def is_settled(host: Host) -> bool:
 
 
 def write_down(
-    host: Host, home: Home, listener: int, connections: list[Connection]
+    host: Host,
+    home: Home,
+    listener: int,
+    connections: list[Connection],
+    attempts: list[handover_pb2.HeldAttempt],
 ) -> tuple[handover_pb2.Handover, list[int]]:
     """From here on there is no further step of the event loop."""
     bundle = Bundle()
@@ -139,7 +149,10 @@ def write_down(
     for incoming in host.incoming.values():
         record.incoming.append(save_incoming(host, incoming, left, bundle))
     record.ending.extend(save_ending(job) for job in left.values())
+    record.attempts.extend(attempts)
     saved = {job.job for incoming in record.incoming for job in incoming.jobs}
+    starts = (dispatch_pb2.Start.FromString(item.start) for item in attempts)
+    saved |= {f"{start.job}.{start.attempt}" for start in starts}
     for name in set(host.link.jobs) - saved - set(left):  # what else it is, nobody will know
         request = lbm_pb2.RunRequest(job_id=name).SerializeToString()
         record.ending.add(job=name, request=request, kill_at_s=time.monotonic())

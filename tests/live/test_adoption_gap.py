@@ -23,7 +23,7 @@ each = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def lab():
-    lab = Lab.up(2, settings=SETTINGS)
+    lab = Lab.up(2, "none", "--mode", "fcfs", settings=(*SETTINGS, "dispatch.lease_s=20"))
     yield lab
     lab.down()
 
@@ -194,6 +194,25 @@ def test_what_stays_here_is_still_known(lab):
         here.kill()
         here.wait()
     lab.wait_until(lambda: not mine(), "its end is seen")
+
+
+def test_an_attempt_of_the_queue_goes_on(lab):
+    """The same one, and its output; also the end of one that came in the gap."""
+    script = "echo begun $LBD_ATTEMPT; sleep $1; echo ended $LBD_ATTEMPT"
+    names = [
+        lab.run("h1", "lbrun", "-d", "-H", "h2", "sh", "-c", script, "sh", seconds, check=True)
+        for seconds in ("0.7", "3")
+    ]
+    names = [submitted.stdout.strip() for submitted in names]
+    for name in names:
+        running = lambda name=name: lab.lbctl_json("h1", "job", name)["state"] == "running"  # noqa: E731
+        lab.wait_until(running, "it runs")
+    restart(lab, "h2")
+    lab.run("h1", "lbctl", "wait", "--timeout", "30s", *names, timeout=40, check=True)
+    for name in names:
+        found = lab.lbctl_json("h1", "job", name)
+        assert (found["state"], found["attempt"]) == ("done", 1)
+        assert lab.run("h1", "lbctl", "logs", name).stdout == "begun 1\nended 1\n"
 
 
 def test_twice_in_a_row_before_the_other_host_is_back(lab):

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Handover(_message.Message):
-    __slots__ = ("version", "needs", "descriptors", "listener", "incoming", "outgoing", "clients", "ending")
+    __slots__ = ("version", "needs", "descriptors", "listener", "incoming", "outgoing", "clients", "ending", "attempts")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NEEDS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class Handover(_message.Message):
     OUTGOING_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     ENDING_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     version: int
     needs: int
     descriptors: int
@@ -24,7 +25,8 @@ class Handover(_message.Message):
     outgoing: _containers.RepeatedCompositeFieldContainer[HeldOutgoing]
     clients: _containers.RepeatedCompositeFieldContainer[HeldClient]
     ending: _containers.RepeatedCompositeFieldContainer[HeldJob]
-    def __init__(self, version: _Optional[int] = ..., needs: _Optional[int] = ..., descriptors: _Optional[int] = ..., listener: _Optional[int] = ..., incoming: _Optional[_Iterable[_Union[HeldIncoming, _Mapping]]] = ..., outgoing: _Optional[_Iterable[_Union[HeldOutgoing, _Mapping]]] = ..., clients: _Optional[_Iterable[_Union[HeldClient, _Mapping]]] = ..., ending: _Optional[_Iterable[_Union[HeldJob, _Mapping]]] = ...) -> None: ...
+    attempts: _containers.RepeatedCompositeFieldContainer[HeldAttempt]
+    def __init__(self, version: _Optional[int] = ..., needs: _Optional[int] = ..., descriptors: _Optional[int] = ..., listener: _Optional[int] = ..., incoming: _Optional[_Iterable[_Union[HeldIncoming, _Mapping]]] = ..., outgoing: _Optional[_Iterable[_Union[HeldOutgoing, _Mapping]]] = ..., clients: _Optional[_Iterable[_Union[HeldClient, _Mapping]]] = ..., ending: _Optional[_Iterable[_Union[HeldJob, _Mapping]]] = ..., attempts: _Optional[_Iterable[_Union[HeldAttempt, _Mapping]]] = ...) -> None: ...
 
 class HeldSource(_message.Message):
     __slots__ = ("descriptor", "under_way", "delivered", "window", "read", "last_chance", "errno", "number")
@@ -103,18 +105,20 @@ class HeldEnds(_message.Message):
     def __init__(self, input: _Optional[_Union[HeldSink, _Mapping]] = ..., outputs: _Optional[_Iterable[_Union[HeldSource, _Mapping]]] = ..., pty: _Optional[_Union[HeldPty, _Mapping]] = ..., screen: _Optional[bool] = ..., behind: _Optional[bool] = ..., input_device: _Optional[int] = ..., input_inode: _Optional[int] = ...) -> None: ...
 
 class HeldExit(_message.Message):
-    __slots__ = ("wait_status", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "out_of_memory")
+    __slots__ = ("wait_status", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "out_of_memory", "over")
     WAIT_STATUS_FIELD_NUMBER: _ClassVar[int]
     USER_CPU_S_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_CPU_S_FIELD_NUMBER: _ClassVar[int]
     MAX_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
     wait_status: int
     user_cpu_s: float
     system_cpu_s: float
     max_rss_bytes: int
     out_of_memory: bool
-    def __init__(self, wait_status: _Optional[int] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., out_of_memory: _Optional[bool] = ...) -> None: ...
+    over: str
+    def __init__(self, wait_status: _Optional[int] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., out_of_memory: _Optional[bool] = ..., over: _Optional[str] = ...) -> None: ...
 
 class HeldJob(_message.Message):
     __slots__ = ("number", "request", "pid", "group", "note", "began_s", "cause", "stopped", "kill_at_s", "exit", "ends", "submitted", "started", "job")
@@ -147,6 +151,28 @@ class HeldJob(_message.Message):
     started: float
     job: str
     def __init__(self, number: _Optional[int] = ..., request: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., note: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., stopped: _Optional[bool] = ..., kill_at_s: _Optional[float] = ..., exit: _Optional[_Union[HeldExit, _Mapping]] = ..., ends: _Optional[_Union[HeldEnds, _Mapping]] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., job: _Optional[str] = ...) -> None: ...
+
+class HeldAttempt(_message.Message):
+    __slots__ = ("start", "pid", "group", "began_s", "cause", "reason", "lease_until_s", "end", "started")
+    START_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_S_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LEASE_UNTIL_S_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    start: bytes
+    pid: int
+    group: str
+    began_s: float
+    cause: str
+    reason: str
+    lease_until_s: float
+    end: bytes
+    started: float
+    def __init__(self, start: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., reason: _Optional[str] = ..., lease_until_s: _Optional[float] = ..., end: _Optional[bytes] = ..., started: _Optional[float] = ...) -> None: ...
 
 class HeldStage(_message.Message):
     __slots__ = ("number", "id", "origin", "user", "path")

@@ -1,0 +1,52 @@
+"""An attempt of the queue's, handed from one LBM of its host to the next.
+
+Its output goes to files, so there is no stream to keep; and the keeper ends it with its lease, also
+while no LBM is there.
+"""
+
+from lbd.lbm.attempt import Attempt
+from lbd.lbm.link import Begun
+from lbd.rpc.gen.handover_pb2 import HeldAttempt
+
+
+class AdoptedAttempt(Attempt):
+    """Restored from what `save` has written; `go_on` in place of `run`."""
+
+    @staticmethod
+    def save(attempt: Attempt) -> HeldAttempt | None:
+        """None: it has not begun, and is not to."""
+        spawned = attempt._spawned
+        held = HeldAttempt(
+            start=attempt._start.SerializeToString(),
+            began_s=attempt._began_s,
+            cause=attempt._cause,
+            reason=attempt._reason,
+        )
+        if attempt.over:
+            return held
+        if spawned is None or not attempt.begun or spawned.exited.done():
+            return None
+        begun = spawned.begun.result()
+        held.pid, held.group = begun.pid, begun.group
+        job = attempt._host.jobs.running.get(attempt.name)
+        held.started = (job.started if job is not None else None) or 0.0
+        return held
+
+    def restore(self, held: HeldAttempt) -> None:
+        """Raises DecodeError."""
+        self._request.ParseFromString(self._start.spec.run_request)
+        self._request.job_id = self._start.job
+        self._cause, self._reason = held.cause, held.reason
+        self._keeper = self._host.link.pid
+        if held.HasField("end"):
+            self.over = True
+            return
+        begun = Begun(held.pid, held.group)
+        self._spawned = self._host.link.adopt(self.name, self._stopped, begun, None)
+        self._host.slots.holders.add(self.name)
+        self._spawned.exited.add_done_callback(lambda _: self._free_slot())
+        self._has_begun(begun, held.began_s, held.started)
+
+    async def go_on(self) -> None:
+        if not self.over:
+            await self._follow()
