@@ -42,6 +42,8 @@ class LoadVector:
     jobs_local: int
     jobs_foreign: int
     accepting: bool  # its LBM is there and takes jobs
+    # the user who has so many of the slots that others may have one although none is free
+    hog: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +89,5 @@ class PlacementRequest:
     excluded: frozenset[HostId] = frozenset()  # -x, and hosts that just refused it
     must_leave: bool = False  # --remote
     must_stay: bool = False  # --local, or moved too often already
+    user: str = ""  # who asks
     may_wait: bool = True  # a command inside a placed job must not wait: its parent holds a slot

@@ -76,7 +76,7 @@ class AdoptedJob(ForeignJob):
             job.started = held.started or None
             job.state = JobState.SUSPENDED if held.stopped else JobState.RUNNING
             self._host.jobs.add(job)
-            self._host.slots.holders.add(self._id)
+            self._host.slots.hold(self._id, self._request.user)
             self._spawned.exited.add_done_callback(self._over)
         if begun is not None:
             self._has_begun(begun, held.began_s)

@@ -125,11 +125,13 @@ class ForeignJob:
         nested = request.hops > 0
         # What belongs to a stage has been let in with it.
         beyond = nested if request.forced else request.HasField("stage")
-        if not slots.take(self._id, beyond=beyond or request.stage.step in ("unpack", "pack")):
+        if not slots.take(
+            self._id, request.user, beyond=beyond or request.stage.step in ("unpack", "pack")
+        ):
             if not request.forced:
                 self._refuse("no free slot", "admission", try_another=True)
                 return
-            if not slots.enqueue(self._id):
+            if not slots.enqueue(self._id, request.user):
                 self._refuse("too many commands wait here", "admission", try_another=True)
                 return
             granted = self._host.slot_events[self._id] = asyncio.Event()

@@ -77,7 +77,7 @@ class Attempt:
             passing = admitted.reason == "drained"
             self._refuse(admitted.reason, "drained" if passing else "admission")
             return
-        if not self._host.slots.take(self.name):
+        if not self._host.slots.take(self.name, self._request.user):
             self._refuse("no free slot", "slot")
             return
         try:

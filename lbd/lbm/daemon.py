@@ -367,6 +367,7 @@ class Lbm:
                     "op": "lbm",
                     "slots_total": slots.total,
                     "slots_used": len(slots.holders),
+                    "hog": slots.hog(),
                     "local": self._jobs.count(foreign=False),
                     "foreign": self._jobs.count(foreign=True),
                     "accepting": self._server is not None and not self._rules.closed(),
@@ -376,8 +377,7 @@ class Lbm:
                 LIM_REPORT_S,
             )
         except LbdError as problem:
-            log.debug("the LIM did not take the report: %s", problem)
-            return
+            return log.debug("the LIM did not take the report: %s", problem)
         self._rules.load_is(answer.get("index"))
         if self._attempts is not None:
             self._attempts.load_is(answer.get("index"), answer.get("drained"))

@@ -102,7 +102,7 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
             refused.reason = "the request lacks a proper id"
         elif not (host.config.stage.max_bytes and host.config.stage.max_files):
             refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
-        elif not request.forced and host.slots.is_full:
+        elif not request.forced and not host.slots.has_room(request.user):
             refused.reason = "no free slot"
         else:
             try:

@@ -149,6 +149,7 @@ class Command:
             "op": "place",
             "job": self.job.id,
             "wanted": request.host,
+            "user": self.job.user,
             "excluded": sorted(self._excluded | strangers),
             "must_leave": request.mode == "remote" or self._second is not None,
             "must_stay": self._stay and request.mode == "auto",

@@ -1,12 +1,12 @@
 """What an LBM knows: its slots, who waits for one, and the jobs of now and of lately. Pure.
 
-Slots bound *foreign* jobs. A free slot goes to whoever has waited longest; a command nested in a
-placed job never waits, since its parent may hold the very slot it would wait for; and one that its
-user sent here by name (-H) does not wait for ever, since those in the slots may be waiting for it,
-as the commands of a pipeline do.
+Slots bound *foreign* jobs. A free slot goes to whoever has waited longest, of those who have least;
+a command nested in a placed job never waits, since its parent may hold the very slot it would wait
+for; and one that its user sent here by name (-H) does not wait for ever, since those in the slots
+may be waiting for it, as the commands of a pipeline do.
 """
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +14,7 @@ from enum import Enum
 from lbd.errors import PeerError
 from lbd.model import HostId, JobId
 
+USER_SHARE = 0.75  # of the slots, and of the places to wait for one
 CLAIMS_KEPT = 10_000
 SHOWN_BYTES = 4096  # of a command line that `lbctl jobs` shows
 
@@ -63,30 +64,71 @@ class Job:
 
 @dataclass(slots=True)
 class Slots:
-    """`total` foreign jobs at once, a bounded first-come-first-served queue behind them."""
+    """`total` foreign jobs at once, a bounded queue behind them.
+
+    One user may have them all while nobody else wants any. Then whoever has more than USER_SHARE
+    makes room: not by losing a job, but by others going beyond the slots, as many as are left of
+    the share. So nobody starves, and the host has at most that much more to do.
+    """
 
     total: int
     max_waiting: int
     holders: set[JobId] = field(default_factory=set)
     waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
+    users: dict[JobId, str] = field(default_factory=dict)  # of both; "" = not known
 
-    def take(self, job: JobId, *, beyond: bool = False) -> bool:
+    def take(self, job: JobId, user: str = "", *, beyond: bool = False) -> bool:
         """A slot now, or False. `beyond`: nested and named by its user, so it may exceed."""
-        if beyond or (len(self.holders) < self.total and not self.waiting):
-            self.holders.add(job)
+        is_free = len(self.holders) < self.total and not self.waiting
+        if beyond or is_free or self._makes_room(user):
+            self.hold(job, user)
             return True
         return False
+
+    def hold(self, job: JobId, user: str) -> None:
+        """Whatever is free: it runs."""
+        self.holders.add(job)
+        self.users[job] = user
+
+    def has_room(self, user: str) -> bool:
+        return not self.is_full or self._makes_room(user)
 
     @property
     def is_full(self) -> bool:
         return len(self.holders) >= self.total
 
-    def enqueue(self, job: JobId) -> bool:
-        """Wait for a slot; False if too many do."""
+    def hog(self) -> str:
+        """Who has more than a share of the slots, which are all taken; "" = nobody, or others have
+        had the room that is made for them."""
+        if not self.is_full:
+            return ""
+        (user, count), *_ = self._held().most_common(1) or [("", 0)]
+        room = len(self.holders) - count < self.total - self._share
+        return user if count > self._share and room else ""
+
+    def _makes_room(self, user: str) -> bool:
+        hog = self.hog()
+        return bool(user and hog) and user != hog
+
+    @property
+    def _share(self) -> int:
+        """So that at least one is left, of however few: of one slot that is the second."""
+        return min(int(self.total * USER_SHARE), self.total - 1)
+
+    def _held(self) -> "Counter[str]":
+        return Counter(self.users.get(job, "") for job in self.holders)
+
+    def enqueue(self, job: JobId, user: str = "") -> bool:
+        """Wait for a slot; False if too many do, or too many of the same user."""
         beyond = max(0, len(self.holders) - self.total)
         if len(self.waiting) + beyond >= self.max_waiting:
             return False
+        theirs = sum(self.users.get(waiting) == user for waiting in self.waiting)
+        theirs += max(0, self._held()[user] - self.total)
+        if user and theirs >= max(1, int(self.max_waiting * USER_SHARE)):
+            return False
         self.waiting[job] = None
+        self.users[job] = user
         return True
 
     def exceed(self, job: JobId) -> None:
@@ -98,6 +140,7 @@ class Slots:
         """The job has ended or given up waiting. Returns who has got a slot by that."""
         self.holders.discard(job)
         self.waiting.pop(job, None)
+        self.users.pop(job, None)
         return self._promote()
 
     def resize(self, total: int) -> list[JobId]:
@@ -106,9 +149,12 @@ class Slots:
         return self._promote()
 
     def _promote(self) -> list[JobId]:
+        """Who has waited longest, of those whose users have the fewest."""
         promoted = []
         while self.waiting and len(self.holders) < self.total:
-            following, _ = self.waiting.popitem(last=False)
+            held = self._held()
+            following = min(self.waiting, key=lambda job: held[self.users.get(job, "")])
+            del self.waiting[following]
             self.holders.add(following)
             promoted.append(following)
         return promoted

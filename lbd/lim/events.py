@@ -27,6 +27,7 @@ class LbmStatus:
 
     accepting: bool
     slots_total: int = 0
+    hog: str = ""
     slots_used: int = 0
     jobs_local: int = 0
     jobs_foreign: int = 0

@@ -17,9 +17,9 @@ from lbd.model import HostId
 BEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_silence_s`
 
 
-def eligibility(sample: Sample) -> tuple[bool, bool, bool]:
+def eligibility(sample: Sample) -> tuple[bool, bool, bool, str]:
     vector = sample.vector
-    return (sample.drained, vector.accepting, vector.slots_used < vector.slots_total)
+    return (sample.drained, vector.accepting, vector.slots_used < vector.slots_total, vector.hog)
 
 
 def worth_telling(

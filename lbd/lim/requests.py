@@ -14,6 +14,7 @@ from lbd.model import Candidate, HostId, HostState, JobId, Placement, PlacementR
 from lbd.spelling import nearest
 
 Json = dict[str, object]
+NAME_MAX = 255  # characters of a user's
 
 
 def text(request: Json, key: str) -> str:
@@ -55,6 +56,7 @@ def placement_request(request: Json, table: Table) -> PlacementRequest:
         job=JobId(text(request, "job")),
         wanted=None if wanted is None else known_host(wanted, table.entries),
         excluded=frozenset(known_host(name, table.entries) for name in excluded),
+        user=str(request.get("user") or "")[:NAME_MAX],
         must_leave=flag(request, "must_leave"),
         must_stay=flag(request, "must_stay"),
         may_wait=flag(request, "may_wait"),
@@ -87,6 +89,7 @@ def candidate(shown: Candidate, table: Table) -> Json:
 def lbm_status(request: Json) -> LbmStatus:
     return LbmStatus(
         accepting=flag(request, "accepting"),
+        hog=str(request.get("hog") or "")[:NAME_MAX],
         slots_total=count(request, "slots_total"),
         slots_used=count(request, "slots_used"),
         jobs_local=count(request, "local"),

@@ -144,6 +144,7 @@ class LimState:
             jobs_local=lbm.jobs_local,
             jobs_foreign=lbm.jobs_foreign,
             accepting=lbm.accepting,
+            hog=lbm.hog,
         )
         incarnation = self.membership.me.incarnation
         age_s = now_s - self._sampled_at_s

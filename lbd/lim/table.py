@@ -250,7 +250,8 @@ class Table:
         state, _ = self.state(name, now_s)
         alive = state is not HostState.DOWN
         why = self._why_not(entry, state, now_s, own)
-        return HostView(name, load_now, load_now + 1.0 / power, entry.sampled_at_s, alive, why)
+        load = load_now + 1.0 / power
+        return HostView(name, load_now, load, entry.sampled_at_s, alive, why, vector.hog)
 
     def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
         """Why a job may not run there, or "". Slots bound foreign jobs only."""

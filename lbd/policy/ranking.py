@@ -96,13 +96,16 @@ def choose_leaving(
 def others(
     request: PlacementRequest, view: View, among: Collection[HostId] | None
 ) -> list[HostView]:
+    """As they are for who asks."""
     me, excluded = view.me, request.excluded
     if among is not None:
         named = [view.hosts[n] for n in among if n in view.hosts]  # one may have left meanwhile
-        return [host for host in named if host is not me and host.name not in excluded]
-    if not excluded:
-        return [host for host in view.hosts.values() if host is not me]
-    return [h for h in view.hosts.values() if h is not me and h.name not in excluded]
+        found = [host for host in named if host is not me and host.name not in excluded]
+    elif not excluded:
+        found = [host for host in view.hosts.values() if host is not me]
+    else:
+        found = [h for h in view.hosts.values() if h is not me and h.name not in excluded]
+    return [host.for_user(request.user) if host.hog else host for host in found]
 
 
 def lowest(hosts: Iterable[HostView], dice: Random) -> HostView | None:

@@ -34,6 +34,15 @@ class HostView:
     sampled_at_s: float
     alive: bool  # up, late or drained: not down
     why: str  # "" if it may be picked, else the reason it may not: NO_SLOT or any text
+    hog: str = ""  # NO_SLOT is for this user alone
+
+    def for_user(self, user: str) -> "HostView":
+        """As it is for them."""
+        if not (self.hog and user and self.hog != user and self.why == NO_SLOT):
+            return self
+        return HostView(
+            self.name, self.load_now, self.load, self.sampled_at_s, self.alive, "", self.hog
+        )
 
 
 @dataclass(slots=True)

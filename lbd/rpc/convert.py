@@ -37,6 +37,8 @@ VERDICTS = {
 }
 FROM_VERDICTS = {number: verdict for verdict, number in VERDICTS.items()}
 
+NAME_CHARS_MAX = 255  # of a user
+
 
 def encode(message: m.Message) -> bytes:
     envelope = pb.LimMessage(
@@ -143,6 +145,7 @@ def sample_out(sample: m.Sample) -> pb.Sample:
         jobs_local=vector.jobs_local,
         jobs_foreign=vector.jobs_foreign,
         accepting=vector.accepting,
+        hog=vector.hog,
         drained=sample.drained,
     )
     wire.MergeFromString(sample.more)
@@ -262,6 +265,7 @@ def sample(wire: pb.Sample) -> m.Sample:
         jobs_local=wire.jobs_local,
         jobs_foreign=wire.jobs_foreign,
         accepting=wire.accepting,
+        hog=wire.hog[:NAME_CHARS_MAX],
     )
     return m.Sample(
         host=name(wire.host),

@@ -19,7 +19,8 @@ from tests.live.cluster import FAST, client_environment, has_front, wait_until
 
 pytestmark = pytest.mark.root
 
-LBD, ANN = "mail", "games"  # accounts that are there, to play these parts
+# accounts that are there, to play these parts
+LBD, ANN, MALLORY = "mail", "games", "nobody"
 HOSTS = {"h1": "127.77.1.1", "h2": "127.77.1.2"}
 CONFIG = """
 [host]
@@ -30,7 +31,7 @@ state_dir = "{root}/{name}/state"
 [daemons]
 user = "{lbd}"
 [users]
-allow = ["{ann}"]
+allow = ["{ann}", "{mallory}"]
 [stage]
 root = "{root}/{name}/stage"
 [load]
@@ -72,7 +73,9 @@ class Two:
 
     def up(self, name):
         entries = ", ".join(f'{{name = "{n}", address = "{a}"}}' for n, a in HOSTS.items())
-        text = CONFIG.format(name=name, root=self.root, lbd=LBD, ann=ANN, hosts=entries)
+        text = CONFIG.format(
+            name=name, root=self.root, lbd=LBD, ann=ANN, mallory=MALLORY, hosts=entries
+        )
         config = self.root / f"{name}.toml"
         config.write_text(text)
         sets = [word for setting in FAST for word in ("--set", setting)]

@@ -84,7 +84,7 @@ class Members(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ...) -> None: ...
 
 class Sample(_message.Message):
-    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "drained")
+    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "hog", "drained")
     HOST_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class Sample(_message.Message):
     JOBS_LOCAL_FIELD_NUMBER: _ClassVar[int]
     JOBS_FOREIGN_FIELD_NUMBER: _ClassVar[int]
     ACCEPTING_FIELD_NUMBER: _ClassVar[int]
+    HOG_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     host: str
     incarnation: int
@@ -118,8 +119,9 @@ class Sample(_message.Message):
     jobs_local: int
     jobs_foreign: int
     accepting: bool
+    hog: str
     drained: bool
-    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., drained: _Optional[bool] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., hog: _Optional[str] = ..., drained: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("sample", "ended")

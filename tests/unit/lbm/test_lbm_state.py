@@ -58,6 +58,39 @@ class TestSlots:
         assert slots.release(JobId("b")) == []
         assert slots.holders == {"a"}
 
+    def test_one_user_may_have_all_until_another_wants_some(self):
+        slots = Slots(total=4, max_waiting=10)
+        assert all(slots.take(JobId(f"a{n}"), "ann") for n in range(4))
+        assert not slots.take(JobId("a4"), "ann")
+        assert slots.hog() == "ann"
+        assert slots.take(JobId("b0"), "bob")  # beyond, as many as a share leaves
+        assert not slots.take(JobId("b1"), "bob")
+        assert slots.hog() == ""
+        slots.release(JobId("a0"))
+        assert not slots.take(JobId("a5"), "ann")
+
+    def test_of_one_slot_too(self):
+        slots = Slots(total=1, max_waiting=10)
+        assert slots.take(JobId("a"), "ann")
+        assert slots.take(JobId("b"), "bob")
+        assert not slots.take(JobId("c"), "cleo")
+
+    def test_who_has_least_gets_the_next(self):
+        slots = Slots(total=2, max_waiting=10)
+        for name in ("a0", "a1"):
+            slots.take(JobId(name), "ann")
+        for name, user in (("a2", "ann"), ("a3", "ann"), ("b0", "bob")):
+            assert slots.enqueue(JobId(name), user)
+        assert slots.release(JobId("a0")) == ["b0"]
+        assert slots.release(JobId("a1")) == ["a2"]
+
+    def test_nobody_has_all_places_to_wait(self):
+        slots = Slots(total=1, max_waiting=4)
+        slots.take(JobId("a"), "ann")
+        queued = [slots.enqueue(JobId(f"a{n}"), "ann") for n in range(4)]
+        assert queued == [True, True, True, False]
+        assert slots.enqueue(JobId("b"), "bob")
+
     @given(st.lists(st.tuples(st.sampled_from("te r"), st.integers(0, 9)), max_size=60))
     def test_never_more_holders_than_slots_and_none_forgotten(self, history):
         slots, asked = Slots(total=2, max_waiting=4), set()
