@@ -36,4 +36,4 @@ def read_range(text: str) -> tuple[int, int]:
 
 
 def is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 0 < int(text) <= LARGEST
+    return text.isascii() and text.isdecimal() and len(text) < 20 and 0 < int(text) <= LARGEST

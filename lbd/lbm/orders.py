@@ -41,6 +41,7 @@ def make_order(
     if run_as is not None and run_as.name != request.user:
         environment.update(account_variables(run_as))
     worker = request.stage.step in ("unpack", "pack")
+    nice = max(0, request.nice)  # a higher priority is nobody's to ask for from afar
     return Order(
         job=request.job_id,
         argv=worker_words(request.stage, config) if worker else list(request.argv),
@@ -50,7 +51,7 @@ def make_order(
         umask=request.umask,
         limits=[(item.resource, item.soft, item.hard) for item in request.limits],
         user=(run_as.uid, run_as.gid, *sorted(run_as.groups)) if run_as else (),
-        nice=request.nice if limited_cpu else nice_of(config.limits.cpu_weight, request.nice),
+        nice=nice if limited_cpu else nice_of(config.limits.cpu_weight, nice),
         ignored_signals=request.ignored_signals,
         no_new_privileges=request.no_new_privileges or config.users.no_new_privileges,
         memory_bytes=memory_limit(request, config),

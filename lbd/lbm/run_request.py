@@ -41,7 +41,6 @@ def read_run_request(
     if caller not in ("", request.origin):
         raise PeerError(f"{caller} asks in the name of {request.origin}")
     request.name = one_line(request.name, TEXT_CHARS_MAX)
-    request.nice = max(0, request.nice)  # a higher priority is nobody's to ask for from afar
     return request
 
 

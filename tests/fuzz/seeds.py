@@ -107,6 +107,8 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "shell_words": (b"gcc -c 'a b.c' -o \"x\"", b"a\\ b c"),
     "invocations": (b"gcc\0-c\0x.c", b"python3\0-m\0pip\0install", b"sh\0-c\0echo"),
     "environments": (b"A=b\0SSH_AUTH_SOCK=/x\0X_TOKEN=1\0MAKEFLAGS= -j4 --jobserver-auth=3,4",),
+    "queue_selectors": (b"3 2-5 last @me", b"9" * 30),
+    "time_windows": (b"mon-fri 18:00-08:00", b"sat,sun", b"* 0-7 * * 1-5", b"*/5 1,2-4/2 * * *"),
     "releases": (wire.OWN.announcement().encode(),),
     "quantities": (b"1h30m", b"512K", b"1.5", b"20s"),
     "join_tokens": (token.Token(bytes(16), bytes(32)).text().encode(), b'{"h2": 1}'),

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from lbd import units, wire
+from lbd import units, windows, wire
 from lbd.config import Config
 from lbd.config_file import Given, parse, settle
+from lbd.dispatch import selectors
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm import modes, request, run_request
 from lbd.lbm.child import read_order
@@ -270,6 +271,20 @@ def quantities(data: bytes) -> None:
         assert 0 <= units.duration_s(text) <= units.LONGEST_S
     with contextlib.suppress(ValueError):
         assert 0 <= units.size_bytes(text) <= units.LARGEST_BYTES
+
+
+@target
+def queue_selectors(data: bytes) -> None:
+    with contextlib.suppress(ConfigError):
+        wanted = selectors.read_selectors(data.decode(errors="replace").split(), "ann", 7)
+        assert all(low <= high for low, high in wanted.ranges)
+
+
+@target
+def time_windows(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        window = windows.read_window(data.decode(errors="replace"))
+        window.holds(windows.Moment(0, 12, 1, 1, 0))
 
 
 @target
