@@ -146,6 +146,7 @@ class Machine:
         self._unshare.wait()
         self._unshare.stdout.close()
         wait_until(self._remove_group, f"{self._group} is empty", 15)
+        shutil.rmtree(self.root)
 
     def _remove_group(self):
         for path in sorted(self._group.rglob("*/"), reverse=True):
