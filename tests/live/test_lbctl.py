@@ -2,6 +2,8 @@
 
 import json
 import re
+import sysconfig
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +164,11 @@ def test_doctor_names_a_dead_peer_and_a_dead_daemon(make_lab):
     assert result.returncode == 1
     assert re.search(r"FAULT  LIM +not running: .*lim.sock is stale", result.stdout)
     assert re.search(r"lbctl: lim is not running .*\n", lab.run("h2", "lbctl", "status").stderr)
+
+
+def test_bash_completes_the_hosts_there_are(lab):
+    share = Path(sysconfig.get_path("data"), "share/bash-completion/completions")
+    words = 'COMP_WORDS=(lbctl drain h) COMP_CWORD=2; _lbctl; echo "${COMPREPLY[@]}"'
+    result = lab.run("h1", "bash", "-c", f"source {share}/lbctl; {words}", check=True)
+    assert result.stdout.split() == list(lab.hosts)
+    assert result.stderr == ""
