@@ -1,0 +1,47 @@
+"""Why a pending job waits, in its user's words."""
+
+from random import Random
+
+from lbd.dispatch.discipline import HostSlots, QueuedJob
+from lbd.dispatch.disciplines.registry import make
+from lbd.dispatch.hosts import Terms
+from lbd.dispatch.lifecycle import Lifecycle
+from lbd.dispatch.reasons import waiting_reason
+from lbd.model import HostId, JobId
+
+DICE = Random(1)
+
+
+def table(*hosts):
+    life = Lifecycle(make("fcfs", ()), Terms())
+    for host in hosts:
+        life.host_is(HostSlots(HostId(host), 1), 0.0, DICE)
+    return life
+
+
+def submit(life, name, **more):
+    life.submitted([QueuedJob(JobId(name), **more)], 0.0, DICE)
+
+
+def reason(life, name):
+    return waiting_reason(life, life.jobs[JobId(name)])
+
+
+def test_the_reasons():
+    life = table("h1")
+    submit(life, "1")
+    assert reason(life, "1") == "starting on h1"
+    life.begun(HostId("h1"), JobId("1"), 1)
+    assert reason(life, "1") == ""
+    for name in ("2", "3", "4"):
+        submit(life, name)
+    assert reason(life, "2") == "next, as soon as a slot is free on h1"
+    assert reason(life, "4") == "2 others wait in its line"
+    life.hold(JobId("3"), "held by ann", 0.0, DICE)
+    assert reason(life, "3") == "held by ann"
+    submit(life, "5", only=HostId("h9"))
+    assert reason(life, "5") == "h9 takes no jobs now"
+    submit(life, "6", slots=2)
+    assert reason(life, "6") == "no host that takes jobs now is fit for it"
+    life.host_gone(HostId("h1"), 0.0, DICE)
+    assert reason(life, "2") == "no host takes jobs"

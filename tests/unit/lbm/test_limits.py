@@ -1,0 +1,52 @@
+"""What the keeper measures: leases on its clock, CPU time of a whole tree without cgroups."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from lbd.lbm.limits import CPU, CPU_US, LEASE, LEASE_MS, Limits
+
+FAR_MS = 60_000
+BURN = "import time\nwhile time.process_time() < 60: pass"
+
+
+def given(lease_ms=FAR_MS, cpu_us=0):
+    return {LEASE_MS: b"%d" % lease_ms, CPU_US: b"%d" % cpu_us}
+
+
+def until_over(limits, timeout_s=20.0):
+    until_s = time.monotonic() + timeout_s
+    while not (found := limits.over()):
+        assert time.monotonic() < until_s
+        time.sleep(limits.sooner_ms(100) / 1000)
+    return found
+
+
+def test_a_lease_runs_out_unless_it_is_renewed():
+    limits = Limits()
+    limits.set("a", 1, "", given(30))
+    limits.set("b", 1, "", given(30))
+    limits.set("b", 1, "", given())
+    assert limits.sooner_ms(-1) <= 31
+    assert until_over(limits) == ["a"]
+    limits.set("a", 1, "", given())
+    assert limits.over() == ["a"], "what is over stays so"
+    assert (limits.ended("a"), limits.ended("b"), limits.ended("c")) == (LEASE, "", "")
+    assert limits.sooner_ms(-1) == -1
+
+
+def test_what_a_child_burns_counts_for_its_tree():
+    shell = subprocess.Popen(
+        ["sh", "-c", f"{sys.executable} -c '{BURN}' & wait"], start_new_session=True
+    )
+    try:
+        limits = Limits()
+        limits.set("a", shell.pid, "", given(cpu_us=300_000))
+        assert limits.over() == []
+        assert until_over(limits) == ["a"]
+        assert limits.ended("a") == CPU
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()

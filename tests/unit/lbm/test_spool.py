@@ -1,0 +1,82 @@
+"""Output on disk: bounded, with its beginning and its end, and read from anywhere."""
+
+import os
+import time
+
+from lbd.lbm.spool import PIECE_BYTES, Spool
+
+LIMIT_BYTES = 1 << 20
+
+
+def write(spool, data, name="out"):
+    descriptor = spool.open("7", 1, name)
+    os.write(descriptor, data)
+    return descriptor
+
+
+def read_all(spool, name="out"):
+    at, pieces, dropped = 0, [], 0
+    while True:
+        piece = spool.read("7", 1, name, at)
+        dropped += piece.dropped_bytes
+        if not piece.data:
+            return b"".join(pieces), dropped
+        pieces.append(piece.data)
+        at = piece.next_at
+
+
+def test_what_is_written_is_read_in_pieces(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    data = os.urandom(PIECE_BYTES + 5)
+    os.close(write(spool, data))
+    assert spool.read("7", 1, "out", 3).data == data[3 : 3 + PIECE_BYTES]
+    assert read_all(spool) == (data, 0)
+    assert spool.exists("7", 1)
+    assert not spool.exists("7", 2)
+
+
+def test_nobody_else_gets_at_it(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    os.close(write(spool, b"secret"))
+    assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
+
+
+def test_of_too_much_the_middle_is_dropped_and_the_disk_has_it_back(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first, rest, last = b"first\n", b"x" * (4 * LIMIT_BYTES), b"last\n"
+    descriptor = write(spool, first + rest)
+    spool.trim("7", 1)
+    os.write(descriptor, last)
+    os.close(descriptor)
+    path = tmp_path / "spool/7/1.out"
+    assert path.stat().st_blocks * 512 <= LIMIT_BYTES
+    kept, dropped = read_all(spool)
+    assert kept.startswith(first)
+    assert kept.endswith(last)
+    assert len(kept) + dropped == len(first + rest + last)
+    assert len(kept) <= LIMIT_BYTES
+    spool.trim("7", 1)
+    assert read_all(spool) == (kept, dropped)
+
+
+def test_what_grows_on_is_trimmed_again(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    descriptor = write(spool, b"")
+    for _ in range(8):
+        os.write(descriptor, b"y" * LIMIT_BYTES)
+        spool.trim("7", 1)
+    os.close(descriptor)
+    kept, dropped = read_all(spool)
+    assert (len(kept) + dropped, set(kept)) == (8 * LIMIT_BYTES, {ord("y")})
+    assert (tmp_path / "spool/7/1.out").stat().st_blocks * 512 <= LIMIT_BYTES
+
+
+def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    for job in ("1", "2", "3"):
+        os.close(spool.open(job, 1, "out"))
+    old_s = time.time() - 10 * 86400
+    for job in ("1", "2"):
+        os.utime(tmp_path / f"spool/{job}/1.out", (old_s, old_s))
+    spool.sweep(7.0, {"2"})
+    assert sorted(path.name for path in (tmp_path / "spool").iterdir()) == ["2", "3"]
