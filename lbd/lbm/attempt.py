@@ -205,8 +205,8 @@ class Attempt:
         self._end_told(ended, self._cause or ("signalled" if ended.signal else "exited"))
 
     async def _until_cleared(self) -> None:
-        """A new keeper ends what the last one left before it says hello."""
-        while not self._host.link.alive or self._host.link.pid == self._keeper:  # noqa: ASYNC110
+        """A new keeper ends what the last one left before it says hello, with its pid."""
+        while self._host.link.pid in (0, self._keeper):  # noqa: ASYNC110
             await asyncio.sleep(KEEPER_POLL_S)
 
     def _end_told(self, ended: Exit | None, cause: str, reason: str = "") -> None:

@@ -7,8 +7,9 @@ import subprocess
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.restarting import restart
 
-SETTINGS = (*FAST, "dispatch.lease_s=2", "lbm.slots=2")
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +155,17 @@ def test_others_may_not_touch_it(lab):
     )
     backwards = lab.run("h1", "lbctl", "kill", "5-2")
     assert (backwards.returncode, "backwards" in backwards.stderr) == (1, True)
+
+
+def test_an_lbm_that_is_restarted_goes_on_with_what_runs(lab, tmp_path):
+    script = "echo begin >>did; sleep 2; echo end >>did; echo printed"
+    name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "did").exists, "it runs")
+    restart(lab, "h2")
+    assert wait(lab, name) == 0
+    assert (tmp_path / "did").read_text() == "begin\nend\n"
+    assert lab.run("h1", "lbctl", "logs", name).stdout == "printed\n"
+    assert [one["state"] for one in job(lab, name)["attempts"]] == ["done"]
 
 
 def test_the_dispatcher_is_killed_and_nothing_is_lost(lab, tmp_path):
