@@ -135,8 +135,23 @@ def back_pressure(lab, _directory):
     assert not output.strip(b"\0") + errors.strip(b"\0")
 
 
+def files_that_go_along(lab, directory):
+    """The stage is there until they have come back."""
+    (directory / "in").write_text("words\n")
+    words = ("lbrun", "--send", "in", "--fetch", "out", "-H", "h2")
+    script = "sleep 1.5; tr a-z A-Z <in >out; echo done"
+    process = lab.popen("h1", *words, "sh", "-c", script, cwd=directory, stdout=-1, stderr=-1)
+    runs = lambda: any("sleep 1.5" in job["command"][-1] for job in lab.lbctl_json("h1", "jobs"))  # noqa: E731
+    lab.wait_until(runs, "it runs")
+    yield
+    yield
+    assert (process.communicate(timeout=30), process.returncode) == ((b"done\n", b""), 0)
+    assert (directory / "out").read_text() == "WORDS\n"
+
+
 SCENARIOS = (
-    back_pressure, an_end, a_signal, a_stop, a_client_that_goes_away, a_reader_that_goes_away,
+    files_that_go_along, back_pressure, an_end, a_signal, a_stop, a_client_that_goes_away,
+    a_reader_that_goes_away,
     half_open_input,
 )  # fmt: skip
 

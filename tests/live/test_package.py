@@ -239,6 +239,20 @@ def has_begun_anew(machine, unit, pid):
     return active and machine.show(unit, "MainPID") not in ("0", pid)
 
 
+def test_systemctl_restart_ends_no_command(machine, from_other):
+    before = {unit: machine.show(unit, "MainPID") for unit in SERVICES}
+    script = "echo begun; seq 300000; while [ ! -e on ]; do sleep 0.1; done; seq 300000; exit 7"
+    with machine.popen(*from_other, "sh", "-c", script) as command:
+        assert command.stdout.readline() == "begun\n", command.stderr.read()
+        machine.run("systemctl", "restart", "lbd-lbm", "lbd-lim", check=True)
+        for unit, pid in before.items():
+            assert machine.show(unit, "MainPID") not in ("0", pid)
+        machine.run("touch", "/home/ann/on", check=True)
+        numbers = "".join(f"{number}\n" for number in range(1, 300_001))
+        assert command.stdout.read() == numbers * 2
+        assert command.wait(30) == 7
+
+
 def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_other):
     machine.run("sh", "-c", "echo '# mine' >>/etc/lbd/lbd.toml", check=True)
     wait_until(
