@@ -76,6 +76,10 @@ class Compose:
             self._containers[host] = found[0]
         return self._containers[host]
 
+    def forget(self, host):
+        """Its container is another now."""
+        del self._containers[host]
+
     def command(self, host, *argv):
         return ["docker", "exec", self.container(host), *map(str, argv)]
 
@@ -114,6 +118,10 @@ class Compose:
     def centre(self, host="client"):
         return self.status(host)["cluster"]["centre"]
 
+    def queued(self, job):
+        """What is known of a queued job."""
+        return json.loads(self.run("client", "lbctl", "job", job, "--json").stdout)
+
     def wait_until(self, predicate, what, timeout_s=30.0):
         try:
             return wait_until(predicate, what, timeout_s)
@@ -124,5 +132,5 @@ class Compose:
         """Until every host sees all of them up, and they agree on the centre."""
         wanted = dict.fromkeys(self.hosts, "up")
         for host in self.hosts:
-            self.wait_until(lambda host=host: self.states(host) == wanted, f"{host} sees all", 60)
+            self.wait_until(lambda host=host: self.states(host) == wanted, f"{host} sees all", 150)
             self.wait_until(lambda host=host: self.centre(host) == "first", f"{host}'s centre")

@@ -24,8 +24,8 @@ START = 'ip link set lo up && exec dockerd --data-root "$0/data" --exec-root "$0
     '--pidfile "$0/pid" --host "unix://$0/socket" --cgroup-parent "$1" >"$0/log" 2>&1'  # fmt: skip
 
 
-class NoEngine(Exception):
-    """None runs here and none can be started; the text says why."""
+class Lacking(Exception):
+    """What these tests need is not to be had here; the text says what."""
 
 
 class Engine:
@@ -37,7 +37,7 @@ class Engine:
         self.environment = dict(os.environ)
         self.compose = next((c for c in COMPOSE if succeeds(*c, "version")), None)
         if self.compose is None:
-            raise NoEngine("neither `docker compose` nor docker-compose")
+            raise Lacking("neither `docker compose` nor docker-compose")
 
     def docker(self, *words, check=True, timeout=120, **options):
         return run("docker", *words, env=self.environment, check=check, timeout=timeout, **options)
@@ -53,23 +53,22 @@ class PrivateEngine(Engine):
         super().__init__()
         missing = [program for program in PROGRAMS if not shutil.which(program)]
         if os.geteuid() != 0 or missing:
-            raise NoEngine(f"missing: {', '.join(missing) or 'root'}")
+            raise Lacking(f"missing: {', '.join(missing) or 'root'}")
         self.root = Path(tempfile.mkdtemp(prefix=PREFIX))
         self.environment["DOCKER_HOST"] = f"unix://{self.root}/socket"
         self._process = subprocess.Popen(
-            [*ENTER, "sh", "-c", START, self.root, self.root.name], stdin=subprocess.DEVNULL
-        )
-        try:
-            wait_until(self._answers, "dockerd answers", 60)
-        except AssertionError:
+            [*ENTER, "sh", "-c", START, self.root, self.root.name], stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        wait_until(self._answers_or_has_ended, "dockerd answers", 60)
+        if self._process.poll() is not None:
             last = (self.root / "log").read_text(errors="replace").splitlines()[-1:]
             self.stop()
-            raise NoEngine(f"dockerd does not start here: {last}") from None
+            raise Lacking(f"dockerd does not start here: {' '.join(last)}")
 
-    def _answers(self):
-        if self._process.poll() is not None:
-            raise NoEngine("it has ended")
-        return self.docker("version", check=False).returncode == 0
+    def _answers_or_has_ended(self):
+        ended = self._process.poll() is not None
+        return ended or self.docker("version", check=False).returncode == 0
 
     def stop(self):
         """In order, else by force; and nothing of it is left."""
@@ -80,14 +79,26 @@ class PrivateEngine(Engine):
             self._process.wait(20)
         self._process.kill()
         self._process.wait()
-        for directory in sorted(self._cgroups(), reverse=True):
-            os.rmdir(directory)  # fails if a process is left
+        wait_until(self._cgroups_are_gone, "no process is left")
         shutil.rmtree(self.root)
+
+    def _cgroups_are_gone(self):
+        for directory in sorted(self._cgroups(), reverse=True):
+            os.rmdir(directory)
+        return True
 
     def _cgroups(self):
         for parent, names, _ in os.walk(CGROUPS):
             if self.root.name in names:
                 yield from (top for top, _, _ in os.walk(Path(parent, self.root.name)))
+
+
+def need(*words, **options):
+    """As `run`, for what a machine without a network cannot do. Raises Lacking."""
+    result = run(*words, check=False, **options)
+    if result.returncode:
+        last = (result.stderr or result.stdout).strip().splitlines()[-1:]
+        raise Lacking(f"{words[0]}: {' '.join(last)}")
 
 
 def run(*words, check=True, **options):
@@ -106,5 +117,5 @@ def succeeds(*words):
 
 
 def find():
-    """The engine that runs here, else a private one. Raises NoEngine."""
+    """The engine that runs here, else a private one. Raises Lacking."""
     return Engine() if succeeds("docker", "info") else PrivateEngine()

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 from lbd.self_start import PACKAGE_PARENT
-from tests.cluster.engine import run, succeeds
+from tests.cluster.engine import need, run, succeeds
 
 SOURCE = Path(PACKAGE_PARENT)
 PUBLIC = "debian:bookworm-slim"  # as in docker-compose.yml
@@ -45,7 +45,7 @@ def base(engine, work):
 
 
 def make_tree(tree, archive):
-    run("debootstrap", "--variant=minbase", f"--include={INCLUDE}", SUITE, tree, timeout=600)
+    need("debootstrap", "--variant=minbase", f"--include={INCLUDE}", SUITE, tree, timeout=600)
     excluded = [f"--exclude=./{path}/*" for path in UNUSED]
     part = archive.with_suffix(f".{os.getpid()}")
     run("tar", "-C", tree, *excluded, "-cf", part, ".", timeout=120)
