@@ -51,8 +51,8 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
         "job_id": JOB_ID.fullmatch(request.job_id) is not None,
         "origin": is_text(request.origin),
         "user": is_text(request.user),
-        "argv": bool(request.argv) and not any(b"\0" in word for word in request.argv),
-        "environment": not any(b"\0" in entry for entry in request.environment),
+        "argv": bool(request.argv) and b"\0" not in b"".join(request.argv),
+        "environment": b"\0" not in b"".join(request.environment),
         "argv and environment": len(request.argv) + len(request.environment) <= WORDS_MAX,
         "directory": b"\0" not in directory
         and (directory.startswith(b"/") or not directory or request.HasField("stage")),
