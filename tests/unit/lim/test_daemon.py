@@ -11,6 +11,7 @@ from lbd.config import ClusterConfig, Config, HostConfig, HostEntry, LimConfig, 
 from lbd.errors import ConfigError, LbdError
 from lbd.lim.daemon import Lim
 from lbd.lim.ops import Operations
+from lbd.rpc.crowd import Crowd
 from lbd.rpc.lim_network import Traffic
 from lbd.rpc.local import Caller, Connection, Refusal
 from lbd.testing.memory_network import Exchange, MemoryNetwork
@@ -139,7 +140,7 @@ async def test_the_end_of_the_lbm_is_noticed(two):
     one, other = two
     await other.ask(LBM)
     await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "")
-    connection = Connection(other.operations.handle, other.operations.closed)
+    connection = Connection(other.operations.handle, other.operations.closed, Crowd())
     connection.caller = ROOT
     other.operations.closed(connection)
     await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "not accepting jobs")
