@@ -218,8 +218,6 @@ class ShellConfig(Section):
 class SecurityConfig(Section):
     # a lab's secret, for hosts on loopback without certificates; mode 0600, the same on each
     key_file: str = ""
-    # plain transport is for loopback; a lab that made its own private network sets this
-    plain_lab: bool = False
 
 
 @dataclass(frozen=True, slots=True)

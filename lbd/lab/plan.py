@@ -34,7 +34,7 @@ Sections = dict[str, dict[str, Scalar | Tables]]
 # What only the lab can set right: an override would break it, not tune it.
 RESERVED = {
     "cluster.hosts", "cluster.join", "host.name", "host.address", "host.runtime_dir",
-    "host.state_dir", "security.key_file", "security.plain_lab",
+    "host.state_dir", "security.key_file",
 }  # fmt: skip
 
 

@@ -136,10 +136,9 @@ def read_key(key_file: str) -> str:
     return key
 
 
-def check_listen_address(address: str, plain_lab: bool) -> None:
-    """Plain transport only on loopback, or on a lab's own private network. Raises ConfigError."""
-    ip = ip_of(address)
-    if not ip.is_loopback and not (plain_lab and ip.is_private):
+def check_listen_address(address: str) -> None:
+    """Plain transport only on loopback. Raises ConfigError."""
+    if not ip_of(address).is_loopback:
         raise ConfigError(
             f"host.address {address}: without TLS the daemons listen on loopback only; `lbctl "
             "init` on the first host and `lbctl join` on the others make certificates"

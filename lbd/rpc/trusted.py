@@ -27,7 +27,7 @@ def trust_of(config: Config, admits: bool = False) -> Tls | Plain | None:
     if not config.security.key_file:
         log.info("no certificate in %s (`lbctl init`, `lbctl join`): this host alone", files.root)
         return None
-    check_listen_address(config.host.address, config.security.plain_lab)
+    check_listen_address(config.host.address)
     return Plain(config.host.name, read_key(config.security.key_file))
 
 

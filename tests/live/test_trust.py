@@ -1,6 +1,7 @@
 """Who is let in by a host's two ports, and as whom: real daemons with certificates."""
 
 import socket
+import subprocess
 import sys
 import time
 from concurrent import futures
@@ -13,9 +14,11 @@ from lbd.lim import messages as m
 from lbd.model import LoadVector, Queues
 from lbd.rpc import job_stream, local
 from lbd.rpc.gen import lbm_pb2
+from lbd.self_start import command
 from lbd.trust import certificates
+from lbd.trust.files import write_private
 from tests.live import trust
-from tests.live.cluster import FAST
+from tests.live.cluster import FAST, client_environment
 from tests.live.trust import Stranger, authority_on, files_of, made_for
 
 SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
@@ -166,6 +169,25 @@ def test_a_command_goes_to_the_host_asked_for_or_nowhere(tls_lab, root, shown, o
         assert set(seen) == ({b"h1"} if shown == "h3" else set())
     finally:
         tls_lab.start("h3", "lbm")
+
+
+@pytest.mark.parametrize("daemon", ["lim", "lbm"])
+def test_without_certificates_daemons_are_for_loopback(daemon, short_dir):
+    key, config = short_dir / "key", short_dir / "lbd.toml"
+    write_private(key, b"k" * 64)
+    config.write_text("")
+    settings = {
+        "host.address": "10.0.0.1", "security.key_file": key, "host.state_dir": short_dir,
+        "host.runtime_dir": short_dir,
+    }  # fmt: skip
+    sets = [word for name, value in settings.items() for word in ("--set", f'{name}="{value}"')]
+    done = subprocess.run(
+        command(daemon, *sets), env=client_environment(LBD_CONFIG=str(config)), text=True,
+        capture_output=True, timeout=30, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "host.address 10.0.0.1: without TLS the daemons listen on loopback only" in line
 
 
 def test_a_port_scan_shows_the_two_ports(make_lab):
