@@ -7,8 +7,15 @@ from collections.abc import Iterable
 def nearest(word: str, names: Iterable[str]) -> str:
     """The most similar name whatever its case, or "" when none is near."""
     folded = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else ""
+    found = difflib.get_close_matches(word.lower(), folded, n=3, cutoff=0.6)
+    if not found:
+        return ""
+
+    def closeness(name: str) -> tuple[float, int]:
+        ratio = difflib.SequenceMatcher(None, name, word.lower()).ratio()
+        return ratio, -abs(len(name) - len(word))  # of two as similar, the one as long
+
+    return folded[max(found, key=closeness)]
 
 
 def hint(word: str, names: Iterable[str]) -> str:

@@ -21,8 +21,8 @@ def trust_of(config: Config, admits: bool = False) -> Tls | Plain | None:
     Raises ConfigError.
     """
     files = host_files(config)
+    ip_of(config.host.address)  # a slip in it is one however few may call there
     if files.exist():
-        ip_of(config.host.address)
         return Tls(config.host.name, files, authority_of(config) if admits else None)
     if not config.security.key_file:
         log.info("no certificate in %s (`lbctl init`, `lbctl join`): this host alone", files.root)
