@@ -39,6 +39,7 @@ COMMANDS = {
         "this host's daemons make way for new ones; what runs goes on",
     ),
     "stats": ("lbctl_stats", "response times, moved jobs and more, of jobs that have ended"),
+    "advise": ("lbctl_advise", "what would have been better for those jobs, by simulation"),
     "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
     "init": ("lbctl_trust", "the first host of a cluster: its authority and its own certificate"),
     "join": ("lbctl_trust", "become a host of the cluster that a token is for"),
@@ -65,6 +66,11 @@ EXAMPLES = (
 
 
 EXAMPLES_OF = {
+    "advise": (
+        "lbctl advise                      the jobs of the last day",
+        "lbctl advise --since 7d           those of the week, for a rule that holds longer",
+        "lbctl advise --json | jq '.best'",
+    ),
     "stats": (
         "lbctl stats                       the last day, of all hosts",
         "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
@@ -141,6 +147,10 @@ def command_parser(name: str) -> Parser:
         from lbd.cli.lbctl_stats import add_options as add_stats_options
 
         add_stats_options(parser)
+    elif name == "advise":
+        from lbd.cli.lbctl_advise import add_options as add_advise_options
+
+        add_advise_options(parser)
     elif name in ("drain", "undrain"):
         parser.add_argument("host", metavar="HOST")
         if name == "drain":

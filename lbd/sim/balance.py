@@ -66,7 +66,15 @@ def run_once(setup: Setup, algorithm: str, replication: int) -> Outcome:
 def jobs_of(setup: Setup, seed: str) -> list[Job]:
     if setup.trace:
         stretch = recorded_load(setup) / setup.utilisation if setup.utilisation else 1.0
-        return dealt_out(setup.trace, setup.hosts, setup.duration_s, setup.immobile, seed, stretch)
+        return dealt_out(
+            setup.trace,
+            setup.hosts,
+            setup.duration_s,
+            setup.immobile,
+            seed,
+            stretch,
+            setup.pinned,
+        )
     stream = Stream(
         setup.workload,
         powers_of(setup),

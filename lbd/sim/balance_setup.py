@@ -43,6 +43,7 @@ class Setup:
     smoothing_s: float = 0.0  # T; 0: of the moment
     index: str = "queue"  # or "utilisation", of the CPUs
     trace: tuple[TraceJob, ...] = field(default=(), repr=False)  # instead of drawn jobs
+    pinned: frozenset[int] = field(default=frozenset(), repr=False)  # of it, those that must stay
 
     def power(self, host: int) -> tuple[float, float]:
         """(cores, speed)"""

@@ -70,9 +70,9 @@ def is_number(text: str) -> bool:
 
 def dealt_out(
     trace: Sequence[TraceJob], hosts: int, duration_s: float, immobile: float, seed: str,
-    stretch: float = 1.0,
+    stretch: float = 1.0, pinned: frozenset[int] = frozenset(),
 ) -> list[Job]:  # fmt: skip
-    """The trace's jobs on our hosts, its own hosts in turn."""
+    """The trace's jobs on our hosts, its own hosts in turn. `pinned`: those that must stay."""
     dice = Random(f"{seed} trace")
     known: dict[str, int] = {}
     jobs: list[Job] = []
@@ -80,7 +80,7 @@ def dealt_out(
         if at_s * stretch >= duration_s:
             break
         host = known.setdefault(name, len(known)) % hosts if name else dice.randrange(hosts)
-        mobile = dice.random() >= immobile
+        mobile = dice.random() >= immobile and len(jobs) not in pinned
         jobs.append(Job(len(jobs), host, at_s * stretch, cpu_s, ios, mobile))
     return jobs
 

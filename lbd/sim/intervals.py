@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import NormalDist
 
 # Student's t, two-sided 95 %, by degrees of freedom from 1 on; beyond, the expansion in 1/n.
 STUDENT = (
@@ -19,6 +20,17 @@ def student_95(freedom: int) -> float:
         return STUDENT[freedom - 1]
     z = NORMAL
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def student(freedom: int, beyond: float) -> float:
+    """Two-sided: what is exceeded with probability `beyond`. From six degrees of freedom on."""
+    z = NormalDist().inv_cdf(1.0 - beyond / 2.0)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
 
 
 def half_width(means: Sequence[float]) -> float | None:

@@ -225,6 +225,7 @@ UNKNOWN = [
     (("lbctl", "status", "--jsno"), "--jsno"), (("lbctl", "status", "extra"), "extra"),
     (("lbctl", "stats", "--since", "x"), "'x'"), (("lbctl", "stats", "extra"), "extra"),
     (("lbctl", "stats", "--since", "0"), "--since"),
+    (("lbctl", "advise", "--since", "1y"), "'1y'"), (("lbctl", "advise", "now"), "now"),
     (("lbctl", "drain"), "HOST"), (("lbctl", "drain", "h1", "h2"), "h2"),
     (("lbctl", "explain"), "COMMAND"), (("lbctl", "--config"), "--config"),
     (("lbd", "limm"), '"lim"'), (("lbd", "frobnicate"), "lim"), (("lbd",), "lim"),

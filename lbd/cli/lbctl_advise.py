@@ -1,0 +1,229 @@
+"""`lbctl advise`: the last day's jobs again in virtual time, and what would have been better."""
+
+import argparse
+import math
+import os
+import time
+from dataclasses import fields
+from functools import partial
+
+from lbd.cli.daemons import Daemons
+from lbd.cli.lbctl_stats import DAY_S, seconds, span
+from lbd.cli.output import Row, print_json, print_table
+from lbd.cli.program import complain
+from lbd.cli.reply import Json, number, table, tables, text
+from lbd.cli.sim_pool import NICENESS, WORKERS, Pool
+from lbd.cli.usage_hosts import ask_host, complain_of, gather
+from lbd.config import LimConfig
+from lbd.errors import ConfigError, PeerError
+from lbd.rpc.local import Refusal
+from lbd.sim.advice import (
+    JOBS_MIN,
+    Day,
+    Finding,
+    PastHost,
+    PastJob,
+    Trial,
+    best,
+    day_of,
+    findings,
+    replications,
+    setup_for,
+    trials,
+)
+from lbd.sim.balance import Outcome, load_of, run_once
+from lbd.units import duration_text
+
+HOST_JOBS_MAX = 100_000
+HEADER = ("ALGORITHM", "WITH", ">RESPONSE", ">SAVES", ">± 95 %", ">MOVED", ">WRONG", ">MSG/HOST/S",
+          ">CPU COST")  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--since", metavar="DUR", type=span, default=DAY_S,
+                        help="of the jobs that ended within it (default 1d)")  # fmt: skip
+
+
+def advise(daemons: Daemons, options: argparse.Namespace) -> int:
+    until = time.time()
+    since = max(0.0, until - options.since)
+    found = gather(daemons, lambda host: history(daemons, host, since))
+    complain_of(found.missing)
+    jobs = [job for host in found.answers.values() for job in host]
+    day = read_day(daemons, jobs)
+    if day.strangers:
+        complain("lbctl", f"without {day.strangers} jobs of hosts that are no more in the cluster")
+    results = replayed(day) if reason_not(day) == "" else []
+    if options.json:
+        reply: Json = {
+            "since": since,
+            "until": until,
+            "hosts": sorted(found.answers),
+            "missing": sorted(found.missing),
+            **as_json(day, results),
+        }
+        print_json(reply)
+    else:
+        show(day, results, options.since)
+    return 0
+
+
+def history(daemons: Daemons, host: str, since: float) -> list[PastJob]:
+    """Page by page, so that the host's LBM has time for its commands in between."""
+    jobs: list[PastJob] = []
+    after = 0
+    while len(jobs) < HOST_JOBS_MAX:
+        page = ask_host(daemons, "history", host, since=since, after=after).get("jobs")
+        if not isinstance(page, list):
+            raise PeerError("the daemon's answer holds no jobs; is it another version?")
+        if not page:
+            return jobs
+        jobs += [PastJob(*row[1:]) for row in page]
+        if page[-1][0] <= after:
+            raise PeerError(f"{host} counts its jobs backwards")
+        after = page[-1][0]
+    complain("lbctl", f"of {host} only the oldest {len(jobs)} jobs; a shorter --since has them all")
+    return jobs
+
+
+def read_day(daemons: Daemons, jobs: list[PastJob]) -> Day:
+    status = daemons.lim({"op": "status"})
+    hosts = [
+        PastHost(text(row, "name"), number(row, "cores"), number(row, "speed"))
+        for row in tables(status, "hosts")
+        if number(row, "cores") > 0 and number(row, "speed") > 0
+    ]
+    if len(hosts) < 2:
+        raise ConfigError("this cluster has one host: there is nothing to choose")
+    return day_of(jobs, hosts, text(table(status, "cluster"), "algorithm"), parameters(daemons))
+
+
+def parameters(daemons: Daemons) -> dict[str, float]:
+    """As they are in force, by short name."""
+    found: dict[str, float] = {}
+    for name in (*(item.name for item in fields(LimConfig)), "smoothing_s"):
+        try:
+            value = number(daemons.lim({"op": "param", "name": name}), "value")
+        except Refusal:  # it is none that can be changed
+            continue
+        if not math.isnan(value):
+            found[name] = value
+    return found
+
+
+def reason_not(day: Day) -> str:
+    """Why there is nothing to tell; "" if there is."""
+    if day.movable >= JOBS_MIN:
+        return ""
+    return (
+        f"{day.jobs} jobs, of which {day.movable} could have moved and were worth it: "
+        f"too few to tell ({JOBS_MIN} are needed; try a longer --since)"
+    )
+
+
+def replayed(day: Day) -> list[Finding]:
+    """At the lowest priority: it has time, the commands of this host have not."""
+    os.nice(NICENESS)
+    wanted = trials(day)
+    times = replications(day)
+    runs = [(trial, number) for trial in wanted for number in range(times)]
+    outcomes = Pool("lbctl advise", WORKERS)(partial(replay, day), runs)
+    by_trial = [outcomes[at : at + times] for at in range(0, len(runs), times)]
+    return findings(day, list(zip(wanted, by_trial, strict=True)))
+
+
+def replay(day: Day, run: tuple[Trial, int]) -> Outcome:
+    trial, number = run
+    return run_once(setup_for(day, trial), trial.algorithm, number)
+
+
+# What is said of it
+
+
+def as_json(day: Day, results: list[Finding]) -> Json:
+    chosen = best(results)
+    return {
+        "algorithm": day.setup.lim.algorithm,
+        "jobs": day.jobs,
+        "movable": day.movable,
+        "needed": JOBS_MIN,
+        "not_measured": day.guessed,
+        "utilisation": load_of(day.setup) if day.jobs else None,
+        "verdict": verdict(results, chosen),
+        "best": finding_json(chosen) if chosen is not None else None,
+        "results": [finding_json(one) for one in results],
+    }
+
+
+def verdict(results: list[Finding], chosen: Finding | None) -> str:
+    if not results:
+        return "too-few-jobs"
+    return "better" if chosen is not None else "nothing-better"
+
+
+def finding_json(one: Finding) -> Json:
+    return {
+        "algorithm": one.trial.algorithm,
+        "parameters": dict(one.trial.parameters),
+        "mean_response_s": one.mean_response_s,
+        "gain": one.gain,
+        "gain_ci95": one.gain_ci,
+        "better": one.is_better,
+        "transferred": one.transferred,
+        "wrong_transfers": one.wrong_transfers,
+        "messages_per_host_s": one.messages_per_host_s,
+        "overhead": one.overhead,
+    }
+
+
+def show(day: Day, results: list[Finding], span_s: float) -> None:
+    if not results:
+        complain("lbctl", f"within {duration_text(span_s)} {reason_not(day)}")
+        return
+    now = results[0]
+    print(
+        f"{day.jobs} jobs of {duration_text(span_s)} on {day.setup.hosts} hosts, replayed; "
+        f"{day.movable} could move; utilisation {load_of(day.setup):.0%} without pauses"
+    )
+    if day.guessed:
+        print(f"the CPU time of {day.guessed} was not measured: taken from others of the command")
+    print()
+    ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]
+    print_table(HEADER, [row_of(one, is_now=one is now) for one in ranked])
+    print()
+    print("\n".join(advice(now, best(results))))
+
+
+def row_of(one: Finding, *, is_now: bool) -> Row:
+    return (
+        one.trial.algorithm,
+        "as it is now" if is_now else changes(one.trial),
+        seconds(one.mean_response_s),
+        "" if is_now else f"{one.gain:+.1%}",
+        "" if is_now else f"{one.gain_ci:.1%}",
+        f"{one.transferred:.1%}",
+        f"{one.wrong_transfers:.1%}",
+        f"{one.messages_per_host_s:.3g}",
+        f"{one.overhead:.2%}",
+    )
+
+
+def changes(trial: Trial) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in trial.parameters)
+
+
+def advice(now: Finding, chosen: Finding | None) -> list[str]:
+    if chosen is None:
+        return [f"nothing tried would clearly have been better than {now.trial.algorithm} as it is"]
+    trial = chosen.trial
+    more = chosen.messages_per_host_s - now.messages_per_host_s
+    cost = f"{abs(more):.2g} messages per host and second {'more' if more >= 0 else 'less'}"
+    name = f"{trial.algorithm} {changes(trial)}".rstrip()
+    lines = [
+        f"{name} would have saved {chosen.gain:.1%} (± {chosen.gain_ci:.1%}) of the mean response "
+        f"time, for {cost}; to have it:"
+    ]
+    if trial.algorithm != now.trial.algorithm:
+        lines.append(f"    lbctl algorithm {trial.algorithm}")
+    lines += [f"    lbctl param {key} {value:.6g}" for key, value in trial.parameters]
+    return lines
