@@ -162,18 +162,20 @@ def lone_keeper(short_dir):
         [*opened(), *command("keeper", "--config", str(config))], env=client_environment(),
         stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_until((run / "keeper.sock").exists, "it listens")
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(10)
-        os.seteuid(pwd.getpwnam(LBD).pw_uid)
-        try:
-            sock.connect(str(run / "keeper.sock"))
-        finally:
-            os.seteuid(0)
-        yield sock
-        sock.sendall(frames.pack(keeper.QUIT))
-    process.terminate()
-    process.wait(10)
+    try:
+        wait_until((run / "keeper.sock").exists, "it listens", 30)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(30)
+            os.seteuid(pwd.getpwnam(LBD).pw_uid)
+            try:
+                sock.connect(str(run / "keeper.sock"))
+            finally:
+                os.seteuid(0)
+            yield sock
+            sock.sendall(frames.pack(keeper.QUIT))
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)

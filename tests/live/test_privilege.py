@@ -21,7 +21,7 @@ pytestmark = pytest.mark.root
 
 # accounts that are there, to play these parts
 LBD, ANN, MALLORY = "mail", "games", "nobody"
-HOSTS = {"h1": "127.77.1.1", "h2": "127.77.1.2"}
+HOSTS = ("h1", "h2")
 CONFIG = """
 [host]
 name = "{name}"
@@ -64,6 +64,7 @@ class Two:
 
     def __init__(self, root):
         self.root = root
+        self.subnet = f"127.{secrets.randbelow(150) + 100}.{secrets.randbelow(256)}"
         root.chmod(0o755)
         key = root / "key"
         key.write_text(secrets.token_hex(32))
@@ -72,7 +73,10 @@ class Two:
         self.ups = [self.up(name) for name in HOSTS]
 
     def up(self, name):
-        entries = ", ".join(f'{{name = "{n}", address = "{a}"}}' for n, a in HOSTS.items())
+        entries = ", ".join(
+            f'{{name = "{host}", address = "{self.subnet}.{number}"}}'
+            for number, host in enumerate(HOSTS, 1)
+        )
         text = CONFIG.format(
             name=name, root=self.root, lbd=LBD, ann=ANN, mallory=MALLORY, hosts=entries
         )
@@ -94,7 +98,7 @@ class Two:
             rows = [row for name in HOSTS for row in self.ask(name, "lim", "status")["hosts"]]
             return all(row["state"] == "up" and row["slots"]["total"] for row in rows)
 
-        wait_until(see_each_other, "both hosts are up", 20, self.logs)
+        wait_until(see_each_other, "both hosts are up", 45, self.logs)
         return self
 
     def logs(self):
