@@ -11,9 +11,10 @@ def nearest(word: str, names: Iterable[str]) -> str:
     if not found:
         return ""
 
-    def closeness(name: str) -> tuple[float, int]:
+    def closeness(name: str) -> tuple[bool, float, int]:
+        """Letters changed places, most likely; else by similarity, then by length."""
         ratio = difflib.SequenceMatcher(None, name, word.lower()).ratio()
-        return ratio, -abs(len(name) - len(word))  # of two as similar, the one as long
+        return sorted(name) == sorted(word.lower()), ratio, -abs(len(name) - len(word))
 
     return folded[max(found, key=closeness)]
 
