@@ -14,7 +14,7 @@ from tests.live.cluster import Lab
 from tests.live.restarting import SETTINGS, Stream, restart
 
 SEED = os.environ.get("LBD_RESTART_SEED") or os.urandom(4).hex()
-ROUNDS, STREAMS = 4, 5
+ROUNDS, STREAMS = 3, 5
 MIB = 1 << 20
 STEADY = (
     "import sys, time\n"
