@@ -62,6 +62,7 @@ async def leave(
 ) -> NoReturn:
     """Raises TimeoutError, OSError."""
     began_s = time.monotonic()
+    host.leaving = True
     listener, connections = clients.leave()
     await until(lambda: not any(is_moving_files(c) for c in connections), FILES_S)
     streams = list(all_streams(host, home))

@@ -45,6 +45,7 @@ class Host:
     ending: "dict[JobId, ForeignJob]" = field(default_factory=dict)
     # by origin and its name for the stream
     incoming: "dict[tuple[str, str], Incoming]" = field(default_factory=dict)
+    leaving: bool = False  # another LBM is to follow
     rates: Rates = field(init=False)  # of the commands of each host
 
     def __post_init__(self) -> None:

@@ -45,21 +45,22 @@ async def serve_stream(host: Host, context: "Context", caller: str) -> None:
 
     `caller`: the host, "" = any.
     """
-    await context.send_initial_metadata(((wire.HEADER, wire.OWN.announcement()),))
     metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
     key = caller, metadata.get(tags.STREAM_HEADER, f"?{id(context)}")
     write = context.write
     incoming: Incoming | None = None
+    if host.leaving:  # the origin sends nothing before it has heard of us: it will ask the next
+        await asyncio.get_running_loop().create_future()
+    if tags.RESUME_HEADER not in metadata:
+        incoming = Incoming(host, Stream(write), key)
     trouble: tuple[grpc.StatusCode, str] | None = None
     try:
+        await context.send_initial_metadata(((wire.HEADER, wire.OWN.announcement()),))
         while trouble is None and isinstance(message := await context.read(), bytes):
             if incoming is not None:
                 incoming.hear(message)
                 if incoming.ahead_s:  # it sends too many commands: read on when they are due
                     await asyncio.sleep(incoming.ahead_s)
-            elif not message.startswith(tags.pack(0, tags.RESUME)):
-                incoming = Incoming(host, Stream(write), key)
-                incoming.hear(message)
             elif (incoming := resumed(host, key, message)) is not None:
                 await write(tags.pack(0, tags.RESUME, incoming.stream.counts()))
                 incoming.go_on(write)

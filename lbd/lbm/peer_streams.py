@@ -54,8 +54,9 @@ class PeerStream:
         self.token = token or secrets.token_hex(16)
         self.last_number = last_number
         self._heard = stream is not None
+        self.turned_away: LbdError | None = None
         if stream is None:
-            self._call = self._open()
+            self._call = self._open(resuming=False)
             self.stream = Stream(self._call.write)
         else:
             self.stream = stream
@@ -64,15 +65,27 @@ class PeerStream:
         living = self._live(resumed=stream is not None)
         self.reading = asyncio.create_task(living, name=f"stream to {self.host}")
 
-    def _open(self) -> "Call":
+    def _open(self, *, resuming: bool) -> "Call":
         opening: OpenStream = self._peers.channel(self.host, self.address).stream_stream(METHOD)
-        return opening(metadata=(*self._peers.metadata, (tags.STREAM_HEADER, self.token)))
+        own = (
+            (tags.STREAM_HEADER, self.token),
+            *(((tags.RESUME_HEADER, "1"),) if resuming else ()),
+        )
+        return opening(metadata=(*self._peers.metadata, *own))
 
     @property
     def usable(self) -> bool:
         if self.stream.outbox.broken or self.stream.rests or self.last_number == MAX_NUMBER:
             return False
         return not self.reading.done()
+
+    async def has_heard(self) -> bool:
+        """Does the other LBM serve it? One of an older release does not say so. Raises what it was
+        turned away for."""
+        await asyncio.wait((self.announced,), timeout=self._connect_s)
+        if self.turned_away is not None:
+            raise self.turned_away
+        return self.usable
 
     def converse(self) -> Conversation:
         self.last_number += 1
@@ -98,6 +111,7 @@ class PeerStream:
                 raise
         finally:
             if not self.announced.done():
+                self.turned_away = problem if isinstance(problem, Unavailable) else None
                 self.announced.set_result(wire.BEFORE)
             self.stream.lose(problem)
 
@@ -148,7 +162,7 @@ class PeerStream:
         try:
             channel = self._peers.channel(self.host, self.address)
             await until_ready(channel, self.host, self._connect_s)
-            self._call = self._open()
+            self._call = self._open(resuming=True)
             await self._call.write(tags.pack(0, tags.RESUME, self.stream.counts()))
             answer = await self._call.read()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, Unavailable):
@@ -181,17 +195,26 @@ class PeerStreams:
         if self.leaving:
             await asyncio.get_running_loop().create_future()  # the next LBM sends it
         place = host, address
-        stream = self._usable(place)
-        if stream is not None and host not in self._peers.cuts:
-            return stream.converse()
-        channel = self._peers.channel(host, address)
-        await until_ready(channel, f"{host} ({address})", self._limits_s[0])
+        until_s = asyncio.get_running_loop().time() + self._limits_s[1]
+        while True:
+            stream = self._usable(place)
+            if stream is None or host in self._peers.cuts:
+                stream = await self._open(place)
+            # What is sent before it has heard of us may be lost unread in a restart of its LBM.
+            if stream.announced.done() or await stream.has_heard():
+                return stream.converse()
+            if asyncio.get_running_loop().time() > until_s:
+                raise Unavailable(f"{host} ({address}) cannot be reached")
+            await asyncio.sleep(AGAIN_S)
+
+    async def _open(self, place: tuple[str, str]) -> PeerStream:
+        """Raises Unavailable."""
+        channel = self._peers.channel(*place)
+        await until_ready(channel, "{} ({})".format(*place), self._limits_s[0])
         if self.leaving:
             await asyncio.get_running_loop().create_future()
         stream = self._usable(place)  # another command may have opened it meanwhile
-        if stream is None:
-            stream = self.add(PeerStream(self._peers, place, self._limits_s))
-        return stream.converse()
+        return stream or self.add(PeerStream(self._peers, place, self._limits_s))
 
     def _usable(self, place: tuple[str, str]) -> PeerStream | None:
         stream = self._streams.get(place)

@@ -48,6 +48,7 @@ FOR_ENDS = frozenset((STDIN, DELIVERED, OUTPUT_GONE, RESIZE, MODES, GROUND))
 PAUSE = b"P"  # the last that comes, until RESUME
 PAUSED = b"p"  # the answer, likewise the last: all that was sent before PAUSE has come
 RESUME = b"="  # first on the stream that goes on where another stopped, and its answer: counts
+RESUME_HEADER = "lbd-resume"  # its first message is RESUME
 STREAM_HEADER = "lbd-stream"  # metadata: what names a stream when it is resumed
 
 # several messages in one: for each its length (4 bytes, little endian) and itself; conversation 0

@@ -1,4 +1,4 @@
-"""A stream that comes to rest and goes on elsewhere: every message once, in order, or none at all."""
+"""A stream that comes to rest and goes on elsewhere: each message once, in order, or none."""
 
 import asyncio
 import contextlib
