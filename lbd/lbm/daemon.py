@@ -227,13 +227,17 @@ class Lbm:
         parts = self._host, self._home, clients, self._attempts
         return Adoption(*parts, Given(given)).take_up(record)
 
+    async def _end_keeper(self) -> None:
+        if self._link.alive:
+            await self._link.tell(keeper.QUIT)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
+        self._link.close()
+
     async def _replace_keeper(self) -> None:
         """It has nothing to do, and may be of an older version."""
         self._replacing = True
-        await self._link.tell(keeper.QUIT)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
-        self._link.close()
+        await self._end_keeper()
         self._replacing = False
         self._keeper_gone.clear()
         await self._connect_keeper()
@@ -326,10 +330,7 @@ class Lbm:
     async def _close_down(self) -> None:
         if self._server is not None:
             await self._server.stop(grace=None)
-        await self._link.tell(keeper.QUIT)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
-        self._link.close()
+        await self._end_keeper()
         await self._host.stages.close()
         if self._home.streams is not None:
             await self._home.streams.close()
@@ -354,10 +355,8 @@ class Lbm:
                 await self._tell_lim()
             await asyncio.sleep(LIM_REPORT_PAUSE_S)  # changes come in bursts
             pause_s = LIM_REPORT_S if self._lim.connected else LIM_RECONNECT_S
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._report.wait(), pause_s)
-            except TimeoutError:
-                continue
 
     async def _tell_lim(self) -> None:
         slots = self._host.slots
