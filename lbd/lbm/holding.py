@@ -38,8 +38,9 @@ class Holding:
         self.expects_another = False  # LBM: this one has said that it leaves
 
     def leave(self, lbm: socket.socket) -> None:
-        lbm.sendall(frames.pack(LEFT))
         self.expects_another = True
+        with contextlib.suppress(OSError):  # gone already: what it has sent is still read
+            lbm.sendall(frames.pack(LEFT))
 
     def hold(self, body: bytes, received: list[int]) -> None:
         """Those that belong to a HOLD, which came first. Raises ValueError, KeyError."""
