@@ -44,7 +44,8 @@ def nothing_left(lab):
 
 def begun(lab, script, **options):
     """An lbrun to h2 whose command has said so; ended at the end whatever happens."""
-    options = {"stdout": -1, "stderr": -1, "bufsize": 0, **options}
+    # A group of its own, with its parent in another of the session: an orphaned one never stops.
+    options = {"stdout": -1, "stderr": -1, "bufsize": 0, "process_group": 0, **options}
     process = lab.popen("h1", "lbrun", "-H", "h2", "sh", "-c", f"echo begun; {script}", **options)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
