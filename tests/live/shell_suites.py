@@ -71,7 +71,16 @@ class Run:
         self.environment["PATH"] = f"{tools}:{path}"
 
     def outcome(self, script: Script) -> Outcome:
-        directory = self.root / script.directory
+        # A copy of its own: some remove *.tmp or core files, also those of one that runs beside it.
+        shared = self.root / script.directory
+        directory = shared.with_name(f"{shared.name}-{script.name}")
+        shutil.copytree(shared, directory, symlinks=True)
+        try:
+            return self._outcome_in(directory, script)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _outcome_in(self, directory: Path, script: Script) -> Outcome:
         home = directory / "home"
         home.mkdir(exist_ok=True)
         environment = self.environment | {"PWD": str(directory), "TMPDIR": str(home)}
