@@ -116,8 +116,12 @@ class ForeignJob:
         stage = self._host.stages.of(self._request)
         return stage.path if stage is not None else b""
 
-    def _refuse(self, reason: str, stage: str, try_another: bool, number: int = 0) -> None:
-        refused = lbm_pb2.Refused(reason=reason, stage=stage, try_another=try_another, errno=number)
+    def _refuse(
+        self, reason: str, stage: str, try_another: bool, number: int = 0, *, full: bool = False
+    ) -> None:
+        refused = lbm_pb2.Refused(
+            reason=reason, stage=stage, try_another=try_another, errno=number, full=full
+        )
         self._talk.put(tags.REFUSED, refused.SerializeToString())
 
     async def _with_slot(self, admitted: Admit, job: Job) -> None:
@@ -129,7 +133,7 @@ class ForeignJob:
             self._id, request.user, beyond=beyond or request.stage.step in ("unpack", "pack")
         ):
             if not request.forced:
-                self._refuse("no free slot", "admission", try_another=True)
+                self._refuse("no free slot", "admission", try_another=True, full=True)
                 return
             if not slots.enqueue(self._id, request.user):
                 self._refuse("too many commands wait here", "admission", try_another=True)

@@ -20,7 +20,7 @@ from lbd.lbm.usage_log import UsageLog
 from lbd.model import HostId, JobId
 from lbd.rates import Rates
 from lbd.rpc.gen import lbm_pb2
-from lbd.rpc.local import JsonClient
+from lbd.rpc.local import Json, JsonClient
 from lbd.rpc.transport import Peers
 
 if TYPE_CHECKING:
@@ -75,3 +75,13 @@ class Where:
     host: HostId
     address: str
     reason: str
+
+    @classmethod
+    def told(cls, answer: Json, left_out: str) -> "Where":
+        """By the LIM. `left_out`: what it was told to leave out, "" = nothing to speak of."""
+        return cls(
+            str(answer["verdict"]),
+            HostId(str(answer["host"])),
+            str(answer.get("address") or ""),
+            "; ".join(filter(None, (str(answer["reason"]), left_out))),
+        )

@@ -104,7 +104,7 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
         elif not (host.config.stage.max_bytes and host.config.stage.max_files):
             refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
         elif not request.forced and not host.slots.has_room(request.user):
-            refused.reason = "no free slot"
+            refused.reason, refused.full = "no free slot", True
         else:
             try:
                 await host.stages.make(request, admitted.run_as)

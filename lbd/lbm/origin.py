@@ -14,12 +14,14 @@ from lbd.lbm.client import Client, Ends
 from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.environment import outgoing
+from lbd.lbm.full_hosts import FullHosts
 from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
 from lbd.lbm.outgoing import kept_back, make_request, may_restart
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import ENDING_SIGNALS, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
+from lbd.lbm.room import WAIT_POLL_S
 from lbd.lbm.staging import Staging
 from lbd.lbm.state import Job, JobState
 from lbd.lbm.staying import stays
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
 ASK_TIMEOUT_S = 1.0
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
-WAIT_POLL_S = 0.5
 ADDRESS_KEPT_S = 5.0
 MAX_TRIES = 8
 LBRUN_FAILED = 125
@@ -52,6 +53,7 @@ class Command:
         self._request = request
         self._uid, self._pid = uid, pid
         self._excluded: set[HostId] = set(request.excluded)
+        self._full = FullHosts(home.config.lim.hold_limit_s)
         self._directory = Directory(home.looker, home.unshared, request, uid, pid)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
@@ -88,8 +90,9 @@ class Command:
             elif (kept := self._keep()) is not None:
                 self.job.pinned = True
                 return await self._here(kept)
-            for _ in range(MAX_TRIES):
-                where = await self._find_place()
+            tries = 0
+            while tries < MAX_TRIES:
+                where = await self._full.find_place(self._ask_lim, self._home.room)
                 if where.verdict != "there":
                     return await self._here(where)
                 if self._request.has(tags.FLAG_ASK):  # it asks again, with its terminal
@@ -99,6 +102,8 @@ class Command:
                     return False
                 if await self._there(where):
                     return False
+                # What may not run here waits instead, however many hosts turn out to be full.
+                tries += not (self._must_leave and where.host in self._full.names)
             return await self._here(Where("here", self.own_name, "", "nobody-took-it"))
         except LostContact as problem:
             self._fail(f"{problem}; it may have run in part, so it is not run again", "lost")
@@ -124,21 +129,13 @@ class Command:
     def own_name(self) -> HostId:
         return HostId(self._home.config.host.name)
 
+    @property
+    def _must_leave(self) -> bool:
+        return self._request.mode == "remote" or self._second is not None
+
     def _keep(self) -> Where | None:
         kept, self._run_here = stays(self._home, self._request, self._uid)
         return kept
-
-    async def _find_place(self) -> Where:
-        limit_s = self._home.config.lim.hold_limit_s
-        give_up_s = time.monotonic() + limit_s
-        while True:
-            patience = time.monotonic() < give_up_s
-            where = await self._ask_lim(may_wait=patience)
-            if where.verdict != "wait":
-                return where
-            if not patience:
-                raise Unavailable(f"no host had room within {limit_s:g} s")
-            await self._home.room.wait(WAIT_POLL_S)
 
     async def _ask_lim(self, may_wait: bool) -> Where:
         """Raises LbdError where running here would be against the user's word."""
@@ -150,8 +147,8 @@ class Command:
             "job": self.job.id,
             "wanted": request.host,
             "user": self.job.user,
-            "excluded": sorted(self._excluded | strangers),
-            "must_leave": request.mode == "remote" or self._second is not None,
+            "excluded": sorted(self._excluded | self._full.names | strangers),
+            "must_leave": self._must_leave,
             "must_stay": self._stay and request.mode == "auto",
             "may_wait": may_wait,
             "dry": False,
@@ -169,6 +166,8 @@ class Command:
             answer = await home.lim.call(question, ASK_TIMEOUT_S)
             self._charged = True
         except Refusal as refusal:
+            if self._full.names:  # they will have room again
+                return Where("wait", self.own_name, "", "no-free-slot")
             if self._second is not None:
                 raise Unavailable(f"the owner of {self.job.host} is back; {refusal}") from None
             if self._refusals and request.mode != "auto":
@@ -183,12 +182,7 @@ class Command:
                 raise
             self._refusals.append(NotRun(str(problem), fault=True))
             return Where("here", self.own_name, "", "no-lim")
-        where = Where(
-            str(answer["verdict"]),
-            HostId(str(answer["host"])),
-            str(answer.get("address") or ""),
-            "; ".join(filter(None, (str(answer["reason"]), self._directory.left_out))),
-        )
+        where = Where.told(answer, self._directory.left_out)
         if where.verdict == "there":
             home.addresses[where.host] = where.address, time.monotonic() + ADDRESS_KEPT_S
         return where
@@ -283,6 +277,7 @@ class Command:
         self.let_go()
         self._begun = False
         self._excluded.add(host)
+        self._full.names.clear()
         self._home.notes.ended(self.job.id, host, charged=True)
         return False
 
@@ -297,6 +292,10 @@ class Command:
         self._home.addresses.pop(where.host, None)
         if answer.fault and not self._asked_lim:
             return False  # it may have moved
+        if answer.full and self._request.mode != "host":
+            self._full.names.add(where.host)
+            self._home.notes.ended(self.job.id, where.host, charged=True)
+            return False
         self._note_refusal(answer, where.host)
         if self._request.mode != "host":
             return False

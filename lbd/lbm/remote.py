@@ -42,6 +42,7 @@ class NotRun:
     stage: str = ""
     errno: int = 0
     fault: bool = False
+    full: bool = False  # all its slots were taken just now
 
 
 def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.StageRequest) -> set[str]:
@@ -121,7 +122,8 @@ class RemoteRun:
                 refused = self._decoded(lbm_pb2.Refused(), body)
                 reason = one_line(refused.reason) or "refused, and did not say why"
                 declined = refused.stage in ("admission", "exec", "chdir", "directory", "user")
-                return NotRun(f"{self._host}: {reason}", refused.stage, refused.errno, not declined)
+                told = refused.stage, refused.errno, not declined, refused.full
+                return NotRun(f"{self._host}: {reason}", *told)
             if tag == tags.FAILED:
                 raise self._lost(body)
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
+WAIT_POLL_S = 0.5  # there may be room that nobody tells of
+
 
 @dataclass(slots=True)
 class Room:

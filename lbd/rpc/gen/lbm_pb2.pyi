@@ -127,16 +127,18 @@ class ResourceLimit(_message.Message):
     def __init__(self, resource: _Optional[int] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
-    __slots__ = ("reason", "try_another", "errno", "stage")
+    __slots__ = ("reason", "try_another", "errno", "stage", "full")
     REASON_FIELD_NUMBER: _ClassVar[int]
     TRY_ANOTHER_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
     reason: str
     try_another: bool
     errno: int
     stage: str
-    def __init__(self, reason: _Optional[str] = ..., try_another: _Optional[bool] = ..., errno: _Optional[int] = ..., stage: _Optional[str] = ...) -> None: ...
+    full: bool
+    def __init__(self, reason: _Optional[str] = ..., try_another: _Optional[bool] = ..., errno: _Optional[int] = ..., stage: _Optional[str] = ..., full: _Optional[bool] = ...) -> None: ...
 
 class CheckReply(_message.Message):
     __slots__ = ("able", "reason", "stage")
