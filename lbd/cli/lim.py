@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from lbd.cli.wiring import Ready, run_daemon
+from lbd.cli.wiring import Ready, Stop, run_daemon
 from lbd.config import Config
 from lbd.lim.daemon import Lim
 from lbd.lim.ops import Operations
@@ -29,7 +29,7 @@ def run(config: Config) -> int:
     return run_daemon("lbd lim", config, lambda stop, ready: serve(config, stop, ready))
 
 
-async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
+async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     trust = trust_of(config, admits=True)
@@ -47,7 +47,7 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = group.create_task(upkeep.run(), name="upkeep") if upkeep else None
-                await lim.run(stop)
+                await lim.run(stop, returns=lambda: stop.makes_way)
                 if beside is not None:
                     beside.cancel()
         finally:

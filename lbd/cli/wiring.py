@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -14,8 +15,16 @@ from lbd.errors import LbdError
 from lbd.rpc.service_manager import ServiceManager, has_terminal
 from lbd.supervise import EXIT_RESTART
 
+GARBAGE_THRESHOLDS = (20_000, 20, 50)
+
 Ready = Callable[[str], None]
-DaemonMain = Callable[[asyncio.Event, Ready], Awaitable[None]]
+DaemonMain = Callable[["Stop", Ready], Awaitable[None]]
+
+
+class Stop(asyncio.Event):
+    """That the daemon is to end; perhaps to make way for another, which goes on where it was."""
+
+    makes_way = False
 
 
 def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
@@ -24,38 +33,51 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     So does USR2, for whoever has nothing to hand over; then another is to be started at once.
     `main` calls `ready(status)` when whoever depends on it may come.
     """
+    # The libuv in uvloop batches epoll_ctl by io_uring, past the closing of descriptors, and gains
+    # nothing by it here; later ones leave that off, too.
+    os.environ.setdefault("UV_USE_IO_URING", "0")
     set_up_log(program, config.host.name)
     faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
     manager = ServiceManager(os.environ)
 
-    restarting = False
+    stop = Stop()
 
-    def make_way(stop: asyncio.Event) -> None:
-        nonlocal restarting
-        restarting = True
+    def make_way() -> None:
+        stop.makes_way = True
         stop.set()
 
-    def end(stop: asyncio.Event) -> None:
+    def end() -> None:
         manager.tell("STOPPING=1")
         stop.set()
 
     async def body() -> None:
-        stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end, stop)
+            loop.add_signal_handler(number, end)
         if not has_terminal():  # then it is no hang-up; the LBM reads its rules again
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
-        loop.add_signal_handler(signal.SIGUSR2, make_way, stop)
+        loop.add_signal_handler(signal.SIGUSR2, make_way)
         manager.feed_watchdog(loop)
-        await main(stop, manager.ready)
+
+        def ready(status: str) -> None:
+            manager.ready(status)
+            look_for_garbage_seldom()
+
+        await main(stop, ready)
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(body())
     except BaseExceptionGroup as group:
         raise told(group) or group from None
-    return EXIT_RESTART if restarting else 0
+    return EXIT_RESTART if stop.makes_way else 0
+
+
+def look_for_garbage_seldom() -> None:
+    """What is there now stays for good; each job makes some objects and few cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 def told(group: BaseExceptionGroup[BaseException]) -> LbdError | None:

@@ -80,8 +80,11 @@ class Lim:
 
     # -- running ---------------------------------------------------------------------------------
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. Raises LbdError if a loop died or the cluster will not have us."""
+    async def run(self, stop: asyncio.Event, returns: Callable[[], bool] = lambda: False) -> None:
+        """Until `stop` is set. Raises LbdError if a loop died or the cluster will not have us.
+
+        `returns`: another LIM of this host is there in a moment, so that nobody need hear of it.
+        """
         self._stop = stop
         self.perform(self.state.start())
         self._sampling.start()
@@ -93,7 +96,8 @@ class Lim:
             self._ticking.cancel()
         if self.failure:
             raise LbdError(self.failure)
-        await self._say_goodbye()
+        if not returns():
+            await self._say_goodbye()
 
     def _sample(self) -> float:
         now_s = time.monotonic()
