@@ -18,6 +18,8 @@ from tests.live.contract import kill_tree
 
 LOST = 125
 LIMIT_S = 20
+# What a host has learnt and its accounting stay, on purpose.
+KEPT = {"learnt.json", "usage.sqlite", "usage.sqlite-wal", "usage.sqlite-shm"}
 FORCED = (signal.SIGINT, signal.SIGINT)
 TREE = (
     "setsid sleep {mark} & (sleep {mark} &) ; "
@@ -207,5 +209,5 @@ def resources(lab):
             host = Path(folder).relative_to(group).parts[:1]
             count[*host, "cgroups"] += 1
     for file in lab.root.rglob("*"):
-        count[str(file.relative_to(lab.root))] = file.name != "learnt.json"  # kept on purpose
+        count[str(file.relative_to(lab.root))] = file.name not in KEPT
     return count
