@@ -74,6 +74,7 @@ SHELLS = (
     "lbm/origin.py",  # a command on its way out
     "lbm/remote.py",  # a command of ours on another host
     "lbm/room.py",  # commands that wait
+    "lbm/full_hosts.py",  # and those that met full hosts
     "lbm/notes.py",  # notices to the LIM
     "lbm/run_request.py",  # what they sent, checked
     "lbm/incoming.py",  # commands of other hosts' users
