@@ -36,9 +36,14 @@ __all__ = ("NAMES", "NUMBERS", "Bounds", "bounds_of", "fault_of", "shown")
 
 ALGORITHMS = (
     "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
+    "P2C", "PREDICT",
 )  # fmt: skip
 SCOPES = ("auto", "host", "container", "jobs")
-INDICES = ("smoothed", "instant", "load-average", "utilisation")
+INDICES = (
+    "smoothed", "instant", "queue-1", "queue-4", "queue-20", "queue-60", "load-average",
+    "utilisation", "utilisation-10", "utilisation-60",
+)  # fmt: skip
+SITE = "site:"  # before the name of a load that the site's own command measures
 CGROUPS = ("auto", "off")
 
 
@@ -75,8 +80,10 @@ class HostConfig(Section):
 @dataclass(frozen=True, slots=True)
 class LoadConfig(Section):
     scope: str = one_of(SCOPES)  # what counts as this host's load
-    # which measure of it is exchanged; the second and third fix T at 0 and 60 s
-    index: str = one_of(INDICES)
+    # which measure of it is exchanged: queue is the CPU's alone; a number fixes T, instant has
+    # T = 0 and load-average 60 s; site:NAME is what site_command says of NAME. `lbctl param index`
+    # changes it for all hosts
+    index: str = one_of(INDICES, SITE)
     # readings of the run queue a second, at least; the scanning scopes slow themselves
     sample_hz: float = within(10.0, 1.0, 100.0)
     # T: longer is steadier, shorter sees a change sooner
@@ -86,6 +93,11 @@ class LoadConfig(Section):
     # w_mem: the same for a task stalled on memory
     memory_weight: float = within(1.0, 0.0, 10.0)
     scan_core_share: float = within(0.008, 0.0005, 1.0)  # of one core, for the scanning scopes
+    # a program of the site's, and its arguments, that prints lines of `name value`: other loads
+    site_command: tuple[str, ...] = ()
+    # from one run of it to the next; what it said is used for three times as long
+    site_period_s: float = within(5.0, 0.2, 3600.0)
+    site_timeout_s: float = within(2.0, 0.1, 600.0)  # then it is killed, with all it has started
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,11 @@ class LimConfig(Section):
     )  # T_u: a host that stays above it need not report
     min_gain: float = within(0.1, 0.0, 1000.0)  # Δ: how much lower another host's index must be
     probe_limit: int = within(3, 1, 1024)  # L_p: hosts LOWEST, THRHLD and RESERVE ask
+    # how old a load may be for P2C and PREDICT to give it a third of its weight; loads change as
+    # fast as commands come and go, so shorter where they are short
+    trust_s: float = within(5.0, 0.01, 86400.0)
+    # what moving a command costs in time: PREDICT moves it only for more than that
+    move_cost_s: float = within(0.01, 0.0, 3600.0)
     reservations: int = within(5, 1, 1024)  # R: with how many loaded hosts RESERVE asks for jobs
     # T_CPU: commands of less CPU time are not worth moving (seconds on the thesis's machines of
     # 1987, which took hundreds of milliseconds to move one; here that takes a few)
@@ -130,6 +147,9 @@ class LimConfig(Section):
     adaptive: bool = False
     max_hosts: int = within(1024, 1, 65536)  # in this LIM's table
     max_message_bytes: int = within(1 << 20, 1 << 14, 1 << 28)  # a larger one is refused
+    # what it hears, is asked and answers is written to history.jsonl in host.state_dir, up to this
+    # length, anew at each start: for `lbd sim replay`. 0 = nothing is
+    history_bytes: int = within(0, 0, 1 << 40)
     # messages a second from one host, twice as many at once; more wait, if no longer than a second
     peer_rate: int = within(2000, 10, 1_000_000)
 

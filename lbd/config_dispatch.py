@@ -4,21 +4,45 @@ from dataclasses import dataclass
 
 from lbd.config_field import Section, one_of, within
 
+OBJECTIVES = ("slowdown", "waiting", "fairness")
+TERM_MIN_S = 0.5
 MODES = ("fcfs", "tags", "random", "round-robin", "shortest-queue", "least-work", "sita-e")
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchConfig(Section):
     host: str = ""  # the host that runs the dispatcher; "" = this cluster has no queue
+    # hosts that run one, too, with PostgreSQL as store: one leads, another takes over when it ends
+    standby: tuple[str, ...] = ()
+    # how long the others wait for a leader that is silent; 0 = a third of lease_s
+    leader_lease_s: float = within(0.0, 0.0, 3600.0)
     port: int = within(7903, 1, 65535)  # TCP, there, for the LBMs of all hosts
     mode: str = one_of(MODES)  # the queueing discipline
-    store: str = ""  # the ledger: sqlite:///a/file; "" = ledger.sqlite in host.state_dir
+    # the ledger: sqlite:///a/file or postgresql://user@host/database; "" = ledger.sqlite in
+    # host.state_dir
+    store: str = ""
     # how long a host may hold an attempt without contact: longer survives longer silence, and
     # keeps a job from being started again for as long
     lease_s: float = within(30.0, 1.0, 86400.0)
     # a host whose load index is higher takes no more queued jobs
     load_ceiling: float = within(4.0, 0.0, 10000.0)
+    # attempts are sent to a host ahead of its free slots while those there take no longer than
+    # this altogether: more of very short jobs a second; 0 = none
+    ahead_s: float = within(0.05, 0.0, 10.0)
+    priorities: bool = False  # jobs of a higher `lbrun --priority` go first
+    # users take turns: who has the fewest slots, now and on average over about this long, goes
+    # first; 0 = first come, first served, whoever it is
+    fair_share_s: float = within(0.0, 0.0, 31_536_000.0)
+    user_slots: int = within(0, 0, 1 << 30)  # that one user's jobs hold at once; 0 = no limit
+    # "licence-*:2": how many jobs of a name run at once, for each name that fits; * and ? as in
+    # file names; the first that fits counts
+    name_jobs: tuple[str, ...] = ()
+    # an array stands in the line like one job, and goes to its end when one of its own has begun;
+    # false = all of it goes before what comes later
+    interleave_arrays: bool = True
     crash_limit: int = within(5, 1, 1000)  # a job that was lost so often is held
+    # likewise one that has had so many attempts and stops at a checkpoint once more
+    attempts_max: int = within(1000, 2, 1_000_000)
     host_failures: int = within(3, 1, 1000)  # in a row, of a host: then it gets no jobs
     aside_s: float = within(10.0, 0.1, 86400.0)  # for so long; doubles each time
     aside_max_s: float = within(600.0, 0.1, 86400.0)  # and no longer than this
@@ -29,12 +53,31 @@ class DispatchConfig(Section):
     max_output_bytes: int = within(256 << 20, 1 << 16, 1 << 50)
     output_keep_days: float = within(7.0, 0.0, 36500.0)  # on the hosts where it was made
     jobs_keep_days: float = within(90.0, 0.0, 36500.0)  # ended jobs in the ledger
+    jobs_keep: int = within(1_000_000, 0, 1 << 40)  # and no more of them than about this
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Whose dispatchers may lead, the first first; () = no queue."""
+        return tuple(dict.fromkeys((self.host, *self.standby))) if self.host else ()
+
+    @property
+    def term_s(self) -> float:
+        """Of a leader."""
+        return self.leader_lease_s or max(TERM_MIN_S, self.lease_s / 3)
 
 
 @dataclass(frozen=True, slots=True)
 class TagsConfig(Section):
-    cutoffs_s: tuple[float, ...] = ()  # s_i: CPU seconds at which tier i kills; also of sita-e
+    # s_i: CPU seconds at which tier i kills; also of sita-e; [] = solved from the queue's own past
+    cutoffs_s: tuple[float, ...] = ()
     # "h1:1", "h2:2,3": which tiers a host serves; [] = all hosts spread evenly, in their order
     tiers: tuple[str, ...] = ()
     # a host with nothing to do in its own tiers helps a lower one
     work_conserving: bool = False
+    # what solved cutoffs make least; fairness: small and large jobs are slowed down alike
+    objective: str = one_of(OBJECTIVES)
+    solve_every_s: float = within(600.0, 1.0, 1e9)  # between two looks at the past
+    solve_jobs: int = within(200, 2, 1_000_000)  # on record, before any cutoff is solved
+    solve_days: float = within(7.0, 0.001, 36500.0)  # how far back
+    # by what share solved cutoffs must be better than those in force to replace them
+    min_gain: float = within(0.1, 0.0, 1.0)

@@ -21,10 +21,12 @@ class Bounds:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    prefix: str = ""  # besides the choices: this and a name
 
     def __str__(self) -> str:
         if self.choices:
-            return " | ".join(self.choices)
+            named = (f"{self.prefix}NAME",) if self.prefix else ()
+            return " | ".join((*self.choices, *named))
         if self.low is None or self.high is None:
             return ""
         return " to ".join(f"{x:.0f}" if x == int(x) else f"{x:g}" for x in (self.low, self.high))
@@ -35,9 +37,18 @@ def within(default: T, low: float, high: float) -> T:
     return field(default=default, metadata={"bounds": Bounds(low, high)})
 
 
-def one_of(choices: tuple[str, ...]) -> str:
-    """One of these words; the first of them by default."""
-    return field(default=choices[0], metadata={"bounds": Bounds(choices=choices)})
+def one_of(choices: tuple[str, ...], prefix: str = "") -> str:
+    """One of these words; the first of them by default. Or `prefix` and a name."""
+    return field(default=choices[0], metadata={"bounds": Bounds(None, None, choices, prefix)})
+
+
+NAME_CHARS_MAX = 32
+
+
+def is_name(text: str) -> bool:
+    """A short word of letters, digits, `-`, `_` and `.` that begins with a letter."""
+    plain = text.replace("-", "").replace("_", "").replace(".", "")
+    return text.isascii() and plain.isalnum() and text[0].isalpha() and len(text) <= NAME_CHARS_MAX
 
 
 def bounds_of(metadata: Mapping[str, object]) -> Bounds:
@@ -66,6 +77,10 @@ def fault_of(item: "Field[object]", value: object) -> str:
     if kind in (bool, int, float, str) and type(value) is not kind:
         return f"{shown(value)} is not {KIND_NAMES[kind]}{f' ({bounds})' if str(bounds) else ''}"
     if bounds.choices and value not in bounds.choices:
+        text = str(value)
+        if bounds.prefix and text.startswith(bounds.prefix):
+            rest = text.removeprefix(bounds.prefix)
+            return "" if is_name(rest) else f"{shown(rest)} is not a name like users or gpu-0"
         return f"{shown(value)} is not known; {hint(str(value), bounds.choices)}"
     if bounds.low is None or bounds.high is None or not isinstance(value, int | float):
         return ""

@@ -19,6 +19,22 @@ class HostState(Enum):
     DRAINED = "drained"  # its owner wants no new jobs there
 
 
+class JobState(Enum):
+    """The states of the contract, of queued jobs and of others."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+ENDED_STATES = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST)
+ENDED_NAMES = frozenset(state.value for state in ENDED_STATES)
+
+
 @dataclass(frozen=True, slots=True)
 class Queues:
     """Smoothed lengths, in tasks."""
@@ -44,6 +60,7 @@ class LoadVector:
     accepting: bool  # its LBM is there and takes jobs
     # the user who has so many of the slots that others may have one although none is free
     hog: str = ""
+    site: tuple[tuple[str, float], ...] = ()  # loads that the site measures itself, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +107,6 @@ class PlacementRequest:
     must_leave: bool = False  # --remote
     must_stay: bool = False  # --local, or moved too often already
     user: str = ""  # who asks
+    cpu_s: float = 0.0  # it will take, on a reference core, by what was learnt of it; 0: not known
+    shown: bool = True  # the answer is to list the other candidates
     may_wait: bool = True  # a command inside a placed job must not wait: its parent holds a slot

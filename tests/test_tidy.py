@@ -38,6 +38,8 @@ SHELLS = (
     "load/speed.py",
     "lim/daemon.py",
     "lim/ops.py",  # what its socket answers
+    "lim/site_command.py",
+    "lim/history_file.py",
     "lbm/daemon.py",
     "lbm/keeper.py",  # forks
     "lbm/child.py",  # the forks, ahead of need
@@ -102,6 +104,7 @@ SHELLS = (
     "lbm/queue_answers.py",  # of lbctl about it
     "lbm/attempts.py",  # what the dispatcher has us run
     "lbm/attempt.py",
+    "lbm/turns.py",
     "lbm/limits.py",  # how long, and how much CPU time
     "lbm/spool.py",  # their output
     "lbm/logs.py",  # for those who ask
@@ -117,6 +120,7 @@ SHELLS = (
     "dispatch/desk.py",  # what it is asked
     "dispatch/lines.py",  # to the hosts
     "dispatch/told.py",  # jobs as messages
+    "dispatch/tuner.py",  # when to look at the past, and what to tell of it
     "dispatch/ledger/",
     "trust/files.py",  # keys and certificates on disk
     "trust/certificates.py",  # what they are made with is made of dice and clocks
@@ -124,6 +128,12 @@ SHELLS = (
     "rpc/",
     "testing/",
     "lab/",
+    "experiment/users.py",  # inside a host
+    "experiment/workbench.py",  # files, and what commands cost
+    "experiment/store.py",  # results on disk
+    "experiment/meters.py",  # what the kernel counts
+    "experiment/bench_lab.py",
+    "experiment/run.py",
     "cli/",
 )
 # Plain text and bytes although they lie in a shell's package; pure files may import them.
@@ -144,6 +154,7 @@ WORDS = CONFIG | {
     "lbd.wire", "lbd.rates",
 }  # fmt: skip
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
+RUNNING = {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
 # What a module may import of ours, by the longest prefix of its name; its own package always. A
 # shell of a daemon may also import what `SHELL_EXTRA` says.
@@ -167,11 +178,11 @@ MAY_IMPORT = {
     "lbd.rpc.lim_network": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.supervise": WORDS,
     "lbd.lab": WORDS | {"lbd.rpc", "lbd.trust", "lbd.config_file", "lbd.self_start"},
-    "lbd.testing": PURE_LOWER | {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"},
+    "lbd.experiment": WORDS | {"lbd.sim.intervals", "lbd.sim.scripts", "lbd.lab", "lbd.rpc"},
+    "lbd.testing": PURE_LOWER | RUNNING | {"lbd.sim"},
     "lbd.cli": PURE_LOWER
-    | {"lbd.supervise"}
-    | {"lbd.config_file", "lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc", "lbd.lab"}
-    | {"lbd.sim", "lbd.trust"}
+    | RUNNING
+    | {"lbd.config_file", "lbd.lab", "lbd.sim", "lbd.trust", "lbd.experiment"}
     | PROGRAM,
 }
 SHELL_EXTRA = {"lbd.rpc", "lbd.load"}
@@ -186,8 +197,9 @@ HEAVY = {
 # Programs, and what a program imports by name when it is asked for.
 ENTRY_POINTS = (
     "main", "lbctl", "lim", "lbm", "keeper", "dispatcher", "up", "lab", "lbrun", "lbsh", "sim",
+    "experiment_plot",
 )  # fmt: skip
-STARTED_BY_PATH = {"lbd.lab.enter"}
+STARTED_BY_PATH = {"lbd.lab.enter", "lbd.experiment.users"}
 
 
 def sources(*under: Path) -> list[Path]:

@@ -148,6 +148,8 @@ def peer(item: Json) -> Iterator[Check]:
         return
     if item.get("reachable") is not True:
         mend = "does `lbd up` run there? right address, port? a firewall? what says its own doctor?"
+        if text(item, "error").endswith(" is revoked"):
+            mend = JOIN_MEND
         yield Check(name, FAULT, f"not reached: {text(item, 'error') or 'no answer'}", mend)
         return
     yield Check(name, OK, f"reached in {number(item, 'rtt_s') * 1000:.1f} ms")

@@ -46,17 +46,18 @@ def ports(daemons: Daemons) -> Iterator[Check]:
 
 def queue(daemons: Daemons) -> Iterator[Check]:
     """Whether the dispatcher is there, in a cluster that has one."""
-    host = daemons.config.dispatch.host
-    if not host:
+    hosts = daemons.config.dispatch.hosts
+    if not hosts:
         return
     try:
         cluster = table(daemons.lim({"op": "status"}), "cluster")
     except LbdError:
         return
     found = table(cluster, "dispatcher")
-    if text(found, "leader"):
-        yield Check("dispatcher", OK, f"on {host}, {text(found, 'queued')} queued")
+    if leader := text(found, "leader"):
+        yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
     else:
+        host = " or ".join(hosts)
         says = f"the one on {host} is not reached: lbrun -q and -d are refused"
         mend = f"start it on {host}: lbd up, or systemctl start lbd-dispatcher; its log says more"
         yield Check("dispatcher", FAULT, says, mend)

@@ -30,13 +30,13 @@
 enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
 enum { SILENT_MS = 3000, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
 
-/* As rpc/client_tags.py has them: frames to the LBM, frames from it, keys of fields. */
+/* As rpc/client_tags.py has them: frames to the LBM, from it, keys of fields; then no tags. */
 enum { RUN = 'R', LOCAL = 'L', DESCRIPTORS = 'F', SIGNAL = 'S', FORCE = 'K' };
 enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', STOPPED = 'Y', WARN = 'W', DONE = 'D' };
 enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
 enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
 enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
-enum { AWAY = 'V', CAUSE = 'c', MEASURE = 'l', SILENCE = 0, GONE = -1 }; /* no tags: the last two */
+enum { AWAY = 'V', CAUSE = 'c', MEASURE = 'l', NULL_OUTPUTS = '0', SILENCE = 0, GONE = -1 };
 
 static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
     {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
@@ -50,8 +50,8 @@ static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGT
 static char **arguments, **untouched; /* what we were given, for whoever takes over */
 static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
 static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
-static int closed_fds, lbm = -1, signals = -1, ended_by;
-static bool empty_input, joined, typed, spoken, placed, stop_asked;
+static int closed_fds, null_fds, lbm = -1, signals = -1, ended_by;
+static bool joined, typed, spoken, placed, stop_asked;
 static clock_t interrupted = -FORCE_TICKS;
 static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
 static sigset_t mask_given;
@@ -168,10 +168,10 @@ static bool ask(char tag) {
     put(to, UMASK, text("%d", (int)mask));
     put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
     put(to, FLAGS, text("%s%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
-                        empty_input || option['i'] ? "i" : typed ? "?" : "",
+                        null_fds & 1 || option['i'] ? "i" : typed ? "?" : "",
                         option['s'] ? "R" : "", real_program ? "s" : "", joined ? "=" : "", option['C'] ? "C" : "",
                         option['C'] && *option['C'] == '/' ? "/" : ""));
-    put(to, CLOSED_FDS, text("%d", closed_fds));
+    put(to, CLOSED_FDS, text("%d", closed_fds)), put(to, NULL_OUTPUTS, text("%d", null_fds & 6));
     put(to, DEPTH, depth());
     put(to, IGNORED, text("%llu", ignored));
     if (host) put(to, HOST, host);
@@ -367,7 +367,8 @@ int main(int argc, char **argv) {
     struct stat ends[3] = {0};
     size_t count = 0, room = (size_t)argc + 3;
     for (int end = 0; end < 3; end++) closed_fds |= !!fstat(end, ends + end) << end;
-    empty_input = ends[0].st_rdev == NULL_DEVICE;
+    for (int end = 0; end < 3; end++)
+        null_fds |= (ends[end].st_rdev == NULL_DEVICE && (!end || !write(end, "", 0))) << end;
     joined = ends[1].st_dev == ends[2].st_dev && ends[1].st_ino == ends[2].st_ino && ends[1].st_ino;
     while (environ[count++]) continue;
     untouched = calloc(count, sizeof *untouched);
@@ -377,7 +378,7 @@ int main(int argc, char **argv) {
     sigprocmask(SIG_SETMASK, NULL, &mask_given);
     char *name = basename((char *)getauxval(AT_EXECFN)); /* argv[0] may say anything: exec -a */
     bool shim = strcmp(name, "lbrun");
-    typed = !(closed_fds & 1) && !empty_input && isatty(0);
+    typed = !((closed_fds | null_fds) & 1) && isatty(0);
     memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv), repeated = arguments + room;
     if (shim) {
         *(command = arguments + 2) = name, command[-1] = "--shim", command[-2] = "lbrun";

@@ -1,12 +1,15 @@
 """`lbd lab`: a cluster of real daemons on this one machine."""
 
 import argparse
+import importlib
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from lbd.cli import lab_experiment_options
 from lbd.cli.output import print_json, print_table
 from lbd.cli.program import Parser, complain
 from lbd.cli.reply import Json, table, tables, text
@@ -14,10 +17,12 @@ from lbd.config_dispatch import MODES
 from lbd.config_file import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, removal
-from lbd.lab.plan import DAEMONS, ISOLATIONS
+from lbd.lab.plan import DAEMONS, ISOLATIONS, host_names
 from lbd.spelling import hint
 
+Run = Callable[[argparse.Namespace], int]
 PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
+STORES = ("sqlite:///", "postgresql://", "postgres://")
 DESCRIPTION = (
     "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut"
 )
@@ -27,6 +32,7 @@ EXAMPLES = (
     "lbd lab exec h2 -- lbctl status   one command inside h2",
     "lbd lab kill h3 host              power-off; `lbd lab start h3` brings it back",
     "lbd lab cut h1 h2                 pull the cable between them; `lbd lab heal`",
+    "lbd lab experiment                compare the algorithms on live hosts; a few minutes",
     "lbd lab down                      end everything and remove it",
 )
 
@@ -40,7 +46,7 @@ def main(argv: list[str]) -> int:
     options = make_parser().parse_args(argv[:at])
     if argv[at:]:
         options.command = argv[at + 1 :]
-    run: Callable[[argparse.Namespace], int] = options.run
+    run: Run = options.run
     return run(options)
 
 
@@ -49,10 +55,10 @@ def make_parser() -> Parser:
     parser.add_version()
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> Parser:
+    def command(name: str, run: Run, about: str, place: str = "one lab a user") -> Parser:
         made: Parser = commands.add_parser(name, description=about, help=about)
         made.add_argument("--dir", type=directory, default=None, metavar="DIR",
-                          help="where the lab lies (default: one lab a user, "
+                          help=f"where the lab lies (default: {place}, "
                                "under the runtime directory)")  # fmt: skip
         made.set_defaults(run=run)
         return made
@@ -78,6 +84,10 @@ def make_parser() -> Parser:
     command("heal", run_heal, "undo every cut")
     status = command("status", run_status, "hosts, daemons, cuts")
     status.add_argument("--json", action="store_true", help="as one JSON object")
+    experiment = command(
+        "experiment", run_experiment, lab_experiment_options.ABOUT, "one of its own"
+    )
+    lab_experiment_options.add_options(experiment)
     command("down", run_down, "end every process of the lab and remove it")
     return parser
 
@@ -106,7 +116,8 @@ def add_up_options(up: Parser) -> None:
     up.add_argument(
         "--store",
         metavar="URL",
-        help="dispatch.store: sqlite:///a/file (default: in h1's state directory)",
+        help="dispatch.store: sqlite:///a/file (default: in h1's state directory), or "
+        "postgresql://…/database: then every host may lead",
     )
     up.add_argument("--set", action="append", default=[], dest="settings",
                     metavar="SECTION.KEY=VALUE",
@@ -156,7 +167,7 @@ def run_up(options: argparse.Namespace) -> int:
     root = root_of(options)
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
-        (*queue_settings(options.mode, options.store), *options.settings),
+        (*queue_settings(options.mode, options.store, options.hosts), *options.settings),
         tuple(options.private), options.tls,
     )  # fmt: skip
     if remark:
@@ -180,14 +191,22 @@ def run_up(options: argparse.Namespace) -> int:
     return 0
 
 
-def queue_settings(mode: str | None, store: str | None) -> list[str]:
-    """One host runs the dispatcher; --set dispatch.host= does without. Raises ConfigError."""
+def queue_settings(mode: str | None, store: str | None, hosts: int) -> list[str]:
+    """With PostgreSQL each host's dispatcher may lead, else there is one; --set dispatch.host= does
+    without. Raises ConfigError."""
     given = ["dispatch.host=h1", f"dispatch.mode={mode or MODES[0]}"]
     if store is not None:
-        if not store.startswith("sqlite:///"):
-            raise ConfigError(f"--store {store}: this version knows sqlite:///a/file")
-        given.append(f"dispatch.store={store}")
+        if not store.startswith(STORES):
+            raise ConfigError(f"--store {store}: write sqlite:///a/file or postgresql://…/database")
+        given.append(f"dispatch.store={json.dumps(store)}")
+        if not store.startswith(STORES[0]):
+            given.append(f"dispatch.standby={json.dumps(host_names(hosts)[1:])}")
     return given
+
+
+def run_experiment(options: argparse.Namespace) -> int:
+    run: Run = importlib.import_module("lbd.cli.lab_experiment").main  # other commands are quicker
+    return run(options)
 
 
 def run_env(options: argparse.Namespace) -> int:

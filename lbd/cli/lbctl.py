@@ -5,9 +5,8 @@ import importlib
 import sys
 from collections.abc import Callable
 
-from lbd import __version__
 from lbd.cli.daemons import Daemons
-from lbd.cli.program import EXIT_USAGE, Parser, complain, guard
+from lbd.cli.program import Parser, guard
 from lbd.config_file import load
 from lbd.errors import ConfigError
 from lbd.spelling import hint
@@ -22,6 +21,7 @@ COMMANDS = {
     "jobs": ("lbctl_jobs", "what runs now; --all: and what ended recently"),
     "job": ("lbctl_queue", "a queued job with each of its attempts"),
     "logs": ("lbctl_queue", "what a queued job has printed; -f: and prints"),
+    "predict": ("lbctl_queue", "how long a job would wait in the queue that came now"),
     "wait": ("lbctl_queue", "until queued jobs have ended: 0 all well, 1 not all, 2 no answer"),
     "kill": ("lbctl_queue", "end queued jobs, or send them a signal"),
     "hold": ("lbctl_queue", "keep pending jobs from starting"),
@@ -40,15 +40,14 @@ COMMANDS = {
     ),
     "stats": ("lbctl_stats", "response times, moved jobs and more, of jobs that have ended"),
     "advise": ("lbctl_advise", "what would have been better for those jobs, by simulation"),
-    "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, or fit the job sizes of a trace"),
+    "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, fit job sizes, show the queue's"),
     "init": ("lbctl_trust", "the first host of a cluster: its authority and its own certificate"),
     "join": ("lbctl_trust", "become a host of the cluster that a token is for"),
     "token": ("lbctl_trust", "what a new host joins with: create, list, revoke"),
     "revoke": ("lbctl_trust", "a host's certificates count no more, cluster-wide"),
     "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
 }
-LATER = ("predict",)
-QUEUE = ("job", "logs", "kill", "hold", "release", "requeue", "wait")
+QUEUE = ("predict", "job", "logs", "kill", "hold", "release", "requeue", "wait")
 DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
     f"  {name:<10} {does}" for name, (_, does) in COMMANDS.items()
 )
@@ -91,9 +90,6 @@ def dispatch(argv: list[str]) -> int:
     parser.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help="its own --help")
     options = parser.parse_args(argv)
     name: str | None = options.command
-    if name in LATER:
-        complain("lbctl", f"{name}: not part of lbd {__version__} yet")
-        return EXIT_USAGE
     if name is None:
         parser.error(f"which command? {', '.join(COMMANDS)}")
     if name not in COMMANDS:
@@ -101,7 +97,7 @@ def dispatch(argv: list[str]) -> int:
     if name == "tags":
         from lbd.cli.lbctl_tags import main as tags
 
-        return tags(options.rest)
+        return tags(options.rest, options.config)
     if COMMANDS[name][0] == "lbctl_trust":
         from lbd.cli.lbctl_trust import main as trust
 

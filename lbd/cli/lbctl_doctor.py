@@ -92,6 +92,11 @@ def sampler(reply: Json) -> Iterator[Check]:
         yield Check("sampling", WARN, f"{says}: too few", mend)
     else:
         yield Check("sampling", OK, says)
+    if command := text(reply, "site_command"):
+        fault = text(reply, "site_fault")
+        mend = "correct load.site_command; until then the smoothed index stands in" if fault else ""
+        says = f"{command}: {fault or 'prints loads'}"
+        yield Check("site's loads", WARN if fault else OK, says, mend)
     cores, speed = number(reply, "cores"), number(reply, "speed")
     yield Check("cores", OK, f"{cores:g} usable, speed {speed:.2f} of the reference machine")
 

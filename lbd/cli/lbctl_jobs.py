@@ -78,7 +78,12 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 
 
 def job_lines(found: list[Json], paint: Paint, unix_now_s: float) -> list[str]:
-    return lay_out(HEADER, [job_row(job, unix_now_s) for job in found], paint)
+    waits = [text(job, "reason") if text(job, "state") == "pending" else "" for job in found]
+    rows: list[Row] = [job_row(job, unix_now_s) for job in found]
+    if not any(waits):
+        return lay_out(HEADER, rows, paint)
+    rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+    return lay_out((*HEADER, "WAITS"), rows, paint)
 
 
 def job_row(job: Json, unix_now_s: float) -> Row:

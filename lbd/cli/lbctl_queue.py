@@ -16,7 +16,7 @@ from lbd.cli.output import SCHEMA, lay_out, paint_for
 from lbd.cli.program import Parser, complain
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.units import duration_s
+from lbd.units import duration_s, duration_text
 
 PATIENCE_S = 15.0
 ANSWER_S = 25.0  # more than the LBM's longest patience
@@ -24,10 +24,15 @@ FOLLOW_S = 0.2
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a daemon that is being started again
 NOT_ALL, NO_ANSWER = 1, 2
+SLOTS_MAX = 65536
 ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", ">RAN", ">CPU", ">EXIT", "REASON")
 
 
 def add_options(name: str, parser: Parser) -> None:
+    if name == "predict":
+        parser.add_argument("-n", "--slots", metavar="SLOTS", type=slot_count, default=1,
+                            help="of a job that needs so many (default 1)")  # fmt: skip
+        return
     one = name in ("job", "logs")
     if name == "logs":
         parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
@@ -40,6 +45,12 @@ def add_options(name: str, parser: Parser) -> None:
                             help="then exit 2")  # fmt: skip
     help_text = "3, or last" if one else "3, 2-5, last, @me"
     parser.add_argument("ids", metavar="ID", nargs=1 if one else "+", help=help_text)
+
+
+def slot_count(given: str) -> int:
+    if not (given.isascii() and given.isdecimal() and 0 < int(given) <= SLOTS_MAX):
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of slots")
+    return int(given)
 
 
 def duration(given: str) -> float:
@@ -78,10 +89,31 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         print("\n".join(job_lines([one], paint, time.time())))
         print(f"command  {shlex.join(texts(one, 'command'))}")
         if reason := text(one, "reason"):
-            print(f"reason   {reason}")
+            print(f"{'waits   ' if text(one, 'state') == 'pending' else 'reason  '} {reason}")
+        if begins := begin_told(one):
+            print(f"begins   {begins}")
         rows = [attempt_row(attempt) for attempt in tables(one, "attempts")]
         if rows:
             print("\n".join(["", *lay_out(ATTEMPTS, rows, paint)]))
+    return 0
+
+
+def begin_told(one: Json) -> str:
+    """When a job will, and how that is estimated; "" if nothing can be said."""
+    how = text(one, "predicted_by")
+    wait_s = number(one, "predicted_wait_s")
+    return f"in about {duration_text(wait_s)} ({how})" if not math.isnan(wait_s) else how
+
+
+def predict(daemons: Daemons, options: argparse.Namespace) -> int:
+    slots: int = options.slots
+    reply = daemons.lbm({"op": "queue.predict", "slots": slots}, ANSWER_S)
+    if options.json:
+        told = {key: reply.get(key) for key in ("slots", "predicted_wait_s", "predicted_by")}
+        print(json.dumps({"schema": SCHEMA, **told}, indent=2))
+    else:
+        what = "a job" if slots == 1 else f"a job of {slots} slots"
+        print(f"{what} that came now would begin: {begin_told(reply)}")
     return 0
 
 
@@ -108,7 +140,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     while True:
         reply = patiently(daemons, {**question, "at": at, "seen_attempt": seen})
         again = int(number(reply, "attempt"))
-        if seen and again and again != seen:
+        if seen and again and again != seen and not reply.get("continued"):
             complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
         seen, at = again or seen, reply.get("at")
         data = texts(reply, "data")
@@ -136,7 +168,7 @@ def patiently(daemons: Daemons, question: Json) -> Json:
         try:
             return daemons.lbm(question, ANSWER_S)
         except LbdError as problem:
-            away = isinstance(problem, Unavailable) or "dispatcher on" in str(problem)
+            away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
             if not away or time.monotonic() > give_up_s:
                 raise
             time.sleep(RETRY_S)

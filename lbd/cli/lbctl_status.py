@@ -2,17 +2,20 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.output import DIM, GREEN, RED, YELLOW, Cell, Paint, Row, figure, lay_out, paint_for
 from lbd.cli.output import print_json as show_json
 from lbd.cli.reply import Json, number, table, tables, text
+from lbd.config import INDICES
 
 STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "drained": DIM}
 HEADER = (
     "HOST", "STATE", ">LOAD", ">CPU", ">IO", ">MEM", ">UTIL", ">CORES", ">SPEED", ">SLOTS",
     ">LOCAL", ">FOREIGN", ">AGE", "ADDRESS",
 )  # fmt: skip
+SITE_AT = 7  # where the loads of the site's own stand
 
 
 def status(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -27,19 +30,22 @@ def status(daemons: Daemons, options: argparse.Namespace) -> int:
 def status_lines(reply: Json, paint: Paint) -> list[str]:
     """The cluster in one line, then a line a host."""
     own = text(reply, "self")
-    rows = [host_row(host, own) for host in tables(reply, "hosts")]
-    lines = [cluster_line(reply), "", *lay_out(HEADER, rows, paint)]
-    faults = [
-        f"{text(host, 'name')}: {text(host, 'why_down')}"
+    loads = sorted({name for host in tables(reply, "hosts") for name in table(host, "site")})
+    rows = [host_row(host, own, loads) for host in tables(reply, "hosts")]
+    header = (*HEADER[:SITE_AT], *(f">{load.upper()}" for load in loads), *HEADER[SITE_AT:])
+    lines = [cluster_line(reply), "", *lay_out(header, rows, paint)]
+    notes = [
+        f"{text(host, 'name')}: {why}"
         for host in tables(reply, "hosts")
-        if text(host, "why_down")
+        if (why := text(host, "why_down") or text(host, "why_closed"))
     ]
-    return [*lines, "", *faults] if faults else lines
+    return [*lines, "", *notes] if notes else lines
 
 
 def cluster_line(reply: Json) -> str:
     cluster = table(reply, "cluster")
     dispatcher = table(cluster, "dispatcher")
+    index = text(cluster, "load_index")
     queue = (
         f"{text(dispatcher, 'mode')} on {text(dispatcher, 'leader') or 'nobody'}, "
         f"{text(dispatcher, 'queued')} queued, {text(dispatcher, 'running')} running"
@@ -47,11 +53,13 @@ def cluster_line(reply: Json) -> str:
     return (
         f"cluster {text(cluster, 'name')}   algorithm {text(cluster, 'algorithm')}   "
         f"centre {text(cluster, 'centre') or 'none'}   dispatcher {queue if dispatcher else 'none'}"
+        f"{f'   load index {index}' if index not in ('', INDICES[0]) else ''}"
     )
 
 
-def host_row(host: Json, own: str) -> Row:
+def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     """One host; a `*` follows the name of the one that answers."""
+    site = table(host, "site")
     queues, slots, jobs = table(host, "queues"), table(host, "slots"), table(host, "jobs")
     name, state = text(host, "name"), text(host, "state")
     load = number(host, "index")
@@ -64,6 +72,7 @@ def host_row(host: Json, own: str) -> Row:
         figure(number(queues, "io")),
         figure(number(queues, "memory")),
         f"{figure(utilisation * 100, 0)}%" if utilisation == utilisation else "–",
+        *(figure(number(site, load)) for load in loads),
         figure(number(host, "cores"), 1),
         figure(number(host, "speed")),
         f"{figure(number(slots, 'used'), 0)}/{figure(number(slots, 'total'), 0)}",

@@ -1,14 +1,17 @@
-"""`lbctl tags`: cutoffs for the TAGS tiers, by theory. It asks no daemon."""
+"""`lbctl tags`: cutoffs for the TAGS tiers, by theory; and those of the queue."""
 
 import argparse
 import sys
 from collections.abc import Callable
 
-from lbd import __version__
+from lbd.cli.daemons import Daemons
+from lbd.cli.lbctl_tags_show import fit as fit_of_queue
+from lbd.cli.lbctl_tags_show import show
 from lbd.cli.output import print_json, print_table
-from lbd.cli.program import EXIT_FAILED, EXIT_USAGE, Parser, complain
+from lbd.cli.program import EXIT_FAILED, Parser, complain
 from lbd.cli.quantities import count, not_negative, positive
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace
+from lbd.config_file import load
 from lbd.errors import ConfigError
 from lbd.sim.trace import Trace
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
@@ -18,19 +21,21 @@ from lbd.theory.rivals import Means, at_random, least_work, sita_e
 from lbd.theory.tags import TagsFigures, Traffic
 
 DESCRIPTION = """TAGS: each job starts in tier 1; at a tier's cutoff it is killed and starts from
-scratch in the next. These are the cutoffs to give the tiers, for job sizes of a bounded Pareto
-distribution."""
+scratch in the next. Here are the cutoffs to give the tiers, for job sizes of a bounded Pareto
+distribution, and those that the queue has, with what they are solved from."""
 EXAMPLES = (
     "lbctl tags solve --alpha 1 --mean 3000 --max 1e10 --load 0.5 --hosts 4",
     "lbctl tags fit --trace SDSC-SP2.swf.gz      alpha, smallest and largest job of a trace",
+    "lbctl tags show                             the queue's tiers, and why they are so",
 )
 PROGRAM = "lbctl tags"
 MOST_HOSTS = 64
 MOST_JOBS = 5_000_000  # of a trace
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str], config: str | None = None) -> int:
     options = make_parser().parse_args(argv)
+    options.config = getattr(options, "config", None) or config
     run: Callable[[argparse.Namespace], int] = options.run
     return run(options)
 
@@ -59,16 +64,19 @@ def make_parser() -> Parser:
     solving.add_argument("--objective", choices=OBJECTIVES, default="slowdown",
                          help="what to make least (fairness: slowdowns of small and large jobs "
                               "alike); default slowdown")  # fmt: skip
-    fitting = command("fit", run_fit, "the bounded Pareto distribution nearest to a trace's jobs")
-    fitting.add_argument("--trace", metavar="FILE", help=".swf or .swf.gz")
+    fitting = command(
+        "fit", run_fit, "the bounded Pareto nearest to a trace's jobs, or the queue's"
+    )
+    fitting.add_argument("--trace", metavar="FILE",
+                         help=".swf or .swf.gz; without it, the queue's own jobs")  # fmt: skip
+    fitting.add_config_options()
     fitting.add_argument("--skip-broken", action="store_true", help=SKIP_BROKEN)
-    command("show", run_show, "the tiers of the running dispatcher")
+    command("show", run_show, "the tiers of the running dispatcher").add_config_options()
     return parser
 
 
-def run_show(_: argparse.Namespace) -> int:
-    complain(f"{PROGRAM} show", f"the dispatcher is not part of lbd {__version__} yet")
-    return EXIT_USAGE
+def run_show(options: argparse.Namespace) -> int:
+    return show(Daemons(load(options.config)), as_json=options.json)
 
 
 # solve
@@ -175,10 +183,7 @@ def spare_shown(spare: float) -> str:
 
 def run_fit(options: argparse.Namespace) -> int:
     if options.trace is None:
-        raise ConfigError(
-            f"tags fit: give --trace FILE; the dispatcher, whose jobs it would take"
-            f" otherwise, is not part of lbd {__version__} yet"
-        )
+        return fit_of_queue(Daemons(load(options.config)), as_json=options.json)
     trace = read_trace(f"{PROGRAM} fit", options.trace, MOST_JOBS, options.skip_broken)
     try:
         found = fit([job.run_s for job in trace.jobs])

@@ -180,7 +180,8 @@ def refuse_if_joined(files: HostFiles) -> None:
     if identity.issue >= files.read_revocations().lowest_issue(identity.host):
         raise ConfigError(
             f"this host has joined already, as {identity.host}, with the authority of "
-            f"{files.read_home()[0]}; to leave that cluster, remove {files.root}"
+            f"{files.read_home()[0]}; to leave that cluster, or join again, remove "
+            f"{files.root}"
         )
 
 

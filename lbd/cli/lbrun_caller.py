@@ -34,6 +34,7 @@ def say(text: str, name: str = "lbrun") -> None:
 
 CLOSED = 0
 EMPTY_INPUT = False  # standard input is /dev/null: nobody need carry nothing
+NULL_OUTPUTS = 0  # bits 1 and 2: those that are /dev/null, which every host has
 JOINED = False  # standard output and error are one file: what goes to both is to stay in order
 NULL_DEVICE = 0x103
 PIPE, XFSZ = 13, 25
@@ -41,7 +42,7 @@ PIPE, XFSZ = 13, 25
 
 def closed_descriptors() -> int:
     """Bits 0..2: descriptors the caller has closed. Before any other is opened in their place."""
-    global CLOSED, EMPTY_INPUT, JOINED
+    global CLOSED, EMPTY_INPUT, JOINED, NULL_OUTPUTS
     files: list[tuple[int, int] | None] = [None, None, None]
     for number in (0, 1, 2):
         try:
@@ -50,10 +51,19 @@ def closed_descriptors() -> int:
             CLOSED |= 1 << number
             continue
         files[number] = status.st_dev, status.st_ino
-        if number == 0:
-            EMPTY_INPUT = status.st_rdev == NULL_DEVICE
+        if status.st_rdev == NULL_DEVICE and number == 0:
+            EMPTY_INPUT = True
+        elif status.st_rdev == NULL_DEVICE and may_write(number):
+            NULL_OUTPUTS |= 1 << number
     JOINED = files[1] is not None and files[1] == files[2]
     return CLOSED
+
+
+def may_write(number: int) -> bool:
+    try:
+        return posix.write(number, b"") == 0
+    except OSError:
+        return False
 
 
 def make_environment(options: Options) -> dict[bytes, bytes]:
@@ -204,6 +214,7 @@ def make_request(
         (tags.MODE, mode.encode()),
         (tags.FLAGS, flags),
         (tags.CLOSED_FDS, b"%d" % closed),
+        (tags.NULL_OUTPUTS, b"%d" % NULL_OUTPUTS),
         (tags.DEPTH, depth(environment)),
         (tags.IGNORED, b"%d" % ignored_signals()),
     ]

@@ -22,9 +22,13 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   --no-fallback         fail (125) rather than run here when the chosen host cannot
   -q, --queue           through the queue; wait for the end and show its output
   -d, --detach          queue it, print the job's id, return; see lbctl jobs, logs, wait
+  -n, --slots N         with them: the slots it needs on one host; 2-8: as many as are free
+  --priority N          with them: higher goes first; above 0 for administrators
   --array A-B           with them: a job for each index, in $LBD_ARRAY_INDEX
   -o, --output FILE     with -d: where its output goes (%j job id, %a array index, %h host)
   --error FILE          the same for standard error; without it that goes to -o's file, too
+  --checkpoint DIR      with them: exit status 85 means "stopped here, go on later"; the job
+                        finds DIR in $LBD_CHECKPOINT
   --idempotency-key KEY with them: the same key twice is the same job
   --timeout DUR         wall-clock limit (exit 124): 90, 20s, 2m, 1h30m
   --mem SIZE            memory limit: 512K, 2G

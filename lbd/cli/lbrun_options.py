@@ -18,7 +18,9 @@ WITH_VALUE = {
     "-C": "chdir", "--chdir": "chdir", "-e": "env", "--env": "env", "--name": "name",
     "--timeout": "timeout", "--mem": "mem", "--status-file": "status_file", "--config": "config",
     "--send": "send", "--fetch": "fetch", "--array": "array", "-o": "output",
-    "--output": "output", "--error": "error", "--idempotency-key": "key",
+    "--output": "output", "--error": "error", "--idempotency-key": "key", "-n": "slots",
+    "--slots": "slots", "--priority": "priority",
+    "--checkpoint": "checkpoint",
 }  # fmt: skip
 PLAIN = {
     "--local": "local", "--remote": "remote", "--explain": "explain", "--json": "json",
@@ -28,8 +30,8 @@ PLAIN = {
     "-t": "tty", "--tty": "tty", "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
     "-q": "queue", "--queue": "queue", "-d": "detach", "--detach": "detach",
 }  # fmt: skip
+QUEUES_OWN = {"array", "output", "error", "key", "slots", "priority", "checkpoint"}
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
-LATER = {"-n": "a job of several slots", "--slots": "a job of several slots"}
 
 
 class Trouble(Exception):
@@ -95,8 +97,6 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
             (options.send if key == "send" else options.fetch).append(value)
         else:
             options.values[key] = value
-    elif name in LATER:
-        raise Trouble(f"{name}: {LATER[name]} is not in this version yet")
     elif name in PLAIN:
         raise Trouble(f"{name} takes no value")
     else:
@@ -128,7 +128,7 @@ def check(options: Options) -> None:
         raise Trouble(f"host {values['host']} is both asked for and excluded")
     if "status_file" in values:
         values["status_file"] = writable_path(values["status_file"])
-    if plain & {"queue", "detach"} or values.keys() & {"array", "output", "error", "key"}:
+    if plain & {"queue", "detach"} or values.keys() & QUEUES_OWN:
         from lbd.cli.lbrun_queue import check_queued
 
         check_queued(options)

@@ -22,13 +22,18 @@ REMARK_AFTER_S = 2.0
 INT, PIPE = 2, 13
 FORWARDED = (1, 2, 3, 10, 12, 15)  # HUP INT QUIT USR1 USR2 TERM
 FORCE_WITHIN_S = 1.0
+SLOTS_MAX = 65536
+INDEX_DIGITS = 18  # of an array's indices: they fit 64 bits
 
 
 def check_queued(options: Options) -> None:
     """What goes with the queue. Raises Trouble."""
     plain, values = options.plain, options.values
     if not plain & {"queue", "detach"}:
-        raise Trouble("--array, --output, --error and --idempotency-key go with -q or -d")
+        raise Trouble(
+            "--array, --slots, --priority, --checkpoint, --output, --error and --idempotency-key"
+            " go with -q or -d"
+        )
     if {"queue", "detach"} <= plain:
         raise Trouble("-q waits for the end and -d does not: give one of them")
     for option in ("local", "remote", "explain", "tty"):
@@ -39,10 +44,82 @@ def check_queued(options: Options) -> None:
     if "output" in values and "queue" in plain:
         raise Trouble("-o goes with -d; with -q redirect the output of lbrun")
     if "array" in values:
-        first, dash, last = values["array"].partition("-")
-        if not (first.isdecimal() and last.isdecimal() and dash) or int(first) > int(last):
-            raise Trouble(f"--array {values['array']}: write FIRST-LAST, like 1-10")
+        first, last = read_range("--array", values["array"], "FIRST-LAST, like 1-10")
+        values["array"] = f"{first}-{last}"
+    if "slots" in values:
+        how = "how many, or LEAST-MOST, like 4 or 2-8"
+        text = values["slots"]
+        least, most = read_range("--slots", text, how, one_will_do=True)
+        if least < 1:
+            raise Trouble(f"--slots {text}: a job needs at least one")
+        if most > SLOTS_MAX:
+            raise Trouble(f"--slots {text}: no host has more than {SLOTS_MAX}")
+        values["slots"] = f"{least}-{most}"
+    if "checkpoint" in values:
+        values["checkpoint"] = directory_at(values["checkpoint"])
+    if "priority" in values:
+        check_priority(values["priority"])
+    if "key" in values:
+        check_key(values["key"])
     options.run_queued = run_queued
+
+
+def directory_at(path: str) -> str:
+    """Absolute. Raises Trouble."""
+    try:
+        if not stat.S_ISDIR(posix.stat(path).st_mode):
+            raise NotADirectoryError(20, "not a directory")
+    except OSError as problem:
+        raise Trouble(f"--checkpoint {path}: {problem.strerror}") from None
+    return path if path.startswith("/") else f"{posix.getcwd()}/{path}"
+
+
+def check_key(text: str) -> None:
+    """Raises Trouble."""
+    if not text:
+        raise Trouble("--idempotency-key is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Trouble(f"--idempotency-key {text!r} is no UTF-8") from None
+
+
+def check_place(option: str, path: bytes, directory: bytes) -> None:
+    """Where output is to go, as far as that can be seen from here. Raises Trouble."""
+    parent, _, name = (path if path.startswith(b"/") else directory + b"/" + path).rpartition(b"/")
+    try:
+        if b"%" not in parent and not stat.S_ISDIR(posix.stat(parent or b"/").st_mode):
+            raise NotADirectoryError(20, "not a directory")
+        if b"%" not in path and stat.S_ISDIR(posix.stat(parent + b"/" + name).st_mode):
+            raise IsADirectoryError(21, "it is a directory")
+    except FileNotFoundError as problem:
+        if problem.filename == parent + b"/" + name:
+            return  # it will be made
+        raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
+    except OSError as problem:
+        raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
+
+
+def check_priority(text: str) -> None:
+    """Raises Trouble."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 4):
+        raise Trouble(f"--priority {text}: write a whole number from -999 to 999")
+
+
+def read_range(option: str, text: str, how: str, *, one_will_do: bool = False) -> tuple[int, int]:
+    """Raises Trouble."""
+    first, dash, last = text.partition("-")
+    if one_will_do and not dash:
+        dash, last = "-", first
+    for end in (first, last):
+        if not (dash and end.isascii() and end.isdecimal()):
+            raise Trouble(f"{option} {text}: write {how}")
+        if len(end) > INDEX_DIGITS:
+            raise Trouble(f"{option} {text}: {end} is too large")
+    if int(first) > int(last):
+        raise Trouble(f"{option} {text}: the range runs backwards; write {how}")
+    return int(first), int(last)
 
 
 def run_queued(
@@ -60,7 +137,11 @@ def run_queued(
     pairs = [(tags.FLAGS, flag) for name, flag in flags.items() if name in options.plain]
     pairs.append((tags.INPUT_DATA, read_input(options)))
     names = {"array": tags.ARRAY, "key": tags.KEY, "output": tags.OUTPUT_FILE,
-             "error": tags.ERROR_FILE}  # fmt: skip
+             "error": tags.ERROR_FILE, "slots": tags.SLOTS, "priority": tags.PRIORITY,
+             "checkpoint": tags.CHECKPOINT}  # fmt: skip
+    for name in ("output", "error"):
+        if name in options.values:
+            check_place(f"--{name}", encode(options.values[name]), directory)
     pairs += [(tag, encode(options.values[name])) for name, tag in names.items()
               if name in options.values]  # fmt: skip
     body += b"".join([field(key, value) for key, value in pairs])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lbd.cli.program import Parser, guard
 from lbd.config_file import load
+from lbd.rpc.grpc_environment import settle
 from lbd.spelling import hint
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
     )  # fmt: skip
     options = parser.parse_args(argv)
     config = load(options.config or config_path, options.overrides)
-    # gRPC's own lines on stderr (a port in use, a peer gone) come beside ours and say less.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    settle(os.environ)
     if command == "up":  # what it starts is to get the same options
         supervise: Callable[[Config, list[str]], int] = importlib.import_module("lbd.cli.up").run
         return supervise(config, options.overrides)

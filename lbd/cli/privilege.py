@@ -1,12 +1,14 @@
 """Whose processes this host's daemons are: the keeper's root, the others without privilege."""
 
 import os
+import sys
 from pathlib import Path
 
 from lbd.config import Config
 from lbd.errors import ConfigError
 from lbd.lbm.accounts import find_account
 from lbd.lbm.users import LocalUser
+from lbd.self_start import PACKAGE_PARENT
 
 DEFAULT = "lbd"
 NEVER = ("root",)
@@ -51,6 +53,24 @@ def hand_over(config: Config, account: LocalUser) -> None:
             f"{name}: cannot be given to {account.name}: {problem.strerror}"
         ) from problem
     check_key(config.security.key_file, account)
+
+
+def check_program(account: LocalUser) -> None:
+    """Raises ConfigError if the daemons' user cannot get at what runs here, as below /root."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(account)
+            can = os.access(sys.executable, os.X_OK) and os.access(PACKAGE_PARENT, os.R_OK)
+            os._exit(0 if can else 1)
+        finally:
+            os._exit(1)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise ConfigError(
+            f"daemons.user: {account.name} may not run {os.path.realpath(sys.executable)} or read "
+            f"{PACKAGE_PARENT}; install lbd where it may (with PYTHON=/usr/bin/python3 "
+            'deploy/setup, or deploy/deb), or set daemons.user = "root"'
+        )
 
 
 def check_key(key_file: str, account: LocalUser) -> None:

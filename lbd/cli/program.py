@@ -60,8 +60,17 @@ def error_mark() -> str:
     return f"<{ERROR}>" if is_journal() else ""
 
 
+def replace_closed() -> None:
+    """Python has None for what its caller has closed. To print to that is to fail, as elsewhere."""
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), "w")
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), "w")
+
+
 def guard(program: str, body: Callable[[], int]) -> int:
     """Run `body`; whatever stops it becomes one line and an exit code, never a traceback."""
+    replace_closed()
     try:
         code = exit_code(body)
         sys.stdout.flush()

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
 FUNCTIONS = {
     "balance": ("lbd.cli.sim_balance", "main"),
     "dispatch": ("lbd.cli.sim_dispatch", "main"),
+    "faults": ("lbd.cli.sim_faults", "main"),
     "figure": ("lbd.cli.sim_figure", "main"),
     "list": ("lbd.cli.sim_figure", "main_list"),
+    "replay": ("lbd.cli.sim_replay", "main"),
 }
 COMMANDS = {
     "balance": "the load-exchange algorithms over simulated hosts and jobs",
     "dispatch": "the queueing disciplines over Poisson arrivals or a trace",
+    "faults": "the algorithms on a network that fails, by schedules from seeds",
     "figure": "a figure of the papers, from our own runs, and whether its claims hold",
     "list": "the figures there are",
+    "replay": "a recorded LIM's decisions, made again and compared",
 }
 DESCRIPTION = """the same policies in virtual time
 

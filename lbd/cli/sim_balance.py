@@ -26,8 +26,8 @@ EXAMPLES = (
     "lbd sim balance --workload jobs.csv --set speeds=1,1,2 --set cores=2,4 --json",
 )
 HEADER = (
-    "algorithm", ">mean s", ">± 95 %", ">sd s", ">of NOLB", ">moved", ">wrong", ">msg/host/s",
-    ">CPU cost",
+    "algorithm", ">mean s", ">± 95 %", ">sd s", ">p99 s", ">of NOLB", ">moved", ">wrong", ">τ",
+    ">msg/host/s", ">CPU cost",
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="(default 1)")
     add("--replications", type=whole(1, 10_000), default=5, metavar="R", help="(default 5)")
     add("--set", action="append", default=[], metavar="PARAM=VALUE", dest="settings",
-        help="a parameter of [lim], a cost, cores, speeds, immobile, smoothing_s")  # fmt: skip
+        help="a parameter of [lim], a cost, cores, speeds, index, quantum_s, disks …")  # fmt: skip
     add("--workers", type=whole(1, 1024), default=WORKERS, metavar="N",
         help="processes (default: all cores but one)")  # fmt: skip
     add("--json", action="store_true", help="the numbers, for programs")
@@ -171,9 +171,11 @@ def row(result: Result) -> list[str]:
         figure(result.mean_response_s),
         figure(result.ci95_s),
         figure(result.sd_response_s),
+        figure(result.p99_response_s),
         ratio,
         f"{result.transferred:.1%}",
         f"{result.wrong_transfers:.2%}",
+        f"{result.host_overloading:.1%}",
         figure(result.messages_per_host_s),
         f"{result.overhead:.1%}",
     ]

@@ -5,11 +5,11 @@ Drawing takes matplotlib (the extra `sim`); the numbers and the claims do not.
 
 import argparse
 import importlib
-import importlib.util
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lbd.cli.extras import has_matplotlib
 from lbd.cli.output import figure as rounded
 from lbd.cli.output import print_json, print_table
 from lbd.cli.program import Parser
@@ -75,13 +75,6 @@ def check_out(out: str) -> None:
         raise ConfigError(f"--out {out}: there is no such directory")
     if not has_matplotlib():
         raise LbdError("drawing needs matplotlib: pip install 'lbd[sim]'; --json does without")
-
-
-def has_matplotlib() -> bool:
-    try:
-        return importlib.util.find_spec("matplotlib") is not None
-    except ValueError:  # somebody has forbidden it
-        return False
 
 
 def show(chosen: Figure, drawing: Drawing, with_numbers: bool) -> None:

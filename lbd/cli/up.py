@@ -21,7 +21,7 @@ import psutil
 
 from lbd import self_start
 from lbd.cli.journal import set_up_log
-from lbd.cli.privilege import become, daemons_account, hand_over
+from lbd.cli.privilege import become, check_program, daemons_account, hand_over
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError
 from lbd.lbm.users import LocalUser
@@ -43,6 +43,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
     """
     account = daemons_account(config)
     if account is not None:
+        check_program(account)
         hand_over(config, account)
     lock = take_lock(Path(config.host.runtime_dir))
     libc = ctypes.CDLL(None)
@@ -82,7 +83,7 @@ def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:
 
     `keeper`: the LBM, without privilege, cannot start its own.
     """
-    has_queue = config.dispatch.host == config.host.name
+    has_queue = config.host.name in config.dispatch.hosts
     beside = (("keeper",) if keeper else ()) + (("dispatcher",) if has_queue else ())
     return ("lim", *beside, "lbm")
 

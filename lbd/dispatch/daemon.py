@@ -10,20 +10,23 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from lbd.config import Config
 from lbd.dispatch.discipline import HostSlots
-from lbd.dispatch.disciplines.registry import TIERED
+from lbd.dispatch.disciplines.registry import Tiered
 from lbd.dispatch.disciplines.tiers import spread_tiers
+from lbd.dispatch.estimates import Estimates
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.jobs import Action, Begin, Cause, Changed, Ending, Settle, Signal
-from lbd.dispatch.ledger.rows import Ledger, LedgerTrouble
+from lbd.dispatch.ledger.rows import Ledger, LedgerTrouble, Wanted
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.lines import Line
+from lbd.dispatch.lives import KEPT
 from lbd.dispatch.restore import live_job
+from lbd.dispatch.tuning import tier_order
 from lbd.model import HostId, JobId
 from lbd.rpc.gen import dispatch_pb2 as pb
 
@@ -31,7 +34,10 @@ log = logging.getLogger("lbd.dispatch")
 
 TICK_S = 0.2
 FORGET_EVERY_S = 60.0
-FORGET_AT_ONCE = 5000
+FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
+LEARN_FROM = 5000  # the last jobs of the last dispatcher
+LEARN_EVERY_S = 0.5
+LEARN_AT_ONCE = 200  # more tell nothing new
 DAY_S = 86400.0
 SPECS_KEPT = 1024
 CAUSES = {cause.value: cause for cause in Cause}
@@ -56,6 +62,7 @@ class Watcher:
     """Somebody who wants to know of changes of some jobs."""
 
     changed: set[int] = field(default_factory=set)
+    ends_only: bool = False
     event: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -73,9 +80,12 @@ class Dispatcher:
     ledger: Ledger
     life: Lifecycle
     dice: Random = field(default_factory=Random)
+    leads: Callable[[], bool] = lambda: True  # whether nobody else can at this moment
     lines: dict[HostId, Line] = field(default_factory=dict)
     facts: dict[JobId, Facts] = field(default_factory=dict)
     watchers: dict[JobId, set[Watcher]] = field(default_factory=dict)
+    estimates: Estimates | None = None  # for disciplines that go by them
+    _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
     _specs: OrderedDict[int, pb.StoredSpec] = field(default_factory=OrderedDict)
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
 
@@ -83,9 +93,9 @@ class Dispatcher:
         self,
         stop: asyncio.Event,
         ready: Callable[[], Awaitable[None]],
-        beside: Coroutine[None, None, None] | None,
+        beside: Mapping[str, Coroutine[None, None, None]],
     ) -> None:
-        """Until told to stop. `beside`: to be done as long."""
+        """Until told to stop. `beside`: to be done as long, by name."""
         await self._restore()
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -93,8 +103,7 @@ class Dispatcher:
                 group.create_task(self._tick(), name="tick"),
                 group.create_task(self._forget(), name="forget"),
             ]
-            if beside is not None:
-                tasks.append(group.create_task(beside, name="follow the certificates"))
+            tasks += [group.create_task(work, name=name) for name, work in beside.items()]
             await ready()
             await stop.wait()
             for task in tasks:
@@ -102,12 +111,19 @@ class Dispatcher:
 
     async def _restore(self) -> None:
         """What the last dispatcher left. Its attempts may be alive: they keep their leases."""
+        if self.estimates is not None:
+            self.estimates.learn(await self.ledger.find(Wanted(ended_only=True, limit=LEARN_FROM)))
         rows = await self.ledger.live()
         open_rows = [JobId(str(row.id)) for row in rows if row.attempt]
         last = {row.job: row for row in await self.ledger.attempts(open_rows)}
+        for row in await self.ledger.find(Wanted(ended_too=True, limit=KEPT)):
+            if row.finished is not None and row.started is not None:
+                life_s = (row.finished - row.started) * (row.slots_held or row.slots)
+                self.life.queues.lives.ended(life_s)
         now_s = clock_s()
         for row in rows:
-            live, leased = live_job(row, last.get(row.id))
+            estimate_s = self.estimate_s(row.user, row.command)
+            live, leased = live_job(row, last.get(row.id), estimate_s)
             self.facts[live.job.id] = Facts(row.submission, row.array_index)
             self.carry(self.life.restored(live, leased, now_s, self.dice))
         log.info(
@@ -154,6 +170,8 @@ class Dispatcher:
             case Changed(job):
                 if job not in self.life.jobs:
                     self.facts.pop(job, None)
+                    if self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
+                        self._ended.append(int(job))
                 self._tell_watchers(job)
             case Signal(job, attempt, host, number):
                 if line := self.lines.get(host):
@@ -175,6 +193,8 @@ class Dispatcher:
                 spec = await self._spec(facts.submission)
             except LedgerTrouble as problem:
                 line, trouble = None, str(problem)
+        if line is not None and not self.leads():  # else `anchor` could be newer than our lease
+            line, trouble = None, "the database was away"
         if line is None or facts is None:
             ending = Ending(Cause.LOST, reason=trouble)
             self.carry(
@@ -190,7 +210,7 @@ class Dispatcher:
                 tier=begin.tier,
                 cutoff_s=begin.cutoff_s or 0.0,
                 lease_s=self.config.dispatch.lease_s,
-                slots=1,
+                slots=begin.slots,
                 array_index=facts.array_index,
                 spec=spec,
             )
@@ -210,8 +230,9 @@ class Dispatcher:
 
     def _tell_watchers(self, job: JobId) -> None:
         for watcher in self.watchers.get(job, ()):
-            watcher.changed.add(int(job))
-            watcher.event.set()
+            if not (watcher.ends_only and job in self.life.jobs):
+                watcher.changed.add(int(job))
+                watcher.event.set()
 
     # Time
 
@@ -220,13 +241,28 @@ class Dispatcher:
             await asyncio.sleep(TICK_S)
             self.carry(self.life.tick(clock_s(), self.dice))
 
+    def estimate_s(self, user: str, command: bytes) -> float | None:
+        return self.estimates.of(user, command) if self.estimates is not None else None
+
+    async def learn(self) -> None:
+        """From what has ended, in the background; until cancelled."""
+        while self.estimates is not None:
+            await asyncio.sleep(LEARN_EVERY_S)
+            ended, self._ended = self._ended, []
+            ranges = tuple((job, job) for job in ended)
+            if ranges:
+                with contextlib.suppress(LedgerTrouble):
+                    self.estimates.learn(await self.ledger.find(Wanted(ranges, ended_too=True)))
+
     async def _forget(self) -> None:
         """Ended jobs, after a while."""
+        own = self.config.dispatch
         while True:
-            before_unix_s = time.time() - self.config.dispatch.jobs_keep_days * DAY_S
+            before_unix_s, count = time.time() - own.jobs_keep_days * DAY_S, 0
             with contextlib.suppress(LedgerTrouble):
-                await self.ledger.forget(before_unix_s, FORGET_AT_ONCE)
-            await asyncio.sleep(FORGET_EVERY_S)
+                count = await self.ledger.forget(before_unix_s, own.jobs_keep, FORGET_AT_ONCE)
+            # Where there is more, others' changes come in between.
+            await asyncio.sleep(FORGET_PAUSE_S if count == FORGET_AT_ONCE else FORGET_EVERY_S)
 
     # Hosts
 
@@ -244,20 +280,26 @@ class Dispatcher:
 
     def heard(self, name: HostId, line: Line, up: pb.WorkUp) -> None:
         """Raises ValueError if it makes no sense."""
-        for news in up.news:
-            self._news(name, news)
+        actions = [action for news in up.news for action in self._news(name, news)]
+        self.carry(actions)
         if up.HasField("beat"):
             self._beat(name, line, up.beat)
 
     def _beat(self, name: HostId, line: Line, beat: pb.Beat) -> None:
         now_s, life = clock_s(), self.life
+        if not self.leads():
+            return  # another may lead by now: to renew would be to promise in its name
         line.beat = beat.number
         ceiling = self.config.dispatch.load_ceiling
-        open_slots = beat.open_slots if beat.load <= ceiling else 0
+        closed = ""
+        if beat.load > ceiling:
+            closed = f"its load of {beat.load:.1f} is above dispatch.load_ceiling, {ceiling:g}"
+        open_slots = 0 if closed else beat.open_slots
         if beat.drained or not beat.slots:
             self.carry(life.host_gone(name, now_s, self.dice))
         else:
-            slots = HostSlots(name, beat.slots, open_slots, beat.load, self._tiers(name))
+            ahead, tiers = beat.ahead if open_slots else 0, self.tiers(name)
+            slots = HostSlots(name, beat.slots, open_slots, beat.load, tiers, ahead, closed)
             self.carry(life.host_is(slots, now_s, self.dice))
         held = [(JobId(item.job), item.attempt) for item in beat.held]
         renewed, actions = life.beat(name, held, now_s)
@@ -273,20 +315,25 @@ class Dispatcher:
             )
         )
 
-    def _tiers(self, name: HostId) -> tuple[int, ...]:
-        if self.config.dispatch.mode not in TIERED:
+    def tiers(self, name: HostId) -> tuple[int, ...]:
+        discipline = self.life.discipline
+        if not isinstance(discipline, Tiered):
             return (1,)
-        order = [entry.name for entry in self.config.cluster.hosts]
-        tags = self.config.tags
-        return spread_tiers(name, order, len(tags.cutoffs_s) + 1, tags.tiers)
+        count = len(discipline.cutoffs_s) + 1
+        return spread_tiers(name, self.order(), count, self.config.tags.tiers)
 
-    def _news(self, name: HostId, news: pb.News) -> None:
+    def order(self) -> list[str]:
+        """The hosts, as tiers are spread over them."""
+        configured = [entry.name for entry in self.config.cluster.hosts]
+        return tier_order(configured, self.life.hosts.known)
+
+    def _news(self, name: HostId, news: pb.News) -> list[Action]:
         life, now_s = self.life, clock_s()
         job, attempt = JobId(news.job), news.attempt
         if news.event == "begun":
-            self.carry(life.begun(name, job, attempt))
+            return life.begun(name, job, attempt)
         elif news.event in ("stopped", "continued"):
-            self.carry(life.stopped(name, job, attempt, news.event == "stopped"))
+            return life.stopped(name, job, attempt, news.event == "stopped")
         elif news.event == "ended":
             ending = Ending(
                 CAUSES[news.cause],
@@ -295,15 +342,22 @@ class Dispatcher:
                 news.cpu_s if news.HasField("cpu_s") else None,
                 news.reason,
             )
-            self.carry(life.ended(name, job, attempt, ending, now_s, self.dice))
+            return life.ended(name, job, attempt, ending, now_s, self.dice)
         elif news.event == "refused":
             ending = Ending(Cause.LOST, news.errno, reason=news.reason)
             log.info("%s refuses job %s: %s", name, job, news.reason)
-            self.carry(life.refused(name, job, attempt, news.stage, ending, now_s, self.dice))
+            return life.refused(name, job, attempt, news.stage, ending, now_s, self.dice)
         else:
             raise ValueError(f"news {news.event[:40]!r} of job {news.job[:40]}")
 
 
 def terms_of(config: Config) -> Terms:
     own = config.dispatch
-    return Terms(own.lease_s, own.crash_limit, own.host_failures, own.aside_s, own.aside_max_s)
+    return Terms(
+        own.lease_s,
+        own.crash_limit,
+        own.host_failures,
+        own.aside_s,
+        own.aside_max_s,
+        own.attempts_max,
+    )

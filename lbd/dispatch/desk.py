@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
@@ -11,15 +12,16 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from lbd.dispatch.daemon import Dispatcher, Facts, Watcher, clock_s
+from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.jobs import Action, Live
-from lbd.dispatch.ledger.rows import JobRow, Submission, Wanted
+from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.lines import Line
 from lbd.dispatch.reasons import waiting_reason
 from lbd.dispatch.restore import queued_job
 from lbd.dispatch.selectors import read_selectors
 from lbd.dispatch.told import add_attempts, job_told
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId
+from lbd.model import ENDED_NAMES, HostId, JobId
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.transport import HOST_HEADER, Trust
 
@@ -32,16 +34,39 @@ log = logging.getLogger("lbd.dispatch")
 ANSWER_MAX = 100_000  # jobs in one answer
 KEY_MAX = 200
 GATHER_S = 0.05
+EXPLAINED_MAX = 100  # jobs in one answer
+FORECAST_KEPT_S = 30.0
+RETELL_S = 3.0  # why a job waits, to who watches it
+RETOLD_MAX = 4  # jobs of one watcher
+Answer = TypeVar("Answer")
 Asked = TypeVar("Asked", bound=Message)
-ENDED = ("done", "failed", "cancelled", "lost")
+
+
+def unless_away(
+    handler: "Callable[[bytes, Context], Awaitable[Answer]]",
+) -> "Callable[[bytes, Context], Awaitable[Answer]]":
+    """A question that the ledger cannot answer just now may be asked again."""
+
+    async def guarded(data: bytes, context: "Context") -> Answer:
+        try:
+            return await handler(data, context)
+        except LedgerTrouble as problem:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
+
+    return guarded
 
 
 class Desk:
-    def __init__(self, dispatcher: Dispatcher, trust: Trust) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, trust: Trust, tags_told: Callable[[], Awaitable[pb.TagsTold]]
+    ) -> None:
         self._dispatcher = dispatcher
+        self._tags_told = tags_told
         self._trust = trust
         self._ledger = dispatcher.ledger
         self._life = dispatcher.life
+        self._forecast = Forecast(dispatcher.life.queues)
+        self._forgetting: asyncio.TimerHandle | None = None
 
     def handlers(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -49,9 +74,11 @@ class Desk:
             {
                 "Work": grpc.stream_stream_rpc_method_handler(self._work),
                 "Submit": grpc.unary_unary_rpc_method_handler(self._submit),
-                "Jobs": grpc.unary_unary_rpc_method_handler(self._jobs),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
-                "Act": grpc.unary_unary_rpc_method_handler(self._act),
+                "Jobs": grpc.unary_unary_rpc_method_handler(unless_away(self._jobs)),
+                "Watch": grpc.unary_stream_rpc_method_handler(unless_away(self._watch)),
+                "Predict": grpc.unary_unary_rpc_method_handler(self._predict),
+                "Act": grpc.unary_unary_rpc_method_handler(unless_away(self._act)),
+                "Tags": grpc.unary_unary_rpc_method_handler(self._tags),
             },
         )
 
@@ -88,7 +115,12 @@ class Desk:
         try:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
                 raise LbdError(f"{proven} submits in the name of {asked.origin}")
-            return (await self._take(asked)).SerializeToString()
+            # To its end, even if the caller is gone: what is in the ledger must be in the queue.
+            taking = asyncio.ensure_future(self._take(asked))
+            taking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return (await asyncio.shield(taking)).SerializeToString()
+        except Deposed as problem:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
             return pb.SubmitReply(error=str(problem)).SerializeToString()
 
@@ -101,6 +133,14 @@ class Desk:
             raise LbdError(f"the queue is full (dispatch.max_jobs is {own.max_jobs})")
         if len(asked.key) > KEY_MAX:
             raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
+        rules = self._life.rules
+        if asked.priority and not rules.priorities:
+            raise LbdError("--priority: this cluster has none (dispatch.priorities)")
+        if rules.user_slots and asked.slots > rules.user_slots:
+            raise LbdError(
+                f"--slots {asked.slots}: no user may hold more than {rules.user_slots} "
+                "(dispatch.user_slots)"
+            )
         submission = Submission(
             user=asked.user,
             origin=asked.origin,
@@ -108,6 +148,8 @@ class Desk:
             command=b"\0".join(asked.command),
             spec=asked.spec.SerializeToString(),
             slots=max(1, asked.slots),
+            slots_most=asked.slots_most,
+            priority=asked.priority,
             may_restart=asked.may_restart,
             only=asked.only,
             excluded=tuple(asked.excluded),
@@ -118,16 +160,14 @@ class Desk:
         accepted = await self._ledger.submit(submission, time.time())
         if accepted.is_new:
             self._dispatcher.keep_spec(accepted.submission, asked.spec)
-            self._queue(submission, accepted.submission, accepted.first)
+            self._queue(submission, accepted)
         return pb.SubmitReply(first=accepted.first, count=accepted.count)
 
-    def _queue(self, sent: Submission, number: int, first: int) -> None:
-        jobs = []
-        for n in range(sent.count):
-            job = sent.job(first + n)
+    def _queue(self, sent: Submission, accepted: Accepted) -> None:
+        jobs = sent.jobs(accepted, self._dispatcher.estimate_s(sent.user, sent.command))
+        for n, job in enumerate(jobs):
             index = None if sent.first_index is None else sent.first_index + n
-            self._dispatcher.facts[job.id] = Facts(number, index)
-            jobs.append(job)
+            self._dispatcher.facts[job.id] = Facts(accepted.submission, index)
         self._dispatcher.carry(self._life.submitted(jobs, clock_s(), self._dispatcher.dice))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
@@ -135,21 +175,42 @@ class Desk:
         try:
             rows = await self._chosen(asked.selectors, asked.user, asked.ended_too)
             told = [self._tell(row) for row in rows]
+            if len(told) > EXPLAINED_MAX:  # how they were predicted takes more than all the rest
+                for job in told:
+                    job.ClearField("predicted_by")
             if asked.with_attempts:
                 ids = [JobId(str(row.id)) for row in rows]
                 add_attempts(told, await self._ledger.attempts(ids))
             return pb.JobsTold(jobs=told).SerializeToString()
+        except LedgerTrouble:
+            raise
         except LbdError as problem:
             return pb.JobsTold(error=str(problem)).SerializeToString()
 
     def _tell(self, row: JobRow) -> pb.JobTold:
         live = self._life.jobs.get(JobId(str(row.id)))
         if live is None:
-            return job_told(row, "", is_final=row.state in ENDED)
-        is_final = (
-            live.lease is not None and self._life.discipline.cutoff_s(live.lease.tier) is None
-        )
-        return job_told(row, waiting_reason(self._life, live), is_final)
+            return job_told(row, "", is_final=row.state in ENDED_NAMES)
+        is_final = live.lease is not None and live.lease.cutoff_s is None
+        entry = self._life.queues.entries.get(live.job.id)
+        if entry is None or entry.host is not None:
+            return job_told(row, waiting_reason(self._life, live), is_final)
+        now_s = clock_s()
+        place, prediction = self._forecast.place(entry, now_s), self._forecast.of(entry, now_s)
+        self._forget_forecast()
+        return job_told(row, waiting_reason(self._life, live, place), is_final, prediction)
+
+    def _forget_forecast(self) -> None:
+        """Soon, unless somebody goes on asking: what it knows of many jobs takes room."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        loop = asyncio.get_running_loop()
+        self._forgetting = loop.call_later(FORECAST_KEPT_S, self._forecast.forget)
+
+    async def _predict(self, data: bytes, context: "Context") -> bytes:
+        asked = await self._read(pb.PredictAsked, data, context)
+        wait_s, how = self._forecast.of_another(max(1, asked.slots), clock_s())
+        return pb.PredictTold(wait_s=wait_s, how=how).SerializeToString()
 
     async def _chosen(self, selectors: Sequence[str], user: str, ended_too: bool) -> list[JobRow]:
         """Raises LbdError for what is not there."""
@@ -159,7 +220,10 @@ class Desk:
         if "last" in selectors:
             rows = await self._ledger.find(Wanted(user=user, ended_too=True, limit=1))
             last = rows[0].id if rows else None
-        rows = await self._ledger.find(read_selectors(selectors, user, last))
+        wanted = replace(read_selectors(selectors, user, last), limit=ANSWER_MAX + 1)
+        rows = await self._ledger.find(wanted)
+        if len(rows) > ANSWER_MAX:
+            raise LbdError(f"more than {ANSWER_MAX} jobs at once; name fewer, range by range")
         found = {row.id for row in rows}
         for text in selectors:
             if text.isdecimal() and int(text) not in found:
@@ -173,10 +237,12 @@ class Desk:
         asked = await self._read(pb.JobsAsked, data, context)
         try:
             rows = await self._chosen(asked.selectors, asked.user, ended_too=True)
+        except LedgerTrouble:
+            raise
         except LbdError as problem:
             await context.write(pb.JobsTold(error=str(problem)).SerializeToString())
             return
-        watcher = Watcher(changed={row.id for row in rows})
+        watcher = Watcher({row.id for row in rows}, asked.once_ended)
         watched = [JobId(str(row.id)) for row in rows]
         for job in watched:
             self._dispatcher.watchers.setdefault(job, set()).add(watcher)
@@ -193,15 +259,29 @@ class Desk:
             watcher.event.clear()
             rows = await self._rows([(number, number) for number in sorted(changed)])
             told = [self._tell(row) for row in rows]
-            open_ids -= {job.id for job in told if job.state in ENDED}
+            open_ids -= {job.id for job in told if job.state in ENDED_NAMES}
             if once_ended:
-                told = [job for job in told if job.state in ENDED]
+                told = [job for job in told if job.state in ENDED_NAMES]
             if told:
                 await context.write(pb.JobsTold(jobs=told).SerializeToString())
             if open_ids:
-                await watcher.event.wait()
+                await self._change(watcher, open_ids, told)
                 if len(open_ids) > 1:  # changes of many come in one message
                     await asyncio.sleep(GATHER_S)
+
+    async def _change(
+        self, watcher: Watcher, open_ids: set[int], told: Sequence[pb.JobTold]
+    ) -> None:
+        """Or a while, for who waits for few jobs: why they wait changes as others begin."""
+        waits = any(job.state == "pending" for job in told)
+        if waits and len(open_ids) <= RETOLD_MAX:
+            try:
+                async with asyncio.timeout(RETELL_S):
+                    await watcher.event.wait()
+            except TimeoutError:
+                watcher.changed |= open_ids
+        else:
+            await watcher.event.wait()
 
     async def _rows(self, ranges: Sequence[tuple[int, int]]) -> list[JobRow]:
         """In pieces that a statement of SQL can hold."""
@@ -222,8 +302,14 @@ class Desk:
         reply = pb.ActReply()
         try:
             rows = await self._chosen(asked.selectors, asked.user, ended_too=True)
+        except LedgerTrouble:
+            raise
         except LbdError as problem:
             return pb.ActReply(errors=[str(problem)]).SerializeToString()
+        if rows and not asked.is_admin and all(row.user != asked.user for row in rows):
+            theirs = f"job {rows[0].id} is" if len(rows) == 1 else "all of these jobs are"
+            owners = ", ".join(sorted({row.user for row in rows})[:4])
+            return pb.ActReply(errors=[f"{theirs} {owners}'s"]).SerializeToString()
         for row in rows:
             try:
                 if row.user != asked.user and not asked.is_admin:
@@ -235,6 +321,10 @@ class Desk:
                     reply.errors.append(str(problem))
         await self._dispatcher.settled()
         return reply.SerializeToString()
+
+    async def _tags(self, data: bytes, context: "Context") -> bytes:
+        await self._read(pb.TagsAsked, data, context)
+        return (await self._tags_told()).SerializeToString()
 
     def _do(self, asked: pb.ActRequest, row: JobRow) -> list[Action]:
         """Raises LbdError."""
@@ -252,7 +342,8 @@ class Desk:
         if not row.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
         self._dispatcher.facts[job] = Facts(row.submission, row.array_index)
-        return life.revived(Live(queued_job(row, anew=True), row.attempt), now_s, dice)
+        queued = queued_job(row, self._dispatcher.estimate_s(row.user, row.command), anew=True)
+        return life.revived(Live(queued, row.attempt), now_s, dice)
 
     async def _read(self, kind: type[Asked], data: bytes, context: "Context") -> Asked:
         """What a host of ours asks; others do not get here."""

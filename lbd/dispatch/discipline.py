@@ -29,9 +29,14 @@ class QueuedJob:
     slots: int = 1  # it needs, all on one host
     may_restart: bool = True  # killed at a cutoff and started again from scratch
     tier: int = 1  # it has reached
-    estimate_s: float | None = None  # its user's; only least-work and sita-e look at it
+    estimate_s: float | None = None  # by its like before; only least-work and sita-e look at it
     only: HostId | None = None  # its user named this host
     barred: frozenset[HostId] = frozenset()  # excluded by its user, or it cannot begin there
+    slots_most: int = 0  # it can use; 0: no more than it needs
+    user: str = ""
+    name: str = ""  # its user's label
+    priority: int = 0  # higher goes first, if priorities count
+    array: int = 0  # the submission, if that is an array
 
     def may_go_to(self, host: HostId) -> bool:
         return host not in self.barred and self.only in (None, host)
@@ -46,6 +51,8 @@ class HostSlots:
     open_slots: int | None = None  # queued jobs may hold so many just now; None: all
     load: float = 0.0  # index; the lowest takes the job, where there is a choice
     tiers: tuple[int, ...] = (1,)  # of tags and sita-e
+    ahead: int = 0  # jobs it may be given beyond those slots, as they will be free at once
+    closed: str = ""  # why none is open, if that is not that all are taken
 
     @property
     def usable(self) -> int:
@@ -59,6 +66,7 @@ class Start(NamedTuple):
     host: HostId
     tier: int
     cutoff_s: float | None  # CPU seconds of its whole process tree; then kill it and say `cut_off`
+    slots: int = 1
 
 
 class Occupancy(Protocol):

@@ -1,6 +1,6 @@
 """The hosts as the dispatcher knows them, and which of them are set aside for a while. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from lbd.dispatch.discipline import HostSlots
@@ -16,6 +16,7 @@ class Terms:
     host_failures: int = 3  # in a row
     aside_s: float = 10.0  # then; doubles each time
     aside_max_s: float = 600.0
+    attempts_max: int = 1000  # of a job that stops at checkpoints
 
     @property
     def margin_s(self) -> float:
@@ -49,6 +50,11 @@ class HostBook:
         known.slots = host
         return known.aside_until_s is None
 
+    def tiers_are(self, tiers: Callable[[HostId], tuple[int, ...]]) -> None:
+        for known in self.known.values():
+            if known.slots is not None:
+                known.slots = replace(known.slots, tiers=tiers(known.slots.name))
+
     def gone(self, name: HostId) -> None:
         if name in self.known:
             self.known[name].slots = None
@@ -58,7 +64,7 @@ class HostBook:
         known = self.known.get(name)
         if known is None or known.slots is None or known.aside_until_s is not None:
             return None
-        known.slots = replace(known.slots, open_slots=max(0, running))
+        known.slots = replace(known.slots, open_slots=max(0, running), ahead=0)
         return known.slots
 
     def worked(self, name: HostId) -> None:

@@ -4,22 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lbd.dispatch.discipline import QueuedJob
-from lbd.model import HostId, JobId
-
-
-class JobState(Enum):
-    """The states of the contract."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    SUSPENDED = "suspended"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    LOST = "lost"
-
-
-ENDED_STATES = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST)
+from lbd.model import HostId, JobId, JobState
 
 
 class Fate(Enum):
@@ -33,6 +18,7 @@ class Fate(Enum):
     CANCELLED = "cancelled"
     LOST = "lost"
     CUT = "cut"  # killed at its tier's cutoff
+    CHECKPOINT = "checkpoint"  # stopped itself; the next attempt continues it
     REFUSED = "refused"  # nothing ran
 
 
@@ -44,6 +30,7 @@ class Cause(Enum):
     TIMEOUT = "timeout"
     MEMORY = "memory"
     CUT = "cut"
+    CHECKPOINT = "checkpoint"  # it stopped itself, to be continued
     REFUSED = "refused"  # nothing ran, and nobody is left to ask
     LOST = "lost"  # with its host, its keeper or its lease: nobody knows how far it got
 
@@ -71,6 +58,8 @@ class Lease:
     tier: int
     until_s: float
     begun: bool = False
+    slots: int = 1
+    cutoff_s: float | None = None  # with which it was started
 
 
 @dataclass(slots=True)
@@ -95,6 +84,7 @@ class Begin:
     host: HostId
     tier: int
     cutoff_s: float | None
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +123,22 @@ class Changed:
 
 
 Action = Begin | Signal | Settle | Changed
+
+
+def changed(
+    live: Live, state: JobState, fate: Fate | None = None, ending: Ending | None = None
+) -> Changed:
+    """What is to be recorded of a job as it is now."""
+    lease = live.lease
+    return Changed(
+        live.job.id,
+        state,
+        lease.tier if lease else live.job.tier,
+        live.attempt,
+        lease.host if lease else None,
+        fate,
+        ending,
+        live.crashes,
+        live.held or live.reason,
+        live.job.barred,
+    )

@@ -2,7 +2,7 @@
 
     pending ──▶ leased ──▶ running ──▶ done | failed | cancelled | lost
        ▲           │           │
-       ├─ refused ─┘           ├─ cut off ──▶ pending, in the next tier
+       ├─ refused ─┘           ├─ cut off, or stopped at a checkpoint ──▶ pending, in the next tier
        └───────────────────────┴─ lost ─────▶ pending, unless it may not restart
 
 1. An acknowledged job is in `jobs` until it has ended. Every change is an action to be recorded,
@@ -21,7 +21,7 @@
 Times are monotonic seconds; who is connected, and by what, is the daemon's business.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -33,19 +33,19 @@ from lbd.dispatch.jobs import (
     Action,
     Begin,
     Cause,
-    Changed,
     Ending,
     Fate,
-    JobState,
     Lease,
     Live,
     Settle,
     Signal,
+    changed,
 )
 from lbd.dispatch.queues import Queues
 from lbd.dispatch.restore import Leased
+from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 
 KILL, TERM = 9, 15
 # Refusals that are nobody's fault: the host filled up, or the order came too late.
@@ -60,13 +60,14 @@ class Lifecycle:
 
     discipline: Discipline
     terms: Terms
+    rules: Rules = field(default_factory=Rules)
     jobs: dict[JobId, Live] = field(default_factory=dict)
     queues: Queues = field(init=False)
     hosts: HostBook = field(init=False)
     leased: dict[JobId, Live] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.queues = Queues(self.discipline)
+        self.queues = Queues(self.discipline, self.rules)
         self.hosts = HostBook(self.terms)
 
     # Jobs
@@ -86,10 +87,11 @@ class Lifecycle:
         before that dispatcher ended."""
         self.jobs[live.job.id] = live
         if leased is not None:
-            number, host, tier, begun = leased
-            live.lease = Lease(number, host, tier, now_s + self.terms.waited_s, begun)
+            number, host, tier, begun, slots, cutoff_s = leased
+            until_s = now_s + self.terms.waited_s
+            live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s)
             self.leased[live.job.id] = live
-            self.queues.found_running(live.job, host, now_s)
+            self.queues.found_running(live.job, host, now_s, slots)
             return []
         if live.held:
             return []
@@ -114,7 +116,7 @@ class Lifecycle:
             return []
         live.held = why
         starts = self.queues.ended(job, now_s, dice)
-        return [self._changed(live, JobState.PENDING), *self._begin(starts, now_s)]
+        return [changed(live, JobState.PENDING), *self._begin(starts, now_s)]
 
     def release(self, job: JobId, now_s: float, dice: Random) -> list[Action]:
         live = self._live(job)
@@ -178,7 +180,7 @@ class Lifecycle:
         if live is None or live.lease is None or live.lease.begun:
             return []
         live.lease.begun, live.reason = True, ""
-        return [self._changed(live, JobState.RUNNING, Fate.RUNNING)]
+        return [changed(live, JobState.RUNNING, Fate.RUNNING)]
 
     def stopped(self, name: HostId, job: JobId, attempt: int, stopped: bool) -> list[Action]:
         """By SIGSTOP, or goes on."""
@@ -186,8 +188,8 @@ class Lifecycle:
         if live is None:
             return []
         if stopped:
-            return [self._changed(live, JobState.SUSPENDED, Fate.SUSPENDED)]
-        return [self._changed(live, JobState.RUNNING, Fate.RUNNING)]
+            return [changed(live, JobState.SUSPENDED, Fate.SUSPENDED)]
+        return [changed(live, JobState.RUNNING, Fate.RUNNING)]
 
     def ended(
         self, name: HostId, job: JobId, attempt: int, ending: Ending, now_s: float, dice: Random
@@ -250,6 +252,13 @@ class Lifecycle:
             actions += self._begin(self.queues.host_is(host, now_s, dice), now_s)
         return actions
 
+    def rules_changed(
+        self, tiers: Callable[[HostId], tuple[int, ...]], now_s: float, dice: Random
+    ) -> list[Action]:
+        """New cutoffs, and `tiers` of each host with them."""
+        self.hosts.tiers_are(tiers)
+        return self._begin(self.queues.rules_changed(tiers, now_s, dice), now_s)
+
     # Inside
 
     def _live(self, job: JobId) -> Live:
@@ -272,37 +281,15 @@ class Lifecycle:
             live.job = start.job
             live.attempt += 1
             until_s = now_s + self.terms.waited_s
-            live.lease = Lease(live.attempt, start.host, start.tier, until_s)
-            self.leased[start.job.id] = live
-            actions.append(
-                Begin(start.job.id, live.attempt, start.host, start.tier, start.cutoff_s)
-            )
+            job, number, host, tier = start.job.id, live.attempt, start.host, start.tier
+            live.lease = Lease(number, host, tier, until_s, False, start.slots, start.cutoff_s)
+            self.leased[job] = live
+            actions.append(Begin(job, number, host, tier, start.cutoff_s, start.slots))
         return actions
 
     def _let_go(self, live: Live) -> None:
         live.lease = None
         self.leased.pop(live.job.id, None)
-
-    def _changed(
-        self,
-        live: Live,
-        state: JobState,
-        fate: Fate | None = None,
-        ending: Ending | None = None,
-    ) -> Changed:
-        lease = live.lease
-        return Changed(
-            live.job.id,
-            state,
-            lease.tier if lease else live.job.tier,
-            live.attempt,
-            lease.host if lease else None,
-            fate,
-            ending,
-            live.crashes,
-            live.held or live.reason,
-            live.job.barred,
-        )
 
     def _over(self, live: Live, ending: Ending, now_s: float, dice: Random) -> list[Action]:
         """Its attempt is, for certain."""
@@ -327,8 +314,8 @@ class Lifecycle:
             actions += self._begin(self.queues.ended(live.job.id, now_s, dice), now_s)
             actions += self._arrives(live, now_s, dice, Fate.CANCELLED, ending)
             return actions
-        if ending.cause is Cause.CUT:
-            return actions + self._again(live, Fate.CUT, ending, now_s, dice)
+        if ending.cause in (Cause.CUT, Cause.CHECKPOINT):
+            return actions + self._next_tier(live, ending, now_s, dice)
         if lost:
             return actions + self._lost(live, ending, now_s, dice)
         state, fate = (JobState.DONE, Fate.DONE) if succeeded else (JobState.FAILED, Fate.FAILED)
@@ -341,19 +328,34 @@ class Lifecycle:
         live.crashes += 1
         if live.crashes < self.terms.crash_limit:
             return self._again(live, Fate.LOST, ending, now_s, dice)
-        live.held = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
+        why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
+        return self._hold(live, why, Fate.LOST, ending, now_s, dice)
+
+    def _next_tier(self, live: Live, ending: Ending, now_s: float, dice: Random) -> list[Action]:
+        """From scratch, or from where it stopped itself."""
+        fate = Fate(ending.cause.value)
+        if fate is Fate.CUT or live.attempt < self.terms.attempts_max:
+            return self._again(live, fate, ending, now_s, dice)
+        why = f"held: it has stopped at a checkpoint in its attempt {live.attempt}, too"
+        return self._hold(live, why, fate, ending, now_s, dice)
+
+    def _hold(
+        self, live: Live, why: str, fate: Fate, ending: Ending, now_s: float, dice: Random
+    ) -> list[Action]:
+        live.held = why
         starts = self.queues.ended(live.job.id, now_s, dice)
-        changed = self._changed(live, JobState.PENDING, Fate.LOST, ending)
-        return [changed, *self._begin(starts, now_s)]
+        recorded = changed(live, JobState.PENDING, fate, ending)
+        return [recorded, *self._begin(starts, now_s)]
 
     def _again(
         self, live: Live, fate: Fate, ending: Ending | None, now_s: float, dice: Random
     ) -> list[Action]:
         job = live.job.id
-        again = self.queues.cut_off if fate is Fate.CUT else self.queues.lost
+        onward = fate in (Fate.CUT, Fate.CHECKPOINT)
+        again = self.queues.cut_off if onward else self.queues.lost
         starts = again(job, now_s, dice)
         live.job = self.queues.entries[job].job
-        return [self._changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
+        return [changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
 
     def _arrives(
         self,
@@ -363,8 +365,8 @@ class Lifecycle:
         fate: Fate | None = None,
         ending: Ending | None = None,
     ) -> list[Action]:
-        changed = self._changed(live, JobState.PENDING, fate, ending)
-        return [changed, *self._begin(self.queues.arrived(live.job, now_s, dice), now_s)]
+        recorded = changed(live, JobState.PENDING, fate, ending)
+        return [recorded, *self._begin(self.queues.arrived(live.job, now_s, dice), now_s)]
 
     def _final(
         self,
@@ -379,7 +381,7 @@ class Lifecycle:
         del self.jobs[live.job.id]
         live.held, live.reason = "", reason
         starts = self.queues.ended(live.job.id, now_s, dice)
-        return [self._changed(live, state, fate, ending), *self._begin(starts, now_s)]
+        return [changed(live, state, fate, ending), *self._begin(starts, now_s)]
 
     def _close(self, name: HostId, now_s: float, dice: Random) -> list[Action]:
         """It takes no more than it has until it beats again."""

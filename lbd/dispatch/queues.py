@@ -3,47 +3,31 @@
 Events go in, `Start`s come out; the daemon and the simulator drive this same code. Its rules:
 
 - Order in a line is strict: nobody passes the head, also where the head needs several slots and a
-  job behind it only one. A job too large for every host that serves its line, or that may go to
-  none of them, steps aside instead, until hosts change.
+  job behind it only one. (Who is head, `waiting.py` says.) A job too large for every host that
+  serves its line, or that may go to none of them, steps aside instead, until hosts change.
 - A host that serves several lines keeps its slots for the head of the earlier one, if that fits it.
 - A job without an estimate counts as the mean of those that came with one.
 - A lost attempt's job returns to its old place; one that was cut off joins the next tier's end.
 - Where several hosts could start a job, that of the lowest load does, by lot among equals; what was
   started since that load was told counts as well.
+- A host that says so may be given short jobs ahead of its free slots, where no other has one free.
 - A host that is drained or lost (`host_gone`) takes nothing more, and who waited for it alone joins
   another line. What runs there stays on the books until `ended`, `lost` or `cut_off` tells its
   fate: so a job is never started while an attempt of it may be alive.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from functools import partial
 from random import Random
 
 from lbd.dispatch.discipline import Discipline, HostSlots, Line, QueuedJob, Start
+from lbd.dispatch.lives import Lives
+from lbd.dispatch.shares import Rules, Shares
+from lbd.dispatch.waiting import Entry, Waiting
 from lbd.model import HostId, JobId
 
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A job on the books. It waits in `line`, or runs on `host`, or has stepped aside (neither)."""
-
-    job: QueuedJob
-    number: int  # its place: smaller is earlier
-    work_s: float  # by its estimate, on all its slots together
-    tier: int  # in which it runs, or ran last
-    line: Line | None = None
-    host: HostId | None = None
-    started_s: float = 0.0
-
-
-@dataclass(slots=True)
-class Waiting:
-    """One line. Who left it otherwise than from the head is passed over when met."""
-
-    heap: list[tuple[int, Entry]] = field(default_factory=list)
-    jobs: int = 0
-    work_s: float = 0.0  # estimated
+ARRAYS_KNOWN = 4  # of those that take turns on a host
 
 
 @dataclass(slots=True)
@@ -56,6 +40,7 @@ class Seat:
     running: dict[JobId, Entry] = field(default_factory=dict)
     used: int = 0  # slots
     started: int = 0  # slots, since its load was told
+    arrays: tuple[int, ...] = ()  # those of the jobs that ended here last
 
     @property
     def slots(self) -> int:
@@ -64,6 +49,13 @@ class Seat:
     @property
     def free(self) -> int:
         return self.host.usable - self.used if self.host else 0
+
+    def takes(self, job: QueuedJob) -> bool:
+        """Now, or in a moment: others of the same array are short there."""
+        if self.free >= job.slots:
+            return True
+        ahead = self.host.ahead if self.host and job.array in self.arrays else 0
+        return self.free + ahead > 0 and max(job.slots, job.slots_most) == 1 and job.may_restart
 
     def suits(self, job: QueuedJob) -> bool:
         """Could it ever run here?"""
@@ -80,13 +72,15 @@ class Seat:
     def work_left_s(self, now_s: float) -> float:
         left_s = self.own_line.work_s
         for entry in self.running.values():
-            left_s += max(0.0, entry.work_s - (now_s - entry.started_s) * entry.job.slots)
+            left_s += max(0.0, entry.work_s - (now_s - entry.started_s) * entry.slots)
         return left_s / max(1, self.slots)
 
 
 class Queues:
-    def __init__(self, discipline: Discipline) -> None:
+    def __init__(self, discipline: Discipline, rules: Rules | None = None) -> None:
         self.discipline = discipline
+        self.shares = Shares(rules or Rules())
+        self.lives = Lives()
         self.entries: dict[JobId, Entry] = {}
         self.aside: dict[JobId, Entry] = {}
         self.seats: dict[HostId, Seat] = {}
@@ -102,23 +96,27 @@ class Queues:
     # Jobs
 
     def arrived(self, job: QueuedJob, now_s: float, dice: Random) -> list[Start]:
+        self.shares.at(now_s)
         entry = self._book(job)
         line = self._put(entry, now_s, dice)
         return self._fill((line,), now_s, dice) if line is not None else []
 
-    def found_running(self, job: QueuedJob, host: HostId, now_s: float) -> None:
+    def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
         """A new dispatcher learns of an attempt of the last one's, begun `now_s` or before."""
+        self.shares.at(now_s)
         entry = self._book(job)
         entry.started_s = now_s
-        self._sit(entry, self._seat(host), host)
+        self._sit(entry, self._seat(host), host, slots)
 
     def ended(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
         """It ran to its end, or was cancelled or held: it neither runs nor waits any more."""
+        self.shares.at(now_s)
         entry = self.entries.pop(job, None)
         return self._left(entry, now_s, dice) if entry else []
 
     def cut_off(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
         """It reached the cutoff and was killed: from scratch, at the end of the next tier."""
+        self.shares.at(now_s)
         entry = self.entries.get(job)
         if entry is None or entry.host is None:
             return []
@@ -127,6 +125,7 @@ class Queues:
 
     def lost(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
         """Its attempt is over for certain but the job did not end: back to where it was."""
+        self.shares.at(now_s)
         entry = self.entries.get(job)
         if entry is None or entry.host is None:
             return []
@@ -141,21 +140,37 @@ class Queues:
 
     def host_is(self, host: HostSlots, now_s: float, dice: Random) -> list[Start]:
         """It joined, is back, or something of it changed."""
+        self.shares.at(now_s)
         seat = self._seat(host.name)
         before, seat.host, seat.started = seat.host, host, 0
         if before is None or (before.slots, before.tiers) != (host.slots, host.tiers):
             self.hosts.setdefault(host.name, seat)
             return self._hosts_changed(now_s, dice)
-        return self._fill(seat.lines, now_s, dice) if seat.free > 0 else []
+        return self._fill(seat.lines, now_s, dice) if seat.free + host.ahead > 0 else []
 
     def host_gone(self, name: HostId, now_s: float, dice: Random) -> list[Start]:
         """Drained, lost or left: nothing new goes there."""
+        self.shares.at(now_s)
         seat = self.hosts.pop(name, None)
         if seat is None:
             return []
         seat.host = None
         if not seat.running:
             del self.seats[name]
+        return self._hosts_changed(now_s, dice)
+
+    def rules_changed(
+        self, tiers: Callable[[HostId], tuple[int, ...]], now_s: float, dice: Random
+    ) -> list[Start]:
+        """The discipline's cutoffs, and with them who serves what. Running jobs keep theirs; all
+        who wait join anew, for a tier that had no cutoff may have one now, and some may not."""
+        for name, seat in self.hosts.items():
+            assert seat.host is not None
+            seat.host = replace(seat.host, tiers=tiers(name))
+        for waiting in self.lines.values():
+            for entry in waiting.keep(lambda _: False):
+                self._unput(entry)
+                self.aside[entry.job.id] = entry
         return self._hosts_changed(now_s, dice)
 
     # Inside
@@ -178,17 +193,22 @@ class Queues:
 
     def _seat(self, name: HostId) -> Seat:
         if name not in self.seats:
-            self.seats[name] = Seat(None, self.lines.setdefault(name, Waiting()))
+            self.seats[name] = Seat(None, self._line(name))
         return self.seats[name]
+
+    def _line(self, line: Line) -> Waiting:
+        if line not in self.lines:
+            self.lines[line] = Waiting(line, self.shares)
+        return self.lines[line]
 
     def _put(self, entry: Entry, now_s: float, dice: Random) -> Line | None:
         line = self.discipline.join(entry.job, self.hosts, now_s, dice)
         if line is None or not self._fits(entry, line):
             self.aside[entry.job.id] = entry
             return None
-        waiting = self.lines.get(line) or self.lines.setdefault(line, Waiting())
+        waiting = self._line(line)
         entry.line = line
-        heappush(waiting.heap, (entry.number, entry))
+        waiting.add(entry)
         waiting.jobs += 1
         waiting.work_s += entry.work_s
         if entry.job.slots > 1:
@@ -210,33 +230,34 @@ class Queues:
         self._wide_waiting -= entry.job.slots > 1
 
     def head(self, line: Line) -> Entry | None:
-        heap = self.lines[line].heap if line in self.lines else []
-        while heap:
-            number, entry = heap[0]
-            if entry.line == line and entry.number == number:
-                return entry
-            heappop(heap)
-        return None
+        return self.lines[line].head() if line in self.lines else None
 
-    def _sit(self, entry: Entry, seat: Seat, name: HostId) -> None:
-        entry.host = name
+    def _sit(self, entry: Entry, seat: Seat, name: HostId, slots: int) -> None:
+        entry.host, entry.slots = name, slots
         seat.running[entry.job.id] = entry
-        seat.used += entry.job.slots
-        seat.started += entry.job.slots
+        seat.used += slots
+        seat.started += slots
+        self.shares.took(entry.job, slots)
 
     def _rise(self, entry: Entry) -> Seat:
         assert entry.host is not None
         name, entry.host = entry.host, None
         seat = self.seats[name]
         del seat.running[entry.job.id]
-        seat.used -= entry.job.slots
+        seat.used -= entry.slots
+        self.shares.gave(entry.job, entry.slots)
         if seat.host is None and not seat.running:
             del self.seats[name]
         return seat
 
     def _left(self, entry: Entry, now_s: float, dice: Random) -> list[Start]:
         if entry.host is not None:
-            return self._fill(self._rise(entry).lines, now_s, dice)
+            self.lives.ended((now_s - entry.started_s) * entry.slots)
+            seat = self._rise(entry)
+            if (array := entry.job.array) and seat.arrays[:1] != (array,):
+                others = [other for other in seat.arrays if other != array]
+                seat.arrays = (array, *others)[:ARRAYS_KNOWN]
+            return self._fill(seat.lines, now_s, dice)
         if entry.line is None:
             del self.aside[entry.job.id]
             return []
@@ -262,13 +283,10 @@ class Queues:
         stranded = list(self.aside.values())
         self.aside.clear()
         for line, waiting in self.lines.items():
-            entries = [pair for pair in waiting.heap if pair[1].line == line]
-            waiting.heap = [pair for pair in entries if self._fits(pair[1], line)]
-            heapify(waiting.heap)
-            for _, entry in entries:
-                if not self._fits(entry, line):
-                    self._unput(entry)
-                    stranded.append(entry)
+            gone = waiting.keep(partial(self._fits, line=line))
+            for entry in gone:
+                self._unput(entry)
+            stranded += gone
         for entry in sorted(stranded, key=lambda one: one.number):
             self._put(entry, now_s, dice)
         self._forget_lines()
@@ -283,6 +301,8 @@ class Queues:
         """Start whom these lines' heads may start. Where slots were kept for a wide job, others may
         have them once it starts or leaves: then all lines are looked at until nothing starts."""
         starts: list[Start] = []
+        if self.shares.limits:  # whoever ends may make room for others of the same user elsewhere
+            lines = tuple(self.servers)
         for line in lines:
             self._fill_line(line, starts, now_s, dice)
         while self._kept_for_wide:
@@ -299,17 +319,24 @@ class Queues:
             seat = self._seat_for(head, line, dice)
             if seat is None or seat.host is None:
                 return
-            heappop(self.lines[line].heap)
+            self.lines[line].take(head, self._number)
             self._unput(head)
             head.started_s = now_s
-            self._sit(head, seat, seat.host.name)
+            left = min(seat.free, self.shares.slots_left(head.job.user))
+            slots = max(head.job.slots, int(min(head.job.slots_most, left)))
+            self._sit(head, seat, seat.host.name, slots)
             head.tier = line if isinstance(line, int) else 1
             cutoff_s = self.discipline.cutoff_s(line)
-            starts.append(Start(head.job, seat.host.name, head.tier, cutoff_s))
+            starts.append(Start(head.job, seat.host.name, head.tier, cutoff_s, slots))
 
     def _seat_for(self, head: Entry, line: Line, dice: Random) -> Seat | None:
         need = head.job.slots
-        seats = [seat for seat in self.servers.get(line, ()) if seat.free >= need]
+        ahead = not self._wide_waiting
+        seats = [
+            seat
+            for seat in self.servers.get(line, ())
+            if seat.free >= need or (ahead and seat.takes(head.job))
+        ]
         if head.job.only or head.job.barred:
             seats = [seat for seat in seats if seat.suits(head.job)]
         if self._wide_waiting:
@@ -317,7 +344,12 @@ class Queues:
         if len(seats) < 2:
             return seats[0] if seats else None
         # Who serves this line before others leaves the rest to those who serve both.
-        ranks = [(seat.lines.index(line), seat.load) for seat in seats]
+        # One that can use more slots than it needs goes where it gets most of them.
+        most = head.job.slots_most
+        ranks = [
+            (seat.free < need, seat.lines.index(line), -min(seat.free, most), seat.load)
+            for seat in seats
+        ]
         best = min(ranks)
         seats = [seat for seat, rank in zip(seats, ranks, strict=True) if rank == best]
         return seats[0] if len(seats) == 1 else dice.choice(seats)

@@ -6,26 +6,37 @@ from lbd.dispatch.ledger.rows import AttemptRow, JobRow
 from lbd.model import HostId, JobId
 
 OPEN_FATES = {Fate.LEASED.value, Fate.RUNNING.value, Fate.SUSPENDED.value}
-Leased = tuple[int, HostId, int, bool]  # number, host, tier, whether it has begun
+# number, host, tier, whether it has begun, slots, its cutoff
+Leased = tuple[int, HostId, int, bool, int, float | None]
 
 
-def queued_job(row: JobRow, *, anew: bool = False) -> QueuedJob:
+def queued_job(row: JobRow, estimate_s: float | None = None, *, anew: bool = False) -> QueuedJob:
     """`anew`: from its first tier."""
     return QueuedJob(
         JobId(str(row.id)),
         row.slots,
         row.may_restart,
         1 if anew else row.tier,
+        estimate_s,
         only=HostId(row.only) if row.only else None,
         barred=frozenset(map(HostId, row.barred)),
+        slots_most=row.slots_most,
+        user=row.user,
+        name=row.name,
+        priority=row.priority,
+        array=row.submission if row.array_index is not None else 0,
     )
 
 
-def live_job(row: JobRow, last: AttemptRow | None) -> tuple[Live, Leased | None]:
+def live_job(
+    row: JobRow, last: AttemptRow | None, estimate_s: float | None = None
+) -> tuple[Live, Leased | None]:
     """`last`: its last attempt, which may be alive."""
-    live = Live(queued_job(row), row.attempt, row.crashes)
+    live = Live(queued_job(row, estimate_s), row.attempt, row.crashes)
     if row.reason.startswith("held"):
         live.held = row.reason
     if last is None or last.fate not in OPEN_FATES:
         return live, None
-    return live, (last.number, HostId(last.host), last.tier, last.fate != Fate.LEASED.value)
+    begun = last.fate != Fate.LEASED.value
+    number, host = last.number, HostId(last.host)
+    return live, (number, host, last.tier, begun, last.slots, last.cutoff_s)

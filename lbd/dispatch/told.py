@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 
+from lbd.dispatch.forecast import Prediction
 from lbd.dispatch.ledger.rows import AttemptRow, JobRow
 from lbd.rpc.gen import dispatch_pb2 as pb
 
+NOTHING = Prediction(None, "")
 
-def job_told(row: JobRow, reason: str, is_final: bool) -> pb.JobTold:
-    """`reason`: why it waits, if it does."""
+
+def job_told(
+    row: JobRow, reason: str, is_final: bool, prediction: Prediction = NOTHING
+) -> pb.JobTold:
+    """`reason`: why it waits, if it does; `prediction`: and how long."""
+    held = row.slots_held if row.state != "pending" else None
     told = pb.JobTold(
         id=row.id,
         name=row.name,
@@ -21,11 +27,15 @@ def job_told(row: JobRow, reason: str, is_final: bool) -> pb.JobTold:
         submitted=row.submitted,
         started=row.started or 0.0,
         finished=row.finished or 0.0,
-        slots=row.slots,
+        slots=held or row.slots,
+        slots_most=row.slots_most,
+        priority=row.priority,
         reason=reason or row.reason,
         signal=row.signal,
         cause=row.cause,
         is_final=is_final,
+        predicted_wait_s=prediction.wait_s,
+        predicted_by=prediction.how,
     )
     if row.exit_status is not None:
         told.exit_status = row.exit_status
@@ -48,6 +58,7 @@ def add_attempts(jobs: Sequence[pb.JobTold], rows: Sequence[AttemptRow]) -> None
             started=row.started or 0.0,
             finished=row.finished or 0.0,
             reason=row.reason,
+            slots=row.slots,
         )
         if row.exit_status is not None:
             told.exit_status = row.exit_status

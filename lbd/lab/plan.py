@@ -22,7 +22,7 @@ from lbd.spelling import hint
 
 HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
 SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
-DAEMONS = ("lim", "lbm", "dispatcher")  # the last on one host, if at all
+DAEMONS = ("lim", "lbm", "dispatcher")  # the last where the queue is, if at all
 MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
 INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
 ISOLATIONS = ("auto", "none", "namespaces")
@@ -94,9 +94,10 @@ class Plan:
 
     def daemons(self, host: str) -> tuple[str, ...]:
         """In starting order."""
-        named = [value for section, key, value in map(parse_setting, self.settings)
-                 if (section, key) == ("dispatch", "host")]  # fmt: skip
-        return DAEMONS if named[-1:] == [host] else DAEMONS[:2]
+        given = {(section, key): value for section, key, value in map(parse_setting, self.settings)}
+        leader, standby = given.get(("dispatch", "host")), given.get(("dispatch", "standby"), ())
+        standbys = standby if isinstance(standby, tuple) else ()
+        return DAEMONS if leader and host in (leader, *standbys) else DAEMONS[:2]
 
     @property
     def has_queue(self) -> bool:

@@ -37,13 +37,13 @@ class AdoptedAttempt(Attempt):
         self._request.ParseFromString(self._start.spec.run_request)
         self._request.job_id = self._start.job
         self._cause, self._reason = held.cause, held.reason
-        self._keeper = self._host.link.pid
+        self._keeper, self._waits = self._host.link.pid, False
         if held.HasField("end"):
             self.over = True
             return
         begun = Begun(held.pid, held.group)
         self._spawned = self._host.link.adopt(self.name, self._stopped, begun, None)
-        self._host.slots.holders.add(self.name)
+        self._host.slots.hold(self.name, self._request.user, self._start.slots)
         self._spawned.exited.add_done_callback(lambda _: self._free_slot())
         self._has_begun(begun, held.began_s, held.started)
 

@@ -11,8 +11,7 @@ from lbd.lbm.bundle import Bundle, Given, NotNow
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, NotStarted
 from lbd.lbm.orders import explain, is_rule
-from lbd.lbm.state import JobState
-from lbd.model import JobId
+from lbd.model import JobId, JobState
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.gen.handover_pb2 import HeldExit, HeldJob
 

@@ -19,9 +19,9 @@ from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order, over_memory
 from lbd.lbm.readers import command_of, is_read
 from lbd.lbm.run_request import read_run_request
-from lbd.lbm.state import Claims, Job, JobState
+from lbd.lbm.state import Claims, Job
 from lbd.lbm.users import Admit, Refuse
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 

@@ -9,26 +9,27 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError
 from lbd.lbm import keeper
 from lbd.lbm.host import Host
-from lbd.lbm.limits import CPU, LEASE
+from lbd.lbm.limits import CPU, KEEPER, LEASE
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order, over_memory
 from lbd.lbm.run_request import JOB_ID, fault_of
 from lbd.lbm.spawn_order import Order
 from lbd.lbm.spool import Spool
-from lbd.lbm.state import Job, JobState
+from lbd.lbm.state import Job
 from lbd.lbm.users import LocalUser, Refuse
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 from lbd.rpc.gen import dispatch_pb2, lbm_pb2
 
 Tell = Callable[[dispatch_pb2.News], None]
 KEEPER_POLL_S = 0.1
+CHECKPOINTED = 85  # exit status: as HTCondor has it
 OUT_OF_LEASE = "its host could not renew its lease"
 BOTH = b'o=$1; shift 2; exec "$@" >"$o" 2>&1'
 APART = b'o=$1 e=$2; shift 2; exec "$@" >"$o" 2>"$e"'
@@ -43,13 +44,16 @@ class Attempt:
         start: dispatch_pb2.Start,
         tell: Tell,
         lease_s: Callable[[], float],
+        turn: Callable[[JobId, str, int], Awaitable[bool]],
     ) -> None:
-        """`lease_s`: what is left of its lease now."""
+        """`lease_s`: what is left of its lease now. `turn`: waits for so many slots and takes
+        them for that user, or is False."""
         self._host = host
         self._spool = spool
         self._start = start
         self._tell_news = tell
         self._lease_s = lease_s
+        self._turn = turn
         self._spawned: Spawned | None = None
         self._cause = ""
         self._reason = ""
@@ -57,10 +61,15 @@ class Attempt:
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.begun = False
         self.over = False
+        self.ran_s = 0.0  # once it has ended
+        self._waits = True
+        self._told_to_end: int | None = None
         self._began_s = 0.0
 
     async def run(self) -> None:
         """Until it is over and told; a slot is held while it may be alive."""
+        if self._ended_early():
+            return
         try:
             self._request.ParseFromString(self._start.spec.run_request)
             fault = "" if JOB_ID.fullmatch(self._start.job) else "job"
@@ -77,11 +86,19 @@ class Attempt:
             passing = admitted.reason == "drained"
             self._refuse(admitted.reason, "drained" if passing else "admission")
             return
-        if not self._host.slots.take(self.name, self._request.user):
-            self._refuse("no free slot", "slot")
+        if self._ended_early():
+            return
+        order, width = self._order(admitted.run_as), self._start.slots
+        has_slot = await self._turn(self.name, self._request.user, width)
+        self._waits = False
+        if self._ended_early():
+            self._free_slot()
+            return
+        if not has_slot:
+            few = "no free slot" if width < 2 else f"fewer than {width} free slots"
+            self._refuse(few, "slot")
             return
         try:
-            order = self._order(admitted.run_as)
             await self._spawn(order)
         except NotStarted as trouble:
             stage = "admission" if is_rule(trouble.stage) else trouble.stage
@@ -95,6 +112,10 @@ class Attempt:
                 self._free_slot()
         await self._follow()
 
+    def _ended_early(self) -> bool:
+        """To be asked anew after each wait, in which it may have been told to end."""
+        return self.over
+
     def _order(self, run_as: LocalUser | None) -> Order:
         request, start = self._request, self._start
         order = make_order(
@@ -104,15 +125,29 @@ class Attempt:
         order.environment[b"LBD_ATTEMPT"] = b"%d" % start.attempt
         order.environment[b"LBD_TIER"] = b"%d" % start.tier
         order.environment[b"LBD_SLOTS"] = b"%d" % max(1, start.slots)
+        self._add_limits(order)
         order.environment.pop(b"LBD_ARRAY_INDEX", None)
         if start.HasField("array_index"):
             order.environment[b"LBD_ARRAY_INDEX"] = b"%d" % start.array_index
         output, error = (self._file(path) for path in (start.spec.output, start.spec.error))
         if output or error:
             script = APART if output and error else BOTH if output else ERROR_ONLY
+            if start.spec.checkpoint and start.attempt > 1:
+                script = script.replace(b">", b">>").replace(b">>&", b">&")  # it goes on
             order.subject = order.argv[0]
             order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]
         return order
+
+    def _add_limits(self, order: Order) -> None:
+        """How far it may go, and where it may leave what it has done by then."""
+        cutoff_s, checkpoint = self._start.cutoff_s, self._start.spec.checkpoint
+        for name, value in (
+            (b"LBD_CUTOFF_S", b"%g" % cutoff_s if cutoff_s else b""),
+            (b"LBD_CHECKPOINT", checkpoint),
+        ):
+            order.environment.pop(name, None)
+            if value:
+                order.environment[name] = value
 
     def _file(self, pattern: bytes) -> bytes:
         """Of -o and --error: %j job, %a array index, %h host, %% a per cent sign."""
@@ -154,6 +189,8 @@ class Attempt:
             return  # with its keeper: `_follow` meets it, too
         self._has_begun(begun, time.monotonic(), time.time())
         self._tell("begun")
+        if self._told_to_end is not None:  # the keeper may have known of no such command yet
+            self.stop(self._told_to_end)
 
     def _has_begun(self, begun: Begun, began_s: float, unix_s: float) -> None:
         self.begun, self._began_s = True, began_s
@@ -218,16 +255,24 @@ class Attempt:
                 news.reason = f"used {self._start.cutoff_s:g} s of CPU, the cutoff of its tier"
             elif ended.over == LEASE:
                 news.cause, news.reason = "lost", OUT_OF_LEASE
+            elif ended.over == KEEPER and ended.status and not self._cause:
+                news.cause, news.reason = "lost", "its host's keeper was told to end"
             news.exit_status = 124 if cause == "timeout" else ended.status
             news.signal = ended.signal
             if ended.out_of_memory and not (self._cause or ended.over):
                 news.cause = "memory"
                 news.reason = over_memory(self._request, self._host.rules.config)
                 news.signal, news.exit_status = signal.SIGKILL, 128 + signal.SIGKILL
+            if (news.cause, ended.status) == (
+                "exited",
+                CHECKPOINTED,
+            ) and self._start.spec.checkpoint:
+                news.cause, news.reason = "checkpoint", "it stopped at a checkpoint"
             news.cpu_s = ended.user_cpu_s + ended.system_cpu_s
             if ended.over == CPU:  # by children that nobody has waited for
                 news.cpu_s = max(news.cpu_s, self._start.cutoff_s)
             state = JobState.DONE if ended.status == 0 else JobState.FAILED
+            self.ran_s = time.monotonic() - self._began_s
         status, cpu_s = (news.exit_status, news.cpu_s) if ended is not None else (None, None)
         self._host.jobs.end(self.name, state, time.time(), status, cpu_s, news.cause)
         self._host.job_ended(self.name)
@@ -246,22 +291,36 @@ class Attempt:
 
     def lease_over(self) -> None:
         """Nobody may believe it alive any more, so it must not be."""
+        if self.never_began(OUT_OF_LEASE):
+            return
         self._cause, self._reason = "lost", OUT_OF_LEASE
         self._end_now()
 
     def give_up(self, reason: str) -> None:
         """For our own reasons; it is to begin again elsewhere."""
+        if self.never_began(reason):
+            return
         self._cause, self._reason = "lost", reason
         self._end_gently()
 
     def stop(self, number: int) -> None:
         """A signal for it; 0 ends it, TERM first."""
+        if number in (0, signal.SIGTERM, signal.SIGKILL):
+            if self.never_began("it was to end"):
+                return
+            self._told_to_end = number
         if number == 0:
             self._end_gently()
         elif number == signal.SIGKILL:
             self._end_now()
         else:
             keep(asyncio.create_task(self._host.link.tell(keeper.SIGNAL, self.name, number)))
+
+    def never_began(self, reason: str) -> bool:
+        """If it still waits for its turn: then it shall not have one."""
+        if self._waits and not self.over:
+            self._refuse(reason, "late")
+        return self._waits
 
     def _end_now(self) -> None:
         keep(asyncio.create_task(self._host.link.tell(keeper.END_TREE, self.name)))

@@ -1,8 +1,8 @@
 """The queue's attempts on this host, and the line to the dispatcher.
 
-One stream to it, opened again whenever it breaks. Beats go out several times within a lease and at
-every change of the slots; they name what is held here and so renew it. News of an attempt's end is
-repeated on each new stream until the dispatcher says that it is settled (on disk).
+One stream to it, opened again whenever it breaks. Beats go out several times within a lease and
+when the slots have changed; they name what is held here and so renew it. News of an attempt's end
+is repeated on each new stream until the dispatcher says that it is settled (on disk).
 
 An attempt whose lease runs out is killed: from then on the dispatcher may start another elsewhere.
 """
@@ -10,7 +10,6 @@ An attempt whose lease runs out is killed: from then on the dispatcher may start
 import asyncio
 import contextlib
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,9 @@ from lbd.lbm.adopted_attempt import AdoptedAttempt
 from lbd.lbm.attempt import Attempt, keep
 from lbd.lbm.host import Host
 from lbd.lbm.leases import Key, Leases
+from lbd.lbm.limits import clock_s
 from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.turns import Turns
 from lbd.model import JobId
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.gen.handover_pb2 import HeldAttempt
@@ -41,13 +42,9 @@ WATCH_S = 0.1
 TRIM_EVERY_S = 1.0
 SWEEP_EVERY_S = 3600.0
 LINGER_S = 0.005
+SLOTS_SETTLE_S = 0.05  # most slots that were taken are free again by then: nothing to tell
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
-
-
-def clock_s() -> float:
-    """Goes on while the machine sleeps, as leases do; nobody sets it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(slots=True)
@@ -67,11 +64,16 @@ class Attempts:
         self._held: dict[Key, Held] = {}
         self._leases = Leases()
         self._lease_s = host.config.dispatch.lease_s
+        self._turns = Turns(host)
+        self._names: set[JobId] = set()  # of what is held, as the slots know it
         self._news: list[pb.News] = []
         self._wake = asyncio.Event()
         self._beat_wanted = False
         self._others_told = 0
+        self._waking: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
         self._load = 0.0
+        self._ceiling = host.config.dispatch.load_ceiling
         self._drained = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
 
@@ -87,6 +89,7 @@ class Attempts:
                     log.debug("no line to the dispatcher: %s", problem)
                 except (DecodeError, ValueError) as problem:
                     log.warning("the dispatcher talks nonsense: %s", problem)
+                self._client.doubt()
                 self.summary = None
                 await asyncio.sleep(RECONNECT_S)
 
@@ -99,7 +102,7 @@ class Attempts:
         self._beat_wanted = True
         sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
         try:
-            while isinstance(message := await call.read(), bytes):
+            while isinstance(message := await self._client.read(call, self._lease_s), bytes):
                 self._hear(pb.WorkDown.FromString(message))
         finally:
             call.cancel()
@@ -126,6 +129,8 @@ class Attempts:
 
     def _beat(self) -> pb.Beat:
         total, self._others_told = self._host.slots.total, self._others()
+        ahead = self._turns.ahead
+        ahead.told = ahead.depth(total)
         return pb.Beat(
             number=self._leases.beat(clock_s()),
             slots=total,
@@ -133,11 +138,13 @@ class Attempts:
             load=self._load,
             drained=self._drained,
             held=[pb.Held(job=job, attempt=number) for job, number in self._held],
+            ahead=ahead.told,
         )
 
     def _hear(self, down: pb.WorkDown) -> None:
         if down.HasField("reply"):
             reply = down.reply
+            self._client.leads(self._client.leader)
             self._lease_s = reply.lease_s
             renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
             self._leases.renew(reply.number, renewed, reply.lease_s)
@@ -146,7 +153,7 @@ class Attempts:
                     keep(asyncio.create_task(held.attempt.hold(self._lease_left_s(key))))
             self.summary = {
                 "mode": reply.mode,
-                "leader": self._host.config.dispatch.host,
+                "leader": self._client.leader,
                 "queued": reply.queued,
                 "running": reply.running,
             }
@@ -181,9 +188,11 @@ class Attempts:
             start,
             lambda news: self._tell(key, news),
             lambda: self._lease_left_s(key),
+            self._turns.wait,
         )
         task = asyncio.create_task(attempt.run(), name=f"attempt {attempt.name}")
         self._held[key] = Held(attempt, task)
+        self._names.add(attempt.name)
         task.add_done_callback(lambda done: self._run_over(key, done))
 
     def _lease_left_s(self, key: Key) -> float:
@@ -199,23 +208,43 @@ class Attempts:
         if held is not None and news.event in FINAL:
             held.end = news
             self._leases.drop(key)
+            if held.attempt.ran_s:
+                self._turns.ahead.ran(held.attempt.ran_s)
         self._news.append(news)
-        if news.stage == "slot":
+        if news.stage == "slot" or self._turns.ahead.is_news(self._host.slots.total):
             self._beat_wanted = True
-        if news.event == "begun":  # a command as short as this is told of in one message
-            asyncio.get_running_loop().call_later(LINGER_S, self._wake.set)
+        # While others wait here to take the slot, the end of one may wait for more of them; and a
+        # command as short as LINGER_S is told of in one message.
+        if self._turns.are_many:
+            self._wake_in(self._host.config.dispatch.ahead_s)
+        elif news.event == "begun":
+            self._wake_in(LINGER_S)
         else:
             self._wake.set()
+
+    def _wake_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._waking is None or self._waking.when() > loop.time() + seconds:
+            if self._waking is not None:
+                self._waking.cancel()
+            self._waking = loop.call_later(seconds, self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._waking = None
+        self._wake.set()
 
     def _settled(self, key: Key) -> None:
         held = self._held.get(key)
         if held is not None and held.attempt.over:
             del self._held[key]
+            self._names.discard(held.attempt.name)
 
     # From one LBM to the next
 
     def save(self) -> list[HeldAttempt]:
         """Between two steps of the event loop, after which there are none."""
+        for held in self._held.values():
+            held.attempt.never_began("its host's LBM is started again")
         saved = []
         for key, held in self._held.items():
             item = AdoptedAttempt.save(held.attempt)
@@ -236,6 +265,7 @@ class Attempts:
             start,
             lambda news: self._tell(key, news),
             lambda: self._lease_left_s(key),
+            self._turns.wait,
         )
         attempt.restore(item)
         if not attempt.over:
@@ -243,11 +273,25 @@ class Attempts:
         end = pb.News.FromString(item.end) if item.HasField("end") else None
         task = asyncio.create_task(attempt.go_on(), name=f"attempt {attempt.name}")
         self._held[key] = Held(attempt, task, end)
+        self._names.add(attempt.name)
         task.add_done_callback(lambda done: self._run_over(key, done))
 
     # What it must know of this host
 
     def slots_changed(self) -> None:
+        """At once if commands wait in the queue for one that is free now."""
+        self._turns.give()
+        changed, queued = self._others() - self._others_told, (self.summary or {}).get("queued")
+        if changed < 0 and queued:
+            self._tell_slots()
+        elif changed and self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(SLOTS_SETTLE_S, self._tell_slots)
+
+    def _tell_slots(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
         if self._others() != self._others_told:
             self._beat_wanted = True
             self._wake.set()
@@ -255,12 +299,13 @@ class Attempts:
     def _others(self) -> int:
         """Slots that commands from elsewhere hold or wait for."""
         slots = self._host.slots
-        own = sum(held.attempt.name in slots.holders for held in self._held.values())
-        return len(slots.holders) - own + len(slots.waiting)
+        own = sum(slots.widths.get(job, 1) for job in slots.holders if job in self._names)
+        return slots.used - own + len(slots.waiting)
 
     def load_is(self, load: object, drained: object) -> None:
+        was_over, ceiling = self._load > self._ceiling, self._ceiling
         self._load = float(load) if isinstance(load, int | float) else 0.0
-        if bool(drained) != self._drained:
+        if bool(drained) != self._drained or (self._load > ceiling) != was_over:
             self._drained = bool(drained)
             self._beat_wanted = True
             self._wake.set()
@@ -296,8 +341,7 @@ class Attempts:
     async def end_all(self) -> None:
         """We are to stop: end what runs here and say so, that it may begin elsewhere at once."""
         self._drained = True
-        alive = [held for held in self._held.values() if not held.attempt.over]
-        for held in alive:
+        for held in [held for held in self._held.values() if not held.attempt.over]:
             held.attempt.give_up("its host's LBM was stopped")
         self._beat_wanted = True
         self._wake.set()

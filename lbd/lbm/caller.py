@@ -13,6 +13,7 @@ import socket
 from pathlib import Path
 
 from lbd.lbm.descriptor import settle
+from lbd.load.procfs import read_small
 
 SO_PEERPIDFD = 77
 UNLIMITED = (1 << 64) - 1
@@ -37,6 +38,7 @@ NAMES = {
     "Max realtime timeout": resource.RLIMIT_RTTIME,
 }
 NAME_WIDTH = 26
+STATUS_BYTES = 8192
 
 
 def limits_of(pid: int) -> list[tuple[int, int, int]]:
@@ -68,8 +70,7 @@ def _value(text: str) -> int:
 def has_no_new_privileges(pid: int) -> bool:
     """Whether exec can never give it any (PR_SET_NO_NEW_PRIVS); of one out of sight, False."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            return b"\nNoNewPrivs:\t1" in file.read()
+        return b"\nNoNewPrivs:\t1" in read_small(f"/proc/{pid}/status", STATUS_BYTES)
     except OSError:
         return False
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.model import JobId
+from lbd.rpc import client_tags as tags
+from lbd.rpc import frames
 
 if TYPE_CHECKING:
     from lbd.lbm.staging import Pipes
@@ -57,3 +59,18 @@ class Client(Listener, Protocol):
         number: int = 0,
         cpu_s: float = 0.0,
     ) -> None: ...
+
+
+def end_of_command(
+    status: int, cause: str, host: str, reason: str = "", number: int = 0, cpu_s: float = 0.0
+) -> bytes:
+    """The body of DONE."""
+    pairs = (
+        (tags.STATUS, str(status)),
+        (tags.CAUSE, cause),
+        (tags.HOST, host),
+        (tags.REASON, reason),
+        (tags.SIGNAL_NUMBER, str(number)),
+        (tags.TIMEOUT, f"{cpu_s:.6f}"),
+    )
+    return frames.pack_fields((key, text.encode()) for key, text in pairs)

@@ -12,7 +12,7 @@ from lbd.lbm.clients import Connection, JsonHandler
 from lbd.lbm.home import Home
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
-from lbd.rpc.local import bind_unix, caller_of
+from lbd.rpc.local import bind_unix
 
 ACCEPTED_AT_ONCE = 64
 USER_SHARE = 0.75  # of `max_clients` that one user may have
@@ -56,13 +56,13 @@ class ClientServer:
             except OSError:
                 return
             sock.setblocking(False)
-            uid, limit = caller_of(sock).uid, self._home.config.lbm.max_clients
+            connection = self.connection(sock)
+            uid, limit = connection.caller.uid, self._home.config.lbm.max_clients
             if len(self._tasks) >= limit or self._of_user[uid] >= limit * USER_SHARE:
                 with contextlib.suppress(OSError):
                     sock.send(frames.pack(tags.UNFIT, TOO_MANY))
                 sock.close()
                 continue
-            connection = self.connection(sock)
             self.serve(connection, connection.serve())
 
     def connection(self, sock: socket.socket) -> Connection:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from lbd.errors import LbdError, PeerError
 from lbd.lbm.bundle import Bundle
 from lbd.lbm.caller import open_process, user_name, wait_for_process
-from lbd.lbm.client import Ends
+from lbd.lbm.client import Ends, end_of_command
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.local_cpu import LocalCpu
@@ -31,6 +31,7 @@ from lbd.rpc.local import Caller, Json, Refusal, caller_of, decode, encode
 FIRST_FRAME_S = 10.0
 IDLE_QUESTIONER_S = 60.0
 TAKEN_AFTER_S = 0.3
+LISTEN_AFTER_S = 0.005  # most commands that are over sooner have nothing to say
 DESCRIPTORS_MAX = 3
 READ_BYTES = 1 << 16
 # What goes to the other host as it is, and by what name.
@@ -67,6 +68,7 @@ class Connection:
         self._unheard: list[tuple[bytes, bytes]] = []
         self._is_answering = False
         self._asked_for_ends = False
+        self._to_listen: asyncio.Future[None] = self._loop.create_future()
         self._process: int | None = None
         self._stays = False  # the client is the command
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
@@ -190,15 +192,19 @@ class Connection:
 
     async def _attend(self, command: Command) -> None:
         taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
-        running = asyncio.create_task(command.run())
-        listening = asyncio.create_task(self._listen(command))
+        listen = self._loop.call_later(LISTEN_AFTER_S, settle, self._to_listen)
+        running, listening = asyncio.create_task(command.run()), None
         try:
-            await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((running, self._to_listen), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done() or command.measured:
+                listening = asyncio.create_task(self._listen(command))
+                await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
             if running.done() and running.result():
                 await self._see_out(command, listening if command.measured else None)
         finally:
             taken.cancel()
-            for task in (running, listening):
+            listen.cancel()
+            for task in filter(None, (running, listening)):
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
                     await task
@@ -330,6 +336,7 @@ class Connection:
 
     async def descriptors(self) -> Ends:
         """Asked for once; to be closed by who takes them."""
+        settle(self._to_listen)
         if not self._asked_for_ends:
             self._asked_for_ends = True
             self._send(tags.GIVE)
@@ -343,7 +350,7 @@ class Connection:
     def placed(self, job: JobId, host: str, reason: str) -> None:
         if self._asked_to_tell:
             pairs = (tags.JOB, job), (tags.HOST, host), (tags.REASON, reason)
-            self._send(tags.PLACED, b"".join(frames.field(k, v.encode()) for k, v in pairs))
+            self._send(tags.PLACED, frames.pack_fields((k, v.encode()) for k, v in pairs))
 
     def warn(self, text: str) -> None:
         self._send(tags.WARN, text.encode())
@@ -366,16 +373,8 @@ class Connection:
         number: int = 0,
         cpu_s: float = 0.0,
     ) -> None:
-        pairs = (
-            (tags.STATUS, str(status)),
-            (tags.CAUSE, cause),
-            (tags.HOST, host),
-            (tags.REASON, reason),
-            (tags.SIGNAL_NUMBER, str(number)),
-            (tags.TIMEOUT, f"{cpu_s:.6f}"),
-        )
         self._told_end = True
-        self._send(tags.DONE, b"".join(frames.field(key, text.encode()) for key, text in pairs))
+        self._send(tags.DONE, end_of_command(status, cause, host, reason, number, cpu_s))
 
     def _send(self, tag: bytes, body: bytes = b"") -> None:
         """These frames are few and small: a client whose buffer they fill is not reading."""

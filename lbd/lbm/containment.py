@@ -15,11 +15,13 @@ from pathlib import Path
 
 from lbd.lbm.ceilings import Ceilings, join, usable
 from lbd.load import cgroup
+from lbd.load.procfs import read_small
 
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
 V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
 UNFIT = 100
+MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
 LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
 
@@ -32,11 +34,22 @@ def preference(hierarchy: cgroup.Hierarchy) -> int:
     return min(ranks, default=UNFIT)
 
 
+def name_of(runtime_dir: str) -> str:
+    """What a keeper's cgroups are called.
+
+    Hosts in namespaces, each with a directory of that name, may share a cgroup hierarchy; what one
+    takes for leftovers must not be the jobs of another.
+    """
+    found = os.stat(runtime_dir)
+    identity = f"{runtime_dir} {found.st_dev} {found.st_ino}"
+    return f"lbd-{zlib.crc32(identity.encode()):08x}"
+
+
 class Containment:
     """One keeper's way of holding jobs. `kind` is cgroup2, cgroup1 or session."""
 
     def __init__(self, runtime_dir: str, use_cgroups: bool) -> None:
-        name = f"lbd-{zlib.crc32(runtime_dir.encode()):08x}"
+        name = name_of(runtime_dir)
         self.mark = MARK + b"=" + runtime_dir.encode() + b":"
         self.kind = "session"
         self._groups = 0
@@ -47,6 +60,7 @@ class Containment:
                 self.base = usable(hierarchy.own / name)
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
         self.ceilings = Ceilings.find(name, self.base, found)
+        self._beside = list(map(str, self.ceilings.directories(self.base)))
 
     def told(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
         """What we are, by these keys."""
@@ -74,9 +88,10 @@ class Containment:
         if self.base is None:
             return ""
         self._groups += 1
-        group = self.base / f"job-{self._groups}"
-        group.mkdir(exist_ok=True)
-        return str(group)
+        group = f"{self.base}/job-{self._groups}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(group)
+        return group
 
     def enter(self, group: str) -> None:
         """In a child: join its cgroup. Raises OSError."""
@@ -93,7 +108,7 @@ class Containment:
         if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
             Path(group, "cgroup.kill").write_text("1")
         else:
-            _kill(members)
+            _kill(members, leader)
         return False
 
     def end_strays(self, spares: set[int]) -> None:
@@ -107,7 +122,7 @@ class Containment:
         """Remove a job's empty cgroups."""
         if group:
             _remove(group)
-        for parent in self.ceilings.directories(self.base) if group else ():
+        for parent in self._beside if group else ():
             _remove(f"{parent}/{os.path.basename(group)}")
 
     def close(self) -> None:
@@ -122,10 +137,10 @@ class Containment:
 
 
 def _members(group: str) -> list[int]:
-    """Every process of the job; its own cgroups are looked into only if it has made some."""
+    """Some of the processes of the job, if it has any; cgroups of its own are looked into, too."""
     try:
-        with open(f"{group}/cgroup.procs", "rb") as file:
-            found = [int(pid) for pid in file.read().split()]
+        pids = map(int, read_small(f"{group}/cgroup.procs", MEMBERS_BYTES).split())
+        found = [pid for pid in pids if pid > 0]  # 0 is one of another PID namespace
         if not found and os.stat(group).st_nlink > LINKS_OF_A_LEAF:
             found = cgroup.members(Path(group))
     except OSError:
@@ -135,18 +150,27 @@ def _members(group: str) -> list[int]:
 
 def _remove(group: str) -> None:
     """An empty cgroup and those a job has made in it."""
-    with contextlib.suppress(OSError):
+    try:
         os.rmdir(group)
         return
+    except FileNotFoundError:
+        return
+    except OSError:
+        pass
     for directory, _, _ in os.walk(group, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(directory)
 
 
-def _kill(pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+def _kill(pids: list[int], leader: int = 0) -> None:
+    """Stopped first, so that no shell lives to say what became of its child.
+
+    But not the `leader`, whose stops are told.
+    """
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL if pid == leader else number)
 
 
 def _kill_marked(mark: bytes, leader: int) -> bool:
@@ -161,7 +185,7 @@ def _kill_marked(mark: bytes, leader: int) -> bool:
     except ChildProcessError:
         return False
     found = {pid for pid in _pids() if _belongs(pid, mark, leader)}
-    _kill(_with_descendants(found))
+    _kill(_with_descendants(found), leader)
     return bool(found)
 
 

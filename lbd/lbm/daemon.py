@@ -51,7 +51,7 @@ from lbd.model import JobId
 from lbd.rpc import transport
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
-from lbd.rpc.local import JsonClient
+from lbd.rpc.local import Json, JsonClient
 from lbd.rpc.pid_lock import take_pid_locks
 from lbd.rpc.service_manager import has_terminal
 from lbd.rpc.tls import Tls
@@ -172,6 +172,7 @@ class Lbm:
                 for task in tasks:
                     task.cancel()
                 if self._restart.is_set():
+                    await self._tell_lim(self._config.lbm.orphan_after_s)
                     await hand_over(self._host, self._home, clients, self._attempts)
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
@@ -358,18 +359,19 @@ class Lbm:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._report.wait(), pause_s)
 
-    async def _tell_lim(self) -> None:
+    async def _tell_lim(self, returns_s: float = 0.0) -> None:
         slots = self._host.slots
         try:
             answer = await self._lim.call(
                 {
                     "op": "lbm",
                     "slots_total": slots.total,
-                    "slots_used": len(slots.holders),
+                    "slots_used": slots.used,
                     "hog": slots.hog(),
                     "local": self._jobs.count(foreign=False),
                     "foreign": self._jobs.count(foreign=True),
                     "accepting": self._server is not None and not self._rules.closed(),
+                    "returns_s": returns_s,  # so soon another LBM is in our place
                     "keeper": self._link.pid,  # neither of us is load of this host
                     "dispatcher": self._attempts.summary if self._attempts else None,
                 },
@@ -387,10 +389,8 @@ class Lbm:
     def _job_began(self, job: JobId, pid: int, group: str) -> None:
         self._leaders[pid] = job
         self._owner.job_began(job, pid, group)
-        host = self._config.host.name
-        self._home.notes.started(
-            job, {"host": host, "pid": pid, "foreign": True, "cgroup": group or None}
-        )
+        where: Json = {"host": self._config.host.name, "cgroup": group or None}
+        self._home.notes.started(job, {**where, "pid": pid, "foreign": True})
 
     def _job_ended(self, job: JobId) -> None:
         self._owner.job_ended(job)

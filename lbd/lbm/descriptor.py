@@ -178,6 +178,18 @@ class Descriptor:
             raise NotNow
         return bundle.add(self._fd)
 
+    def turn_round(self) -> bool:
+        """Hold the other end of a pipe in place of ours, for `unread_bytes`: to its readers it is
+        closed. False: it is as before; nothing is unread, or there is no way."""
+        with contextlib.suppress(OSError, ValueError):
+            if self.unread_bytes():
+                path = f"/proc/self/fd/{self._fd}"
+                end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                os.dup2(end, self._fd, inheritable=False)
+                os.close(end)
+                return True
+        return False
+
     def unread_bytes(self) -> int:
         """What of the written is still in the pipe. Raises OSError if that cannot be told."""
         found = array.array("i", [0])

@@ -76,6 +76,11 @@ class Eligibility:
     def judge(self, uid: int, argv: Sequence[bytes], directory: bytes) -> Verdict:
         return self.book.judge(uid, argv, directory, time.time())
 
+    def expected_cpu_s(self, uid: int, argv: Sequence[bytes]) -> float:
+        """Of its next run, by what was learnt of it; 0: nothing."""
+        known = self.book.peek(uid).commands.get(key_of(argv))
+        return 0.0 if known is None or known.estimate is None else known.estimate.mean_s
+
     def run_here(self, uid: int, argv: Sequence[bytes], verdict: Verdict) -> Run | None:
         """The beginning of a run; None if lists or tables decide, so there is nothing to learn."""
         if verdict.by:

@@ -62,6 +62,8 @@ class JobEnds:
         for number in (1, 2):
             if number == 2 and self._request.joined_outputs and not closed & 6:
                 self.childs.append(os.dup(self.childs[-1]))
+            elif self.pty is None and self._request.null_outputs & ~closed & 1 << number:
+                self.childs.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
             elif not closed >> number & 1:
                 self._make_output(number, None if number == 2 and apart else self.pty)
 
@@ -83,7 +85,7 @@ class JobEnds:
             descriptor,
             lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
             lambda: self._talk.put(tags.STDIN_GONE),
-            slow_start=self.pty is None,
+            of_command=self.pty is None,
         )
 
     def _make_output(self, number: int, pty: Pty | None) -> None:
@@ -109,6 +111,7 @@ class JobEnds:
             self._talk.flush,
             window_bytes,
             self._chunk_bytes,
+            at_once=pty is not None,
         )
 
     def _treat(self, pty: Pty, data: bytes) -> bytes:
@@ -205,6 +208,8 @@ class JobEnds:
         for task in (self._typing, self._looking, self._judging):
             if task is not None:
                 task.cancel()
+        if self._stdin is not None:
+            self._stdin.close()
         if self.pty is not None:
             self.pty.close()
 

@@ -75,7 +75,7 @@ class Holding:
 
 
 def frame_of(tag: bytes, *pairs: tuple[bytes, str | int]) -> bytes:
-    return frames.pack(tag, b"".join(frames.field(k, str(value).encode()) for k, value in pairs))
+    return frames.pack(tag, frames.pack_fields((k, str(value).encode()) for k, value in pairs))
 
 
 def raise_descriptor_limit() -> None:

@@ -25,7 +25,7 @@ from lbd.lbm.ceilings import read_totals
 from lbd.lbm.child import ORDER_LIMIT_BYTES, Parent, Spare, fork_spare
 from lbd.lbm.containment import Containment
 from lbd.lbm.holding import Holding, frame_of, raise_descriptor_limit
-from lbd.lbm.limits import LIMIT, OVER, Limits
+from lbd.lbm.limits import KEEPER, LIMIT, OVER, Limits
 from lbd.lbm.nursery import SPARES as NURSERY_SPARES
 from lbd.lbm.nursery import Nursery
 from lbd.lbm.readers import is_read, unpack_wanted
@@ -359,7 +359,7 @@ class Keeper:
                 (SYSTEM_US, int(usage.ru_stime * 1e6)),
                 (RSS_KIB, usage.ru_maxrss),
                 (OUT_OF_MEMORY, int(out_of_memory)),
-                (OVER, self._limits.ended(name)),
+                (OVER, self._limits.ended(name) or (KEEPER if self._quitting else "")),
             )
             self._containment.forget(job.group)
             if not self._jobs:

@@ -17,8 +17,9 @@ from pathlib import Path
 LIMIT = b"M"
 LEASE_MS = b"l"
 CPU_US = b"C"  # 0 = any
-OVER = b"O"  # keeper -> LBM, in EXITED: LEASE or CPU if that ended it, else ""
+OVER = b"O"  # keeper -> LBM, in EXITED: what of these ended it, else ""
 LEASE, CPU = "lease", "cpu"
+KEEPER = "keeper"  # which was told to end
 LOOK_S_MIN = 0.02
 LOOK_S_MAX = 0.5
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -68,7 +69,7 @@ class Limits:
         limit = self._jobs.get(job)
         if limit is None:
             limit = self._jobs[job] = Limit(pid, group)
-            limit.before_s = group_cpu_s(group) or 0.0
+            limit.before_s = (group_cpu_s(group) or 0.0) if cpu_s else 0.0
         if not limit.over:
             limit.until_s, limit.cpu_s = clock_s() + lease_s, cpu_s
 

@@ -23,10 +23,10 @@ from lbd.lbm.remote import ENDING_SIGNALS, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.room import WAIT_POLL_S
 from lbd.lbm.staging import Staging
-from lbd.lbm.state import Job, JobState
+from lbd.lbm.state import Job
 from lbd.lbm.staying import stays
 from lbd.lbm.told import reason_of
-from lbd.model import HostId
+from lbd.model import HostId, JobState
 from lbd.rpc import client_tags as tags
 from lbd.rpc import job_stream as stream
 from lbd.rpc.gen import lbm_pb2
@@ -139,7 +139,7 @@ class Command:
 
     async def _ask_lim(self, may_wait: bool) -> Where:
         """Raises LbdError where running here would be against the user's word."""
-        request = self._request
+        request, home = self._request, self._home
         anywhere = request.mode == "host" or request.is_staged
         strangers = set() if anywhere else await self._directory.strangers()
         question: Json = {
@@ -147,13 +147,13 @@ class Command:
             "job": self.job.id,
             "wanted": request.host,
             "user": self.job.user,
+            "cpu_s": home.eligible.expected_cpu_s(self._uid, request.argv),
             "excluded": sorted(self._excluded | self._full.names | strangers),
             "must_leave": self._must_leave,
             "must_stay": self._stay and request.mode == "auto",
             "may_wait": may_wait,
             "dry": False,
         }
-        home = self._home
         if request.host is not None and (address := home.known_address(request.host)):
             home.notes.placed(self.job.id, question)
             self._charged = True
@@ -317,10 +317,10 @@ class Command:
     def _report(self, ended: lbm_pb2.Ended, host: HostId) -> None:
         reason = reason_of(ended, self._request, host)
         cpu_s = ended.user_cpu_s + ended.system_cpu_s
-        self._home.eligible.ran_there(self._uid, self._request.argv, cpu_s, ended.cause)
         self._client.done(
             ended.exit_status, ended.cause, host, reason, number=ended.signal, cpu_s=cpu_s
         )
+        self._home.eligible.ran_there(self._uid, self._request.argv, cpu_s, ended.cause)
         state = JobState.DONE if ended.exit_status == 0 else JobState.FAILED
         self._end_job(state, ended.exit_status, cpu_s, reason)
 

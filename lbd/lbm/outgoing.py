@@ -35,6 +35,7 @@ def make_request(
         ],
         wants_stdin=not request.has(tags.FLAG_NO_STDIN),
         closed_fds=request.closed_fds,
+        null_outputs=request.null_outputs,
         timeout_s=request.timeout_s,
         memory_bytes=request.memory_bytes,
         hops=request.depth,

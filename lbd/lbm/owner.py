@@ -11,9 +11,8 @@ from lbd.lbm.accounts import find_account
 from lbd.lbm.host import Host
 from lbd.lbm.owner_rules import Presence, Seen, Treatment
 from lbd.lbm.readers import members
-from lbd.lbm.state import JobState
 from lbd.load import procfs
-from lbd.model import JobId
+from lbd.model import JobId, JobState
 
 WATCH_S = 1.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -95,7 +95,7 @@ class Packer:
         self._output.flush()
 
     def _put(self, tag: bytes, *pairs: tuple[bytes, bytes]) -> None:
-        self._output.write(frames.pack(tag, b"".join(frames.field(*pair) for pair in pairs)))
+        self._output.write(frames.pack(tag, frames.pack_fields(pairs)))
 
     def _add(self, parent: int, name: bytes, packed: bytes, path: bytes, depth: int) -> None:
         with naming(path):

@@ -79,6 +79,11 @@ class PeerStream:
             return False
         return not self.reading.done()
 
+    @property
+    def returns(self) -> bool:
+        """Is its LBM being restarted? Then it goes on in a moment, or is lost."""
+        return self.stream.rests and not self.reading.done()
+
     async def has_heard(self) -> bool:
         """Does the other LBM serve it? One of an older release does not say so. Raises what it was
         turned away for."""
@@ -192,11 +197,15 @@ class PeerStreams:
 
     async def converse(self, host: str, address: str) -> Conversation:
         """For one command. Raises Unavailable: nothing has been sent then."""
-        if self.leaving:
-            await asyncio.get_running_loop().create_future()  # the next LBM sends it
         place = host, address
         until_s = asyncio.get_running_loop().time() + self._limits_s[1]
         while True:
+            if self.leaving:
+                await asyncio.get_running_loop().create_future()  # the next LBM sends it
+            known = self._streams.get(place)
+            if known is not None and known.returns:
+                await asyncio.wait((known.reading,), timeout=AGAIN_S)
+                continue
             stream = self._usable(place)
             if stream is None or host in self._peers.cuts:
                 stream = await self._open(place)

@@ -61,7 +61,7 @@ class Questions:
             return {}
         if operation == "status":
             return {
-                "slots": {"total": self._host.slots.total, "used": len(self._host.slots.holders)},
+                "slots": {"total": self._host.slots.total, "used": self._host.slots.used},
                 "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
                 "keeper": self._host.link.pid,
                 "containment": self._host.link.containment,

@@ -8,17 +8,19 @@ import base64
 import contextlib
 import os
 
+from google.protobuf.json_format import MessageToDict
+
 from lbd.errors import Unavailable
 from lbd.lbm.caller import user_name
 from lbd.lbm.home import Home
 from lbd.lbm.queue_client import QueueClient
-from lbd.lbm.state import ENDED_STATES
+from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import Caller, Json, Refusal
 
 PATIENCE_MAX_S = 20.0
-ENDED = {state.value for state in ENDED_STATES}
+CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
 
 
 class QueueAnswers:
@@ -32,17 +34,28 @@ class QueueAnswers:
         if operation == "queue.jobs":
             told = await self._find(question, caller, attempts=bool(question.get("attempts")))
             return {"jobs": [queued_json(job) for job in told]}
+        if operation == "queue.predict":
+            return await self._predict(question)
         if operation == "queue.act":
             return await self._act(question, caller)
         if operation == "queue.wait":
             return await self._wait(question, caller)
         if operation == "queue.logs":
             return await self._logs(question, caller)
+        if operation == "queue.tags":
+            tags: Json = MessageToDict(
+                await self._queue().tags(),
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+            return tags
         raise Refusal(f"unknown operation {operation!r}")
 
     async def jobs(self, everything: bool, user: str) -> list[Json]:
         """For `lbctl jobs`: those of `user`, of everybody if that is "". Raises Unavailable."""
         told = await self._queue().jobs(pb.JobsAsked(ended_too=everything))
+        if told.error:
+            raise Unavailable(told.error)
         return [queued_json(job) for job in told.jobs if not user or job.user == user]
 
     def _queue(self) -> QueueClient:
@@ -79,11 +92,17 @@ class QueueAnswers:
         )
         return {"done": list(reply.done), "errors": list(reply.errors)}
 
+    async def _predict(self, question: Json) -> Json:
+        slots = question.get("slots", 1)
+        told = await self._queue().predict(pb.PredictAsked(slots=whole(slots)))
+        wait_s = told.wait_s if told.HasField("wait_s") else None
+        return {"slots": slots, "predicted_wait_s": wait_s, "predicted_by": told.how}
+
     async def _wait(self, question: Json, caller: Caller) -> Json:
         """Those of the jobs that have ended, once all have or after a while."""
         jobs = await self._find(question, caller)
-        waiting = [str(job.id) for job in jobs if job.state not in ENDED]
-        ended = [job for job in jobs if job.state in ENDED]
+        waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
+        ended = [job for job in jobs if job.state in ENDED_NAMES]
         asked_s = question.get("patience_s", 0.0)
         patience_s = float(asked_s) if isinstance(asked_s, int | float) else 0.0
         if waiting and patience_s > 0:
@@ -101,39 +120,50 @@ class QueueAnswers:
             raise Refusal("output is shown of one job at a time")
         job = found[0]
         wanted = question.get("attempt")
-        number = wanted if isinstance(wanted, int) else job.attempt
-        attempt = next((one for one in job.attempts if one.number == number), None)
-        ended = job.state in ENDED
-        if attempt is None:
-            if wanted is not None or ended:
+        ended = job.state in ENDED_NAMES
+        chain = [wanted] if isinstance(wanted, int) else shown_of(job, ended)
+        attempts = {one.number: one for one in job.attempts}
+        if not chain or chain[-1] not in attempts:
+            if wanted is not None or (ended and not job.attempt):
                 raise Refusal(f"job {job.id} has no attempt {wanted or ''}".rstrip())
             return {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": job.state}
-        at = question.get("at")
-        output_at, error_at = map(int, at) if isinstance(at, list) else (0, 0)
-        if question.get("seen_attempt") not in (0, None, number):
-            output_at = error_at = 0
-        alive = attempt.state in ("leased", "running", "suspended")
-        held_back = wanted is None and not (job.is_final or ended)
-        if held_back:  # it may be cut off and begin anew: nobody is to see what it printed
-            return {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": job.state}
-        asked = pb.LogsRequest(
-            job=str(job.id), attempt=number, output_at=output_at, error_at=error_at
-        )
-        async for piece in self._queue().logs(attempt.host, asked):
-            if piece.trouble:
-                raise Unavailable(f"{attempt.host}: {piece.trouble}")
-            shown = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]
-            return {
-                "data": shown,
-                "at": [piece.output_at, piece.error_at],
-                "attempt": number,
-                "more": True,
-                "dropped_bytes": piece.dropped_bytes,
-                "state": job.state,
-            }
+        seen, at = question.get("seen_attempt"), question.get("at")
+        number, output_at, error_at = chain[-1], 0, 0
+        told: Json = {"attempt": number, "state": job.state}
+        for number in chain:
+            if isinstance(seen, int) and number < seen:
+                continue
+            known = isinstance(at, list) and seen in (0, None, number)
+            output_at, error_at = map(int, at) if known and isinstance(at, list) else (0, 0)
+            asked = pb.LogsRequest(
+                job=str(job.id), attempt=number, output_at=output_at, error_at=error_at
+            )
+            told |= {"attempt": number, "continued": number != chain[0]}
+            async for piece in self._queue().logs(attempts[number].host, asked):
+                if piece.trouble:
+                    raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
+                data = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]
+                told |= {"data": data, "at": [piece.output_at, piece.error_at]}
+                return told | {"more": True, "dropped_bytes": piece.dropped_bytes}
+        alive = attempts[number].state in ("leased", "running", "suspended")
         more = alive or (wanted is None and not ended)
-        at_now = [output_at, error_at]
-        return {"data": [], "at": at_now, "attempt": number, "more": more, "state": job.state}
+        return told | {"data": [], "at": [output_at, error_at], "more": more}
+
+
+def shown_of(job: pb.JobTold, ended: bool) -> list[int]:
+    """The attempts whose output is the job's: those that stopped at a checkpoint, and the last,
+    unless it may be cut off and begin anew: then nobody is to see what it printed."""
+    kept = [one.number for one in job.attempts if one.state == CHECKPOINT]
+    if job.attempt and job.attempt not in kept and (job.is_final or ended):
+        kept.append(job.attempt)
+    return kept
+
+
+def whole(value: object) -> int:
+    """Raises ValueError."""
+    if not isinstance(value, int) or not 0 < value < 1 << 31:
+        raise ValueError("slots must be a number above 0")
+    return value
 
 
 def selectors_of(question: Json) -> list[str]:
@@ -174,8 +204,12 @@ def queued_json(job: pb.JobTold) -> Json:
         "finished": job.finished or None,
         "cpu_s": job.cpu_s if job.HasField("cpu_s") else None,
         "slots": job.slots,
+        "slots_most": job.slots_most or job.slots,
         "array_index": job.array_index if job.HasField("array_index") else None,
         "reason": job.reason or None,
+        "priority": job.priority,
+        "predicted_wait_s": job.predicted_wait_s if job.HasField("predicted_wait_s") else None,
+        "predicted_by": job.predicted_by or None,
     }
     if job.attempts:
         told["attempts"] = [attempt_json(one) for one in job.attempts]
@@ -194,4 +228,5 @@ def attempt_json(attempt: pb.AttemptTold) -> Json:
         "cpu_s": attempt.cpu_s if attempt.HasField("cpu_s") else None,
         "exit_status": attempt.exit_status if attempt.HasField("exit_status") else None,
         "reason": attempt.reason or None,
+        "slots": attempt.slots or 1,
     }

@@ -1,7 +1,10 @@
 """The dispatcher as an LBM reaches it, and the spools of the other LBMs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import grpc
@@ -25,6 +28,9 @@ SERVICE = "/lbd.v1.Dispatch/"
 LOGS = "/lbd.v1.Lbm/Logs"
 ASK_S = 10.0
 LIM_S = 1.0
+OWN_KEY = "lbrun:"  # an idempotency key that no user chose
+TERMS_WAITED = 3  # for another dispatcher to take over
+SEEK_AGAIN_S = 0.2
 
 
 class QueueClient:
@@ -34,6 +40,8 @@ class QueueClient:
         self._lim = lim
         own = config.dispatch
         self.spool = Spool(config.host.state_dir, own.max_output_bytes)
+        self.leader = own.host  # the last that was there
+        self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
 
     async def work(self) -> "Call":
         """The line for this host's attempts. Raises Unavailable."""
@@ -41,17 +49,51 @@ class QueueClient:
         opening: OpenStream = channel.stream_stream(SERVICE + "Work")
         return opening(metadata=self._peers.metadata)
 
+    async def read(self, call: "Call", lease_s: float) -> object:
+        """From that line. Raises Unavailable if it is silent for so long that another dispatcher
+        should renew what is held here."""
+        if len(self._config.dispatch.hosts) < 2:
+            return await call.read()
+        try:
+            async with asyncio.timeout(lease_s / 2):
+                return await call.read()
+        except TimeoutError:
+            raise Unavailable(f"the dispatcher on {self.leader} is silent") from None
+
     async def submit(self, request: pb.SubmitRequest) -> pb.SubmitReply:
-        """Raises Unavailable; then it may be queued all the same."""
-        return pb.SubmitReply.FromString(await self._ask("Submit", request.SerializeToString()))
+        """Raises Unavailable; then it may be queued all the same.
+
+        Where another dispatcher may take over, it is waited for; the key sees to it that what was
+        queued just before is not queued again.
+        """
+        own = self._config.dispatch
+        if len(own.hosts) > 1:
+            request.key = request.key or f"{OWN_KEY}{secrets.token_hex(16)}"
+        until_s = time.monotonic() + TERMS_WAITED * own.term_s
+        while True:
+            try:
+                told = await self._ask("Submit", request.SerializeToString())
+                return pb.SubmitReply.FromString(told)
+            except Unavailable:
+                if len(own.hosts) < 2 or time.monotonic() > until_s:
+                    raise
+                await asyncio.sleep(SEEK_AGAIN_S)
 
     async def jobs(self, request: pb.JobsAsked) -> pb.JobsTold:
         """Raises Unavailable."""
         return pb.JobsTold.FromString(await self._ask("Jobs", request.SerializeToString()))
 
+    async def predict(self, request: pb.PredictAsked) -> pb.PredictTold:
+        """Raises Unavailable."""
+        return pb.PredictTold.FromString(await self._ask("Predict", request.SerializeToString()))
+
     async def act(self, request: pb.ActRequest) -> pb.ActReply:
         """Raises Unavailable."""
         return pb.ActReply.FromString(await self._ask("Act", request.SerializeToString()))
+
+    async def tags(self) -> pb.TagsTold:
+        """Raises Unavailable."""
+        return pb.TagsTold.FromString(await self._ask("Tags", b""))
 
     async def watch(self, request: pb.JobsAsked) -> AsyncIterator[pb.JobsTold]:
         """As they change, until all have ended. Raises Unavailable when it breaks."""
@@ -83,28 +125,92 @@ class QueueClient:
         channel = await self._channel()
         asking: Ask = channel.unary_unary(SERVICE + method)
         try:
-            return await asking(data, metadata=self._peers.metadata, timeout=ASK_S)
+            answer = await asking(data, metadata=self._peers.metadata, timeout=ASK_S)
         except grpc.aio.AioRpcError as problem:
             raise self._unavailable(problem) from None
+        self.leads(self.leader)
+        return answer
 
     def _unavailable(self, problem: Exception) -> Unavailable:
         why = problem.details() if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
-        return Unavailable(f"the dispatcher on {self._config.dispatch.host} does not answer: {why}")
+        self.doubt()
+        return Unavailable(f"the dispatcher on {self.leader} does not answer: {why}")
+
+    # Who leads
+
+    def leads(self, host: str) -> None:
+        """Its dispatcher has answered."""
+        self.leader, self._doubted = host, ""
+
+    def doubt(self) -> None:
+        """The last leader does not answer as it should: the others are looked at first."""
+        self._doubted = self.leader
 
     async def _channel(self) -> grpc.aio.Channel:
-        """To the dispatcher, ready. Raises Unavailable."""
-        host = self._config.dispatch.host
-        if not host:
+        """To the dispatcher that leads, ready. Raises Unavailable."""
+        hosts = self._config.dispatch.hosts
+        if not hosts:
             raise Unavailable("this cluster has no queue (dispatch.host names no host)")
-        address = (await self._lbm_of(host)).rpartition(":")[0]
-        channel = self._peers.channel(host, f"{address}:{self._config.dispatch.port}")
+        if len(hosts) > 1:
+            return await self._seek(hosts)
+        channel = await self._channel_to(hosts[0])
         if channel.get_state(try_to_connect=True) != grpc.ChannelConnectivity.READY:
             try:
                 async with asyncio.timeout(self._config.lbm.connect_timeout_s):
                     await channel.channel_ready()
             except TimeoutError:
-                raise Unavailable(f"the dispatcher on {host} cannot be reached") from None
+                raise Unavailable(f"the dispatcher on {hosts[0]} cannot be reached") from None
         return channel
+
+    async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:
+        """Only who leads listens; but one that hangs still does, so one in doubt comes last."""
+        if self.leader != self._doubted:
+            with contextlib.suppress(Unavailable):
+                channel = await self._channel_to(self.leader)
+                if channel.get_state() == grpc.ChannelConnectivity.READY:
+                    return channel
+        ready: dict[str, grpc.aio.Channel] = {}
+        trying = [asyncio.create_task(self._reach(host, ready), name=host) for host in hosts]
+        try:
+            async with asyncio.timeout(self._config.lbm.connect_timeout_s):
+                for reached in asyncio.as_completed(trying):
+                    await reached
+                    if ready.keys() - {self._doubted}:
+                        break
+        except TimeoutError:
+            pass
+        finally:
+            for task in trying:
+                task.cancel()
+            await asyncio.gather(*trying, return_exceptions=True)
+        if not ready:
+            raise Unavailable(f"no dispatcher leads just now ({', '.join(hosts)})")
+        found = min(ready, key=lambda host: host == self._doubted)
+        if found != self._doubted:
+            self.leads(found)
+        return ready[found]
+
+    async def _reach(self, host: str, ready: dict[str, grpc.aio.Channel]) -> None:
+        """The bare connection first: after one that is refused, gRPC's own pauses for long."""
+        try:
+            address, _, port = (await self._target(host)).rpartition(":")
+            _, writer = await asyncio.open_connection(address.strip("[]"), int(port))
+            writer.close()
+            channel = await self._channel_to(host)
+        except (Unavailable, OSError):
+            return
+        channel.get_state(try_to_connect=True)
+        await channel.channel_ready()
+        ready[host] = channel
+
+    async def _channel_to(self, host: str) -> grpc.aio.Channel:
+        """Raises Unavailable."""
+        return self._peers.channel(host, await self._target(host))
+
+    async def _target(self, host: str) -> str:
+        """ "address:port" of its dispatcher. Raises Unavailable."""
+        address = (await self._lbm_of(host)).rpartition(":")[0]
+        return f"{address}:{self._config.dispatch.port}"
 
     async def _lbm_of(self, host: str) -> str:
         """ "address:port" of its LBM. Raises Unavailable."""

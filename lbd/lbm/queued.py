@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.caller import user_name
+from lbd.lbm.client import end_of_command
 from lbd.lbm.directory import Directory
 from lbd.lbm.environment import outgoing
 from lbd.lbm.home import Home
@@ -20,17 +21,20 @@ from lbd.lbm.outgoing import make_request
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.remote import ENDING_SIGNALS
 from lbd.lbm.request import ClientRequest, read_request
-from lbd.lbm.state import ENDED_STATES, Job
-from lbd.model import HostId, JobId
+from lbd.lbm.state import Job
+from lbd.model import ENDED_NAMES, HostId, JobId
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
+from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import Caller
+from lbd.units import duration_text
 
 LBRUN_FAILED = 125
+CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
+LAST_WORDS_S = 1.0
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a dispatcher that is being started again
-ENDED = {state.value for state in ENDED_STATES}
 Frame = tuple[bytes, bytes]
 Ends = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
 
@@ -44,7 +48,9 @@ class Wish:
     input: bytes = b""
     output: bytes = b""
     error: bytes = b""
-    slots: int = 1
+    checkpoint: bytes = b""
+    slots: tuple[int, int] = (1, 1)  # it needs, and can use
+    priority: int = 0
 
 
 def read_wish(body: bytes) -> Wish:
@@ -52,8 +58,7 @@ def read_wish(body: bytes) -> Wish:
     wish = Wish()
     for key, value in frames.fields(body):
         if key == tags.ARRAY:
-            first, _, last = value.decode().partition("-")
-            wish.array = int(first), int(last)
+            wish.array = read_range(value)
         elif key == tags.KEY:
             wish.key = value.decode()
         elif key == tags.INPUT_DATA:
@@ -62,9 +67,19 @@ def read_wish(body: bytes) -> Wish:
             wish.output = value
         elif key == tags.ERROR_FILE:
             wish.error = value
+        elif key == tags.CHECKPOINT:
+            wish.checkpoint = value
         elif key == tags.SLOTS:
-            wish.slots = int(value)
+            wish.slots = read_range(value)
+        elif key == tags.PRIORITY:
+            wish.priority = int(value)
     return wish
+
+
+def read_range(text: bytes) -> tuple[int, int]:
+    """Raises ValueError."""
+    first, _, last = text.decode().partition("-")
+    return int(first), int(last)
 
 
 async def serve_queued(
@@ -86,20 +101,26 @@ async def serve_queued(
         if reply.error:
             raise Unavailable(reply.error)
     except LbdError as problem:
-        await send(tags.DONE, done(LBRUN_FAILED, "failed", "", str(problem)))
+        await send(tags.DONE, end_of_command(LBRUN_FAILED, "failed", "", str(problem)))
         return
     last = reply.first + reply.count - 1
     text = str(reply.first) if reply.count == 1 else f"{reply.first}-{last}"
-    await send(tags.QUEUED, text.encode())
+    attached = Attached(home.queue, submission.user, text, send)
+    try:
+        await send(tags.QUEUED, text.encode())
+    except OSError:  # gone meanwhile
+        if not request.has(tags.FLAG_DETACH):
+            await attached.leave()
+        raise
     if request.has(tags.FLAG_DETACH):
         return
-    attached = Attached(home.queue, submission.user, text, send)
     following = asyncio.create_task(attached.follow(), name=f"follow {text}")
     listening = asyncio.create_task(attached.listen(listen, more), name=f"listen to {text}")
     try:
         await asyncio.wait((following, listening), return_when=asyncio.FIRST_COMPLETED)
-        if not following.done():
-            await attached.act(0)  # its caller is gone
+        # Either may be the first to notice.
+        if not following.done() or isinstance(following.exception(), OSError):
+            await attached.leave()
     finally:
         for task in (following, listening):
             task.cancel()
@@ -119,13 +140,18 @@ async def make_submission(
             f"standard input has more than {limit} bytes (dispatch.max_input_bytes); "
             "let the command read a file, or give --no-stdin"
         )
+    if wish.priority > 0 and not Admins(home.config.admin).include(caller):
+        raise Unavailable(
+            f"--priority {wish.priority}: only administrators (admin.users, admin.groups) raise "
+            "priorities; yours may be 0 or less"
+        )
     stamp = await Directory(home.looker, home.unshared, request, caller.uid, caller.pid).stamp()
     user, own_name = user_name(caller.uid), home.config.host.name
     environment, _ = outgoing(request.environment, home.denied, request.let_through)
     job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)
     run = make_request(job, request, environment, caller.uid, caller.pid, stamp)
     run.wants_stdin = bool(wish.input)
-    run.closed_fds = 0
+    run.closed_fds = run.null_outputs = 0
     run.forced = False
     first, last = wish.array or (0, 0)
     return pb.SubmitRequest(
@@ -138,9 +164,12 @@ async def make_submission(
             input=wish.input,
             output=wish.output,
             error=wish.error,
+            checkpoint=wish.checkpoint,
             submitted=time.time(),
         ),
-        slots=wish.slots,
+        slots=wish.slots[0],
+        priority=wish.priority,
+        slots_most=wish.slots[1] if wish.slots[1] > wish.slots[0] else 0,
         may_restart=not request.has(tags.FLAG_NO_RESTART),
         only=request.host or "",
         excluded=sorted(request.excluded),
@@ -151,26 +180,10 @@ async def make_submission(
     )
 
 
-def done(
-    status: int, cause: str, host: str, reason: str = "", number: int = 0, cpu_s: float = 0.0
-) -> bytes:
-    """The body of DONE."""
-    pairs = (
-        (tags.STATUS, str(status)),
-        (tags.CAUSE, cause),
-        (tags.HOST, host),
-        (tags.REASON, reason),
-        (tags.SIGNAL_NUMBER, str(number)),
-        (tags.TIMEOUT, f"{cpu_s:.6f}"),
-    )
-    return b"".join(frames.field(key, text.encode()) for key, text in pairs)
-
-
 @dataclass(slots=True)
 class Shown:
-    """How far one job's output has been shown."""
+    """How far one attempt's output has been shown."""
 
-    attempt: int = 0
     output: int = 0
     error: int = 0
 
@@ -185,7 +198,7 @@ class Attached:
     send: Callable[[bytes, bytes], Awaitable[None]]
     pending: bool = True
     _told: str = ""
-    _shown: dict[int, Shown] = field(default_factory=dict)
+    _shown: dict[tuple[int, int], Shown] = field(default_factory=dict)  # by attempt
     _live: "asyncio.Task[None] | None" = None
     _ended: dict[int, pb.JobTold] = field(default_factory=dict)
 
@@ -205,7 +218,7 @@ class Attached:
             except LbdError as problem:
                 if asyncio.get_running_loop().time() > patient_until_s:
                     text = f"{problem}; job {self.jobs} goes on: lbctl wait {self.jobs}"
-                    await self.send(tags.DONE, done(LBRUN_FAILED, "lost", "", text))
+                    await self.send(tags.DONE, end_of_command(LBRUN_FAILED, "lost", "", text))
                     return
                 await asyncio.sleep(RETRY_S)
 
@@ -215,13 +228,15 @@ class Attached:
         self.pending = job.state == "pending"
         one = "-" not in self.jobs
         if self.pending and one and job.reason and job.reason != self._told:
-            self._told = job.reason
-            await self.send(tags.WAITS, job.reason.encode())
+            self._told, text = job.reason, job.reason
+            if job.HasField("predicted_wait_s"):
+                text += f"; begins in about {duration_text(job.predicted_wait_s)}"
+            await self.send(tags.WAITS, text.encode())
         if job.state == "running" and job.is_final and one and self._live is None:
             self._live = asyncio.create_task(self._show(job, follow=True), name=f"show {job.id}")
         elif self._live is not None and job.state != "running":
-            await self._stop_showing(job.state in ENDED)
-        if job.state in ENDED:
+            await self._stop_showing(job.state in ENDED_NAMES)
+        if job.state in ENDED_NAMES:
             if job.attempt:
                 await self._show(job, follow=False)
             self._ended[job.id] = job
@@ -230,25 +245,41 @@ class Attached:
         """The host ends the stream itself when the attempt is over."""
         live, self._live = self._live, None
         assert live is not None
-        if not ended:
+        if not ended:  # lost with its host, or stopped at a checkpoint
+            await asyncio.wait((live,), timeout=LAST_WORDS_S)
             live.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await live
 
     async def _show(self, job: pb.JobTold, *, follow: bool) -> None:
         """What it has printed and was not shown; with `follow` until its attempt is over."""
-        shown = self._shown.setdefault(job.id, Shown())
-        if shown.attempt != job.attempt:
-            shown.attempt, shown.output, shown.error = job.attempt, 0, 0
+        for number, host in await self._continued(job):
+            await self._show_attempt(job.id, number, host, follow=False)
+        await self._show_attempt(job.id, job.attempt, job.host, follow=follow)
+
+    async def _continued(self, job: pb.JobTold) -> list[tuple[int, str]]:
+        """The attempts before its last that stopped at a checkpoint."""
+        if job.attempt < 2:
+            return []
+        try:
+            asked = pb.JobsAsked(selectors=[str(job.id)], ended_too=True, with_attempts=True)
+            told = await self.queue.jobs(asked)
+        except LbdError:
+            return []
+        found = [one for row in told.jobs for one in row.attempts if one.number < job.attempt]
+        return [(one.number, one.host) for one in found if one.state == CHECKPOINT]
+
+    async def _show_attempt(self, job: int, number: int, host: str, *, follow: bool) -> None:
+        shown = self._shown.setdefault((job, number), Shown())
         asked = pb.LogsRequest(
-            job=str(job.id),
-            attempt=job.attempt,
+            job=str(job),
+            attempt=number,
             output_at=shown.output,
             error_at=shown.error,
             follow=follow,
         )
         try:
-            async for piece in self.queue.logs(job.host, asked):
+            async for piece in self.queue.logs(host, asked):
                 if piece.trouble:
                     raise Unavailable(piece.trouble)
                 shown.output, shown.error = piece.output_at, piece.error_at
@@ -261,7 +292,7 @@ class Attached:
                     await self.send(tags.ERRORS, piece.error)
         except LbdError as problem:
             if not follow:
-                await self.send(tags.WARN, f"job {job.id}: {problem}".encode())
+                await self.send(tags.WARN, f"job {job}: {problem}".encode())
 
     async def _tell_end(self) -> None:
         """Of the only job; of an array, of the first that did not succeed."""
@@ -275,7 +306,7 @@ class Attached:
         if len(bad) > 1:
             reason = f"{len(bad)} of {len(jobs)} jobs did not succeed; {reason}".rstrip("; ")
         cause = job.cause or job.state
-        body = done(status, cause, job.host, reason, job.signal, job.cpu_s)
+        body = end_of_command(status, cause, job.host, reason, job.signal, job.cpu_s)
         await self.send(tags.DONE, body)
 
     async def listen(
@@ -291,6 +322,19 @@ class Attached:
             received = await listen()
             if not received:
                 return
+
+    async def leave(self) -> None:
+        """Its caller is gone, and so is to be what it waits for: also if the dispatcher is away
+        just now."""
+        give_up_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+        while asyncio.get_running_loop().time() < give_up_s:
+            try:
+                await self.queue.act(
+                    pb.ActRequest(verb="kill", selectors=[self.jobs], user=self.user)
+                )
+                return
+            except LbdError:
+                await asyncio.sleep(RETRY_S)
 
     async def act(self, number: int) -> None:
         with contextlib.suppress(LbdError):

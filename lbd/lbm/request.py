@@ -35,6 +35,7 @@ class ClientRequest:
     memory_bytes: int = 0
     name: str = ""
     closed_fds: int = 0
+    null_outputs: int = 0
     depth: int = 0
     ignored_signals: int = 0
     terminal: Size | None = None  # wanted, and this large
@@ -97,6 +98,8 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.name = one_line(value.decode(errors="replace"), NAME_CHARS_MAX)
     elif key == tags.CLOSED_FDS:
         request.closed_fds = int(value) & 7
+    elif key == tags.NULL_OUTPUTS:
+        request.null_outputs = int(value) & 6
     elif key == tags.IGNORED:
         request.ignored_signals = int(value) & ALL_SIGNALS
     elif key == tags.DEPTH:

@@ -161,4 +161,4 @@ def pack_order(order: Order) -> bytes:
         pairs.append((MEMORY, b"%d" % order.memory_bytes))
     if order.user:
         pairs.append((USER, b" ".join(b"%d" % number for number in order.user)))
-    return b"".join(frames.field(key, value) for key, value in pairs)
+    return frames.pack_fields(pairs)

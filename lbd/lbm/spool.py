@@ -1,4 +1,7 @@
-"""Where the output of the queue's attempts is kept: spool/JOB/ATTEMPT.out and .err.
+"""Where the output of the queue's attempts is kept: spool/THOUSAND/JOB.ATTEMPT.out and .err.
+
+A directory for each job would take longer to make than a short job runs: file systems spread
+directories over the disk, so a thousand jobs share one.
 
 The command writes into the file itself, so output outlives whatever happens to us. A file that
 grows too large loses its middle (a hole is punched into it, so that the disk has it back): the
@@ -8,7 +11,6 @@ beginning and the end are what people look for. `.cut` beside it says what is mi
 import contextlib
 import ctypes
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 PIECE_BYTES = 256 << 10
 DAY_S = 86400.0
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +37,26 @@ class Spool:
     def open(self, job: str, attempt: int, name: str) -> int:
         """For the command to write to. Nobody else gets here, so that mode lets only those reopen
         it who have it already. Raises OSError."""
-        directory = self.root / job
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
-        descriptor = os.open(directory / f"{attempt}.{name}", flags, 0o600)
+        path = self._path(job, attempt, name)
+        try:
+            descriptor = os.open(path, FLAGS, 0o600)
+        except FileNotFoundError:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(path, FLAGS, 0o600)
         os.fchmod(descriptor, 0o666)
         return descriptor
 
+    def _path(self, job: str, attempt: int, name: str) -> Path:
+        thousand = int(job) // 1000 if job.isdecimal() else 0
+        return Path(f"{self.root}/{thousand}/{job}.{attempt}.{name}")
+
     def exists(self, job: str, attempt: int) -> bool:
-        return (self.root / job / f"{attempt}.out").exists()
+        return self._path(job, attempt, "out").exists()
 
     def read(self, job: str, attempt: int, name: str, at: int) -> Piece:
         """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError."""
-        path = self.root / job / f"{attempt}.{name}"
+        path = self._path(job, attempt, name)
         first, last = self._hole(path)
         dropped = 0
         if first <= at < last:
@@ -68,7 +77,7 @@ class Spool:
     def trim(self, job: str, attempt: int) -> None:
         """Drop the middle of what is too large."""
         for name in ("out", "err"):
-            path = self.root / job / f"{attempt}.{name}"
+            path = self._path(job, attempt, name)
             with contextlib.suppress(OSError):
                 size = path.stat().st_size
                 first, last = self._hole(path)
@@ -98,6 +107,8 @@ class Spool:
         with contextlib.suppress(OSError):
             for directory in self.root.iterdir():
                 with contextlib.suppress(OSError):
-                    newest = max((f.stat().st_mtime for f in directory.iterdir()), default=0.0)
-                    if directory.name not in running and newest < before_s:
-                        shutil.rmtree(directory)
+                    for path in directory.iterdir():
+                        is_old = path.stat().st_mtime < before_s
+                        if is_old and path.name.partition(".")[0] not in running:
+                            path.unlink(missing_ok=True)
+                    directory.rmdir()  # unless there is something in it

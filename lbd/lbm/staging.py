@@ -145,7 +145,7 @@ class Staging:
         self.enter(request, step)
         request.job_id = f"{self._job.id}.{suffix}"
         request.wants_stdin = step == "unpack"
-        request.closed_fds = 0
+        request.closed_fds = request.null_outputs = 0
         request.ClearField("terminal")
         request.timeout_s = request.memory_bytes = 0
         del request.argv[:]

@@ -9,29 +9,13 @@ may be waiting for it, as the commands of a pipeline do.
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 
 from lbd.errors import PeerError
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 
 USER_SHARE = 0.75  # of the slots, and of the places to wait for one
 CLAIMS_KEPT = 10_000
 SHOWN_BYTES = 4096  # of a command line that `lbctl jobs` shows
-
-
-class JobState(Enum):
-    """The states of the contract."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    SUSPENDED = "suspended"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    LOST = "lost"
-
-
-ENDED_STATES = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST)
 
 
 @dataclass(slots=True)
@@ -76,26 +60,42 @@ class Slots:
     holders: set[JobId] = field(default_factory=set)
     waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
     users: dict[JobId, str] = field(default_factory=dict)  # of both; "" = not known
+    widths: dict[JobId, int] = field(default_factory=dict)  # of holders of more than one slot
 
     def take(self, job: JobId, user: str = "", *, beyond: bool = False) -> bool:
         """A slot now, or False. `beyond`: nested and named by its user, so it may exceed."""
-        is_free = len(self.holders) < self.total and not self.waiting
+        is_free = self.used < self.total and not self.waiting
         if beyond or is_free or self._makes_room(user):
             self.hold(job, user)
             return True
         return False
 
-    def hold(self, job: JobId, user: str) -> None:
+    def take_many(self, job: JobId, user: str, width: int) -> bool:
+        """So many at once, for a job of the queue; one is taken as by anybody else."""
+        if width < 2:
+            return self.take(job, user)
+        if self.waiting or self.used + width > self.total:
+            return False
+        self.hold(job, user, width)
+        return True
+
+    def hold(self, job: JobId, user: str, width: int = 1) -> None:
         """Whatever is free: it runs."""
         self.holders.add(job)
         self.users[job] = user
+        if width > 1:
+            self.widths[job] = width
+
+    @property
+    def used(self) -> int:
+        return len(self.holders) + sum(self.widths.values()) - len(self.widths)
 
     def has_room(self, user: str) -> bool:
         return not self.is_full or self._makes_room(user)
 
     @property
     def is_full(self) -> bool:
-        return len(self.holders) >= self.total
+        return self.used >= self.total
 
     def hog(self) -> str:
         """Who has more than a share of the slots, which are all taken; "" = nobody, or others have
@@ -103,7 +103,7 @@ class Slots:
         if not self.is_full:
             return ""
         (user, count), *_ = self._held().most_common(1) or [("", 0)]
-        room = len(self.holders) - count < self.total - self._share
+        room = self.used - count < self.total - self._share
         return user if count > self._share and room else ""
 
     def _makes_room(self, user: str) -> bool:
@@ -116,11 +116,14 @@ class Slots:
         return min(int(self.total * USER_SHARE), self.total - 1)
 
     def _held(self) -> "Counter[str]":
-        return Counter(self.users.get(job, "") for job in self.holders)
+        held: Counter[str] = Counter()
+        for job in self.holders:
+            held[self.users.get(job, "")] += self.widths.get(job, 1)
+        return held
 
     def enqueue(self, job: JobId, user: str = "") -> bool:
         """Wait for a slot; False if too many do, or too many of the same user."""
-        beyond = max(0, len(self.holders) - self.total)
+        beyond = max(0, self.used - self.total)
         if len(self.waiting) + beyond >= self.max_waiting:
             return False
         theirs = sum(self.users.get(waiting) == user for waiting in self.waiting)
@@ -141,6 +144,7 @@ class Slots:
         self.holders.discard(job)
         self.waiting.pop(job, None)
         self.users.pop(job, None)
+        self.widths.pop(job, None)
         return self._promote()
 
     def resize(self, total: int) -> list[JobId]:
@@ -151,7 +155,7 @@ class Slots:
     def _promote(self) -> list[JobId]:
         """Who has waited longest, of those whose users have the fewest."""
         promoted = []
-        while self.waiting and len(self.holders) < self.total:
+        while self.waiting and self.used < self.total:
             held = self._held()
             following = min(self.waiting, key=lambda job: held[self.users.get(job, "")])
             del self.waiting[following]

@@ -52,8 +52,13 @@ class Source:
         chunk_bytes: int,
         *,
         slow_start: bool = False,
+        at_once: bool = False,
     ) -> None:
-        """`slow_start`: the window opens as the other side is seen to read on."""
+        """`slow_start`: the window opens as the other side is seen to read on.
+
+        `at_once`: somebody looks at it, so no crumbs are gathered.
+        """
+        self._at_once = at_once
         self._descriptor = descriptor
         self._send = send
         self._sent = sent
@@ -185,7 +190,7 @@ class Source:
         if self._crumbs < CRUMBS:
             return False
         self._crumbs = 0
-        return not self._last_chance
+        return not (self._last_chance or self._at_once)
 
     async def _next(self) -> bytes:
         while True:
@@ -219,15 +224,17 @@ class Sink:
         gone: Callable[[], None],
         acknowledge_bytes: int = ACKNOWLEDGE_BYTES,
         *,
-        slow_start: bool = False,
+        of_command: bool = False,
     ) -> None:
         """`gone` is called once if nobody reads the descriptor any more.
 
-        `slow_start`: as that of the `Source` at the other end.
+        `of_command`: it is the pipe of a command's input. The `Source` at the other end starts
+        slowly; what the command leaves unread is told at its end, by `taken_bytes`.
         """
+        self._of_command = of_command
         self._largest_acknowledge_bytes = acknowledge_bytes
         first_bytes = FIRST_WINDOW_BYTES // ACKNOWLEDGE_SHARE
-        self._acknowledge_bytes = first_bytes if slow_start else acknowledge_bytes
+        self._acknowledge_bytes = first_bytes if of_command else acknowledge_bytes
         self._reported_bytes = 0
         self._taken_bytes: int | None = None
         self._descriptor = descriptor
@@ -279,7 +286,7 @@ class Sink:
     def start(self) -> "asyncio.Task[None]":
         """As that of a `Source`."""
         task = asyncio.create_task(self.run())
-        task.add_done_callback(lambda _: self.close())
+        task.add_done_callback(lambda _: self._over())
         return task
 
     async def run(self) -> None:
@@ -306,6 +313,12 @@ class Sink:
                 self._more.clear()
                 await self._more.wait()
         finally:
+            self._over()
+
+    def _over(self) -> None:
+        """What has been passed on may be read for a long time yet, or never."""
+        passed_on = self._ended and self._is_read and not self._queue and not self._current
+        if not (passed_on and self._of_command and self._descriptor.turn_round()):
             self.close()
 
     async def _write(self, piece: bytes | memoryview) -> None:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from lbd.lbm.state import Job, JobState
+from lbd.lbm.state import Job
+from lbd.model import JobState
 from lbd.policy.invocation import key_of
 
 TEXT_CHARACTERS = 255

@@ -26,6 +26,9 @@ class HostCharges:
         self._weights: dict[JobId, float] = {}
         self.total = 0.0  # tasks
 
+    def __len__(self) -> int:
+        return len(self._weights)
+
     def __contains__(self, job: JobId) -> bool:
         return job in self._weights
 
@@ -113,11 +116,13 @@ class ChargeBook:
         host = self._host_of.pop(job, None)
         if host is not None:
             self._hosts[host].drop(job)
+            self._settle(host)
         return host
 
     def sampled(self, host: HostId, sampled_at_s: float, smoothing_s: float) -> None:
         if host in self._hosts:
             self._forget(self._hosts[host].sampled(sampled_at_s, smoothing_s))
+            self._settle(host)
 
     def expire(self, now_s: float, limit_s: float) -> list[HostId]:
         """Drop charges older than `limit_s`. Returns the hosts that had some."""
@@ -128,11 +133,17 @@ class ChargeBook:
             if gone := charges.expire(now_s - limit_s):
                 self._forget(gone)
                 touched.append(host)
+        for host in touched:
+            self._settle(host)
         return touched
 
     def forget_host(self, host: HostId) -> None:
         if self._hosts.pop(host, None) is not None:
             self._forget([job for job, at in self._host_of.items() if at == host])
+
+    def _settle(self, host: HostId) -> None:
+        if not self._hosts[host]:
+            del self._hosts[host]
 
     def _forget(self, jobs: list[JobId]) -> None:
         for job in jobs:

@@ -19,10 +19,14 @@ from lbd.config import Config
 from lbd.errors import ConfigError, Incompatible, LbdError, PeerError, Unavailable
 from lbd.lim import events as e
 from lbd.lim import messages as m
+from lbd.lim.history import RecordedState
+from lbd.lim.history_file import HistoryFile
 from lbd.lim.membership import UNLISTED_RANK
 from lbd.lim.settings import InForce
+from lbd.lim.site_command import SiteCommand
 from lbd.lim.state import Identity, LimState
 from lbd.load import sampler as kernel
+from lbd.load import site
 from lbd.load.index import exchanged
 from lbd.load.scopes import JobsScope, Root
 from lbd.model import HostId, JobId, Placement, PlacementRequest
@@ -57,20 +61,18 @@ class Lim:
         cores = kernel.usable_cores(config.host.cores)
         now_s = time.monotonic()
         self.sampler = kernel.make_sampler(config.load, cores, lambda: self.own_pids, now_s)
-        self.state = LimState(
-            Identity(
-                cluster=config.cluster.name,
-                me=own_member(config),
-                others=other_members(config) if network is not None else (),
-                join_target=config.cluster.join if network is not None else "",
-                cores=cores,
-                speed=kernel.core_speed(config.host.speed, state_dir),
-                drained=self._drained_file.exists(),
-            ),
-            InForce(config.lim, config.load),
-            Random(),
-            now_s,
+        identity = Identity(
+            cluster=config.cluster.name,
+            me=own_member(config),
+            others=other_members(config) if network is not None else (),
+            join_target=config.cluster.join if network is not None else "",
+            cores=cores,
+            speed=kernel.core_speed(config.host.speed, state_dir),
+            drained=self._drained_file.exists(),
         )
+        self.state = state_of(config, identity, now_s)
+        self.site = SiteCommand(config.load, config.host.name)
+        self._stood_in_for = ""  # the index of the site's that this host does not have now
         self._sends: set[asyncio.Task[None]] = set()
         self._in_flight: Counter[str] = Counter()
         self._last_words = False  # said: nothing new is sent, not even in answer to a reply
@@ -89,11 +91,15 @@ class Lim:
         self.perform(self.state.start())
         self._sampling.start()
         self._ticking.start()
+        beside = asyncio.create_task(self.site.run(), name="the site's command")
+        beside.add_done_callback(self._beside_ended)
         try:
             await stop.wait()
         finally:
             self._sampling.cancel()
             self._ticking.cancel()
+            beside.cancel()
+            await asyncio.wait([beside])
         if self.failure:
             raise LbdError(self.failure)
         if not returns():
@@ -103,18 +109,40 @@ class Lim:
         now_s = time.monotonic()
         reading = self.sampler.read(now_s)
         if reading is not None:
-            self.handle(self._sampled(reading), now_s)
+            self.handle(self._sampled(reading, now_s), now_s)
         return self.sampler.interval_s()
 
-    def _sampled(self, reading: kernel.Reading) -> e.Sampled:
+    def _sampled(self, reading: kernel.Reading, now_s: float) -> e.Sampled:
         load, identity = self.state.in_force.load, self.state.identity
         queues, busy = reading.queues, reading.smoothed_utilisation
-        index = exchanged(load, queues, busy, identity.cores, identity.speed)
-        return e.Sampled(queues, index, reading.utilisation)
+        loads = self.site.loads.at(now_s)
+        if (found := loads.get(site.wanted(load))) is None:
+            load = site.fallen_back(load, loads)
+            found = exchanged(load, queues, busy, identity.cores, identity.speed)
+        self._say_index(load.index)
+        return e.Sampled(queues, found, reading.utilisation, tuple(sorted(loads.items())))
+
+    def _say_index(self, name: str) -> None:
+        """Once, that another index stands in for that of the site; and that it does no more."""
+        wanted = self.state.in_force.load.index
+        if name == wanted:
+            if self._stood_in_for == wanted:
+                log.info("load.index = %s again", wanted)
+            self._stood_in_for = ""
+        elif self.site.tried and wanted != self._stood_in_for:
+            log.warning(
+                "load.index = %s: load.site_command of this host has no such load now; the %s "
+                "index stands in", wanted, name,
+            )  # fmt: skip
+            self._stood_in_for = wanted
 
     def _tick(self) -> float:
         self.perform(self.state.handle(e.Tick(), time.monotonic()))
         return self.state.next_due_s - time.monotonic()
+
+    def _beside_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._died(f"{task.get_name()}: {problem!r}")
 
     def _died(self, text: str) -> None:
         self.failure = text
@@ -320,6 +348,14 @@ class Loop:
             return
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(0.0, pause_s), self._turn)
+
+
+def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
+    base, seed = InForce(config.lim, config.load), int.from_bytes(os.urandom(8))
+    if not config.lim.history_bytes:
+        return LimState(identity, base, Random(seed), now_s)
+    history = HistoryFile(Path(config.host.state_dir), config.lim.history_bytes)
+    return RecordedState(identity, base, seed, now_s, history.write)
 
 
 def make_dir(path: Path, key: str) -> Path:

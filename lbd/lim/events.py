@@ -1,9 +1,10 @@
 """What happens to a LIM, and what it wants done: the two sides of `state.LimState.handle`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lbd.lim.messages import Body, Message
-from lbd.lim.settings import InForce
+from lbd.lim.settings import InForce, Value
 from lbd.model import HostId, JobId, Queues
 
 
@@ -19,6 +20,7 @@ class Sampled:
     queues: Queues
     index: float
     utilisation: float
+    site: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class SetDrained:
 @dataclass(frozen=True, slots=True)
 class ChangeSettings:
     algorithm: str | None
-    params: dict[str, float]
+    params: Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,12 +196,8 @@ class Membership:
     def forget_the_lost(self, now_s: float) -> list[Action]:
         """Drop joined hosts that nobody has heard of for too long."""
         limit_s = self._table.params.forget_after_s
-        lost = [
-            name
-            for name, entry in self._table.entries.items()
-            if not entry.listed
-            and now_s - max(entry.known_since_s, entry.sampled_at_s, entry.heard_at_s) > limit_s
-        ]
+        entries = self._table.entries
+        lost = [name for name in self._table.joined if now_s - entries[name].last_news_s > limit_s]
         for name in lost:
             self._bury(name)
         return [Log(f"host {name} is forgotten", peer=name) for name in lost]

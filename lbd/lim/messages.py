@@ -63,6 +63,7 @@ class Settings:
     algorithm: str = ""
     params: dict[str, float] = field(default_factory=dict)
     tuned: dict[str, float] = field(default_factory=dict)  # laid over `params`, by the centre
+    words: dict[str, str] = field(default_factory=dict)  # parameters that are no numbers
     more: bytes = b""  # as in Member
 
     @property

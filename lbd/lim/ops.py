@@ -15,7 +15,7 @@ from lbd.lim import settings
 from lbd.lim.daemon import Lim
 from lbd.load import sampler as kernel
 from lbd.load.scopes import Root
-from lbd.model import HostId, JobId, PlacementRequest
+from lbd.model import HostId, JobId
 from lbd.policy.view import Nowhere
 from lbd.rpc.admins import Admins
 from lbd.rpc.lim_network import Traffic
@@ -23,6 +23,8 @@ from lbd.rpc.local import Caller, Connection, Json, Refusal
 from lbd.spelling import hint
 
 PEER_TIMEOUT_S = 2.0  # for another LIM to confirm a drain or to answer the doctor
+RETURN_S_MAX = 600.0
+WHYS_SHOWN = 4  # hosts of which a refusal says why they are out of the question
 
 
 class Operations:
@@ -32,6 +34,7 @@ class Operations:
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
         self._lbm_pid = 0
+        self._lbm_returns_s = 0.0  # another follows it within that time
         self._queue: Json | None = None  # as our LBM tells of it
         self._operations = {
             "place": self._place,
@@ -63,6 +66,13 @@ class Operations:
         """A client went away; if it was the LBM, no jobs are taken here until it is back."""
         if connection.caller.pid == self._lbm_pid:
             self._lbm_pid, self._queue = 0, None
+            if self._lbm_returns_s:
+                asyncio.get_running_loop().call_later(self._lbm_returns_s, self._lbm_gone)
+            else:
+                self._lbm_gone()
+
+    def _lbm_gone(self) -> None:
+        if not self._lbm_pid:
             self._lim.lbm_is(e.LbmStatus(accepting=False), set())
 
     # -- the LBM's -------------------------------------------------------------------------------
@@ -74,19 +84,21 @@ class Operations:
         wish = r.placement_request(request, self._state.table)
         decision = await self._lim.place(wish, dry)
         if isinstance(decision, Nowhere):
-            if dry:
-                return self._nowhere(wish, decision)
-            raise Refusal(decision.reason, "unavailable")
+            self._nowhere(decision, dry)
         return r.placement_reply(decision, self._state.table)
 
-    def _nowhere(self, wish: PlacementRequest, decision: Nowhere) -> NoReturn:
-        """--explain of a command that could not run says why of each host."""
-        whys = ", ".join(f"{c.name}: {c.why}" for c in decision.candidates if c.why)
-        raise Refusal(f"{decision.reason} ({whys})" if whys else decision.reason, "unavailable")
+    def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
+        """Says why of some hosts, and --explain of each."""
+        whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why]
+        if not dry and len(whys) > WHYS_SHOWN:
+            whys[WHYS_SHOWN:] = ["… (lbrun --explain names all)"]
+        listed = f" ({', '.join(whys)})" if whys else ""
+        raise Refusal(f"{decision.reason}{listed}", "unavailable")
 
     async def _lbm(self, request: Json, caller: Caller) -> Json:
         self._only_daemon(caller)
         self._lbm_pid = caller.pid
+        self._lbm_returns_s = min(r.seconds(request, "returns_s"), RETURN_S_MAX)
         pids = {caller.pid, r.count(request, "keeper")} - {0}
         self._lim.lbm_is(r.lbm_status(request), pids)
         queue = request.get("dispatcher")
@@ -198,6 +210,8 @@ class Operations:
             "sampling_cost_core": round(sampler.cost_s * rate_hz, 5),
             "cores": identity.cores,
             "speed": identity.speed,
+            "site_command": " ".join(self._lim.site.load.site_command),
+            "site_fault": self._lim.site.fault,
             "peers": list(checks),
             "version": __version__,
             "algorithm": self._state.in_force.lim.algorithm,

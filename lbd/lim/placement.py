@@ -111,7 +111,8 @@ class Placer:
         if not isinstance(reply, m.CentreReply):
             self._ask_after_s = now_s + ASK_AGAIN_S
             return Reply(centre, answered=False)
-        candidates = ranked(request, self.table.view(centre, now_s))
+        view = self.table.view(centre, now_s)
+        candidates = ranked(request, view) if request.shown else ()
         if reply.verdict is None:
             return Reply(centre, True, Nowhere(reply.reason, candidates))
         if reply.host not in self.table.entries:  # it knows one that we have not heard of yet
@@ -137,6 +138,7 @@ class Placer:
             excluded=ask.excluded,
             must_leave=ask.must_leave,
             may_wait=ask.may_wait,
+            shown=False,
         )
         view = self.table.view_from(origin, ask.charges, self.centre, now_s)
         decision = settled_early(request, view) or choose(request, view, self._dice)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from lbd.errors import ConfigError
 from lbd.lim.events import LbmStatus
 from lbd.lim.state import LimState
-from lbd.lim.table import Table
+from lbd.lim.table import Table, why_closed
 from lbd.model import Candidate, HostId, HostState, JobId, Placement, PlacementRequest
 from lbd.spelling import nearest
 
@@ -38,6 +38,13 @@ def count(request: Json, key: str) -> int:
     return value
 
 
+def seconds(request: Json, key: str) -> float:
+    value = request.get(key, 0.0)
+    if not isinstance(value, int | float) or not 0.0 <= value < float("inf"):
+        raise ConfigError(f'"{key}" must be a number of seconds')
+    return float(value)
+
+
 def known_host(name: object, hosts: Mapping[HostId, object]) -> HostId:
     """Raises ConfigError with the nearest right name."""
     if isinstance(name, str) and name in hosts:
@@ -57,8 +64,10 @@ def placement_request(request: Json, table: Table) -> PlacementRequest:
         wanted=None if wanted is None else known_host(wanted, table.entries),
         excluded=frozenset(known_host(name, table.entries) for name in excluded),
         user=str(request.get("user") or "")[:NAME_MAX],
+        cpu_s=seconds(request, "cpu_s"),
         must_leave=flag(request, "must_leave"),
         must_stay=flag(request, "must_stay"),
+        shown=flag(request, "dry"),
         may_wait=flag(request, "may_wait"),
     )
 
@@ -106,10 +115,11 @@ def status(state: LimState, now_s: float, queue: Json | None = None) -> Json:
         "cluster": {
             "name": state.identity.cluster,
             "algorithm": state.in_force.lim.algorithm,
+            "load_index": state.in_force.load.index,
             "centre": state.centre,
             "dispatcher": queue,
         },
-        "params": dict(state.settings.params),
+        "params": {**state.settings.params, **state.settings.words},
         "hosts": [host_status(state, name, now_s) for name in names],
     }
 
@@ -127,9 +137,11 @@ def host_status(state: LimState, name: HostId, now_s: float) -> Json:
     sample = entry.sample
     if sample is None:
         return shown | {
+            "why_closed": "",
             "index": None,
             "queues": {"cpu": None, "io": None, "memory": None},
             "utilisation": None,
+            "site": {},
             "cores": None,
             "speed": None,
             "age_s": None,
@@ -140,6 +152,7 @@ def host_status(state: LimState, name: HostId, now_s: float) -> Json:
     vector = sample.vector
     queues = vector.queues
     return shown | {
+        "why_closed": why_closed(vector) if host_state is HostState.UP else "",
         "index": round(vector.index, 4),
         "queues": {
             "cpu": round(queues.cpu, 4),
@@ -147,6 +160,7 @@ def host_status(state: LimState, name: HostId, now_s: float) -> Json:
             "memory": round(queues.memory, 4),
         },
         "utilisation": round(vector.utilisation, 4),
+        "site": {load: round(value, 4) for load, value in vector.site},
         "cores": round(vector.cores, 3),
         "speed": round(vector.speed, 3),
         "age_s": round(max(0.0, now_s - entry.sampled_at_s), 3),

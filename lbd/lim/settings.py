@@ -5,6 +5,7 @@ everybody; the higher version wins wherever two meet. The centre's vectors carry
 missed a change notices. What was never changed holds as in each host's own configuration.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from lbd.config import ALGORITHMS, LimConfig, LoadConfig, fault_of
@@ -12,9 +13,10 @@ from lbd.errors import ConfigError
 from lbd.lim.messages import Settings
 from lbd.spelling import hint
 
-LOAD_PARAMS = ("smoothing_s", "io_weight", "memory_weight")
+LOAD_PARAMS = ("index", "smoothing_s", "io_weight", "memory_weight")
 TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
-FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes")  # of [lim], not parameters
+# of [lim], not parameters
+FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes", "history_bytes")
 SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
 PARAMS = (*(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS))
 
@@ -46,17 +48,24 @@ def check_algorithm(name: str) -> str:
     raise ConfigError(f'no algorithm "{name}"; {hint(name, ALGORITHMS)}')
 
 
-def value_of(base: InForce, name: str) -> float:
+Value = float | str
+
+
+def value_of(base: InForce, name: str) -> Value:
     section, _, key = full_name(name).partition(".")
     value = getattr(base.load if section == "load" else base.lim, key)
-    return float(value)
+    return value if isinstance(value, str) else float(value)
 
 
-def parsed(name: str, value: object) -> float:
+def parsed(name: str, value: object) -> Value:
     """The value for a parameter. Raises ConfigError if it cannot be one."""
     section, _, key = full_name(name).partition(".")
     kind = LoadConfig if section == "load" else LimConfig
     item = next(item for item in fields(kind) if item.name == key)
+    if item.type is str:
+        if fault := fault_of(item, value):
+            raise ConfigError(f"{section}.{key}: {fault}")
+        return str(value)
     try:
         number = float(TRUTHS.get(str(value).lower(), str(value)))
         whole = item.type in (int, bool) and number == int(number)
@@ -80,10 +89,10 @@ def as_set(base: InForce, settings: Settings) -> InForce:
     if settings.algorithm:
         algorithm = check_algorithm(settings.algorithm)
         base = replace(base, lim=replace(base.lim, algorithm=algorithm))
-    return overlaid(base, settings.params)
+    return overlaid(base, {**settings.params, **settings.words})
 
 
-def overlaid(base: InForce, params: dict[str, float]) -> InForce:
+def overlaid(base: InForce, params: Mapping[str, Value]) -> InForce:
     """Raises ConfigError."""
     lim, load = base.lim, base.load
     for name, value in params.items():
@@ -98,15 +107,18 @@ def overlaid(base: InForce, params: dict[str, float]) -> InForce:
 
 
 def changed(
-    settings: Settings, author: str, algorithm: str | None, params: dict[str, float]
+    settings: Settings, author: str, algorithm: str | None, params: Mapping[str, Value]
 ) -> Settings:
     """The next version of the settings."""
+    words = {name: value for name, value in params.items() if isinstance(value, str)}
+    numbers = {name: value for name, value in params.items() if not isinstance(value, str)}
     return replace(
         settings,
         counter=settings.counter + 1,
         author=author,
         algorithm=algorithm or settings.algorithm,
-        params={**settings.params, **params},
+        params={**settings.params, **numbers},
+        words={**settings.words, **words},
     )
 
 

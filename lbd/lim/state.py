@@ -46,12 +46,15 @@ class Identity:
 
 
 class LimState:
-    def __init__(self, identity: Identity, base: InForce, dice: Random, now_s: float) -> None:
+    def __init__(
+        self, identity: Identity, base: InForce, dice: Random, now_s: float,
+        table: Table | None = None,  # one that several LIMs share parts of
+    ) -> None:  # fmt: skip
         self.identity = identity
         self.base = base
         self.in_force = base
         self.settings = m.Settings()
-        self.table = Table(identity.me, base.lim, fade_s(base.load), now_s)
+        self.table = table or Table(identity.me, base.lim, fade_s(base.load), now_s)
         for member in identity.others:
             self.table.add(member, listed=True, now_s=now_s)
         self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
@@ -145,6 +148,7 @@ class LimState:
             jobs_foreign=lbm.jobs_foreign,
             accepting=lbm.accepting,
             hog=lbm.hog,
+            site=sampled.site,
         )
         incarnation = self.membership.me.incarnation
         age_s = now_s - self._sampled_at_s
@@ -239,17 +243,18 @@ class LimState:
         self.reservations.clear()
         self._exchange_soon(now_s)
         text = f"settings {settings.counter} of {settings.author}"
+        said = {**settings.params, **settings.words}
         return [
             e.Configure(self.in_force),
-            Log(f"{text} algorithm={self.in_force.lim.algorithm} params={settings.params}"),
+            Log(f"{text} algorithm={self.in_force.lim.algorithm} params={said}"),
         ]
 
     def _tune(self, now_s: float) -> list[Action]:
         """As the centre: let the parameters follow the load of all."""
-        if self.centre != self.me:
+        params = as_set(self.base, self.settings).lim
+        if self.centre != self.me or not (params.adaptive or self.settings.tuned):
             return []
         vectors = [sample.vector for sample in self._teller.samples_alive(now_s)]
-        params = as_set(self.base, self.settings).lim
         found = self._tuner.tune(vectors, params, self.settings.tuned, now_s)
         if found is None:
             return []

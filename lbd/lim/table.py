@@ -12,13 +12,17 @@ changes one (`_changes_at_s`) is known beforehand.
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from lbd.config import LimConfig
 from lbd.lim.charges import ChargeBook
 from lbd.lim.election import ranking
 from lbd.lim.messages import Member, Sample
-from lbd.model import HostId, HostState, JobId
-from lbd.policy.view import AVOIDED, CLOSED, NO_SLOT, HostView, View
+from lbd.model import HostId, HostState, JobId, LoadVector
+from lbd.policy.view import AVOIDED, CLOSED, NO_LBM, NO_SLOT, HostView, View
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 NEVER = -math.inf
 SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
@@ -41,13 +45,26 @@ class Entry:
     avoid_reason: str = ""
     skew: str = ""  # why our releases do not understand each other
 
+    @property
+    def last_news_s(self) -> float:
+        return max(self.known_since_s, self.sampled_at_s, self.heard_at_s)
+
+
+def aged(sample: Sample, age_s: float) -> Sample:
+    """`dataclasses.replace` takes three times as long."""
+    return Sample(
+        sample.host, sample.incarnation, sample.number, age_s, sample.vector, sample.drained,
+        sample.more,
+    )  # fmt: skip
+
 
 class Table:
     def __init__(self, me: Member, params: LimConfig, smoothing_s: float, now_s: float) -> None:
         self.me = me.name
         self.params = params
         self.smoothing_s = smoothing_s
-        self.entries: dict[HostId, Entry] = {}
+        self.entries: MutableMapping[HostId, Entry] = {}
+        self.joined: set[HostId] = set()  # not listed: they may be forgotten
         self._charges = ChargeBook()
         self._views: dict[HostId, HostView] = {}
         self._changes_at_s = math.inf
@@ -59,6 +76,8 @@ class Table:
     def add(self, member: Member, listed: bool, now_s: float) -> None:
         """A host heard of for the first time."""
         self.entries[member.name] = Entry(member, listed, now_s)
+        if not listed:
+            self.joined.add(member.name)
         self._ranking.clear()
         self._judge(member.name, now_s)
 
@@ -86,6 +105,7 @@ class Table:
 
     def remove(self, name: HostId) -> None:
         self.entries.pop(name, None)
+        self.joined.discard(name)
         self._ranking.clear()
         self._views.pop(name, None)
         self._charges.forget_host(name)
@@ -134,7 +154,7 @@ class Table:
         entry = self.entries[name]
         if entry.sample is None:
             return None
-        return replace(entry.sample, age_s=max(0.0, now_s - entry.sampled_at_s))
+        return aged(entry.sample, max(0.0, now_s - entry.sampled_at_s))
 
     def own_sample(self, now_s: float) -> Sample:
         found = self.sample_of(self.me, now_s)
@@ -192,12 +212,14 @@ class Table:
 
     def state(self, name: HostId, now_s: float) -> tuple[HostState, str]:
         """The state shown to people, and why the host is down if it is."""
-        entry = self.entries[name]
+        return self._state_of(self.entries[name], now_s)
+
+    def _state_of(self, entry: Entry, now_s: float) -> tuple[HostState, str]:
         if entry.skew or entry.left:
             return HostState.DOWN, entry.skew or "has left"
         if entry.sample is None:
             return HostState.DOWN, "not heard of yet"
-        if name != self.me:
+        if entry.member.name != self.me:
             # the same sums as in `_judge`, or rounding could make it look a moment too early
             if now_s >= entry.sampled_at_s + self.params.down_after_s:
                 return HostState.DOWN, f"no sample for {self.params.down_after_s:g} s"
@@ -247,11 +269,14 @@ class Table:
         vector = entry.sample.vector
         power = vector.cores * vector.speed
         load_now = vector.index + charges / power
-        state, _ = self.state(name, now_s)
+        state, _ = self._state_of(entry, now_s)
         alive = state is not HostState.DOWN
         why = self._why_not(entry, state, now_s, own)
         load = load_now + 1.0 / power
-        return HostView(name, load_now, load, entry.sampled_at_s, alive, why, vector.hog)
+        return HostView(
+            name, load_now, load, entry.sampled_at_s, alive, why, vector.hog,
+            vector.cores, vector.speed, charges / power,
+        )  # fmt: skip
 
     def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
         """Why a job may not run there, or "". Slots bound foreign jobs only."""
@@ -263,7 +288,14 @@ class Table:
         if now_s < entry.avoid_until_s:
             return f"{AVOIDED}: {entry.avoid_reason}"
         if not vector.accepting:
-            return CLOSED if vector.slots_total else "not accepting jobs"
+            return why_closed(vector)
         unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)
         used = max(0, vector.slots_used - entry.freed_slots) + unseen
         return "" if used < vector.slots_total else NO_SLOT
+
+
+def why_closed(vector: LoadVector) -> str:
+    """Of a host that is up; "" if it takes jobs."""
+    if vector.accepting:
+        return ""
+    return CLOSED if vector.slots_total else NO_LBM

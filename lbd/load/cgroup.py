@@ -142,8 +142,11 @@ def cpu_used_s(group: Hierarchy) -> float | None:
 
 
 def members(directory: Path) -> list[int]:
-    """Every process in a cgroup and in those below it. Empty once it is gone."""
+    """Every process in a cgroup and in those below it. Empty once it is gone.
+
+    Those outside our PID namespace stand there as 0, which to kill() is our own process group.
+    """
     found: list[int] = []
     for parent, _, _ in os.walk(directory):
         found.extend(int(pid) for pid in read(Path(parent) / "cgroup.procs").split())
-    return found
+    return [pid for pid in found if pid > 0]

@@ -9,15 +9,18 @@ cannot be right: at T = 20 s the index would hardly ever move.
 Which measure is exchanged is `load.index`. By the thesis's tables 4.5 and 4.6 queues smoothed over
 1 to 4 s are best; the others are there to be compared with:
 
-    smoothed      the index above
-    instant       the same with T = 0: the mean of one second
-    load-average  the runnable and those in disk wait alike, T = 60 s, as UNIX shows it
-    utilisation   of the usable cores, smoothed over T; it cannot tell busy from overloaded
+    smoothed       the index above
+    instant        the same with T = 0: the mean of one second
+    queue-T        Q_cpu alone, smoothed over 1, 4, 20 or 60 s
+    load-average   the runnable and those in disk wait alike, T = 60 s, as UNIX shows it
+    utilisation    of the usable cores, smoothed over T; it cannot tell busy from overloaded
+    utilisation-T  the same over 10 or 60 s
+    site:NAME      what the site measures itself (site.py)
 """
 
 import math
 
-from lbd.config import LoadConfig
+from lbd.config import SITE, LoadConfig
 from lbd.model import Queues
 
 # A page brought in from swap keeps a task waiting about this long (flash; a disk takes longer).
@@ -51,11 +54,16 @@ def load_index(
 def smoothing_s(load: LoadConfig) -> float:
     """T of the index that is exchanged."""
     fixed = {"instant": 0.0, "load-average": LOAD_AVERAGE_S}
-    return fixed.get(load.index, load.smoothing_s)
+    if load.index in fixed:
+        return fixed[load.index]
+    seconds = load.index.rpartition("-")[2]
+    return float(seconds) if seconds.isdigit() else load.smoothing_s
 
 
 def fade_s(load: LoadConfig) -> float:
     """How fast a job just begun shows in it, and so how fast a charge for that job may fade."""
+    if load.index.startswith(SITE):
+        return HALF_A_WINDOW_S + load.site_period_s
     return max(HALF_A_WINDOW_S, smoothing_s(load))
 
 
@@ -63,10 +71,13 @@ def exchanged(
     load: LoadConfig, queues: Queues, utilisation: float, cores: float, speed: float
 ) -> float:
     """The index that `load.index` names, of queues and a utilisation smoothed over its T."""
-    if load.index == "utilisation":
+    measure = load.index.partition("-")[0]
+    if measure == "utilisation":
         return utilisation / speed
-    if load.index == "load-average":
+    if measure == "load":
         return (queues.cpu + queues.io) / (cores * speed)
+    if measure == "queue":
+        return queues.cpu / (cores * speed)
     return load_index(queues, cores, speed, load.io_weight, load.memory_weight)
 
 

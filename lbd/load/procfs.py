@@ -29,11 +29,11 @@ class HeldFile:
         os.close(self._fd)
 
 
-def read_small(path: str) -> bytes:
+def read_small(path: str, most_bytes: int = STAT_BYTES) -> bytes:
     """The start of a file. Raises OSError if it is gone."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(fd, STAT_BYTES)
+        return os.read(fd, most_bytes)
     finally:
         os.close(fd)
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from random import Random
 
 from lbd.config import LimConfig
-from lbd.model import PlacementRequest
+from lbd.model import HostId, PlacementRequest
 from lbd.policy.view import NO_SLOT, HostView, Probe, Reply, View
 
 ONE_TASK = 1.0
+TRIES = 4
 
 
 def next_to_ask(
@@ -21,17 +22,19 @@ def next_to_ask(
     left = view.params.probe_limit - len(replies)
     if left <= 0:
         return None
-    asked = {reply.host for reply in replies}
-    worth_asking = [
-        host.name
-        for host in view.hosts.values()
-        if host is not view.me
-        and host.alive
-        and host.why in ("", NO_SLOT, "late")
-        and host.name not in request.excluded
-        and host.name not in asked
-    ]
-    return Probe((dice.choice(worth_asking),), 1.0 / left) if worth_asking else None
+    passed = {reply.host for reply in replies} | request.excluded
+    names = list(view.hosts)
+    for _ in range(TRIES):  # mostly the first will do, and the others need not be looked at
+        name = dice.choice(names)
+        if is_worth_asking(view.hosts[name], view, passed):
+            return Probe((name,), 1.0 / left)
+    found = [host.name for host in view.hosts.values() if is_worth_asking(host, view, passed)]
+    return Probe((dice.choice(found),), 1.0 / left) if found else None
+
+
+def is_worth_asking(host: HostView, view: View, passed: frozenset[HostId] | set[HostId]) -> bool:
+    able = host.alive and host.why in ("", NO_SLOT, "late")
+    return able and host is not view.me and host.name not in passed
 
 
 def is_light(host: HostView, params: LimConfig) -> bool:

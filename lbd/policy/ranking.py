@@ -71,26 +71,30 @@ def choose(
     me = view.me
     hosts = others(request, view, among)
     best = lowest(hosts, dice)
-    full = any(host.why == NO_SLOT for host in hosts)
     if leaves(request, view):
-        return choose_leaving(request, view, best, full)
+        return choose_leaving(request, view, hosts, best)
     if best is not None and best.load < me.load - view.params.min_gain:
         return there(view, best, "lowest", request)
-    if full and request.may_wait and me.load_now > view.params.hold_above:
+    overloaded = me.load_now > view.params.hold_above
+    if overloaded and request.may_wait and some_are_full(hosts):
         return Placement(Verdict.WAIT, me.name, "no-free-slot", ranked(request, view))
     return here(view, "no-willing-host" if best is None else "no-gain", request)
 
 
 def choose_leaving(
-    request: PlacementRequest, view: View, best: HostView | None, full: bool
+    request: PlacementRequest, view: View, hosts: Iterable[HostView], best: HostView | None
 ) -> Decision:
     if best is not None:
         return there(view, best, "lowest", request)
-    if full and request.may_wait:
+    if request.may_wait and some_are_full(hosts):
         return Placement(Verdict.WAIT, view.me.name, "no-free-slot", ranked(request, view))
     if must_leave(request, view):
         return Nowhere("no-willing-host: nobody else can take it now", ranked(request, view))
     return here(view, "no-willing-host", request)
+
+
+def some_are_full(hosts: Iterable[HostView]) -> bool:
+    return any(host.why == NO_SLOT for host in hosts)
 
 
 def others(
@@ -119,12 +123,13 @@ def lowest(hosts: Iterable[HostView], dice: Random) -> HostView | None:
 
 
 def here(view: View, reason: str, request: PlacementRequest | None = None) -> Placement:
-    shown = (candidate(view.me, view),) if request is None else ranked(request, view)
-    return Placement(Verdict.HERE, view.me.name, reason, shown)
+    if request is None or not request.shown:
+        return Placement(Verdict.HERE, view.me.name, reason, (candidate(view.me, view),))
+    return Placement(Verdict.HERE, view.me.name, reason, ranked(request, view))
 
 
 def there(view: View, host: HostView, reason: str, request: PlacementRequest) -> Placement:
-    shown = ranked(request, view)
+    shown = ranked(request, view) if request.shown else ()
     if not shown or shown[0].name != host.name:  # a tie that the lot decided
         shown = (candidate(host, view), *(c for c in shown if c.name != host.name))
     return Placement(Verdict.THERE, host.name, reason, shown)

@@ -5,6 +5,8 @@ from lbd.policy.disted import Disted
 from lbd.policy.global_ import Global
 from lbd.policy.lowest import Lowest
 from lbd.policy.nolb import NoLb
+from lbd.policy.p2c import TwoChoices
+from lbd.policy.predict import Predict
 from lbd.policy.random_ import AnyHost
 from lbd.policy.reserve import Reserve
 from lbd.policy.thrhld import Threshold
@@ -19,4 +21,7 @@ POLICIES: dict[str, Policy] = {
     "LOWEST": Lowest(),
     "RESERVE": Reserve(),
     "NOLB": NoLb(),
+    "P2C": TwoChoices(),
+    "PREDICT": Predict(),
 }
+WEIGH_AGE = ("P2C", "PREDICT")  # a load's age matters to them, not only whether it is late

@@ -8,7 +8,7 @@ is the same few lines in the daemon, in the tests and in the simulator:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 from typing import Protocol
@@ -18,6 +18,7 @@ from lbd.model import Candidate, HostId, Placement, PlacementRequest
 
 NO_SLOT = "no free slot"
 CLOSED = "its owner takes no commands now"
+NO_LBM = "not accepting jobs"
 AVOIDED = "avoided"  # and the reason behind it
 
 
@@ -35,14 +36,15 @@ class HostView:
     alive: bool  # up, late or drained: not down
     why: str  # "" if it may be picked, else the reason it may not: NO_SLOT or any text
     hog: str = ""  # NO_SLOT is for this user alone
+    cores: float = 1.0  # usable
+    speed: float = 1.0  # of a core, relative to the reference machine
+    charged: float = 0.0  # what of `load_now` is picks that no sample shows yet
 
     def for_user(self, user: str) -> "HostView":
         """As it is for them."""
         if not (self.hog and user and self.hog != user and self.why == NO_SLOT):
             return self
-        return HostView(
-            self.name, self.load_now, self.load, self.sampled_at_s, self.alive, "", self.hog
-        )
+        return replace(self, why="")
 
 
 @dataclass(slots=True)

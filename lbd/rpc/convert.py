@@ -20,6 +20,7 @@ NAME_CHARS_MAX = 255
 ENDED_MAX = 10_000  # jobs in one message
 TEXT_CHARS_MAX = 4096
 PARAMS_MAX = 100
+SITE_LOADS_MAX = 8
 MORE_BYTES_MAX = 1 << 10  # of fields that are not known here
 COUNT_MAX = 1 << 62  # one more than the largest is still a number of the wire's
 
@@ -146,6 +147,7 @@ def sample_out(sample: m.Sample) -> pb.Sample:
         jobs_foreign=vector.jobs_foreign,
         accepting=vector.accepting,
         hog=vector.hog,
+        site=dict(vector.site),
         drained=sample.drained,
     )
     wire.MergeFromString(sample.more)
@@ -172,6 +174,7 @@ def settings_out(settings: m.Settings) -> pb.Settings:
         algorithm=settings.algorithm,
         params=settings.params,
         tuned=settings.tuned,
+        words=settings.words,
     )
     wire.MergeFromString(settings.more)
     return wire
@@ -266,6 +269,7 @@ def sample(wire: pb.Sample) -> m.Sample:
         jobs_foreign=wire.jobs_foreign,
         accepting=wire.accepting,
         hog=wire.hog[:NAME_CHARS_MAX],
+        site=site_loads(wire.site) if wire.site else (),
     )
     return m.Sample(
         host=name(wire.host),
@@ -278,8 +282,14 @@ def sample(wire: pb.Sample) -> m.Sample:
     )
 
 
+def site_loads(wire: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    if len(wire) > SITE_LOADS_MAX:
+        raise PeerError("too many loads of the site's own")
+    return tuple(sorted((text(k, "load"), number(v, "load")) for k, v in wire.items()))
+
+
 def settings(wire: pb.Settings) -> m.Settings:
-    if len(wire.params) > PARAMS_MAX or len(wire.tuned) > PARAMS_MAX:
+    if max(len(wire.params), len(wire.tuned), len(wire.words)) > PARAMS_MAX:
         raise PeerError("too many parameters")
     return m.Settings(
         counter=count(wire.counter, "counter"),
@@ -287,6 +297,7 @@ def settings(wire: pb.Settings) -> m.Settings:
         algorithm=text(wire.algorithm, "algorithm"),
         params=parameters(wire.params),
         tuned=parameters(wire.tuned),
+        words={text(k, "parameter"): text(v, k) for k, v in wire.words.items()},
         more=later_fields(wire),
     )
 

@@ -8,6 +8,10 @@ that is not latency-bound (`lbctl`, the LBM talking to its LIM) sends one JSON o
 of a frame tagged `JSON`. Unknown keys are passed over, so either side may be the newer one.
 """
 
+TYPE_CHECKING = False  # as in typing, which takes a while to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 HEADER_BYTES = 5
 JSON = b"J"
 
@@ -20,6 +24,13 @@ def pack(tag: bytes, body: bytes = b"") -> bytes:
 def field(key: bytes, value: bytes) -> bytes:
     """One field of a body."""
     return key + len(value).to_bytes(4, "little") + value
+
+
+def pack_fields(pairs: "Iterable[tuple[bytes, bytes]]") -> bytes:
+    """A body."""
+    return b"".join(
+        [part for key, value in pairs for part in (key, len(value).to_bytes(4, "little"), value)]
+    )
 
 
 def fields(body: bytes) -> list[tuple[bytes, bytes]]:

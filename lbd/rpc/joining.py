@@ -61,6 +61,8 @@ def own_address(address: tuple[str, int]) -> str:
         with socket.socket(kind, socket.SOCK_DGRAM) as sock:
             sock.connect(found)
             return str(sock.getsockname()[0])
+    except socket.gaierror as problem:
+        raise ConfigError(f"{address[0]!r} does not resolve: {problem.strerror}") from None
     except OSError as problem:
         raise ConfigError(
             f"which address do other hosts reach this one by? ({problem.strerror}) give --address"

@@ -22,6 +22,7 @@ from lbd.rpc import frames
 from lbd.rpc.crowd import Crowd
 
 BODY_LIMIT_BYTES = 1 << 20
+ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
 BACKLOG = 1024
 SO_PEERGROUPS = 59
 GROUPS_BYTES = 4 * 256
@@ -335,7 +336,7 @@ def ask(path: Path, request: Json, timeout_s: float = 5.0) -> Json:
 
     Raises Unavailable if nobody answers, Refusal if the answer is no.
     """
-    split = frames.Splitter(BODY_LIMIT_BYTES * 16)
+    split = frames.Splitter(ANSWER_LIMIT_BYTES)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(timeout_s)
         try:
@@ -345,7 +346,13 @@ def ask(path: Path, request: Json, timeout_s: float = 5.0) -> Json:
                 data = sock.recv(1 << 16)
                 if not data:
                     raise Unavailable(f"{path.stem} closed the connection")
-                for frame in split.feed(data):
+                try:
+                    answers = split.feed(data)
+                except ValueError as problem:
+                    raise Refusal(
+                        f"{path.stem} has too much to tell: {problem}; ask for less"
+                    ) from None
+                for frame in answers:
                     return checked(decode(*frame))
         except TimeoutError:
             raise Unavailable(f"{path.stem} did not answer within {timeout_s:g} s") from None

@@ -37,7 +37,7 @@ MESSAGE_S, TRANSFER_S = 0.0001, 0.002
 DELAY_S = 0.005  # of a command that moves, unless its day says otherwise
 TAKEN_OVER = (
     "exchange_period_s", "local_threshold", "report_ceiling", "min_gain", "probe_limit",
-    "reservations", "job_threshold_s", "change_threshold",
+    "reservations", "job_threshold_s", "change_threshold", "trust_s", "move_cost_s",
 )  # fmt: skip
 PROBING = ("LOWEST", "THRHLD")
 

@@ -36,6 +36,7 @@ class Outcome:
     overhead_share: float  # of the CPUs
     events: int
     seen: Mapping[int, int]  # queue length -> arriving jobs that found it
+    p99_response_s: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,13 @@ class Result:
     algorithm: str
     mean_response_s: float
     sd_response_s: float
+    p99_response_s: float
     ci95_s: float
     ratio_to_nolb: float
     ratio_ci95: float
     transferred: float
     wrong_transfers: float
+    host_overloading: float  # τ of the thesis: wrong transfers as a share of all transfers
     messages_per_host_s: float
     overhead: float
 
@@ -129,6 +132,7 @@ def outcome(engine: Engine, algorithm: str, jobs: Sequence[Job]) -> Outcome:
         overhead_share=engine.overhead_s / powers / duration_s,
         events=engine.handled,
         seen=dict(engine.seen),
+        p99_response_s=percentile(responses, 0.99),
     )
 
 
@@ -143,11 +147,13 @@ def summed_up(runs: Sequence[Outcome], nolb: Sequence[Outcome]) -> Result:
         algorithm=runs[0].algorithm,
         mean_response_s=mean_and_sd(means)[0],
         sd_response_s=mean_and_sd([run.sd_response_s for run in runs])[0],
+        p99_response_s=mean_and_sd([run.p99_response_s for run in runs])[0],
         ci95_s=half_width(means if len(means) > 1 else runs[0].part_means_s),
         ratio_to_nolb=mean_and_sd(ratios)[0],
         ratio_ci95=half_width(ratios) if len(ratios) > 1 else math.nan,
         transferred=sum(run.moved for run in runs) / jobs,
         wrong_transfers=sum(run.wrong for run in runs) / jobs,
+        host_overloading=sum(run.wrong for run in runs) / max(1, sum(run.moved for run in runs)),
         messages_per_host_s=mean_and_sd([run.messages_per_host_s for run in runs])[0],
         overhead=mean_and_sd([run.overhead_share for run in runs])[0],
     )
@@ -161,6 +167,13 @@ def mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
     if len(values) == 1:
         return mean, 0.0
     return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The least of them that so large a share does not exceed."""
+    if not values:
+        return math.nan
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def half_width(values: Sequence[float]) -> float:

@@ -17,11 +17,16 @@ from typing import Protocol, TypeVar
 from lbd.sim.balance_setup import Setup
 from lbd.sim.balance_workload import Job
 from lbd.sim.cpu import SharedCpu
+from lbd.sim.cpu_round_robin import RoundRobinCpu
+from lbd.sim.disks import Disks
 
 IO_BURSTS = 3
 
 What = TypeVar("What")
 Body = Callable[[What, float], None]
+
+
+Cpu = SharedCpu[Job] | RoundRobinCpu[Job]
 
 
 class Placement(Protocol):
@@ -42,9 +47,9 @@ class Engine:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.costs = setup.costs
-        self.cpus: list[SharedCpu[Job]] = [
-            SharedCpu(*setup.power(number)) for number in range(setup.hosts)
-        ]
+        self.cpus: list[Cpu] = [cpu_of(setup, number) for number in range(setup.hosts)]
+        # none: disks are plenty, and nobody waits for one
+        self.disks = [Disks(setup.disks) for _ in range(setup.hosts)] if setup.disks else []
         self.coming = [0] * setup.hosts  # jobs on their way there
         self.now_s = 0.0
         self.handled = 0  # events
@@ -54,6 +59,7 @@ class Engine:
         self.wrong = 0  # moved to a host no less busy than the one they came from
         self.seen: Counter[int] = Counter()  # queue lengths, as arriving jobs find them
         self.placement: Placement
+        self.on_end: Callable[[Job, float], None] | None = None  # who waits for each job
         self._events: list[tuple[float, int, Body[object], object]] = []
         self._order = 0
 
@@ -68,7 +74,7 @@ class Engine:
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Until every job has ended."""
-        events, arrive = self._events, self._arrive
+        events, arrive = self._events, self.arrive
         coming = iter(jobs)
         job = next(coming, None)
         next_s = math.inf if job is None else job.arrived_s
@@ -93,7 +99,7 @@ class Engine:
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    def _arrive(self, job: Job, now_s: float) -> None:
+    def arrive(self, job: Job, now_s: float) -> None:
         self.seen[len(self.cpus[job.origin])] += 1
         if job.mobile and job.cpu_s > self.placement.job_threshold_s:
             self.placement.place(job, now_s)
@@ -141,14 +147,18 @@ class Engine:
         for job in cpu.finished(now_s):
             job.bursts_left -= 1
             if job.ios:
-                bursts = min(job.ios, IO_BURSTS)
-                self.at(now_s + job.ios * self.costs.io_s / bursts, self._io_done, job)
+                seconds = job.ios * self.costs.io_s / min(job.ios, IO_BURSTS)
+                disks = self.disks
+                done_s = disks[host].begin(seconds, now_s) if disks else now_s + seconds
+                self.at(done_s, self._io_done, job)
             else:
                 self._end(job, now_s)
         if cpu.due_s < math.inf:
             self.at(cpu.due_s, self._cpu_due, host)
 
     def _io_done(self, job: Job, now_s: float) -> None:
+        if self.disks:
+            self.disks[job.host].end(now_s)
         if job.bursts_left:
             self._compute(job, now_s)
         else:
@@ -159,6 +169,15 @@ class Engine:
         self.placement.departed(job.host)
         if job.charged:
             self.placement.ended(job, now_s)
+        if self.on_end is not None:
+            self.on_end(job, now_s)
+
+
+def cpu_of(setup: Setup, host: int) -> Cpu:
+    cores, speed = setup.power(host)
+    if setup.quantum_s:
+        return RoundRobinCpu(cores, speed, setup.quantum_s)
+    return SharedCpu(cores, speed)
 
 
 class AtHome:

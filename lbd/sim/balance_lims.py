@@ -6,7 +6,7 @@ goes to everybody is sent once (the thesis's network broadcasts), though `messag
 
 What would change nothing is left out, or a simulated day would take one. A host's sampler is read
 when its LIM has something to say; a host with no news has no tick; what was broadcast is kept once
-for all, and each host takes in what it has not seen yet when it has a job to place.
+for all (`shared_table`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,14 @@ from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim.settings import InForce
 from lbd.lim.state import Identity, LimState
+from lbd.lim.table import Table
 from lbd.load.index import load_index, smoothed
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues, Verdict
-from lbd.policy.registry import POLICIES
+from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import Ask, Nowhere, Probe, Reply, Telling
 from lbd.sim.balance_engine import Engine
 from lbd.sim.balance_workload import Job
+from lbd.sim.shared_table import SharedTable, board_of
 
 CLUSTER = "sim"
 SLOTS = 1_000_000  # the thesis knows none
@@ -35,7 +37,7 @@ Answered = Callable[[m.Body, float], None]
 class Host:
     """One host's LIM."""
 
-    __slots__ = ("index", "name", "number", "restless", "shown_at_s", "state", "taken_in_s")
+    __slots__ = ("index", "name", "number", "restless", "shown_at_s", "state")
 
     def __init__(self, number: int, state: LimState) -> None:
         self.number = number
@@ -43,7 +45,6 @@ class Host:
         self.state = state
         self.index = -1.0  # as last sampled, in tasks
         self.shown_at_s = 0.0
-        self.taken_in_s = 0.0  # what was broadcast up to then is in its table
         self.restless = True  # it may have something to say at its next tick
 
 
@@ -54,11 +55,16 @@ class Lims:
         self.job_threshold_s = self.lim.job_threshold_s
         self._costs = engine.costs
         self._smoothing_s = engine.setup.smoothing_s
-        self._of_queue = engine.setup.index == "queue"
+        self._of_queue = engine.setup.index != "utilisation"
+        of_disks = engine.setup.index == "sum" and engine.disks
+        self._io_weight = LoadConfig().io_weight if of_disks else 0.0
         self._telling = POLICIES[algorithm].telling
-        self._board: dict[HostId, tuple[m.Sample, float]] = {}  # newest broadcast last
+        self._ages = algorithm in WEIGH_AGE
+        self._learnt_error = engine.setup.learnt_error
+        self._learning = Random(f"{seed} learnt")
         dice = Random(f"{seed} {algorithm}")
-        self.hosts = make_hosts(engine, self.lim, self._smoothing_s or AT_ONCE_S, dice)
+        fade_s = self._smoothing_s or AT_ONCE_S
+        self._board, self.hosts = make_hosts(engine, self.lim, fade_s, dice)
         self._by_name = {host.name: host for host in self.hosts}
         if self._telling is not Telling.NOBODY:
             for host in self.hosts:
@@ -69,14 +75,20 @@ class Lims:
     def place(self, job: Job, now_s: float) -> None:
         host = self.hosts[job.origin]
         host.restless = True
-        self._next_step(host, job, PlacementRequest(JobId(str(job.number))), (), now_s)
+        cpu_s = job.cpu_s
+        if self._learnt_error:
+            cpu_s *= self._learning.lognormvariate(0.0, self._learnt_error)
+        request = PlacementRequest(JobId(str(job.number)), cpu_s=cpu_s, shown=False)
+        self._next_step(host, job, request, (), now_s)
 
     def _next_step(
         self, host: Host, job: Job, request: PlacementRequest, replies: tuple[Reply, ...],
         now_s: float,
     ) -> None:  # fmt: skip
         self._look(host, now_s)
-        self._take_in(host, now_s)
+        table = host.state.table
+        if isinstance(table, SharedTable):
+            table.take_in(now_s)
         placer = host.state.placer
         step = placer.next_step(request, replies, now_s)
         if isinstance(step, Placement | Nowhere):
@@ -126,23 +138,19 @@ class Lims:
     def _look(self, host: Host, now_s: float) -> None:
         """Read the sampler."""
         cpu = self.engine.cpus[host.number]
-        tasks = self._smoothed(host, now_s) if self._smoothing_s else float(len(cpu))
-        if tasks != host.index:
+        tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host.number)
+        if tasks != host.index or self._ages:
             host.index = tasks
+            # what waits for disks is in the sum already, each as `load.io_weight` has it
             queues = Queues(cpu=tasks)
             index = load_index(queues, cpu.cores, cpu.speed, 0.0, 0.0)
             host.state.handle(e.Sampled(queues, index, min(1.0, tasks / cpu.cores)), now_s)
 
-    def _take_in(self, host: Host, now_s: float) -> None:
-        """What was broadcast meanwhile, each as if taken in when it came."""
-        table = host.state.table
-        for name in reversed(self._board):
-            sample, told_at_s = self._board[name]
-            if told_at_s <= host.taken_in_s:
-                break
-            if name != host.name:
-                table.record(sample, told_at_s)
-        host.taken_in_s = now_s
+    def _now(self, host: int) -> float:
+        tasks = float(len(self.engine.cpus[host]))
+        if self._io_weight:
+            tasks += self._io_weight * len(self.engine.disks[host])
+        return tasks
 
     def _smoothed(self, host: Host, now_s: float) -> float:
         """Of the mean since the last look, as the sampler smooths those of each second. Of the
@@ -153,6 +161,8 @@ class Lims:
         cpu = self.engine.cpus[host.number]
         tasks, busy = cpu.means(now_s, passed_s)
         mean = tasks if self._of_queue else busy * cpu.cores
+        if self._io_weight:
+            mean += self._io_weight * self.engine.disks[host.number].mean(now_s, passed_s)
         host.shown_at_s = now_s
         return smoothed(max(0.0, host.index), mean, passed_s, self._smoothing_s)
 
@@ -167,7 +177,7 @@ class Lims:
             return  # no job comes any more
         engine.at(now_s + self.lim.exchange_period_s, self._tick, host)
         central = host.state.centre == host.name or self._telling is Telling.RESERVATIONS
-        if not central and not host.restless and float(len(engine.cpus[host.number])) == host.index:
+        if not central and not host.restless and self._now(host.number) == host.index:
             return
         self._look(host, now_s)
         self._send(host, host.state.handle(e.Tick(), now_s), now_s)
@@ -204,16 +214,12 @@ class Lims:
             overhead(host.number, receive_s, now_s)
         if isinstance(body, m.Vector):
             for sample in body.samples:
-                self._post(sample, now_s)
+                self._board.record(sample, now_s)
         elif isinstance(body, m.Report) and self._telling is Telling.EVERYBODY:
-            self._post(body.sample, now_s)
+            self._board.record(body.sample, now_s)
         else:
             for host in to:
                 self._hear(host, sender.name, body, now_s)
-
-    def _post(self, sample: m.Sample, now_s: float) -> None:
-        self._board.pop(sample.host, None)
-        self._board[sample.host] = (sample, now_s)
 
     def _reserving(self, host: Host, name: HostId, sent: m.Body) -> Answered:
         def replied(reply: m.Body, now_s: float) -> None:
@@ -245,26 +251,35 @@ class Lims:
         engine.at(engine.overhead(host.number, costs.send_s, now_s), arrive, None)
 
 
-def make_hosts(engine: Engine, lim: LimConfig, fade_s: float, dice: Random) -> list[Host]:
-    """Every LIM, knowing every other and that it is idle."""
+def make_hosts(
+    engine: Engine, lim: LimConfig, fade_s: float, dice: Random
+) -> tuple[Table, list[Host]]:
+    """Every LIM, knowing every other and that it is idle; and the board with what all know.
+
+    The centre has a table of its own, as it is the first to know what is then broadcast.
+    """
     names = [HostId(f"h{number + 1}") for number in range(engine.setup.hosts)]
     members = [
         m.Member(name, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 7901, 7902, n, 1)
         for n, name in enumerate(names)
     ]
     base = InForce(lim, LoadConfig())
+    board = board_of(members, lim, fade_s)
+    tells_centre = POLICIES[lim.algorithm].telling in (Telling.VECTOR, Telling.CENTRE)
     hosts = []
     for number, member in enumerate(members):
         cores, speed = engine.setup.power(number)
-        others = [other for other in members if other is not member]
+        is_centre = number == 0 and tells_centre
+        others = members[1:] if is_centre else []
+        table = None if is_centre else SharedTable(member, lim, fade_s, board)
         identity = Identity(CLUSTER, member, others, "", cores, speed, drained=False)
-        state = LimState(identity, base, Random(dice.getrandbits(64)), 0.0)
+        state = LimState(identity, base, Random(dice.getrandbits(64)), 0.0, table)
         state.table.smoothing_s = fade_s
         state.handle(e.LbmStatus(accepting=True, slots_total=SLOTS), 0.0)
         hosts.append(Host(number, state))
-    samples = [host.state.own_sample(0.0) for host in hosts]
     for host in hosts:
-        for sample in samples:
-            if sample.host != host.name:
-                host.state.table.record(sample, 0.0)
-    return hosts
+        sample = host.state.own_sample(0.0)
+        board.record(sample, 0.0)
+        if tells_centre and host is not hosts[0]:
+            hosts[0].state.table.record(sample, 0.0)
+    return board, hosts

@@ -22,7 +22,7 @@ LIM = LimConfig(
     exchange_period_s=1.0, local_threshold=0.0, report_ceiling=10000.0, min_gain=1.0, probe_limit=9,
     reservations=5, job_threshold_s=1.0, change_threshold=0.01, keepalive_s=3600.0,
     probe_timeout_s=60.0, stale_after_s=NEVER_S, down_after_s=NEVER_S, centre_silence_s=NEVER_S,
-    max_hosts=65536,
+    max_hosts=65536, move_cost_s=0.4,
 )  # fmt: skip
 
 
@@ -38,10 +38,14 @@ class Setup:
     cores: tuple[float, ...] = (1.0,)  # of the hosts in turn, over and over
     speeds: tuple[float, ...] = (1.0,)
     immobile: float = 0.0  # τ: the share of jobs that must stay, whatever their size
+    # of the CPU times that PREDICT knows: standard deviation of their logarithm
+    learnt_error: float = 0.0
     imbalance: float = IMBALANCE
     weights: tuple[float, ...] = ()  # of the hosts' loads in turn, instead of `imbalance`
     smoothing_s: float = 0.0  # T; 0: of the moment
-    index: str = "queue"  # or "utilisation", of the CPUs
+    index: str = "queue"  # of the CPUs; or "utilisation" of them; or "sum", of CPUs and disks
+    quantum_s: float = 0.0  # of round robin; 0: the CPUs are shared equally at every moment
+    disks: int = 0  # of each host; 0: as many as there are jobs, so nobody waits
     trace: tuple[TraceJob, ...] = field(default=(), repr=False)  # instead of drawn jobs
     pinned: frozenset[int] = field(default=frozenset(), repr=False)  # of it, those that must stay
 
@@ -50,9 +54,19 @@ class Setup:
         return self.cores[host % len(self.cores)], self.speeds[host % len(self.speeds)]
 
 
-NUMBERS = {"immobile": (0.0, 1.0), "imbalance": (0.0, 0.9), "smoothing_s": (0.0, 600.0)}
+NUMBERS = {
+    "immobile": (0.0, 1.0), "imbalance": (0.0, 0.9), "smoothing_s": (0.0, 600.0),
+    "quantum_s": (0.0, 3600.0), "learnt_error": (0.0, 3.0),
+}  # fmt: skip
 LISTS = {"cores": (0.1, 1024.0), "speeds": (0.01, 100.0), "weights": (0.01, 100.0)}
-INDICES = ("queue", "utilisation")
+INDICES = ("queue", "utilisation", "sum")
+SMOOTHED_S = LoadConfig().smoothing_s
+# The daemons' names for what they exchange, and what that is here.
+AS_LIVE = {
+    "instant": ("sum", 0.0), "smoothed": ("sum", SMOOTHED_S), "load-average": ("sum", 60.0),
+    **{f"queue-{t}": ("queue", float(t)) for t in (1, 4, 20, 60)},
+    **{f"utilisation-{t}": ("utilisation", float(t)) for t in (10, 60)},
+}  # fmt: skip
 COSTS = tuple(item.name for item in fields(Costs))
 
 
@@ -78,11 +92,16 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
     if name in LISTS:
         values = tuple(number(name, part, *LISTS[name]) for part in value.split(","))
         return replace(setup, **{name: values})  # type: ignore[arg-type]  # all of them tuples
+    if name == "disks":
+        return replace(setup, disks=int(number(name, value, 0, 1000)))
     if name == "index":
+        if value in AS_LIVE:
+            index, smoothing_s = AS_LIVE[value]
+            return replace(setup, index=index, smoothing_s=smoothing_s)
         if value not in INDICES:
-            raise ConfigError(f'index: no "{value}"; {hint(value, INDICES)}')
+            raise ConfigError(f'index: no "{value}"; {hint(value, (*INDICES, *AS_LIVE))}')
         return replace(setup, index=value)
-    known = [*SHARED, *COSTS, *NUMBERS, *LISTS, "index"]
+    known = [*SHARED, *COSTS, *NUMBERS, *LISTS, "index", "disks"]
     raise ConfigError(f'no parameter "{name}"; {hint(name, known)}')
 
 

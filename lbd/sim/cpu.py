@@ -104,10 +104,11 @@ class SharedCpu(Generic[Task]):
                 self._served_s += (now_s - began_s) * rate
         self._at_s = now_s
 
-    def _rate(self) -> float:
-        tasks = len(self._queue)
-        return self.speed if tasks <= self.cores else self.speed * self.cores / tasks
-
     def _first_due_s(self) -> float:
-        left_s = max(0.0, self._queue[0][0] - self._served_s)
-        return max(self._at_s, self._stalled_until_s) + left_s / self._rate()
+        """Without calls, which would take most of its time: it is asked at nearly every event."""
+        queue, cores = self._queue, self.cores
+        tasks = len(queue)
+        rate = self.speed if tasks <= cores else self.speed * cores / tasks
+        began_s = self._at_s if self._at_s > self._stalled_until_s else self._stalled_until_s
+        left_s = queue[0][0] - self._served_s
+        return began_s + left_s / rate if left_s > 0.0 else began_s

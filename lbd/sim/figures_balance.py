@@ -1,4 +1,4 @@
-"""Figures 3.2 to 3.16 of Zhou's thesis (1987), from our simulator.
+"""Figures 3.2 to 3.8 and 3.16 of Zhou's thesis (1987), from our simulator.
 
 The thesis prints these as curves without their numbers; what its text says of them is each figure's
 claims, and the few numbers it does print stand in them beside ours. Its curves are of the best
@@ -134,6 +134,27 @@ def system_size(scale: Scale, map_: Map) -> Drawing:
             Claim("beyond 28 hosts little more is gained",
                   y["LOWEST"][2] - y["LOWEST"][3] < 0.1 * (1 - y["LOWEST"][2]),
                   f"LOWEST {shown(y['LOWEST'])}"),
+        ),
+    )  # fmt: skip
+
+
+def small_systems(scale: Scale, map_: Map) -> Drawing:
+    """[3.4.1]"""
+    names = (*INFORMED, "RANDOM", "NoCOST")
+    points = [
+        Point(name, hosts, base(scale, hosts, 0.63), name) for name in names for hosts in (2, 4, 7)
+    ]
+    lines = lines_of(points, measured(points, scale, map_))
+    y = named(lines)
+    informed = [y[name] for name in INFORMED]
+    return Drawing(
+        "hosts", "mean response time / NOLB's", lines,
+        (
+            Claim("two hosts gain already", max(values[0] for values in informed) < 1,
+                  ", ".join(f"{name} {y[name][0]:.3f}" for name in INFORMED)),
+            Claim("each host more is worth most while they are few",
+                  all(values[0] > values[1] > values[2] for values in informed),
+                  f"GLOBAL {shown(y['GLOBAL'])}"),
         ),
     )  # fmt: skip
 
@@ -344,6 +365,7 @@ def wrong_transfers(scale: Scale, map_: Map) -> Drawing:
 
 FIGURES = {
     "zhou-3.2": Figure("Algorithms and system size", "Zhou 1987, figure 3.2", system_size),
+    "zhou-3.2b": Figure("Algorithms in small systems", "Zhou 1987, figure 3.2b", small_systems),
     "zhou-3.3": Figure("Algorithms and load", "Zhou 1987, figure 3.3", load_levels),
     "zhou-3.4": Figure("GLOBAL: P and T_CPU", "Zhou 1987, figure 3.4", exchange_period),
     "zhou-3.5": Figure("LOWEST: L_p", "Zhou 1987, figure 3.5 and table 3.3", probe_limit),

@@ -1,24 +1,15 @@
 """Values for tests, with everything that a test does not care about filled in."""
 
 from collections.abc import Mapping, Sequence
-from random import Random
 
-from lbd.config import LimConfig, LoadConfig
-from lbd.lim.messages import Member, Sample
-from lbd.lim.settings import InForce
-from lbd.lim.state import Identity, LimState
+from lbd.config import LimConfig
+from lbd.lim.messages import Sample
 from lbd.model import HostId, JobId, LoadVector, PlacementRequest, Queues
 from lbd.policy.view import HostView, View
+from lbd.sim.lim_hosts import host, lim_state, member
 
-
-def host(number: int) -> HostId:
-    return HostId(f"h{number}")
-
-
-def member(name: str, rank: int = 0, incarnation: int = 1, address: str = "") -> Member:
-    number = int(name[1:]) if name[1:].isdigit() else 0
-    where = address or f"10.0.{number // 250}.{number % 250 + 1}"
-    return Member(HostId(name), where, 7901, 7902, rank, incarnation, "test")
+# those that the simulator has, too
+__all__ = ("host", "lim_state", "member")
 
 
 def vector(
@@ -61,6 +52,7 @@ def request(
     must_leave: bool = False,
     must_stay: bool = False,
     may_wait: bool = False,
+    cpu_s: float = 0.0,
 ) -> PlacementRequest:
     return PlacementRequest(
         job=JobId(job),
@@ -69,6 +61,7 @@ def request(
         must_leave=must_leave,
         must_stay=must_stay,
         may_wait=may_wait,
+        cpu_s=cpu_s,
     )
 
 
@@ -89,29 +82,3 @@ def view(
     }
     known_centre = None if centre is None else HostId(centre)
     return View(hosts[HostId(me)], hosts, params or LimConfig(), 0.0, known_centre)
-
-
-def lim_state(
-    name: str = "h1",
-    others: Sequence[str] = (),
-    params: LimConfig | None = None,
-    join: str = "",
-    incarnation: int = 1,
-    seed: int = 1,
-    now_s: float = 0.0,
-    drained: bool = False,
-    address: str = "",
-) -> LimState:
-    """A LIM that has just started; ranks follow the order of the names."""
-    listed = sorted({name, *others}, key=lambda n: (len(n), n))
-    rank = {n: place for place, n in enumerate(listed)}
-    identity = Identity(
-        cluster="test",
-        me=member(name, rank[name] if others else 1 << 20, incarnation, address),
-        others=[member(n, rank[n], 0) for n in listed if n != name],
-        join_target=join,
-        cores=2.0,
-        speed=1.0,
-        drained=drained,
-    )
-    return LimState(identity, InForce(params or LimConfig(), LoadConfig()), Random(seed), now_s)

@@ -12,7 +12,15 @@ from pathlib import Path
 import grpc
 import uvloop
 
+from lbd.rpc.grpc_environment import settle
 from tests.bench.measure import ENVIRONMENT, CannotMeasureError
+
+
+def as_daemons() -> dict[str, str]:
+    environment = dict(ENVIRONMENT)
+    settle(environment)
+    return environment
+
 
 METHOD = "/bench.Echo/Echo"
 START_TIMEOUT_S = 20.0
@@ -25,7 +33,7 @@ class BareStream:
     def __enter__(self) -> "BareStream":
         root = Path(__file__).resolve().parents[2]
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.bare_grpc"], cwd=root, env=ENVIRONMENT,
+            [sys.executable, "-m", "tests.bench.bare_grpc"], cwd=root, env=as_daemons(),
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._server.stdout is not None

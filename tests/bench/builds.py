@@ -25,7 +25,7 @@ BUILDS = "mbedtls"
 TARGET = ("-C", "library", "static")
 CONFIGURE_ROUNDS, MAKE_ROUNDS = 7, 3
 HOSTS, CORES = 4, 0.5
-SLOTS = "lbm.slots=2"  # so that no host waits for the next job; distcc is allowed three
+SLOTS = "lbm.slots=3"  # as many as distcc is allowed, so that no host waits for the next job
 DISTCCD_PORT = 3632
 BUILD_TIMEOUT_S = 300
 

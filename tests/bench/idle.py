@@ -53,7 +53,7 @@ def beside(stage: Stage, rival: rivals.Rival) -> list[Row]:
     """The rival's own rows, the same way; none if it cannot be had."""
     try:
         with ExitStack() as stack:
-            pids = stack.enter_context(rival.running(stage.directory / rival.name))
+            pids = stack.enter_context(rival.running(stage.directory / f"idle-{rival.name}"))
             cpu, others, note = at_rest(stage, pids)
             memory, memory_note = memory_of(pids)
     except CannotMeasureError as problem:

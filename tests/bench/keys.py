@@ -40,7 +40,8 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
     return [
         row("echo of a key", ours=middle["ours"], rival=middle["rival"]),
         row("echo of a key, p99", ours=last["ours"], rival=last["rival"]),
-        # There and back, as every key goes: nothing that uses gRPC can be faster.
+        # There and back, as every key goes: what is left for two daemons, a client and a terminal
+        # is the rest.
         row("a bare gRPC stream", ours=middle["bare"], rival=middle["rival"], asked=None),
     ]
 

@@ -64,13 +64,14 @@ class Held:
     def __init__(self, path: str, host: bytes) -> None:
         self._path = path
         devnull = os.open("/dev/null", os.O_RDWR)
-        self._descriptors = [devnull] * 3
+        self._descriptors = [devnull, devnull, 2]
         pairs = [
             (tags.DIRECTORY, os.fsencode(os.getcwd())),
             (tags.UMASK, b"18"),
             (tags.MODE, b"host"),
-            (tags.FLAGS, b""),
+            (tags.FLAGS, tags.FLAG_NO_STDIN),
             (tags.CLOSED_FDS, b"0"),
+            (tags.NULL_OUTPUTS, b"2"),
             (tags.DEPTH, b"0"),
             (tags.HOST, host),
             (tags.ARGUMENT, TRUE.encode()),

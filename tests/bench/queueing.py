@@ -3,6 +3,7 @@
 Submissions go to the dispatcher from 32 callers at once, over gRPC as LBMs send them; their jobs
 are for a host that is not there, so that nothing else is measured. The rival is SQLite itself on
 the same disk, full sync, 100 rows a commit; what the disk can do by itself stands in the note.
+One job and an array of them have Slurm and HyperQueue beside them, where those can be had.
 """
 
 import asyncio
@@ -10,16 +11,22 @@ import os
 import sqlite3
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
 from lbd.rpc.transport import Peers, Plain, options, read_key
-from tests.bench.measure import CannotMeasureError, in_turns, run_s, summarise
+from tests.bench.measure import CannotMeasureError, in_turns, run_s, say, summarise
+from tests.bench.queue_rivals import Slurm, tuned_slurm
+from tests.bench.queue_rivals import hyperqueue as hyperqueue_at
 from tests.bench.row import Bound, Row
 from tests.bench.stage import Lab, Stage
 
+Found = TypeVar("Found")
 CALLERS = 32
 SUBMISSIONS, QUICK_SUBMISSIONS = 4000, 400
 ROUNDS = 5
@@ -33,20 +40,38 @@ SETTINGS = (
 )  # fmt: skip
 SUBMIT_ASKED = Bound(2000, at_least=True, of_ratio=False)
 ARRAY_ASKED = Bound(20_000, at_least=True, of_ratio=False)
-RUN_ASKED = Bound(1.6)  # half of srun, which takes 3.2 to 3.7 times a warm ssh
+RUN_ASKED, SRUN_ASKED = Bound(1.6), Bound(0.5)  # srun takes 3.2 to 3.7 times a warm ssh
 MANY_ASKED = Bound(0.4, at_least=True)
+HYPERQUEUE_ASKED, SLURM_ASKED = Bound(1.2, at_least=True), Bound(100, at_least=True)
+SLURM_MANY = 100  # which takes it half a minute
 
 
 def measure(stage: Stage, wanted: set[str]) -> list[Row]:
     rows: list[Row] = []
-    with stage.new_lab("queue", 1, *SETTINGS) as lab:
+    with stage.new_lab("queue", 1, *SETTINGS) as lab, ExitStack() as rivals:
+        slurm = rival(rivals, tuned_slurm, stage.directory / "slurm", "Slurm")
         if "queue-run" in wanted:
-            rows.append(one_by_one(stage, lab))
+            rows += one_by_one(stage, lab, slurm)
         if "queue-many" in wanted:
-            rows.append(thousands(stage, lab))
+            hyperqueue = rival(rivals, hyperqueue_at, stage.directory / "hq", "HyperQueue")
+            rows += thousands(stage, lab, hyperqueue, slurm)
         if "queue-submit" in wanted:
             rows += submitting(stage, lab)
     return rows
+
+
+def rival(
+    stack: ExitStack,
+    start: Callable[[Path], AbstractContextManager[Found]],
+    where: Path,
+    name: str,
+) -> Found | None:
+    """None if it cannot be had here."""
+    try:
+        return stack.enter_context(start(where))
+    except CannotMeasureError as problem:
+        say(f"no {name} beside us: {problem}")
+        return None
 
 
 def submitting(stage: Stage, lab: Lab) -> list[Row]:
@@ -132,31 +157,33 @@ def syncs_per_s(directory: Path) -> float:
         os.close(descriptor)
 
 
-def one_by_one(stage: Stage, lab: Lab) -> Row:
+def one_by_one(stage: Stage, lab: Lab, slurm: Slurm | None) -> list[Row]:
     """`lbrun -q true`, empty queue, whole process."""
     environment, ssh = lab.environment("h1"), stage.ssh()
     mark = stage.others.mark()
-    found = in_turns(
-        {
-            "ours": lambda: run_s([str(stage.installation.lbrun), "-q", "true"], environment),
-            "ssh": lambda: run_s(ssh.command("true"), dict(os.environ)),
-        },
-        stage.runs,
-        stage.dice,
-        warm_up=2,
-    )
-    return Row(
-        "lbrun -q true, whole process", "ms", in_ms(found["ours"]), "warm ssh",
-        in_ms(found["ssh"]), RUN_ASKED, stage.others.share_since(mark),
-    )  # fmt: skip
+    things = {
+        "ours": lambda: run_s([str(stage.installation.lbrun), "-q", "true"], environment),
+        "ssh": lambda: run_s(ssh.command("true"), dict(os.environ)),
+    }
+    if slurm is not None:
+        things["srun"] = slurm.one_s
+    found = in_turns(things, stage.runs, stage.dice, warm_up=2)
+    others = stage.others.share_since(mark)
+    title, ours = "lbrun -q true, whole process", in_ms(found["ours"])
+    rows = [Row(title, "ms", ours, "warm ssh", in_ms(found["ssh"]), RUN_ASKED, others)]
+    if slurm is not None:
+        rows.append(Row(title, "ms", ours, "srun true", in_ms(found["srun"]), SRUN_ASKED, others))
+    return rows
 
 
 def in_ms(samples: list[float]):
     return summarise([sample_s * 1e3 for sample_s in samples])
 
 
-def thousands(stage: Stage, lab: Lab) -> Row:
-    """An array of `true` on two slots until all have ended, beside xargs -P2."""
+def thousands(
+    stage: Stage, lab: Lab, hyperqueue: Callable[[int], float] | None, slurm: Slurm | None
+) -> list[Row]:
+    """An array of `true` on two slots until all have ended, beside xargs -P2 and other queues."""
     count = QUICK_MANY if stage.quick else MANY
     environment = lab.environment("h1")
     lbrun, lbctl = str(stage.installation.lbrun), ["-P", "-m", "lbd.cli.lbctl"]
@@ -178,8 +205,18 @@ def thousands(stage: Stage, lab: Lab) -> Row:
         return count / (time.monotonic() - began_s)
 
     mark = stage.others.mark()
-    found = in_turns({"ours": ours, "xargs": xargs}, 1 if stage.quick else 3, stage.dice, 0)
-    return Row(
-        f"{count} x true, one array, 2 slots", "1/s", summarise(found["ours"]), "xargs -P2",
-        summarise(found["xargs"]), MANY_ASKED, stage.others.share_since(mark),
-    )  # fmt: skip
+    things = {"ours": ours, "xargs": xargs}
+    if hyperqueue is not None:
+        things["hq"] = lambda: hyperqueue(count)
+    found = in_turns(things, 1 if stage.quick else 3, stage.dice, 0)
+    others = stage.others.share_since(mark)
+    title, rate = f"{count} x true, one array, 2 slots", summarise(found["ours"])
+    beside = [("xargs -P2", found["xargs"], MANY_ASKED)]
+    if hyperqueue is not None:
+        beside.append(("HyperQueue, in memory", found["hq"], HYPERQUEUE_ASKED))
+    if slurm is not None:
+        beside.append(("Slurm array, tuned", [slurm.many(SLURM_MANY)], SLURM_ASKED))
+    return [
+        Row(title, "1/s", rate, name, summarise(rates), asked, others)
+        for name, rates, asked in beside
+    ]

@@ -96,8 +96,8 @@ PartitionName=main Nodes={host} Default=YES State=UP
 
 
 @contextmanager
-def slurm(directory: Path) -> Iterator[Pids]:
-    """slurmctld and slurmd; munged, which they need, is not counted."""
+def slurm(directory: Path, more: str = "") -> Iterator[Pids]:
+    """slurmctld and slurmd; munged, which they need, is not counted. `more`: settings."""
     if os.geteuid():
         raise CannotMeasureError("needs root")
     munged, controller, node = found("munged"), found("slurmctld"), found("slurmd")
@@ -111,7 +111,7 @@ def slurm(directory: Path) -> Iterator[Pids]:
         host = socket.gethostname().split(".")[0]
         ports = {"controller": free_port(), "node": free_port()}
         conf = directory / "slurm.conf"
-        conf.write_text(SLURM_CONF.format(host=host, d=d, cores=os.cpu_count(), **ports))
+        conf.write_text(more + SLURM_CONF.format(host=host, d=d, cores=os.cpu_count(), **ports))
         started.start(
             munged, "--foreground", "--force", f"--socket={d}/munge.sock",
             f"--key-file={d}/munge.key", f"--log-file={d}/munged.log",
@@ -137,7 +137,7 @@ def slurm_idle(conf: Path) -> bool:
 def dask(directory: Path) -> Iterator[Pids]:
     """A scheduler and one worker with one thread, no nanny, no dashboard."""
     with Started(directory) as started:
-        python = os.environ.get("LBD_BENCH_DASK") or install_dask(directory / "venv")
+        python = os.environ.get("LBD_BENCH_DASK") or install("distributed", directory / "venv")
         port = free_port()
         if subprocess.run([python, "-c", "import distributed"], capture_output=True).returncode:
             raise CannotMeasureError(f"{python} has no distributed")
@@ -155,14 +155,15 @@ def dask(directory: Path) -> Iterator[Pids]:
         yield {"scheduler": descendants(scheduler), "worker": descendants(worker)}
 
 
-def install_dask(venv: Path) -> str:
+def install(package: str, venv: Path) -> str:
+    """From PyPI. Its Python."""
     python = str(venv / "bin/python")
     try:
         subprocess.run(
             [os.path.realpath(sys.executable), "-m", "venv", venv], check=True, capture_output=True
         )
         subprocess.run(
-            [python, "-m", "pip", "install", "-q", "distributed"], check=True, capture_output=True,
+            [python, "-m", "pip", "install", "-q", package], check=True, capture_output=True,
             timeout=INSTALL_TIMEOUT_S,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as problem:

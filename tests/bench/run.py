@@ -21,10 +21,15 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
+from lbd.rpc.grpc_environment import settle
+
+settle(os.environ)  # as the daemons do; read as gRPC is imported
+
 from tests.bench import (
     builds,
     dispatching,
     encrypted,
+    failover,
     front,
     growth,
     idle,
@@ -32,6 +37,7 @@ from tests.bench import (
     latency,
     newcomer,
     placements,
+    queue_full,
     queueing,
     sampling,
     simulation,
@@ -55,6 +61,8 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("keys",), keys.measure),
     (("placements",), placements.measure),
     (("queue-run", "queue-many", "queue-submit"), queueing.measure),
+    (("queue-full",), queue_full.measure),
+    (("fail-over",), failover.measure),
     (("sampler",), sampling.measure),
     (("simulator",), simulation.measure),
     (("tags", "dispatching"), dispatching.measure),

@@ -95,6 +95,9 @@ class Lab:
         for pid in self.daemons():
             favour(pid)
 
+    def start(self, host: str, daemon: str) -> None:
+        self._lab("start", host, daemon)
+
     def down(self) -> None:
         self._lab("down")
 

@@ -47,7 +47,8 @@ BODIES = (
     m.Vector((sample("h2", 6), sample("h3", 1)), (4, "h2")),
     m.Probe(), m.Leave(), m.Ping(), m.Drain(True), m.Unreserve(), m.ProbeReply(sample("h2", 1)),
     m.AskCentre(JobId("h2-1"), frozenset({HostId("h3")}), True, True, False, sample("h2", 7), 1.0),
-    m.CentreReply(None, HostId("h2"), "nobody"), m.Settings(9, "h2", "CENTRAL", {}),
+    m.CentreReply(None, HostId("h2"), "nobody"),
+    m.Settings(9, "h2", "CENTRAL", words={"load.index": "site:gpu"}),
     m.Ack(error="no"), m.Ack(unknown_sender=True, known_incarnation=9), m.Reserve(sample("h2", 8)),
     m.ReserveReply(True, sample("h2", 9)),
 )  # fmt: skip

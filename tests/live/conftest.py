@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lbd.lab import namespaces, processes
-from tests.live.cluster import PREFIX, Lab, assert_nothing_left, has_front
+from lbd.lab.plan import toml
+from tests.live.cluster import FAST, PREFIX, Lab, assert_nothing_left, has_front
 
 
 def need_namespaces():
@@ -26,6 +27,29 @@ def lab():
     lab = Lab.up(3)
     yield lab
     lab.down()
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two hosts on loopback with quick timings, shared by a module."""
+    lab = Lab.up(2, settings=FAST)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def reloaded(two):
+    """reloaded("section", key=value, …): that of h2 from now on; none at the end."""
+    config = two.paths("h2").config
+    before = config.read_text()
+
+    def reload(section, **values):
+        more = toml({section: values}) if values else ""
+        config.write_text(f"{before}\n{more}")
+        two.run("h2", "lbctl", "reload", check=True)
+
+    yield reload
+    reload("")
 
 
 @pytest.fixture(scope="module")

@@ -85,3 +85,22 @@ def kill_tree(pid):
         for process in [root, *root.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+# Names each signal it gets, one a line, until told to stop on standard input. By a wake-up pipe: a
+# Python handler does not run if its signal comes just before a blocking read.
+TELL = """
+import os, select, signal, sys
+wake, woken = os.pipe2(os.O_NONBLOCK)
+signal.set_wakeup_fd(woken)
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), lambda *_: None)
+os.write(1, b"ready\\n")
+while True:
+    ready, _, _ = select.select([0, wake], [], [])
+    if wake in ready:
+        for number in os.read(wake, 100):
+            os.write(1, (signal.Signals(number).name + "\\n").encode())
+    if 0 in ready and not os.read(0, 1):
+        break
+"""

@@ -27,6 +27,8 @@ COMMANDS = (("cat",), ("python3", "-c", STEADY))
 @pytest.fixture(scope="module")
 def lab():
     lab = Lab.up(2, settings=SETTINGS)
+    for near, far in (lab.hosts, lab.hosts[::-1]):  # who has met will wait for each other
+        lab.run(near, "lbrun", "-H", far, "true", check=True)
     yield lab
     lab.down()
 

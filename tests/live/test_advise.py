@@ -47,7 +47,7 @@ def test_what_would_have_been_better_and_by_how_much(lab):
     assert (now["algorithm"], now["parameters"], now["gain"]) == ("NOLB", {}, 0.0)
     assert all(result.keys() == RESULT for result in found["results"])
     assert {other["algorithm"] for other in others} == {
-        "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE",
+        "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "P2C", "PREDICT",
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ WHERE = ("lbrun", "sh", "-c", "echo $LBD_HOST")
 def busy_h1(lab):
     """h1 is above its threshold, the others are at rest."""
     lab.run("h1", "lbctl", "param", "local_threshold", "0.1", check=True)
+    lab.run("h1", "lbctl", "param", "move_cost_s", "0", check=True)  # `sh -c echo` is short
     with lab.popen("h1", "lbrun", "--local", sys.executable, BUSY, "processes", "2") as job:
         try:
             lab.wait_until(lambda: loads(lab)["h1"] > 0.5, "h1 is seen to be busy", 30)
@@ -46,6 +47,16 @@ def test_commands_of_a_busy_host_are_moved(busy_h1, name):
     switch(lab, name)
     moved = lambda: lab.run("h1", *WHERE, check=True).stdout.strip() in ("h2", "h3")  # noqa: E731
     lab.wait_until(moved, f"{name} moves a command", 30)
+
+
+def test_predict_keeps_what_is_known_to_be_shorter_than_the_way(busy_h1):
+    lab = busy_h1
+    switch(lab, "PREDICT")
+    lab.run("h1", "lbrun", "--remote", "sh", "-c", "echo", check=True)  # what leaves is measured
+    lab.run("h1", "lbctl", "param", "move_cost_s", "60", check=True)
+    assert lab.run("h1", *WHERE, check=True).stdout == "h1\n"
+    lab.run("h1", "lbctl", "param", "move_cost_s", "0", check=True)
+    assert lab.run("h1", *WHERE, check=True).stdout in ("h2\n", "h3\n")
 
 
 def test_under_nolb_nothing_is_moved(busy_h1):

@@ -238,9 +238,7 @@ QUEUE_WRONG = [
     (("job", "h1-3"), "h1-3"), (("logs", "x"), "'x'"), (("kill", "5-2"), "no queue"),
     (("kill",), "ID"), (("kill", "-s", "NOSUCH", "1"), "NOSUCH"), (("wait", "--timeout", "x", "1"),
     "'x'"), (("hold", "-1"), "-1"), (("release", "0"), "no queue"), (("requeue", "@you"), "@you"),
-]  # fmt: skip
-LATER = [
-    ("lbctl", "predict"), ("lbctl", "tags", "show"),
+    (("predict", "-n", "0"), "'0'"), (("predict", "-n", "two"), "'two'"), (("predict",), "queue"),
 ]  # fmt: skip
 
 
@@ -249,13 +247,6 @@ def test_what_is_unknown(words, part):
     result = run(*words)
     assert (result.returncode, result.stdout) == (2, "")
     assert_one_line(result.stderr, words[0], part)
-
-
-@pytest.mark.parametrize("words", LATER, ids=" ".join)
-def test_what_comes_later(words):
-    result = run(*words)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert_one_line(result.stderr, words[0], words[1])
 
 
 @pytest.mark.parametrize(("words", "part"), QUEUE_WRONG, ids=[" ".join(w) for w, _ in QUEUE_WRONG])

@@ -77,12 +77,11 @@ def test_not_found_and_not_executable(lab, where, tmp_path):
 # What cannot be done: one line, 125, nothing run
 
 
-NOT_YET = [
-    ("-n", "2"), ("-n", "1-4"), ("--slots", "2"), ("--slots=2",), ("-n2",), ("-q", "-n2"),
-]  # fmt: skip
 WRONG = [
     (("-q",), "no queue"), (("--detach",), "no queue"), (("-qd",), "-q"),
-    (("-q", "--local"), "queue"),
+    (("-q", "--local"), "queue"), (("-n", "2"), "-q"), (("--slots=1-4",), "-q"),
+    (("-q", "-n2"), "no queue"), (("-q", "-n", "two"), "two"), (("-q", "-n", "4-2"), "4-2"),
+    (("-q", "-n", "0"), "0"),
     (("--array", "1-3"), "--array"), (("-o", "out"), "--output"), (("--error", "err"), "--error"),
     (("--idempotency-key", "k"), "-key"), (("-d", "--array", "3-1"), "3-1"),
     (("-d", "--array", "x"), "FIRST-LAST"), (("-q", "-o", "out"), "-o"), (("-d", "-t"), "--tty"),
@@ -103,14 +102,6 @@ WRONG = [
     (("--json",), "--json"), (("--status-file", "/no/such/dir/file"), "/no/such/dir"),
     (("--local=yes",), "--local"), (("--config", "/no/such/lbd.toml"), "/no/such/lbd.toml"),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", NOT_YET, ids=" ".join)
-def test_what_is_not_there_yet_is_refused(lab, options, tmp_path):
-    result = lab.run("h1", "lbrun", *options, "touch", "ran", cwd=tmp_path)
-    assert (result.returncode, result.stdout) == (125, "")
-    assert_one_line(result.stderr, "lbrun", "not in this version")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("options", "part"), WRONG, ids=[" ".join(words) for words, _ in WRONG])

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from contract import (
     PYTHON,
+    TELL,
     WHERE,
     alive,
     assert_gone,
@@ -29,24 +30,6 @@ also_timed = pytest.mark.parametrize(
     [*WHERE.values(), TIMED],
     ids=[*WHERE, "stay-timed"],
 )
-
-# Names each signal it gets, one a line, until told to stop on standard input. By a wake-up pipe: a
-# Python handler does not run if its signal comes just before a blocking read.
-TELL = """
-import os, select, signal, sys
-wake, woken = os.pipe2(os.O_NONBLOCK)
-signal.set_wakeup_fd(woken)
-for name in sys.argv[1:]:
-    signal.signal(getattr(signal, name), lambda *_: None)
-os.write(1, b"ready\\n")
-while True:
-    ready, _, _ = select.select([0, wake], [], [])
-    if wake in ready:
-        for number in os.read(wake, 100):
-            os.write(1, (signal.Signals(number).name + "\\n").encode())
-    if 0 in ready and not os.read(0, 1):
-        break
-"""
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ def test_a_stopped_pipeline(lab, shell):
     shell.send(STOP)
     shell.wait_for("Stopped")
     shell.wait_for(shell.at_prompt)
-    assert sleeping("605.5") == psutil.STATUS_STOPPED
+    lab.wait_until(lambda: sleeping("605.5") == psutil.STATUS_STOPPED, "it has stopped, too")
     shell.run("kill -9 %1")
     lab.wait_until(lambda: sleeping("605.5") is None, "its end")
 

@@ -217,7 +217,7 @@ def unprivileged():
         (["up", "--set", "lim"], 2, "section.key=value"),
         (["up", "--set", "host.name=x"], 2, "its own"),
         (["up", "--mode", "fsfc"], 2, "fcfs"),
-        (["up", "--store", "postgres://x"], 2, "sqlite:///a/file"),
+        (["up", "--store", "mysql://x"], 2, "sqlite:///a/file"),
         (["upp"], 2, "invalid choice"),
         ([], 2, "COMMAND"),
         (["status"], 1, "no lab"),

@@ -96,6 +96,18 @@ def test_a_parameter_is_changed_everywhere(lab):
     assert "0.25" in lab.run("h1", "lbctl", "param", check=True).stdout
 
 
+def test_the_load_index_is_changed_everywhere(lab):
+    lab.run("h3", "lbctl", "param", "index", "queue-1", check=True)
+    for host in lab.hosts:
+        lab.wait_until(
+            lambda host=host: lab.run(host, "lbctl", "status").stdout.splitlines()[0].endswith(
+                "load index queue-1"
+            ),
+            f"{host} follows",
+        )  # fmt: skip
+    lab.run("h1", "lbctl", "param", "index", "smoothed", check=True)
+
+
 BAD = [
     (("drain", "h9"), 2, "h9"),
     (("drain", "H2"), 2, '"h2"'),
@@ -103,6 +115,7 @@ BAD = [
     (("param", "min_gian"), 2, "min_gain"),
     (("param", "min_gain", "-1"), 2, "0 to 1000"),
     (("param", "min_gain", "x"), 2, "number"),
+    (("param", "index", "queue-5"), 2, '"queue-4"'),
     (("explain", "-H", "h9", "true"), 2, "h9"),
     (("jobs", "h1-99999"), 2, "h1-99999"),
 ]

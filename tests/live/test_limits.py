@@ -1,40 +1,24 @@
 """What a command may use: alone and all of them together, and what is said of it."""
 
+import functools
 import glob
 import os
 import sys
-import zlib
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from lbd.lbm.containment import name_of
+from tests.live.cluster import FAST
 
 PYTHON = (sys.executable, "-IS", "-c")
 HUNGRY = "b = bytearray(300 << 20); print(len(b))"
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def two():
-    lab = Lab.up(2, settings=FAST)
-    yield lab
-    lab.down()
-
-
 @pytest.fixture
-def limits(two):
+def limits(reloaded):
     """limits(key=value, …): those of h2 from now on."""
-    config = two.paths("h2").config
-    before = config.read_text()
-
-    def set_limits(**values):
-        lines = [f"{key} = {value}" for key, value in values.items()]
-        config.write_text("\n".join([before, "[limits]", *lines, ""]))
-        two.run("h2", "lbctl", "reload", check=True)
-
-    yield set_limits
-    config.write_text(before)
-    two.run("h2", "lbctl", "reload", check=True)
+    return functools.partial(reloaded, "limits")
 
 
 def ways(lab):
@@ -138,7 +122,8 @@ def test_no_group_is_left(make_lab):
     for _ in range(3):
         assert on_h2(lab, "true").returncode == 0
     lab.wait_until(lambda: groups() <= before, "the groups of jobs are gone", see=groups)
-    mine = [group for group in before if zlib_name(lab) in group]
+    mine = [group for group in before if name_of_h2(lab) in group]
+    assert mine
     lab.kill("h2", "lbm", "TERM")
     lab.wait_until(lambda: not groups() & set(mine), "those of the keeper are gone", see=groups)
 
@@ -149,6 +134,6 @@ def groups():
     return {group for group in found if "/unified/" not in group or "job-" not in group}
 
 
-def zlib_name(lab):
+def name_of_h2(lab):
     """What the keeper of h2 calls its groups."""
-    return f"lbd-{zlib.crc32(bytes(lab.paths('h2').run)):08x}"
+    return name_of(str(lab.paths("h2").run))

@@ -188,7 +188,7 @@ def test_what_must_not_begin_anew_stands_still(three, terminal, rules, tmp_path,
     said = "" if more else "echo begun;"
     script = said + COUNT.format(file=tmp_path / "count")
     process = three.popen("h1", "lbrun", "--remote", "-x", "h3", *more, "sh", "-c", script,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)  # fmt: skip
     three.wait_until(lambda: value_of(tmp_path / "count") > 2, "it runs")
     terminal.type()
     three.wait_until(lambda: not is_counting(tmp_path / "count"), "it stands still")

@@ -1,13 +1,18 @@
 """The queue: `lbrun -q`, `-d` and `lbctl` on real daemons, and that it forgets nothing."""
 
+import functools
 import json
+import os
+import random
 import signal
 import subprocess
+import time
 
 import pytest
 
 from tests.live.cluster import FAST, Lab
 from tests.live.restarting import restart
+from tests.live.terminal import Terminal
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 
@@ -84,14 +89,16 @@ def test_output_comes_as_it_is_produced(lab):
     job_.stdout.close()
 
 
+def pending_jobs(lab, name):
+    jobs = lab.lbctl_json("h1", "jobs")
+    return [one for one in jobs if one["name"] == name and one["state"] == "pending"]
+
+
 def test_whoever_waits_in_the_queue_and_goes_away_leaves_it(lab):
     blocks = [submit(lab, "sleep", "60") for _ in range(4)]
     waiting = lab.popen("h2", "lbrun", "-q", "--name", "leaver", "true")
 
-    def pending():
-        jobs = lab.lbctl_json("h1", "jobs")
-        return [one for one in jobs if one["name"] == "leaver" and one["state"] == "pending"]
-
+    pending = functools.partial(pending_jobs, lab, "leaver")
     lab.wait_until(pending, "it waits")
     waiting.kill()
     waiting.wait()
@@ -99,6 +106,24 @@ def test_whoever_waits_in_the_queue_and_goes_away_leaves_it(lab):
     lab.run("h1", "lbctl", "kill", *blocks, check=True)
     assert wait(lab, *blocks) == 1
     assert {job(lab, name)["state"] for name in blocks} == {"cancelled"}
+
+
+def test_who_goes_away_at_any_moment_takes_its_job_along(lab):
+    """Also before it has been told that it is queued."""
+    dice = random.Random(1)
+    for _ in range(12):
+        caller = lab.popen("h1", "lbrun", "-q", "--name", "brief", "sleep", "600",
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
+        time.sleep(dice.uniform(0, 0.06))
+        caller.kill()
+        caller.wait()
+
+    def left():
+        jobs = json.loads(lab.run("h1", "lbctl", "jobs", "--json", check=True).stdout)
+        return [one for one in jobs if one["name"] == "brief"]
+
+    time.sleep(0.5)  # the last may be on its way to the dispatcher yet
+    lab.wait_until(lambda: not left(), "all have left", 15, left)
 
 
 def test_an_array_runs_each_index_once(lab, tmp_path):
@@ -124,7 +149,7 @@ def test_first_come_first_served_and_held_ones_are_passed(lab):
     lab.run("h1", "lbctl", "hold", held, check=True)
     assert job(lab, held)["reason"].startswith("held")
     assert "next" in job(lab, first)["reason"]
-    assert "1 other waits" in job(lab, second)["reason"]
+    assert "1 job goes before it" in job(lab, second)["reason"]
     lab.run("h1", "lbctl", "kill", blocks[0], check=True)
     assert wait(lab, first, second) == 0
     assert job(lab, first)["started"] <= job(lab, second)["started"]
@@ -133,6 +158,39 @@ def test_first_come_first_served_and_held_ones_are_passed(lab):
     assert wait(lab, held) == 0
     lab.run("h1", "lbctl", "kill", *blocks[1:], check=True)
     wait(lab, *blocks)
+
+
+def test_why_a_job_waits_and_about_how_long(lab):
+    names = submit(lab, "--array", "1-6", "sleep", "0.1")
+    assert wait(lab, names) == 0
+    free = lab.lbctl_json("h1", "predict")
+    assert (free["slots"], free["predicted_wait_s"], free["predicted_by"]) == (
+        1, 0.0, "slots are free"
+    )  # fmt: skip
+    blocks = [submit(lab, "sleep", "60") for _ in range(4)]
+    first, second = (submit(lab, "true") for _ in range(2))
+    try:
+        until_state(lab, blocks[3], "running")
+        told = job(lab, second)
+        assert told["predicted_wait_s"] > 0
+        assert "1 go before it on 4 slots" in told["predicted_by"]
+        shown = lab.run("h1", "lbctl", "job", second).stdout
+        assert "waits    1 job goes before it\nbegins   in about " in shown
+        table = lab.run("h1", "lbctl", "jobs").stdout
+        assert "WAITS" in table
+        assert "next, as soon as a slot is free on h1, h2" in table
+        assert lab.lbctl_json("h1", "predict", "-n", "2")["predicted_wait_s"] > 0
+        assert lab.run("h1", "lbctl", "predict", "-n", "9").stdout == (
+            "a job of 9 slots that came now would begin: no host that takes jobs now has as many "
+            "slots\n"
+        )
+        with Terminal(lab.command("h2", "lbrun", "-q", "true"), lab.environment("h2")) as person:
+            person.wait_for("waits: 2 jobs go before it; begins in about")
+            lab.run("h1", "lbctl", "kill", first, check=True)
+            person.wait_for("waits: 1 job goes before it")
+    finally:
+        lab.run("h1", "lbctl", "kill", *blocks, check=True)
+    assert wait(lab, second) == 0
 
 
 def test_requeue_begins_anew(lab, tmp_path):
@@ -145,6 +203,47 @@ def test_requeue_begins_anew(lab, tmp_path):
     assert wait(lab, name) == 0
     assert (tmp_path / "seen").read_text() == "1\n2\n"
     assert [one["state"] for one in job(lab, name)["attempts"]] == ["cancelled", "done"]
+
+
+@pytest.mark.root
+def test_jobs_of_another_user_are_not_ones_own(lab):
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+              "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")  # fmt: skip
+    if os.geteuid() != 0 or lab.run("h1", *nobody, "true").returncode != 0:
+        pytest.skip("needs root and setpriv(1)")
+    name = submit(lab, "-H", "h2", "sleep", "60")
+    other = submit(lab, "--name", "second", "sleep", "60")
+    for words, complaint in (
+        (("kill", name), f"job {name} is root's"),
+        (("hold", other), f"job {other} is root's"),
+        (("kill", f"{name}-{other}"), "all of these jobs are root's"),
+        (("logs", name), "none of these jobs is yours"),
+        (("job", name), "none of these jobs is yours"),
+        (("wait", name), "none of these jobs is yours"),
+        (("kill", "last"), "last: nobody has submitted no job"),
+    ):
+        result = lab.run("h1", *nobody, "lbctl", *words)
+        assert (result.returncode != 0, result.stdout) == (True, ""), words
+        assert result.stderr == f"lbctl: {complaint}\n"
+    assert job(lab, name)["state"] in ("pending", "running")
+    lab.run("h1", "lbctl", "kill", name, other, check=True)
+    assert wait(lab, name, other) == 1
+
+
+def test_who_goes_away_while_the_dispatcher_does_leaves_the_queue_all_the_same(lab):
+    blocks = [submit(lab, "sleep", "60") for _ in range(4)]
+    waiting = lab.popen("h2", "lbrun", "-q", "--name", "gone", "true")
+
+    pending = functools.partial(pending_jobs, lab, "gone")
+    lab.wait_until(pending, "it waits")
+    lab.kill("h1", "dispatcher", "STOP")
+    waiting.kill()
+    waiting.wait()
+    lab.kill("h1", "dispatcher", "KILL")
+    lab.start("h1", "dispatcher")
+    lab.wait_until(lambda: not pending(), "it has left", timeout_s=20)
+    lab.run("h1", "lbctl", "kill", *blocks, check=True)
+    assert wait(lab, *blocks) == 1
 
 
 def test_others_may_not_touch_it(lab):

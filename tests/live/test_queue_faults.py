@@ -4,8 +4,6 @@ Each attempt holds a lock on a file for as long as it lives and complains if ano
 no time are two attempts of a job alive. Every acknowledged job must end well.
 """
 
-import json
-import random
 import time
 
 import pytest
@@ -21,6 +19,7 @@ COUNTED = """
 exec 9>>"lock.$LBD_JOB_ID"
 flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
 echo "begin $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+echo "words of $LBD_ATTEMPT"
 sleep "$1"
 echo "end $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
 """
@@ -75,21 +74,27 @@ def begin_elsewhere_than(lab, where, seconds, *hosts):
     return name, lab.wait_until(lambda: running_on(lab, name), f"job {name} runs")
 
 
-@pytest.mark.parametrize(("part", "number"), [("lbm", "KILL"), ("keeper", "KILL"), ("lbm", "TERM")])
+@pytest.mark.parametrize(
+    ("part", "number"), [("lbm", "KILL"), ("lbm", "TERM"), ("keeper", "KILL"), ("keeper", "TERM")]
+)
 def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part, number):
-    name, host = begin_elsewhere_than(lab, tmp_path, "2", "h1")
+    name, host = begin_elsewhere_than(lab, tmp_path, "4", "h1")
     lab.kill(host, part, number)
     if part == "lbm":
         lab.wait_until(lambda: lab.pids()[host]["lbm"] is None, "it has ended")
         lab.start(host, "lbm")
     wait(lab, name)
     check_counts(tmp_path, [name])
-    told = job(lab, name)
-    assert [one["state"] for one in told["attempts"]] == ["lost", "done"]
+    *lost, last = [one["state"] for one in job(lab, name)["attempts"]]
+    assert (set(lost), last) == ({"lost"}, "done")  # a keeper that ends may take one more with it
+    ends = "1", str(len(lost) + 1)
+    for attempt, words in ((number, f"words of {number}\n") for number in ends):
+        logs = lab.run("h1", "lbctl", "logs", "--attempt", attempt, name, check=True)
+        assert logs.stdout == words, "what a lost attempt has printed is kept, too"
 
 
 def test_a_host_without_power_loses_its_jobs_to_others(lab, tmp_path):
-    name, host = begin_elsewhere_than(lab, tmp_path, "2", "h1")
+    name, host = begin_elsewhere_than(lab, tmp_path, "5", "h1")
     lab.kill(host, "host")
     try:
         wait(lab, name)
@@ -136,54 +141,3 @@ def test_a_host_that_is_cut_off_ends_what_it_has(lab, tmp_path):
         lab.heal()
     check_counts(tmp_path, [name])
     assert job(lab, name)["host"] != host
-
-
-def misfortune(lab, dice):
-    """Something that may happen to the cluster, and is over when this returns."""
-    host = dice.choice(lab.hosts)
-    what = dice.choice(
-        ("lbm", "keeper", "dispatcher", "stop-lbm", "stop-dispatcher", "cut", "host")
-    )
-    if what in ("lbm", "dispatcher"):
-        host = "h1" if what == "dispatcher" else host
-        lab.kill(host, what)
-        time.sleep(dice.uniform(0.0, 1.0))
-        lab.start(host, what)
-    elif what == "keeper":
-        lab.lab("kill", host, "keeper", check=False)
-    elif what.startswith("stop"):
-        part = what.removeprefix("stop-")
-        host = "h1" if part == "dispatcher" else host
-        lab.kill(host, part, "STOP")
-        time.sleep(dice.uniform(0.5, 4.0))
-        lab.kill(host, part, "CONT")
-    elif what == "cut":
-        one, other = dice.sample(lab.hosts, 2)
-        lab.cut(one, other)
-        time.sleep(dice.uniform(0.5, 4.0))
-        lab.heal()
-    else:
-        host = dice.choice(("h2", "h3"))
-        lab.kill(host, "host")
-        time.sleep(dice.uniform(0.5, 2.0))
-        lab.start(host)
-
-
-def test_200_jobs_while_everything_is_killed_in_turn(lab, tmp_path):
-    seed = random.SystemRandom().randrange(1 << 30)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
-    array = submit(lab, tmp_path, "0.3", "--array", "1-200")
-    first, last = map(int, array.split("-"))
-    until_s = time.monotonic() + 15.0
-    while time.monotonic() < until_s:
-        misfortune(lab, dice)
-    names = list(range(first, last + 1))
-    wait(lab, array, seconds=90)
-    check_counts(tmp_path, names)
-    told = json.loads(lab.run("h1", "lbctl", "job", "--json", array, check=True).stdout)
-    assert len(told) == len(names)
-    for one in told:
-        assert one["state"] == "done"
-        fates = [attempt["state"] for attempt in one["attempts"]]
-        assert (fates.count("done"), fates[-1]) == (1, "done"), fates

@@ -48,6 +48,62 @@ def test_one_that_may_not_restart_goes_to_the_last_tier_at_once(lab):
     assert len(last(lab)["attempts"]) == 1
 
 
+STRETCHES = """
+state="$LBD_CHECKPOINT/state"
+echo "attempt $LBD_ATTEMPT in tier $LBD_TIER, cut at ${LBD_CUTOFF_S:-never}, after $(cat "$state")"
+[ "$LBD_ATTEMPT" = 3 ] && exit 0
+echo "$LBD_ATTEMPT" >"$state"
+exit 85
+"""
+
+
+def test_one_that_stops_at_checkpoints_goes_on_from_there(lab, tmp_path):
+    (tmp_path / "state").write_text("nothing")
+    words = ("--checkpoint", ".", "sh", "-c", STRETCHES)
+    result = lab.run("h2", "lbrun", "-q", *words, cwd=tmp_path)
+    assert (result.returncode, result.stdout.splitlines()) == (
+        0,
+        [
+            "attempt 1 in tier 1, cut at 0.4, after nothing",
+            "attempt 2 in tier 2, cut at never, after 1",
+            "attempt 3 in tier 2, cut at never, after 2",
+        ],
+    )
+    states = [(one["state"], one["tier"]) for one in last(lab)["attempts"]]
+    assert states == [("checkpoint", 1), ("checkpoint", 2), ("done", 2)]
+    logs = lab.run("h1", "lbctl", "logs", "last")
+    assert (logs.stdout, logs.stderr) == (result.stdout, "")
+    assert lab.run("h1", "lbctl", "logs", "--attempt", "2", "last").stdout.count("\n") == 1
+
+
+def test_its_file_of_output_goes_on_too(lab, tmp_path):
+    (tmp_path / "state").write_text("nothing")
+    words = ("-o", "out", "--checkpoint", tmp_path, "sh", "-c", STRETCHES)
+    number = lab.run("h2", "lbrun", "-d", *words, cwd=tmp_path).stdout.strip()
+    lab.run("h1", "lbctl", "wait", number, check=True)
+    assert (tmp_path / "out").read_text().count("attempt") == 3
+
+
+def test_without_a_checkpoint_85_is_a_status_like_others(lab):
+    assert lab.run("h2", "lbrun", "-q", "sh", "-c", "exit 85").returncode == 85
+    assert len(last(lab)["attempts"]) == 1
+    result = lab.run("h2", "lbrun", "-q", "--checkpoint", "/nowhere", "true")
+    assert (result.returncode, result.stderr) == (
+        125,
+        "lbrun: --checkpoint /nowhere: No such file or directory\n",
+    )
+
+
+def test_given_cutoffs_are_shown_with_the_hosts_of_their_tiers(lab):
+    told = lab.lbctl_json("h2", "tags", "show")
+    assert (told["source"], told["cutoffs"], told["fit"]) == ("given", [0.4], None)
+    assert [(tier["cutoff_s"], tier["hosts"]) for tier in told["tiers"]] == [
+        (0.4, ["h1"]),
+        (None, ["h2"]),
+    ]
+    assert "given by tags.cutoffs_s" in lab.run("h1", "lbctl", "tags", "show").stdout
+
+
 def test_a_list_of_cutoffs_that_does_not_rise_is_one_line(lab):
     config = lab.paths("h1").config
     result = lab.run(

@@ -1,28 +1,16 @@
 """Signals to a command that runs, from its parent or its terminal."""
 
 import pytest
+from contract import TELL
 from same_as_local import Row, assert_same, lab, table
 
 __all__ = ["lab"]
 
 NAMES = ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2")
+TOLD = 'exec lbrun $PYTHON -c "$TELL" ' + " ".join(
+    f"SIG{name}" for name in (*NAMES, "WINCH", "CONT")
+)
 
-# Says what it catches and goes on; ends with its input.
-TELL = """
-import os, select, signal, sys
-wake, woken = os.pipe2(os.O_NONBLOCK)
-signal.set_wakeup_fd(woken)
-for name in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2", "WINCH", "CONT"):
-    signal.signal(getattr(signal, f"SIG{name}"), lambda *_: None)
-os.write(1, b"ready\\n")
-while True:
-    ready, _, _ = select.select([0, wake], [], [])
-    if wake in ready:
-        for number in os.read(wake, 100):
-            os.write(1, (signal.Signals(number).name + "\\n").encode())
-    if 0 in ready and not os.read(0, 1):
-        break
-"""
 ECHO = "echo ready; while read x; do echo got $x; done"
 GOES_ON = ("send 1", "see got 1", "send 2", "see got 2")
 LOOP = "echo ready; while :; do sleep 0.05; done"
@@ -33,7 +21,7 @@ def waiting(trap="", more="", loop=LOOP):
 
 
 TRAPPED = [
-    Row(f"{name}, told", 'exec lbrun $PYTHON -c "$TELL"', env={"TELL": TELL},
+    Row(f"{name}, told", TOLD, env={"TELL": TELL},
         do=("see ready", f"signal {name}", f"see SIG{name}"))
     for name in (*NAMES, "WINCH", "CONT")
 ]  # fmt: skip
@@ -45,12 +33,12 @@ ENDED = [
       for name in NAMES if name != "QUIT"),
     *(Row(f"{name}, ignored by the command", f"exec lbrun sh -c 'trap \"\" {name}; {ECHO}'",
           do=("see ready", f"signal {name}", *GOES_ON)) for name in NAMES),
-    Row("one of several, in order", 'exec lbrun $PYTHON -c "$TELL"', env={"TELL": TELL},
+    Row("one of several, in order", TOLD, env={"TELL": TELL},
         do=("see ready", "signal USR1", "see SIGUSR1", "signal USR2", "see SIGUSR2", "signal TERM",
             "see SIGTERM", "signal HUP", "see SIGHUP", "signal INT", "see SIGINT")),
     Row("TERM, then its own end", waiting('trap "echo cleaning; sleep 0.2; exit 0" TERM; '),
         do=("see ready", "signal TERM", "see cleaning")),
-    Row("TERM three times", 'exec lbrun $PYTHON -c "$TELL"', env={"TELL": TELL},
+    Row("TERM three times", TOLD, env={"TELL": TELL},
         do=("see ready", *("signal TERM", "see SIGTERM") * 3)),
     Row("a shell that waits", "exec lbrun sh -c 'trap \"kill $!; echo got; exit 4\" TERM; "
         "sleep 60 >&- 2>&- & echo ready; wait'", status=4,
@@ -140,8 +128,8 @@ NOT_TRAPPED = [
         do=("send ready", "see ready", "group INT", "ends")),
     Row("^\\", waiting(), status=-3, do=("see ready", "group QUIT")),
     Row("a hang-up of the session", waiting(), status=-1, do=("see ready", "group HUP")),
-    Row("stops itself", "exec lbrun sh -c 'echo ready; kill -STOP $$; echo on; exit 3'",
-        status=3, do=("see ready", "stopped", "signal CONT", "goes on", "see on")),
+    Row("stops itself", "exec lbrun sh -c 'echo ready; kill -STOP $$; read x; echo on; exit 3'",
+        status=3, do=("see ready", "stopped", "signal CONT", "goes on", "send it", "see on")),
     Row("TSTP that is trapped", 'exec lbrun sh -c \'trap "echo got; exit 2" TSTP; ' + LOOP + "'",
         status=2, do=("see ready", "signal TSTP", "see got")),
     Row("nohup, hung up", f"exec nohup lbrun sh -c '{ECHO}'",

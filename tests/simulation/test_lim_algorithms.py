@@ -69,6 +69,8 @@ BOUNDS = {
         "Unreserve": PERIODS * R,
     },
     "NOLB": {"Report": BEATS, "Vector": 4 * BEATS * OTHERS},
+    "P2C": {"Report": PERIODS, "Vector": PERIODS * OTHERS},
+    "PREDICT": {"Report": PERIODS, "Vector": PERIODS * OTHERS},
 }  # fmt: skip
 
 

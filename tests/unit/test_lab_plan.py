@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lbd import config_file
+from lbd.cli.up import daemons_of
 from lbd.errors import ConfigError
 from lbd.lab import plan as planning
 from lbd.lab.plan import Entrance, Plan
@@ -178,3 +179,23 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path):
 def test_toml_survives_any_text():
     text = 'quote " backslash \\ tab \t delete \x7f umlaut ü newline \n'
     assert tomllib.loads(planning.toml({"host": {"name": text}}))["host"]["name"] == text
+
+
+def test_a_dispatcher_is_where_one_may_lead(tmp_path):
+    settings = ("dispatch.host=h1", 'dispatch.standby=["h3"]')
+    plan = replace(PLAN, settings=settings)
+    queue = {host: "dispatcher" in plan.daemons(host) for host in plan.hosts}
+    assert queue == {"h1": True, "h2": False, "h3": True}
+    for host, there in queue.items():
+        config = config_of(plan, host, tmp_path)
+        assert config.dispatch.hosts == ("h1", "h3")
+        assert ("dispatcher" in daemons_of(config, keeper=False)) is there
+    assert not replace(PLAN, settings=(*settings, "dispatch.host=")).has_queue
+
+
+@pytest.mark.parametrize(
+    ("settings", "term_s"),
+    [((), 10.0), (("dispatch.lease_s=1",), 0.5), (("dispatch.leader_lease_s=4",), 4.0)],
+)
+def test_a_leaders_lease_is_a_third_of_an_attempts(tmp_path, settings, term_s):
+    assert config_of(replace(PLAN, settings=settings), "h1", tmp_path).dispatch.term_s == term_s

@@ -11,10 +11,13 @@ from lbd.dispatch.disciplines.round_robin import RoundRobin
 from lbd.dispatch.disciplines.shortest_queue import ShortestQueue
 from lbd.dispatch.disciplines.sita_e import SitaE
 from lbd.dispatch.disciplines.tags import Tags
+from lbd.dispatch.disciplines.tiers import checked
 
 Mode = Literal["fcfs", "tags", "random", "round-robin", "shortest-queue", "least-work", "sita-e"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 TIERED: tuple[Mode, ...] = ("tags", "sita-e")  # need cutoffs, and a host of their own per tier
+BY_ESTIMATE: tuple[Mode, ...] = ("least-work", "sita-e")
+Tiered = Tags | SitaE
 UNTIERED: dict[Mode, Callable[[], Discipline]] = {
     "fcfs": Fcfs,
     "random": AtRandom,
@@ -26,8 +29,11 @@ UNTIERED: dict[Mode, Callable[[], Discipline]] = {
 
 def make(mode: Mode, cutoffs_s: Sequence[float], work_conserving: bool = False) -> Discipline:
     """A fresh one; cutoffs are for the tiered ones. Raises ValueError if those are wrong."""
-    if mode == "tags":
-        return Tags(cutoffs_s, work_conserving)
-    if mode == "sita-e":
-        return SitaE(cutoffs_s)
+    if mode in TIERED:
+        return tiered(mode, checked(cutoffs_s, mode), work_conserving)
     return UNTIERED[mode]()
+
+
+def tiered(mode: Mode, cutoffs_s: Sequence[float] = (), work_conserving: bool = False) -> Tiered:
+    """One whose cutoffs may change; so far without any it is one tier."""
+    return Tags(cutoffs_s, work_conserving) if mode == "tags" else SitaE(cutoffs_s)

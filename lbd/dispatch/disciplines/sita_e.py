@@ -2,7 +2,7 @@
 
 As tags, but a job goes to the tier of its estimate at once and nothing is killed: the cutoffs are
 those that give every tier the same work. A job without an estimate goes to the last tier, where it
-cannot hold up the small ones.
+cannot hold up the small ones. Without cutoffs, as long as none could be solved, it is fcfs.
 """
 
 from bisect import bisect_left
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from random import Random
 
 from lbd.dispatch.discipline import Hosts, HostSlots, Line, QueuedJob
-from lbd.dispatch.disciplines.tiers import checked, tier_for, tiers_of
+from lbd.dispatch.disciplines.tiers import tier_for, tiers_of
 
 
 class SitaE:
     def __init__(self, cutoffs_s: Sequence[float]) -> None:
-        self.cutoffs_s = checked(cutoffs_s, "sita-e")
+        self.cutoffs_s = tuple(cutoffs_s)  # none: one tier
 
     def join(self, job: QueuedJob, hosts: Hosts, now_s: float, dice: Random) -> Line:
         tiers = len(self.cutoffs_s) + 1

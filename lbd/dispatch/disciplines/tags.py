@@ -9,18 +9,20 @@ first, whose jobs are likely the smallest; that starves nobody whom the hosts ha
 
 With `work_conserving`, a host with nothing to do in its own tiers helps a lower one. The job it
 takes keeps the lower tier's cutoff, so the host's own jobs never wait longer than that for it.
+
+Without cutoffs, as long as none could be solved, there is one tier, and it is fcfs.
 """
 
 from collections.abc import Sequence
 from random import Random
 
 from lbd.dispatch.discipline import Hosts, HostSlots, Line, QueuedJob
-from lbd.dispatch.disciplines.tiers import checked, tier_for, tiers_of
+from lbd.dispatch.disciplines.tiers import tier_for, tiers_of
 
 
 class Tags:
     def __init__(self, cutoffs_s: Sequence[float], work_conserving: bool = False) -> None:
-        self.cutoffs_s = checked(cutoffs_s, "tags")
+        self.cutoffs_s = tuple(cutoffs_s)
         self._work_conserving = work_conserving
 
     @property

@@ -13,6 +13,18 @@ from lbd.model import HostId, JobId
 class LedgerTrouble(LbdError):
     """It is not on disk: full, unreachable, or not a ledger of ours."""
 
+    def __init__(self, text: str, *, passes: bool = False) -> None:
+        """`passes`: the same may well succeed in a moment."""
+        super().__init__(text)
+        self.passes = passes
+
+
+class Deposed(LedgerTrouble):
+    """Another dispatcher leads: nothing of ours is written any more."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, passes=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
@@ -30,12 +42,29 @@ class Submission:
     key: str = ""  # --idempotency-key, "" = none
     first_index: int | None = None  # of an array
     count: int = 1
+    slots_most: int = 0  # that it can use; 0: no more than `slots`
+    priority: int = 0
 
-    def job(self, number: int) -> QueuedJob:
-        """As the queue sees the job with this id."""
+    def jobs(self, accepted: "Accepted", estimate_s: float | None = None) -> list[QueuedJob]:
+        """As the queue sees them."""
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
-        return QueuedJob(JobId(str(number)), self.slots, self.may_restart, only=only, barred=barred)
+        return [
+            QueuedJob(
+                JobId(str(accepted.first + n)),
+                self.slots,
+                self.may_restart,
+                estimate_s=estimate_s,
+                only=only,
+                barred=barred,
+                slots_most=self.slots_most,
+                user=self.user,
+                name=self.name,
+                priority=self.priority,
+                array=accepted.submission if self.first_index is not None else 0,
+            )
+            for n in range(self.count)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +105,9 @@ class JobRow:
     exit_status: int | None
     signal: int
     cause: str
+    slots_most: int
+    slots_held: int | None  # by its last attempt
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +124,7 @@ class AttemptRow:
     cpu_s: float | None
     exit_status: int | None
     reason: str
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +134,7 @@ class Wanted:
     ranges: tuple[tuple[int, int], ...] = ()  # both ends included
     user: str = ""  # "" = anybody's
     ended_too: bool = False
+    ended_only: bool = False
     limit: int = 10_000
 
 
@@ -121,8 +155,9 @@ class Ledger(Protocol):
 
     async def spec(self, submission: int) -> bytes: ...
 
-    async def forget(self, before_unix_s: float, limit: int) -> int:
-        """Ended jobs older than that, no more than `limit` of them; how many it were."""
+    async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
+        """Jobs that ended before then, or that have ended and are older than the last `keep`; no
+        more than `limit` of them; how many it were."""
         ...
 
     async def close(self) -> None: ...

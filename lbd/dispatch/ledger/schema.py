@@ -7,7 +7,7 @@ STEPS: tuple[str, ...] = (
     """
     CREATE TABLE submissions (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
-        user TEXT NOT NULL,
+        "user" TEXT NOT NULL,
         origin TEXT NOT NULL,
         name TEXT NOT NULL,
         command BLOB NOT NULL,
@@ -19,7 +19,7 @@ STEPS: tuple[str, ...] = (
         first_job INTEGER NOT NULL,
         jobs INTEGER NOT NULL
     );
-    CREATE UNIQUE INDEX submissions_by_key ON submissions (user, idempotency_key)
+    CREATE UNIQUE INDEX submissions_by_key ON submissions ("user", idempotency_key)
         WHERE idempotency_key <> '';
     CREATE TABLE jobs (
         id INTEGER PRIMARY KEY,
@@ -60,6 +60,12 @@ STEPS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO counters VALUES ('next_job', 1);
+    """,
+    """
+    ALTER TABLE submissions ADD COLUMN slots_most INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE submissions ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN slots_held INTEGER;
+    ALTER TABLE attempts ADD COLUMN slots INTEGER NOT NULL DEFAULT 1;
     """,
 )
 VERSION = len(STEPS)

@@ -7,18 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("run_request", "input", "output", "error", "submitted")
+    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint")
     RUN_REQUEST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     run_request: bytes
     input: bytes
     output: bytes
     error: bytes
     submitted: float
-    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ...) -> None: ...
+    checkpoint: bytes
+    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job", "attempt")
@@ -29,20 +31,22 @@ class Held(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held")
+    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     OPEN_SLOTS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     number: int
     slots: int
     open_slots: int
     load: float
     drained: bool
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    ahead: int
+    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ...) -> None: ...
 
 class News(_message.Message):
     __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "stage", "errno")
@@ -137,7 +141,7 @@ class WorkDown(_message.Message):
     def __init__(self, reply: _Optional[_Union[BeatReply, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[Start, _Mapping]]] = ..., stops: _Optional[_Iterable[_Union[Stop, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("user", "origin", "name", "command", "spec", "slots", "may_restart", "only", "excluded", "key", "is_array", "first_index", "count")
+    __slots__ = ("user", "origin", "name", "command", "spec", "slots", "may_restart", "only", "excluded", "key", "is_array", "first_index", "count", "slots_most", "priority")
     USER_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +155,8 @@ class SubmitRequest(_message.Message):
     IS_ARRAY_FIELD_NUMBER: _ClassVar[int]
     FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_MOST_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     user: str
     origin: str
     name: str
@@ -164,7 +170,9 @@ class SubmitRequest(_message.Message):
     is_array: bool
     first_index: int
     count: int
-    def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    slots_most: int
+    priority: int
+    def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ("error", "first", "count")
@@ -191,7 +199,7 @@ class JobsAsked(_message.Message):
     def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ...) -> None: ...
 
 class AttemptTold(_message.Message):
-    __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason")
+    __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason", "slots")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +210,7 @@ class AttemptTold(_message.Message):
     CPU_S_FIELD_NUMBER: _ClassVar[int]
     EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     number: int
     host: str
     tier: int
@@ -212,10 +221,11 @@ class AttemptTold(_message.Message):
     cpu_s: float
     exit_status: int
     reason: str
-    def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    slots: int
+    def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class JobTold(_message.Message):
-    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts")
+    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +247,10 @@ class JobTold(_message.Message):
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_MOST_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    PREDICTED_BY_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     command: _containers.RepeatedScalarFieldContainer[bytes]
@@ -258,7 +272,25 @@ class JobTold(_message.Message):
     cause: str
     is_final: bool
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptTold]
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptTold, _Mapping]]] = ...) -> None: ...
+    slots_most: int
+    priority: int
+    predicted_wait_s: float
+    predicted_by: str
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptTold, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ...) -> None: ...
+
+class PredictAsked(_message.Message):
+    __slots__ = ("slots",)
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    slots: int
+    def __init__(self, slots: _Optional[int] = ...) -> None: ...
+
+class PredictTold(_message.Message):
+    __slots__ = ("wait_s", "how")
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    wait_s: float
+    how: str
+    def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ...) -> None: ...
 
 class JobsTold(_message.Message):
     __slots__ = ("error", "jobs")
@@ -289,6 +321,100 @@ class ActReply(_message.Message):
     errors: _containers.RepeatedScalarFieldContainer[str]
     done: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TagsAsked(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TierTold(_message.Message):
+    __slots__ = ("tier", "cutoff_s", "hosts", "slots", "waiting", "running", "load", "wait_s", "visit_share", "slowdown")
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    CUTOFF_S_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    VISIT_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    tier: int
+    cutoff_s: float
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    slots: int
+    waiting: int
+    running: int
+    load: float
+    wait_s: float
+    visit_share: float
+    slowdown: float
+    def __init__(self, tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., hosts: _Optional[_Iterable[str]] = ..., slots: _Optional[int] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., load: _Optional[float] = ..., wait_s: _Optional[float] = ..., visit_share: _Optional[float] = ..., slowdown: _Optional[float] = ...) -> None: ...
+
+class FitTold(_message.Message):
+    __slots__ = ("k", "p", "alpha", "jobs", "ks_distance", "by", "mean_s", "fitted_mean_s", "arrival_rate_per_s", "pace", "good")
+    K_FIELD_NUMBER: _ClassVar[int]
+    P_FIELD_NUMBER: _ClassVar[int]
+    ALPHA_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    KS_DISTANCE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    MEAN_S_FIELD_NUMBER: _ClassVar[int]
+    FITTED_MEAN_S_FIELD_NUMBER: _ClassVar[int]
+    ARRIVAL_RATE_PER_S_FIELD_NUMBER: _ClassVar[int]
+    PACE_FIELD_NUMBER: _ClassVar[int]
+    GOOD_FIELD_NUMBER: _ClassVar[int]
+    k: float
+    p: float
+    alpha: float
+    jobs: int
+    ks_distance: float
+    by: str
+    mean_s: float
+    fitted_mean_s: float
+    arrival_rate_per_s: float
+    pace: float
+    good: bool
+    def __init__(self, k: _Optional[float] = ..., p: _Optional[float] = ..., alpha: _Optional[float] = ..., jobs: _Optional[int] = ..., ks_distance: _Optional[float] = ..., by: _Optional[str] = ..., mean_s: _Optional[float] = ..., fitted_mean_s: _Optional[float] = ..., arrival_rate_per_s: _Optional[float] = ..., pace: _Optional[float] = ..., good: _Optional[bool] = ...) -> None: ...
+
+class TagsChange(_message.Message):
+    __slots__ = ("at", "what")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    at: float
+    what: str
+    def __init__(self, at: _Optional[float] = ..., what: _Optional[str] = ...) -> None: ...
+
+class TagsTold(_message.Message):
+    __slots__ = ("mode", "source", "objective", "cutoffs_s", "tiers", "reason", "looked", "changes", "fit", "load", "mean_slowdown", "mean_waiting_s", "one_queue", "work_conserving")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    OBJECTIVE_FIELD_NUMBER: _ClassVar[int]
+    CUTOFFS_S_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    FIT_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    MEAN_SLOWDOWN_FIELD_NUMBER: _ClassVar[int]
+    MEAN_WAITING_S_FIELD_NUMBER: _ClassVar[int]
+    ONE_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    WORK_CONSERVING_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    source: str
+    objective: str
+    cutoffs_s: _containers.RepeatedScalarFieldContainer[float]
+    tiers: _containers.RepeatedCompositeFieldContainer[TierTold]
+    reason: str
+    looked: float
+    changes: _containers.RepeatedCompositeFieldContainer[TagsChange]
+    fit: FitTold
+    load: float
+    mean_slowdown: float
+    mean_waiting_s: float
+    one_queue: float
+    work_conserving: bool
+    def __init__(self, mode: _Optional[str] = ..., source: _Optional[str] = ..., objective: _Optional[str] = ..., cutoffs_s: _Optional[_Iterable[float]] = ..., tiers: _Optional[_Iterable[_Union[TierTold, _Mapping]]] = ..., reason: _Optional[str] = ..., looked: _Optional[float] = ..., changes: _Optional[_Iterable[_Union[TagsChange, _Mapping]]] = ..., fit: _Optional[_Union[FitTold, _Mapping]] = ..., load: _Optional[float] = ..., mean_slowdown: _Optional[float] = ..., mean_waiting_s: _Optional[float] = ..., one_queue: _Optional[float] = ..., work_conserving: _Optional[bool] = ...) -> None: ...
 
 class LogsRequest(_message.Message):
     __slots__ = ("job", "attempt", "output_at", "error_at", "follow")

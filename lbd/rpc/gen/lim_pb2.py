@@ -24,17 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10lbd/v1/lim.proto\x12\x06lbd.v1\"\x8e\x05\n\nLimMessage\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06sender\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x1e\n\x05hello\x18\n \x01(\x0b\x32\r.lbd.v1.HelloH\x00\x12\"\n\x07members\x18\x0b \x01(\x0b\x32\x0f.lbd.v1.MembersH\x00\x12 \n\x06report\x18\x0c \x01(\x0b\x32\x0e.lbd.v1.ReportH\x00\x12 \n\x06vector\x18\r \x01(\x0b\x32\x0e.lbd.v1.VectorH\x00\x12\x1e\n\x05probe\x18\x0e \x01(\x0b\x32\r.lbd.v1.ProbeH\x00\x12)\n\x0bprobe_reply\x18\x0f \x01(\x0b\x32\x12.lbd.v1.ProbeReplyH\x00\x12\'\n\nask_centre\x18\x10 \x01(\x0b\x32\x11.lbd.v1.AskCentreH\x00\x12+\n\x0c\x63\x65ntre_reply\x18\x11 \x01(\x0b\x32\x13.lbd.v1.CentreReplyH\x00\x12$\n\x08settings\x18\x12 \x01(\x0b\x32\x10.lbd.v1.SettingsH\x00\x12\x1e\n\x05\x64rain\x18\x13 \x01(\x0b\x32\r.lbd.v1.DrainH\x00\x12\x1e\n\x05leave\x18\x14 \x01(\x0b\x32\r.lbd.v1.LeaveH\x00\x12\x1c\n\x04ping\x18\x15 \x01(\x0b\x32\x0c.lbd.v1.PingH\x00\x12\x1a\n\x03\x61\x63k\x18\x16 \x01(\x0b\x32\x0b.lbd.v1.AckH\x00\x12\"\n\x07reserve\x18\x17 \x01(\x0b\x32\x0f.lbd.v1.ReserveH\x00\x12-\n\rreserve_reply\x18\x18 \x01(\x0b\x32\x14.lbd.v1.ReserveReplyH\x00\x12&\n\tunreserve\x18\x19 \x01(\x0b\x32\x11.lbd.v1.UnreserveH\x00\x42\x06\n\x04\x62ody\"\x7f\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08lim_port\x18\x03 \x01(\r\x12\x10\n\x08lbm_port\x18\x04 \x01(\r\x12\x0c\n\x04rank\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x0f\n\x07version\x18\x07 \x01(\t\"<\n\x05Hello\x12\x1c\n\x04self\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Member\x12\x15\n\rwants_members\x18\x02 \x01(\x08\"N\n\x07Members\x12\x1f\n\x07members\x18\x01 \x03(\x0b\x32\x0e.lbd.v1.Member\x12\"\n\x08settings\x18\x02 \x01(\x0b\x32\x10.lbd.v1.Settings\"\xcb\x02\n\x06Sample\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\r\n\x05\x61ge_s\x18\x04 \x01(\x02\x12\r\n\x05index\x18\x05 \x01(\x02\x12\x11\n\tcpu_queue\x18\x06 \x01(\x02\x12\x10\n\x08io_queue\x18\x07 \x01(\x02\x12\x14\n\x0cmemory_queue\x18\x08 \x01(\x02\x12\x13\n\x0butilisation\x18\t \x01(\x02\x12\r\n\x05\x63ores\x18\n \x01(\x02\x12\r\n\x05speed\x18\x0b \x01(\x02\x12\x13\n\x0bslots_total\x18\x0c \x01(\r\x12\x12\n\nslots_used\x18\r \x01(\r\x12\x12\n\njobs_local\x18\x0e \x01(\r\x12\x14\n\x0cjobs_foreign\x18\x0f \x01(\r\x12\x11\n\taccepting\x18\x10 \x01(\x08\x12\x0b\n\x03hog\x18\x12 \x01(\t\x12\x0f\n\x07\x64rained\x18\x11 \x01(\x08\"7\n\x06Report\x12\x1e\n\x06sample\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Sample\x12\r\n\x05\x65nded\x18\x02 \x03(\t\"\\\n\x06Vector\x12\x1f\n\x07samples\x18\x01 \x03(\x0b\x32\x0e.lbd.v1.Sample\x12\x18\n\x10settings_counter\x18\x02 \x01(\x04\x12\x17\n\x0fsettings_author\x18\x03 \x01(\t\"\x07\n\x05Probe\",\n\nProbeReply\x12\x1e\n\x06sample\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Sample\"\xa0\x01\n\tAskCentre\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08\x65xcluded\x18\x02 \x03(\t\x12\x12\n\nmust_leave\x18\x03 \x01(\x08\x12\x10\n\x08may_wait\x18\x04 \x01(\x08\x12\x0b\n\x03\x64ry\x18\x05 \x01(\x08\x12\x1e\n\x06sample\x18\x06 \x01(\x0b\x32\x0e.lbd.v1.Sample\x12\x0f\n\x07\x63harges\x18\x07 \x01(\x02\x12\r\n\x05\x65nded\x18\x08 \x03(\t\"\x90\x01\n\x0b\x43\x65ntreReply\x12,\n\x07verdict\x18\x01 \x01(\x0e\x32\x1b.lbd.v1.CentreReply.Verdict\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"5\n\x07Verdict\x12\x0b\n\x07NOWHERE\x10\x00\x12\x08\n\x04HERE\x10\x01\x12\t\n\x05THERE\x10\x02\x12\x08\n\x04WAIT\x10\x03\")\n\x07Reserve\x12\x1e\n\x06sample\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Sample\"=\n\x0cReserveReply\x12\r\n\x05taken\x18\x01 \x01(\x08\x12\x1e\n\x06sample\x18\x02 \x01(\x0b\x32\x0e.lbd.v1.Sample\"\x0b\n\tUnreserve\"\xf5\x01\n\x08Settings\x12\x0f\n\x07\x63ounter\x18\x01 \x01(\x04\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12\x11\n\talgorithm\x18\x03 \x01(\t\x12,\n\x06params\x18\x04 \x03(\x0b\x32\x1c.lbd.v1.Settings.ParamsEntry\x12*\n\x05tuned\x18\x05 \x03(\x0b\x32\x1b.lbd.v1.Settings.TunedEntry\x1a-\n\x0bParamsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nTunedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x18\n\x05\x44rain\x12\x0f\n\x07\x64rained\x18\x01 \x01(\x08\"\x07\n\x05Leave\"\x06\n\x04Ping\"\x94\x01\n\x03\x41\x63k\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x16\n\x0eunknown_sender\x18\x02 \x01(\x08\x12\x19\n\x11known_incarnation\x18\x03 \x01(\x04\x12\x13\n\x0bunix_time_s\x18\x04 \x01(\x01\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x12\n\nname_taken\x18\x06 \x01(\x08\x12\x11\n\talgorithm\x18\x07 \x01(\t28\n\x03Lim\x12\x31\n\x07\x44\x65liver\x12\x12.lbd.v1.LimMessage\x1a\x12.lbd.v1.LimMessageb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x10lbd/v1/lim.proto\x12\x06lbd.v1\"\x8e\x05\n\nLimMessage\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06sender\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x1e\n\x05hello\x18\n \x01(\x0b\x32\r.lbd.v1.HelloH\x00\x12\"\n\x07members\x18\x0b \x01(\x0b\x32\x0f.lbd.v1.MembersH\x00\x12 \n\x06report\x18\x0c \x01(\x0b\x32\x0e.lbd.v1.ReportH\x00\x12 \n\x06vector\x18\r \x01(\x0b\x32\x0e.lbd.v1.VectorH\x00\x12\x1e\n\x05probe\x18\x0e \x01(\x0b\x32\r.lbd.v1.ProbeH\x00\x12)\n\x0bprobe_reply\x18\x0f \x01(\x0b\x32\x12.lbd.v1.ProbeReplyH\x00\x12\'\n\nask_centre\x18\x10 \x01(\x0b\x32\x11.lbd.v1.AskCentreH\x00\x12+\n\x0c\x63\x65ntre_reply\x18\x11 \x01(\x0b\x32\x13.lbd.v1.CentreReplyH\x00\x12$\n\x08settings\x18\x12 \x01(\x0b\x32\x10.lbd.v1.SettingsH\x00\x12\x1e\n\x05\x64rain\x18\x13 \x01(\x0b\x32\r.lbd.v1.DrainH\x00\x12\x1e\n\x05leave\x18\x14 \x01(\x0b\x32\r.lbd.v1.LeaveH\x00\x12\x1c\n\x04ping\x18\x15 \x01(\x0b\x32\x0c.lbd.v1.PingH\x00\x12\x1a\n\x03\x61\x63k\x18\x16 \x01(\x0b\x32\x0b.lbd.v1.AckH\x00\x12\"\n\x07reserve\x18\x17 \x01(\x0b\x32\x0f.lbd.v1.ReserveH\x00\x12-\n\rreserve_reply\x18\x18 \x01(\x0b\x32\x14.lbd.v1.ReserveReplyH\x00\x12&\n\tunreserve\x18\x19 \x01(\x0b\x32\x11.lbd.v1.UnreserveH\x00\x42\x06\n\x04\x62ody\"\x7f\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08lim_port\x18\x03 \x01(\r\x12\x10\n\x08lbm_port\x18\x04 \x01(\r\x12\x0c\n\x04rank\x18\x05 \x01(\r\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x0f\n\x07version\x18\x07 \x01(\t\"<\n\x05Hello\x12\x1c\n\x04self\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Member\x12\x15\n\rwants_members\x18\x02 \x01(\x08\"N\n\x07Members\x12\x1f\n\x07members\x18\x01 \x03(\x0b\x32\x0e.lbd.v1.Member\x12\"\n\x08settings\x18\x02 \x01(\x0b\x32\x10.lbd.v1.Settings\"\xa0\x03\n\x06Sample\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\r\n\x05\x61ge_s\x18\x04 \x01(\x02\x12\r\n\x05index\x18\x05 \x01(\x02\x12\x11\n\tcpu_queue\x18\x06 \x01(\x02\x12\x10\n\x08io_queue\x18\x07 \x01(\x02\x12\x14\n\x0cmemory_queue\x18\x08 \x01(\x02\x12\x13\n\x0butilisation\x18\t \x01(\x02\x12\r\n\x05\x63ores\x18\n \x01(\x02\x12\r\n\x05speed\x18\x0b \x01(\x02\x12\x13\n\x0bslots_total\x18\x0c \x01(\r\x12\x12\n\nslots_used\x18\r \x01(\r\x12\x12\n\njobs_local\x18\x0e \x01(\r\x12\x14\n\x0cjobs_foreign\x18\x0f \x01(\r\x12\x11\n\taccepting\x18\x10 \x01(\x08\x12\x0b\n\x03hog\x18\x12 \x01(\t\x12\x0f\n\x07\x64rained\x18\x11 \x01(\x08\x12&\n\x04site\x18\x13 \x03(\x0b\x32\x18.lbd.v1.Sample.SiteEntry\x1a+\n\tSiteEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\"7\n\x06Report\x12\x1e\n\x06sample\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Sample\x12\r\n\x05\x65nded\x18\x02 \x03(\t\"\\\n\x06Vector\x12\x1f\n\x07samples\x18\x01 \x03(\x0b\x32\x0e.lbd.v1.Sample\x12\x18\n\x10settings_counter\x18\x02 \x01(\x04\x12\x17\n\x0fsettings_author\x18\x03 \x01(\t\"\x07\n\x05Probe\",\n\nProbeReply\x12\x1e\n\x06sample\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Sample\"\xa0\x01\n\tAskCentre\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08\x65xcluded\x18\x02 \x03(\t\x12\x12\n\nmust_leave\x18\x03 \x01(\x08\x12\x10\n\x08may_wait\x18\x04 \x01(\x08\x12\x0b\n\x03\x64ry\x18\x05 \x01(\x08\x12\x1e\n\x06sample\x18\x06 \x01(\x0b\x32\x0e.lbd.v1.Sample\x12\x0f\n\x07\x63harges\x18\x07 \x01(\x02\x12\r\n\x05\x65nded\x18\x08 \x03(\t\"\x90\x01\n\x0b\x43\x65ntreReply\x12,\n\x07verdict\x18\x01 \x01(\x0e\x32\x1b.lbd.v1.CentreReply.Verdict\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"5\n\x07Verdict\x12\x0b\n\x07NOWHERE\x10\x00\x12\x08\n\x04HERE\x10\x01\x12\t\n\x05THERE\x10\x02\x12\x08\n\x04WAIT\x10\x03\")\n\x07Reserve\x12\x1e\n\x06sample\x18\x01 \x01(\x0b\x32\x0e.lbd.v1.Sample\"=\n\x0cReserveReply\x12\r\n\x05taken\x18\x01 \x01(\x08\x12\x1e\n\x06sample\x18\x02 \x01(\x0b\x32\x0e.lbd.v1.Sample\"\x0b\n\tUnreserve\"\xcf\x02\n\x08Settings\x12\x0f\n\x07\x63ounter\x18\x01 \x01(\x04\x12\x0e\n\x06\x61uthor\x18\x02 \x01(\t\x12\x11\n\talgorithm\x18\x03 \x01(\t\x12,\n\x06params\x18\x04 \x03(\x0b\x32\x1c.lbd.v1.Settings.ParamsEntry\x12*\n\x05tuned\x18\x05 \x03(\x0b\x32\x1b.lbd.v1.Settings.TunedEntry\x12*\n\x05words\x18\x06 \x03(\x0b\x32\x1b.lbd.v1.Settings.WordsEntry\x1a-\n\x0bParamsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nTunedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nWordsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x18\n\x05\x44rain\x12\x0f\n\x07\x64rained\x18\x01 \x01(\x08\"\x07\n\x05Leave\"\x06\n\x04Ping\"\x94\x01\n\x03\x41\x63k\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x16\n\x0eunknown_sender\x18\x02 \x01(\x08\x12\x19\n\x11known_incarnation\x18\x03 \x01(\x04\x12\x13\n\x0bunix_time_s\x18\x04 \x01(\x01\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x12\n\nname_taken\x18\x06 \x01(\x08\x12\x11\n\talgorithm\x18\x07 \x01(\t28\n\x03Lim\x12\x31\n\x07\x44\x65liver\x12\x12.lbd.v1.LimMessage\x1a\x12.lbd.v1.LimMessageb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lbd.v1.lim_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_SAMPLE_SITEENTRY']._loaded_options = None
+  _globals['_SAMPLE_SITEENTRY']._serialized_options = b'8\001'
   _globals['_SETTINGS_PARAMSENTRY']._loaded_options = None
   _globals['_SETTINGS_PARAMSENTRY']._serialized_options = b'8\001'
   _globals['_SETTINGS_TUNEDENTRY']._loaded_options = None
   _globals['_SETTINGS_TUNEDENTRY']._serialized_options = b'8\001'
+  _globals['_SETTINGS_WORDSENTRY']._loaded_options = None
+  _globals['_SETTINGS_WORDSENTRY']._serialized_options = b'8\001'
   _globals['_LIMMESSAGE']._serialized_start=29
   _globals['_LIMMESSAGE']._serialized_end=683
   _globals['_MEMBER']._serialized_start=685
@@ -44,41 +48,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MEMBERS']._serialized_start=876
   _globals['_MEMBERS']._serialized_end=954
   _globals['_SAMPLE']._serialized_start=957
-  _globals['_SAMPLE']._serialized_end=1288
-  _globals['_REPORT']._serialized_start=1290
-  _globals['_REPORT']._serialized_end=1345
-  _globals['_VECTOR']._serialized_start=1347
-  _globals['_VECTOR']._serialized_end=1439
-  _globals['_PROBE']._serialized_start=1441
-  _globals['_PROBE']._serialized_end=1448
-  _globals['_PROBEREPLY']._serialized_start=1450
-  _globals['_PROBEREPLY']._serialized_end=1494
-  _globals['_ASKCENTRE']._serialized_start=1497
-  _globals['_ASKCENTRE']._serialized_end=1657
-  _globals['_CENTREREPLY']._serialized_start=1660
-  _globals['_CENTREREPLY']._serialized_end=1804
-  _globals['_CENTREREPLY_VERDICT']._serialized_start=1751
-  _globals['_CENTREREPLY_VERDICT']._serialized_end=1804
-  _globals['_RESERVE']._serialized_start=1806
-  _globals['_RESERVE']._serialized_end=1847
-  _globals['_RESERVEREPLY']._serialized_start=1849
-  _globals['_RESERVEREPLY']._serialized_end=1910
-  _globals['_UNRESERVE']._serialized_start=1912
-  _globals['_UNRESERVE']._serialized_end=1923
-  _globals['_SETTINGS']._serialized_start=1926
-  _globals['_SETTINGS']._serialized_end=2171
-  _globals['_SETTINGS_PARAMSENTRY']._serialized_start=2080
-  _globals['_SETTINGS_PARAMSENTRY']._serialized_end=2125
-  _globals['_SETTINGS_TUNEDENTRY']._serialized_start=2127
-  _globals['_SETTINGS_TUNEDENTRY']._serialized_end=2171
-  _globals['_DRAIN']._serialized_start=2173
-  _globals['_DRAIN']._serialized_end=2197
-  _globals['_LEAVE']._serialized_start=2199
-  _globals['_LEAVE']._serialized_end=2206
-  _globals['_PING']._serialized_start=2208
-  _globals['_PING']._serialized_end=2214
-  _globals['_ACK']._serialized_start=2217
-  _globals['_ACK']._serialized_end=2365
-  _globals['_LIM']._serialized_start=2367
-  _globals['_LIM']._serialized_end=2423
+  _globals['_SAMPLE']._serialized_end=1373
+  _globals['_SAMPLE_SITEENTRY']._serialized_start=1330
+  _globals['_SAMPLE_SITEENTRY']._serialized_end=1373
+  _globals['_REPORT']._serialized_start=1375
+  _globals['_REPORT']._serialized_end=1430
+  _globals['_VECTOR']._serialized_start=1432
+  _globals['_VECTOR']._serialized_end=1524
+  _globals['_PROBE']._serialized_start=1526
+  _globals['_PROBE']._serialized_end=1533
+  _globals['_PROBEREPLY']._serialized_start=1535
+  _globals['_PROBEREPLY']._serialized_end=1579
+  _globals['_ASKCENTRE']._serialized_start=1582
+  _globals['_ASKCENTRE']._serialized_end=1742
+  _globals['_CENTREREPLY']._serialized_start=1745
+  _globals['_CENTREREPLY']._serialized_end=1889
+  _globals['_CENTREREPLY_VERDICT']._serialized_start=1836
+  _globals['_CENTREREPLY_VERDICT']._serialized_end=1889
+  _globals['_RESERVE']._serialized_start=1891
+  _globals['_RESERVE']._serialized_end=1932
+  _globals['_RESERVEREPLY']._serialized_start=1934
+  _globals['_RESERVEREPLY']._serialized_end=1995
+  _globals['_UNRESERVE']._serialized_start=1997
+  _globals['_UNRESERVE']._serialized_end=2008
+  _globals['_SETTINGS']._serialized_start=2011
+  _globals['_SETTINGS']._serialized_end=2346
+  _globals['_SETTINGS_PARAMSENTRY']._serialized_start=2209
+  _globals['_SETTINGS_PARAMSENTRY']._serialized_end=2254
+  _globals['_SETTINGS_TUNEDENTRY']._serialized_start=2256
+  _globals['_SETTINGS_TUNEDENTRY']._serialized_end=2300
+  _globals['_SETTINGS_WORDSENTRY']._serialized_start=2302
+  _globals['_SETTINGS_WORDSENTRY']._serialized_end=2346
+  _globals['_DRAIN']._serialized_start=2348
+  _globals['_DRAIN']._serialized_end=2372
+  _globals['_LEAVE']._serialized_start=2374
+  _globals['_LEAVE']._serialized_end=2381
+  _globals['_PING']._serialized_start=2383
+  _globals['_PING']._serialized_end=2389
+  _globals['_ACK']._serialized_start=2392
+  _globals['_ACK']._serialized_end=2540
+  _globals['_LIM']._serialized_start=2542
+  _globals['_LIM']._serialized_end=2598
 # @@protoc_insertion_point(module_scope)

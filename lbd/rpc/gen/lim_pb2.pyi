@@ -84,7 +84,14 @@ class Members(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ...) -> None: ...
 
 class Sample(_message.Message):
-    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "hog", "drained")
+    __slots__ = ("host", "incarnation", "number", "age_s", "index", "cpu_queue", "io_queue", "memory_queue", "utilisation", "cores", "speed", "slots_total", "slots_used", "jobs_local", "jobs_foreign", "accepting", "hog", "drained", "site")
+    class SiteEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     HOST_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +110,7 @@ class Sample(_message.Message):
     ACCEPTING_FIELD_NUMBER: _ClassVar[int]
     HOG_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
+    SITE_FIELD_NUMBER: _ClassVar[int]
     host: str
     incarnation: int
     number: int
@@ -121,7 +129,8 @@ class Sample(_message.Message):
     accepting: bool
     hog: str
     drained: bool
-    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., hog: _Optional[str] = ..., drained: _Optional[bool] = ...) -> None: ...
+    site: _containers.ScalarMap[str, float]
+    def __init__(self, host: _Optional[str] = ..., incarnation: _Optional[int] = ..., number: _Optional[int] = ..., age_s: _Optional[float] = ..., index: _Optional[float] = ..., cpu_queue: _Optional[float] = ..., io_queue: _Optional[float] = ..., memory_queue: _Optional[float] = ..., utilisation: _Optional[float] = ..., cores: _Optional[float] = ..., speed: _Optional[float] = ..., slots_total: _Optional[int] = ..., slots_used: _Optional[int] = ..., jobs_local: _Optional[int] = ..., jobs_foreign: _Optional[int] = ..., accepting: _Optional[bool] = ..., hog: _Optional[str] = ..., drained: _Optional[bool] = ..., site: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("sample", "ended")
@@ -210,7 +219,7 @@ class Unreserve(_message.Message):
     def __init__(self) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("counter", "author", "algorithm", "params", "tuned")
+    __slots__ = ("counter", "author", "algorithm", "params", "tuned", "words")
     class ParamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -225,17 +234,26 @@ class Settings(_message.Message):
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class WordsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     COUNTER_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     TUNED_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
     counter: int
     author: str
     algorithm: str
     params: _containers.ScalarMap[str, float]
     tuned: _containers.ScalarMap[str, float]
-    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    words: _containers.ScalarMap[str, str]
+    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Drain(_message.Message):
     __slots__ = ("drained",)

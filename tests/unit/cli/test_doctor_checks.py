@@ -16,6 +16,7 @@ from lbd.cli.doctor_checks import (
     directory,
     key_file,
     names,
+    peer,
     trust,
 )
 from lbd.config import ClusterConfig, Config, HostConfig, HostEntry
@@ -136,3 +137,10 @@ def test_descriptors_of_a_process_and_of_none(tmp_path):
     path.write_text(f"{os.getpid()}\n")
     found = descriptors_of(path)
     assert 3 <= found["fds_open"] <= found["fds_limit"]
+
+
+def test_who_is_told_to_be_revoked_learns_how_to_join_again():
+    error = "h1: h2 is revoked"
+    (found,) = peer({"name": "h1", "reachable": False, "error": error})
+    assert (found.state, found.says) == (FAULT, f"not reached: {error}")
+    assert "lbctl join" in found.mend

@@ -142,12 +142,6 @@ def test_all_params_are_those_the_lim_knows(daemon, capsys):
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "params": params}
 
 
-@pytest.mark.parametrize("command", lbctl.LATER)
-def test_commands_of_later_parts_are_refused(capsys, command):
-    assert lbctl.main([command, "--json", "3"]) == 2
-    assert capsys.readouterr() == ("", f"lbctl: {command}: not part of lbd 0.1.0 yet\n")
-
-
 @pytest.mark.parametrize("name", ["", *lbctl.COMMANDS])
 def test_every_command_explains_itself(capsys, name):
     assert lbctl.main([*filter(None, [name]), "--help"]) == 0

@@ -119,10 +119,8 @@ def test_traces_that_are_none(capsys, tmp_path, content, said):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["fit"], "give --trace FILE"),
         (["fit", "--trace", "/nowhere"], "No such file"),
         (["fit", "--trace", "/"], "directory"),
-        (["show"], "the dispatcher is not part of lbd"),
         (["frobnicate"], "solve"),
         ([], "COMMAND"),
         (["solve", *PAPER, "--load", "0.5", "--hosts", "1"], "allowed 2 to 64"),
@@ -142,3 +140,13 @@ def test_bad_input_is_one_clear_line(capsys, words, said):
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("lbctl")
     assert said in err
+
+
+@pytest.mark.parametrize("word", ["show", "fit"])
+def test_what_is_asked_of_the_queue_needs_a_daemon(capsys, tmp_path, word):
+    config = tmp_path / "lbd.toml"
+    config.write_text(f'[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\n')
+    assert lbctl.main(["tags", word, "--config", str(config)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "not running" in err

@@ -1,4 +1,4 @@
-"""What every ledger must do. A second kind of store is another entry of `ledger`'s list."""
+"""What every ledger must do, in SQLite and in PostgreSQL."""
 
 import asyncio
 import contextlib
@@ -6,15 +6,17 @@ import sqlite3
 
 import pytest
 
-from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, JobState
-from lbd.dispatch.ledger import sqlite
+from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate
+from lbd.dispatch.ledger import sqlite, work
 from lbd.dispatch.ledger.rows import LedgerTrouble, Submission, Wanted
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.errors import ConfigError
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
+from tests.unit.dispatch.leaders import led
 
 H1 = HostId("h1")
+ALL = 1 << 40
 
 
 @contextlib.asynccontextmanager
@@ -26,10 +28,14 @@ async def opened(path):
         await ledger.close()
 
 
-@pytest.fixture(params=["sqlite"])
-async def ledger(tmp_path):
-    async with opened(tmp_path / "ledger.sqlite") as ledger:
-        yield ledger
+@pytest.fixture(params=["sqlite", "postgres"])
+async def ledger(tmp_path, request):
+    if request.param == "sqlite":
+        async with opened(tmp_path / "ledger.sqlite") as ledger:
+            yield ledger
+    else:
+        async with led(request.getfixturevalue("postgres").database()) as (_, ledger):
+            yield ledger
 
 
 def submission(user="ann", **more):
@@ -58,6 +64,16 @@ async def test_ids_rise_and_an_array_has_its_own(ledger):
     assert [row.id for row in rows] == [1, 2, 3, 4, 5]
     assert [row.array_index for row in rows] == [None, 7, 8, 9, None]
     assert await ledger.spec(array.submission) == b"spec"
+
+
+async def test_slots_are_kept_for_job_and_attempt(ledger):
+    await ledger.submit(submission(slots=2, slots_most=8, priority=-3), 1.0)
+    (row,) = await ledger.live()
+    assert (row.slots, row.slots_most, row.slots_held, row.priority) == (2, 8, None, -3)
+    await ledger.record([Begin(JobId("1"), 1, H1, 1, None, 5)], 2.0)
+    (row,) = await ledger.live()
+    (attempt,) = await ledger.attempts([JobId("1")])
+    assert (row.slots, row.slots_held, attempt.slots) == (2, 5, 5)
 
 
 async def test_the_same_key_of_one_user_is_the_same_submission(ledger):
@@ -113,6 +129,7 @@ async def test_questions_are_narrowed(ledger):
     assert await ids() == [1, 2]
     assert await ids(ended_too=True, user="ann") == [1, 3]
     assert await ids((2, 9), ended_too=True) == [2, 3]
+    assert await ids(ended_only=True) == [3]
     assert await ids(ended_too=True, limit=1) == [3]
 
 
@@ -137,30 +154,84 @@ async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
         await ledger.submit(submission(), 1.0)
     for name, at in (("2", 10.0), ("3", 20.0)):
         await ledger.record([changed(name, JobState.DONE, Fate.DONE, attempt=0)], at)
-    assert await ledger.forget(15.0, 100) == 1
+    assert await ledger.forget(15.0, ALL, 100) == 1
     assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == [1, 3]
-    assert await ledger.forget(99.0, 100) == 1
+    assert await ledger.forget(99.0, ALL, 100) == 1
     assert (await ledger.submit(submission(), 30.0)).first == 4
     with pytest.raises(LedgerTrouble):
         await ledger.spec(2)
 
 
+async def test_of_ended_jobs_only_the_last_are_kept(ledger):
+    await ledger.submit(submission(first_index=0, count=10), 1.0)
+    for name in ("1", "3", "9"):
+        await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
+    assert await ledger.forget(0.0, 5, 1) == 1
+    assert await ledger.forget(0.0, 5, 100) == 1
+    assert await ledger.forget(0.0, 5, 100) == 0
+    rows = await ledger.find(Wanted(ended_too=True))
+    assert [row.id for row in rows] == [2, 4, 5, 6, 7, 8, 9, 10]
+
+
+async def test_a_record_may_be_written_twice(ledger):
+    """As it is when nobody knows whether the first time came to be."""
+    await ledger.submit(submission(), 1.0)
+    changes = [
+        Begin(JobId("1"), 1, H1, 1, None),
+        changed("1", JobState.DONE, Fate.DONE, Ending(Cause.EXITED, 0)),
+    ]
+    for _ in range(2):
+        await ledger.record(changes, 2.0)
+    assert len(await ledger.attempts([JobId("1")])) == 1
+    assert await ledger.live() == []
+
+
+def all_day():
+    """What is asked again and again."""
+    return [
+        work.live(),
+        work.find(Wanted(((5, 9),), ended_too=True)),
+        work.find(Wanted(limit=10)),
+        work.find(Wanted(ended_only=True, limit=10)),
+        work.insert(submission(key="k"), 1.0),
+        work.forget(1.0, 5, 10),
+        work.attempts([JobId("1")]),
+        work.spec(1),
+    ]
+
+
+async def test_ended_jobs_are_never_gone_through(tmp_path):
+    """What is asked all day uses an index, however many have ended."""
+    path = tmp_path / "ledger.sqlite"
+    async with opened(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        for piece in all_day():
+            step = next(piece)
+            plan = db.execute(f"EXPLAIN QUERY PLAN {step.sql}", step.values).fetchall()
+            lines = [text for *_, text in plan]
+            newest_first = "SCAN j" in lines and "LIMIT" in step.sql  # it ends after a few
+            scans = [line for line in lines if line.startswith("SCAN") and "INDEX" not in line]
+            assert newest_first or not scans, (step.sql, lines)
+
+
+@pytest.mark.parametrize("ledger", ["sqlite"], indirect=True)
 async def test_a_full_disk_refuses_submissions_and_keeps_records(ledger, monkeypatch):
     monkeypatch.setattr(sqlite, "RETRY_S", 0.01)
     await ledger.submit(submission(), 1.0)
-    real, full = sqlite.apply_all, [True]
+    real, full = work.apply_all, [True]
 
     def apply_all(*arguments):
         if full:
             raise sqlite3.OperationalError("database or disk is full")
-        real(*arguments)
+        return real(*arguments)
 
     def insert(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(sqlite, "apply_all", apply_all)
+    monkeypatch.setattr(work, "apply_all", apply_all)
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "insert", insert)
+        patch.setattr(work, "insert", insert)
         recording = asyncio.ensure_future(
             ledger.record([changed("1", JobState.DONE, Fate.DONE)], 2.0)
         )

@@ -1,5 +1,6 @@
 """The life of queued jobs: single steps, and random histories in which all goes wrong."""
 
+import os
 from random import Random
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from lbd.dispatch.discipline import HostSlots, QueuedJob
 from lbd.dispatch.disciplines.registry import MODES, make
 from lbd.dispatch.hosts import Terms
-from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, JobState, Settle, Signal
+from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, Settle, Signal
 from lbd.dispatch.lifecycle import Lifecycle
+from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 from tests.unit.dispatch.world import World
 
 H1, H2 = HostId("h1"), HostId("h2")
@@ -158,6 +160,32 @@ def test_a_pending_one_is_cancelled_at_once_a_running_one_when_it_has_ended():
         table.life.kill(JobId("1"), 0, *table.when)
 
 
+def test_stopped_at_a_checkpoint_it_goes_on_in_the_next_tier_also_if_it_may_not_restart():
+    table = Table("tags")
+    stopped = Ending(Cause.CHECKPOINT, 85, cpu_s=0.9)
+    begin = table.begin("1")
+    changed, again, _ = table.ended(begin, stopped)
+    assert (changed.state, changed.fate) == (JobState.PENDING, Fate.CHECKPOINT)
+    assert (again.attempt, again.tier) == (2, 2)
+    begin = table.begin("2", may_restart=False)
+    _, again, _ = table.ended(begin, stopped)
+    assert (again.attempt, again.tier) == (2, 3), "the last, as before"
+
+
+def test_one_that_stops_at_checkpoints_for_ever_is_held():
+    table = Table(attempts_max=3)
+    begin = table.begin("1")
+    for _ in range(2):
+        actions = table.ended(begin, Ending(Cause.CHECKPOINT, 85))
+        begin = next(action for action in actions if isinstance(action, Begin))
+        table.life.begun(begin.host, begin.job, begin.attempt)
+    changed, _ = table.ended(begin, Ending(Cause.CHECKPOINT, 85))
+    assert (changed.state, changed.fate) == (JobState.PENDING, Fate.CHECKPOINT)
+    assert changed.reason == "held: it has stopped at a checkpoint in its attempt 3, too"
+    (again,) = [a for a in table.life.release(begin.job, *table.when) if isinstance(a, Begin)]
+    assert again.attempt == 4
+
+
 def test_cut_off_it_goes_on_in_the_next_tier():
     table = Table("tags")
     begin = table.begin("1")
@@ -189,14 +217,22 @@ def test_changes_name_what_is_to_be_recorded():
 EVENTS = (
     ("submit", 8), ("commit", 60), ("wait", 25), ("long_wait", 1), ("deliver_up", 80),
     ("deliver_down", 80), ("beat", 40), ("connect", 20), ("cut", 4), ("crash", 1), ("end", 6),
-    ("restart", 1), ("kill", 1), ("hold", 1), ("release", 1), ("requeue", 1),
+    ("restart", 1), ("torn", 1), ("stall", 1), ("disk", 1), ("kill", 1),
+    ("hold", 1), ("release", 1), ("requeue", 1),
 )  # fmt: skip
+
+RULES = (
+    Rules(),
+    Rules(user_slots=2),
+    Rules(fair_share_s=20.0, priorities=True),
+    Rules(user_slots=3, fair_share_s=20.0),
+)
 
 
 def happen(world, name):
     host = world.dice.choice(list(world.hosts.values()))
     if name == "submit":
-        world.submit(world.dice.random() < 0.8)
+        world.submit(world.dice.random() < 0.8, world.dice.choice((1, 1, 3, 8)))
     elif name in ("wait", "long_wait"):
         world.wait(world.dice.uniform(0.0, 15.0 if name == "long_wait" else 2.0))
     elif name.startswith("deliver"):
@@ -208,7 +244,11 @@ def happen(world, name):
         getattr(world, name)(host)
     elif name == "end":
         world.end_one(host, world.dice.choice((0, 0, 1)))
-    elif name in ("commit", "restart"):
+    elif name == "stall":
+        world.stall(world.dice.uniform(0.0, 15.0))
+    elif name == "disk":
+        world.disk_full = not world.disk_full
+    elif name in ("commit", "restart", "torn"):
         getattr(world, name)()
     else:
         world.act(name)
@@ -219,9 +259,10 @@ def happen(world, name):
 @given(
     names=st.lists(st.sampled_from([name for name, _ in EVENTS]), max_size=200),
     seed=st.integers(0, 99),
+    rules=st.sampled_from(RULES),
 )
-def test_no_history_has_two_attempts_alive_or_forgets_a_job(mode, names, seed):
-    world = World(mode, seed)
+def test_no_history_has_two_attempts_alive_or_forgets_a_job(mode, names, seed, rules):
+    world = World(mode, seed, rules=rules)
     for name in names:
         happen(world, name)
         world.check()
@@ -229,10 +270,11 @@ def test_no_history_has_two_attempts_alive_or_forgets_a_job(mode, names, seed):
 
 
 @pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("LBD_SIM_SEEDS", "8"))))
 def test_long_histories(mode, seed):
-    """The seed is all there is to a run: it replays from there."""
-    world = World(mode, seed)
+    """The seed is all there is to a run: it replays from there. LBD_SIM_SEEDS=999 plays so many."""
+    limit, widest = (1000, 2)[seed % 2], (2, 1)[seed // 2 % 2]
+    world = World(mode, seed, rules=RULES[seed % len(RULES)], crash_limit=limit, widest=widest)
     names, weights = zip(*EVENTS, strict=True)
     for _ in range(3000):
         (name,) = world.dice.choices(names, weights)

@@ -6,14 +6,15 @@ import pytest
 from lbd.dispatch.discipline import HostSlots, QueuedJob
 from lbd.dispatch.disciplines.registry import MODES, make
 from lbd.dispatch.queues import Queues
+from lbd.dispatch.shares import Rules
 from lbd.model import HostId, JobId
 
 
 class Table:
     """A dispatcher of single words: `arrive("a")` says who started where, as "a@h1"."""
 
-    def __init__(self, mode="fcfs", cutoffs=(1.0, 10.0), conserving=False, seed=1):
-        self.queues = Queues(make(mode, cutoffs, conserving))
+    def __init__(self, mode="fcfs", cutoffs=(1.0, 10.0), conserving=False, seed=1, **rules):
+        self.queues = Queues(make(mode, cutoffs, conserving), Rules(**rules))
         self.dice = Random(seed)
         self.now_s = 0.0
         self.cutoffs = {}
@@ -29,8 +30,8 @@ class Table:
     def gone(self, name):
         return self.told(self.queues.host_gone(HostId(name), self.now_s, self.dice))
 
-    def arrive(self, name, **more):
-        job = QueuedJob(JobId(name), **more)
+    def arrive(self, id_, **more):
+        job = QueuedJob(JobId(id_), **more)
         return self.told(self.queues.arrived(job, self.now_s, self.dice))
 
     def __getattr__(self, event):  # ended, lost, cut_off
@@ -302,6 +303,36 @@ def test_sita_e_sorts_by_estimate_and_kills_nobody():
     assert set(table.cutoffs.values()) == {None}
 
 
+def changed(table, cutoffs, **tiers):
+    table.queues.discipline.cutoffs_s = cutoffs
+    starts = table.queues.rules_changed(tiers.get, table.now_s, table.dice)
+    return table.told(starts)
+
+
+def test_new_cutoffs_hold_for_who_waits_not_for_who_runs():
+    table = Table("tags", (1.0,))
+    table.queues.discipline.cutoffs_s = ()
+    table.host("h1")
+    table.host("h2")
+    for name in "ab":
+        table.arrive(name)
+    for name in "cd":
+        table.arrive(name)
+    table.arrive("x", may_restart=False)
+    assert table.cutoffs == {"a": None, "b": None}
+    assert changed(table, (1.0,), h1=(1,), h2=(2,)) == []
+    running = {"a", "b"}
+    on_h1 = next(n for n in running if table.queues.entries[n].host == "h1")
+    (on_h2,) = running - {on_h1}
+    assert table.ended(on_h2) == ["x@h2"], "it may not restart: to the last tier"
+    assert table.ended(on_h1) == ["c@h1"]
+    assert (table.cutoffs["x"], table.cutoffs["c"]) == (None, 1.0)
+    assert table.cut_off("c") == ["d@h1"]
+    assert changed(table, (), h1=(1,), h2=(1,)) == [], "c waits in the only line now"
+    assert table.ended("d") == ["c@h1"]
+    assert table.cutoffs["c"] is None
+
+
 @pytest.mark.parametrize("mode", ["tags", "sita-e"])
 @pytest.mark.parametrize(
     ("cutoffs", "said"), [((), "two tiers"), ((2.0, 1.0), "rise: 2, 1"), ((1.0, 1.0), "rise"),
@@ -310,3 +341,36 @@ def test_sita_e_sorts_by_estimate_and_kills_nobody():
 def test_cutoffs_that_make_no_tiers(mode, cutoffs, said):
     with pytest.raises(ValueError, match=said):
         make(mode, cutoffs)
+
+
+def after_one_of_an_array(**host):
+    """h1 is such a host, and a job of array 7 has ended there."""
+    table = Table()
+    table.host("h1", **host)
+    table.arrive("0", array=7)
+    table.ended("0")
+    return table
+
+
+def test_jobs_of_an_array_are_sent_ahead_where_short_ones_of_it_ended():
+    table = after_one_of_an_array(ahead=2)
+    sent = [table.arrive(name, array=7) for name in "abcd"]
+    assert sent == [["a@h1"], ["b@h1"], ["c@h1"], []]
+    assert table.host("h2") == ["d@h2"], "but rather where a slot is free"
+    assert table.arrive("e", array=7) == []
+    assert table.ended("d") == ["e@h2"]
+    assert table.ended("a") == []
+
+
+def test_others_are_not_sent_ahead():
+    for more in ({}, {"array": 8}, {"array": 7, "may_restart": False}):
+        table = after_one_of_an_array(ahead=2)
+        table.arrive("a", array=7)
+        assert table.arrive("b", **more) == []
+
+
+def test_nobody_is_sent_ahead_past_a_wide_job():
+    table = after_one_of_an_array(slots=2, ahead=4)
+    table.arrive("a", array=7)
+    assert table.arrive("b", slots=2, array=7) == []
+    assert table.arrive("c", array=7) == []

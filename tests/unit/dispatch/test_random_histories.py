@@ -1,5 +1,6 @@
 """Every discipline through random histories; what must hold is checked after each event."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -7,32 +8,61 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.dispatch.discipline import HostSlots, QueuedJob
+from lbd.dispatch.disciplines.own_lines import OwnLines
 from lbd.dispatch.disciplines.registry import MODES, TIERED, make
 from lbd.dispatch.queues import Queues
+from lbd.dispatch.shares import Rules
 from lbd.model import HostId, JobId
 
 CUTOFFS = (1.0, 10.0)
 LAST = len(CUTOFFS) + 1
 
 
+PLAIN = Rules()
+RULES = (
+    PLAIN,
+    Rules(interleave_arrays=False),
+    Rules(priorities=True),
+    Rules(fair_share_s=20.0),
+    Rules(user_slots=3, name_jobs=(("x", 1), ("y", 2))),
+    Rules(priorities=True, fair_share_s=5.0, user_slots=4, name_jobs=(("x", 2),)),
+)
+
+
+def alike(one, other):
+    keys = ("user", "name", "priority", "array")
+    return all(getattr(one, key) == getattr(other, key) for key in keys)
+
+
+def number_of(job):
+    return int(job.id[1:])
+
+
 class History:
     """Drives the queues as a dispatcher would, and knows what an observer knows."""
 
-    def __init__(self, mode, conserving, seed):
+    def __init__(self, mode, conserving, seed, rules=PLAIN):
         self.mode = mode
-        self.queues = Queues(make(mode, CUTOFFS, conserving))
+        self.rules = rules
+        self.queues = Queues(make(mode, CUTOFFS, conserving), rules)
         self.dice = Random(seed)
         self.now_s = 0.0
         self.jobs = {}  # on the books, by id
         self.alive = {}  # id: Start, attempts that run
         self.made = 0
         self.hosts = {}
+        self.came_back = set()  # lost or cut off once
 
-    def arrive(self, slots, may_restart, tier, estimate_s):
+    def arrive(self, slots, may_restart, tier, estimate_s, **more):
         self.made += 1
-        job = QueuedJob(JobId(f"j{self.made}"), slots, may_restart, tier, estimate_s)
+        job = QueuedJob(JobId(f"j{self.made}"), slots, may_restart, tier, estimate_s, **more)
         self.jobs[job.id] = job
         self.after(self.queues.arrived(job, *self.when()))
+
+    def arrive_of(self, slots, most, user, name, priority, array):
+        """A job of somebody's, of an array if that is not 0."""
+        more = {"user": user, "name": name, "priority": priority, "array": array}
+        self.arrive(slots, True, 1, None, slots_most=most, **more)
 
     def host(self, number, slots, open_slots, tiers):
         name = HostId(f"h{number}")
@@ -63,6 +93,7 @@ class History:
         if self.alive:
             job = sorted(self.alive)[which % len(self.alive)]
             del self.alive[job]
+            self.came_back.add(job)
             self.after(self.queues.lost(job, *self.when()))
 
     def cut(self, which):
@@ -70,6 +101,7 @@ class History:
         if limited:
             job = limited[which % len(limited)]
             start = self.alive.pop(job)
+            self.came_back.add(job)
             starts = self.queues.cut_off(job, *self.when())
             self.after(starts)
             tier = self.queues.entries[job].job.tier
@@ -85,8 +117,10 @@ class History:
             assert start.job.id not in self.alive, "never two attempts at once"
             assert start.host in self.hosts, "the host takes jobs"
             self.check_cutoff(start)
+            self.check_order(start)
             self.alive[start.job.id] = start
         self.check_books()
+        self.check_limits()
         self.check_slots(starts)
         self.check_nobody_waits_for_nothing()
 
@@ -112,25 +146,46 @@ class History:
         for line, waiting in queues.lines.items():
             here = [e for e in queues.entries.values() if e.line == line]
             assert waiting.jobs == len(here)
-            assert {id(e) for e in here} <= {id(e) for _, e in waiting.heap}
+            assert {id(e) for e in here} == {id(e) for e in waiting.order()}
         for seat in queues.seats.values():
-            assert seat.used == sum(e.job.slots for e in seat.running.values())
+            assert seat.used == sum(e.slots for e in seat.running.values())
+
+    def check_order(self, start):
+        """Who came earlier, of the same user, name, priority and array, goes first."""
+        own_lines = isinstance(self.queues.discipline, OwnLines)
+        line = start.host if own_lines else start.tier
+        for entry in self.queues.entries.values():
+            if entry.line == line and not entry.begun and alike(entry.job, start.job):
+                back = start.job.id in self.came_back
+                assert back or number_of(entry.job) > number_of(start.job)
+
+    def check_limits(self):
+        """No user has more slots, no name more jobs than may be."""
+        slots, names = Counter(), Counter()
+        for job, start in self.alive.items():
+            slots[self.jobs[job].user] += start.slots
+            names[self.jobs[job].name] += 1
+        if self.rules.user_slots:
+            assert max(slots.values(), default=0) <= self.rules.user_slots
+        for name, most in self.rules.name_jobs:
+            assert names[name] <= most
 
     def check_slots(self, starts):
         for start in starts:
+            assert start.job.slots <= start.slots <= max(start.job.slots, start.job.slots_most)
             seat = self.queues.seats[start.host]
             assert seat.used <= seat.host.usable, "no slot is taken twice"
 
     def check_nobody_waits_for_nothing(self):
         """Nobody waits beside a slot that could take him and is kept for nobody before him; and
-        in each line he who came first goes first."""
+        in each line he whose turn it is goes first."""
         queues = self.queues
         for line in queues.servers:
             waiting = [e for e in queues.entries.values() if e.line == line]
-            if not waiting:
+            head = queues.head(line)
+            self.check_head(head, waiting)
+            if head is None:
                 continue
-            head = min(waiting, key=lambda e: e.number)
-            assert queues.head(line) is head
             for seat in queues.servers[line]:
                 if seat.free >= head.job.slots:
                     earlier = seat.lines[: seat.lines.index(line)]
@@ -140,6 +195,29 @@ class History:
             line = queues.discipline.join(entry.job, queues.hosts, self.now_s, Random(0))
             seats = queues.servers.get(line, ())
             assert not any(seat.slots >= entry.job.slots for seat in seats)
+
+    def check_head(self, head, waiting):
+        shares = self.queues.shares
+        if self.rules == PLAIN and not any(entry.job.array for entry in waiting):
+            assert head is min(waiting, key=lambda e: e.number, default=None)
+            return
+        fronts = {}
+        for entry in waiting:
+            fronts.setdefault(shares.flow(entry.job), []).append(entry)
+        free = [flow for flow, entries in fronts.items()
+                if not any(shares.obstacle(e.job) for e in entries)]  # fmt: skip
+        if head is None:
+            assert not free, "somebody waits whom no limit stops"
+            return
+        assert head in waiting
+        assert not shares.obstacle(head.job)
+        if free:
+            flow = shares.flow(head.job)
+            assert flow.priority >= max(other.priority for other in free)
+            rivals = [other for other in free if other.priority == flow.priority]
+            if self.rules.fair_share_s and rivals:
+                least = min(shares.standing(other.user) for other in rivals)
+                assert shares.standing(flow.user) <= least
 
     def finish(self):
         """All hosts come back for good, large and open, and every job must end."""
@@ -155,14 +233,17 @@ class History:
         assert not self.queues.entries
 
 
+BESIDE_ARRIVALS = (
+    st.tuples(st.just("host"), st.integers(1, 4), st.integers(1, 4), st.integers(0, 4),
+              st.lists(st.integers(1, LAST), min_size=1, max_size=LAST, unique=True)),
+    st.tuples(st.just("leave"), st.integers(0, 3)),
+    *(st.tuples(st.just(name), st.integers(0, 9)) for name in ("end", "cancel", "lose", "cut")),
+)  # fmt: skip
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("arrive"), st.sampled_from([1, 1, 1, 2, 3]), st.booleans(),
                   st.sampled_from([1, 1, 2, 3]), st.one_of(st.none(), st.floats(0.1, 100.0))),
-        st.tuples(st.just("host"), st.integers(1, 4), st.integers(1, 4), st.integers(0, 4),
-                  st.lists(st.integers(1, LAST), min_size=1, max_size=LAST, unique=True)),
-        st.tuples(st.just("leave"), st.integers(0, 3)),
-        *(st.tuples(st.just(name), st.integers(0, 9)) for name in ("end", "cancel", "lose", "cut")),
+        *BESIDE_ARRIVALS,
     ),
     max_size=60,
 )  # fmt: skip
@@ -193,6 +274,47 @@ def test_long_histories_with_queues_and_wide_jobs(mode, seed):
             tier = dice.choice([1, 1, 2, 3])
             estimate_s = dice.choice([None, dice.expovariate(0.1)])
             history.arrive(dice.choice([1, 1, 1, 2, 3]), dice.random() < 0.7, tier, estimate_s)
+        elif name == "host":
+            tiers = dice.sample(range(1, LAST + 1), dice.randint(1, LAST))
+            history.host(dice.randint(1, 4), dice.randint(1, 4), dice.randint(0, 4), tiers)
+        else:
+            getattr(history, name)(dice.randrange(100))
+    history.finish()
+
+
+SHARED_EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arrive_of"), st.sampled_from([1, 1, 1, 2, 3]), st.integers(0, 5),
+                  st.sampled_from("abc"), st.sampled_from(["", "x", "y"]), st.integers(-1, 1),
+                  st.sampled_from([0, 0, 7, 8])),
+        *BESIDE_ARRIVALS,
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=50, deadline=None)
+@given(events=SHARED_EVENTS, rules=st.sampled_from(RULES), seed=st.integers(0, 9))
+def test_no_history_of_several_users_breaks_a_rule(mode, events, rules, seed):
+    history = History(mode, False, seed, rules)
+    for name, *details in events:
+        getattr(history, name)(*details)
+    history.finish()
+
+
+@pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
+@pytest.mark.parametrize("rules", RULES, ids=range(len(RULES)))
+def test_long_histories_of_several_users(mode, rules):
+    dice = Random(f"{mode}{rules}")
+    history = History(mode, False, 1, rules)
+    for _ in range(300):
+        (name,) = dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        if name == "arrive":
+            history.arrive_of(
+                dice.choice([1, 1, 1, 2, 3]), dice.randint(0, 5), dice.choice("abc"),
+                dice.choice(["", "x", "y"]), dice.randint(-1, 1), dice.choice([0, 0, 7, 8])
+            )  # fmt: skip
         elif name == "host":
             tiers = dice.sample(range(1, LAST + 1), dice.randint(1, LAST))
             history.host(dice.randint(1, 4), dice.randint(1, 4), dice.randint(0, 4), tiers)

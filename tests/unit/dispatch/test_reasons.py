@@ -4,6 +4,7 @@ from random import Random
 
 from lbd.dispatch.discipline import HostSlots, QueuedJob
 from lbd.dispatch.disciplines.registry import make
+from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.reasons import waiting_reason
@@ -24,7 +25,9 @@ def submit(life, name, **more):
 
 
 def reason(life, name):
-    return waiting_reason(life, life.jobs[JobId(name)])
+    entry = life.queues.entries.get(JobId(name))
+    place = Forecast(life.queues).place(entry, 0.0) if entry else None
+    return waiting_reason(life, life.jobs[JobId(name)], place)
 
 
 def test_the_reasons():
@@ -36,12 +39,15 @@ def test_the_reasons():
     for name in ("2", "3", "4"):
         submit(life, name)
     assert reason(life, "2") == "next, as soon as a slot is free on h1"
-    assert reason(life, "4") == "2 others wait in its line"
+    assert reason(life, "3") == "1 job goes before it"
+    assert reason(life, "4") == "2 jobs go before it"
     life.hold(JobId("3"), "held by ann", 0.0, DICE)
     assert reason(life, "3") == "held by ann"
     submit(life, "5", only=HostId("h9"))
     assert reason(life, "5") == "h9 takes no jobs now"
     submit(life, "6", slots=2)
-    assert reason(life, "6") == "no host that takes jobs now is fit for it"
+    assert reason(life, "6") == "it needs 2 slots on one host; the largest there has 1"
+    submit(life, "7", barred=frozenset({HostId("h1")}))
+    assert reason(life, "7") == "no host that takes jobs now is fit for it"
     life.host_gone(HostId("h1"), 0.0, DICE)
     assert reason(life, "2") == "no host takes jobs"

@@ -105,3 +105,11 @@ async def test_an_answer_says_what_is_known(config):
     assert found == [("cc -c", True, "long", None), ("sh", False, "never", "built-in")]
     assert eligible.answer({"op": "eligible"}, ANN + 1)["commands"] == []
     await eligible.close()
+
+
+def test_what_the_next_run_will_take_is_what_was_learnt_of_the_last(config):
+    eligible = Eligibility(config)
+    assert eligible.expected_cpu_s(ANN, [b"cc", b"-c", b"x.c"]) == 0.0
+    eligible.book.measured(ANN, "cc -c", 0.5, 0.0)
+    assert eligible.expected_cpu_s(ANN, [b"cc", b"-c", b"y.c"]) == 0.5
+    assert eligible.expected_cpu_s(ANN + 1, [b"cc", b"-c", b"y.c"]) == 0.0

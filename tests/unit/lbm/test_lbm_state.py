@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.lbm.state import Job, Jobs, JobState, LocalCap, Slots
-from lbd.model import HostId, JobId
+from lbd.lbm.state import Job, Jobs, LocalCap, Slots
+from lbd.model import HostId, JobId, JobState
 
 
 def job(name, **more):
@@ -90,6 +90,17 @@ class TestSlots:
         queued = [slots.enqueue(JobId(f"a{n}"), "ann") for n in range(4)]
         assert queued == [True, True, True, False]
         assert slots.enqueue(JobId("b"), "bob")
+
+    def test_a_job_of_several_slots_has_them_all_or_none(self):
+        slots = Slots(total=3, max_waiting=4)
+        assert slots.take_many(JobId("two"), "ann", 2)
+        assert not slots.take_many(JobId("other"), "bob", 2)
+        assert (slots.used, slots.is_full) == (2, False)
+        assert slots.take(JobId("one"), "bob")
+        assert slots.is_full
+        assert slots.enqueue(JobId("next"), "bob")
+        assert slots.release(JobId("two")) == [JobId("next")]
+        assert slots.used == 2
 
     @given(st.lists(st.tuples(st.sampled_from("te r"), st.integers(0, 9)), max_size=60))
     def test_never_more_holders_than_slots_and_none_forgotten(self, history):

@@ -48,7 +48,7 @@ def test_of_too_much_the_middle_is_dropped_and_the_disk_has_it_back(tmp_path):
     spool.trim("7", 1)
     os.write(descriptor, last)
     os.close(descriptor)
-    path = tmp_path / "spool/7/1.out"
+    path = tmp_path / "spool/0/7.1.out"
     assert path.stat().st_blocks * 512 <= LIMIT_BYTES
     kept, dropped = read_all(spool)
     assert kept.startswith(first)
@@ -68,7 +68,7 @@ def test_what_grows_on_is_trimmed_again(tmp_path):
     os.close(descriptor)
     kept, dropped = read_all(spool)
     assert (len(kept) + dropped, set(kept)) == (8 * LIMIT_BYTES, {ord("y")})
-    assert (tmp_path / "spool/7/1.out").stat().st_blocks * 512 <= LIMIT_BYTES
+    assert (tmp_path / "spool/0/7.1.out").stat().st_blocks * 512 <= LIMIT_BYTES
 
 
 def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
@@ -77,6 +77,6 @@ def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
         os.close(spool.open(job, 1, "out"))
     old_s = time.time() - 10 * 86400
     for job in ("1", "2"):
-        os.utime(tmp_path / f"spool/{job}/1.out", (old_s, old_s))
+        os.utime(tmp_path / f"spool/0/{job}.1.out", (old_s, old_s))
     spool.sweep(7.0, {"2"})
-    assert sorted(path.name for path in (tmp_path / "spool").iterdir()) == ["2", "3"]
+    assert sorted(path.name for path in (tmp_path / "spool/0").iterdir()) == ["2.1.out", "3.1.out"]

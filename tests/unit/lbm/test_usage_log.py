@@ -15,9 +15,9 @@ from lbd.config_stats import StatsConfig
 from lbd.errors import Unavailable
 from lbd.lbm import usage_log
 from lbd.lbm.local_cpu import LocalCpu, cpu_time
-from lbd.lbm.state import Job, Jobs, JobState
+from lbd.lbm.state import Job, Jobs
 from lbd.lbm.usage_log import UsageLog
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 
 NOW = time.time()
 BUSY = "import os\nwhile sum(os.times()[:2]) < 0.2: pass"

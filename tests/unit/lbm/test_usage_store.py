@@ -9,10 +9,10 @@ import pytest
 
 from lbd.config_stats import StatsConfig
 from lbd.lbm.measures import slowdown
-from lbd.lbm.state import Job, JobState
+from lbd.lbm.state import Job
 from lbd.lbm.usage import Usage, usage_of
 from lbd.lbm.usage_store import GROUPS_MAX, UsageStore
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 
 NOW = time.time()
 

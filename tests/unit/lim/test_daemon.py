@@ -107,6 +107,7 @@ async def test_status_is_the_contracts_object(two):
     assert status["schema"] == 1
     assert status["cluster"] == {
         "name": "lbd", "algorithm": "GLOBAL", "centre": "h1", "dispatcher": None,
+        "load_index": "smoothed",
     }  # fmt: skip
     host = next(host for host in status["hosts"] if host["name"] == "h2")
     assert (host["state"], host["address"]) == ("up", "127.0.0.2")
@@ -180,6 +181,41 @@ async def test_algorithm_and_parameters_change_everywhere(two):
     await until(lambda: other.lim.state.in_force.load.smoothing_s == 9.0)
     assert other.lim.state.in_force.lim.algorithm == "LOWEST"
     assert other.lim.sampler.config.smoothing_s == 9.0
+    reply = await one.ask({"op": "param", "name": "index", "value": "utilisation-10"})
+    assert reply == {"name": "load.index", "value": "utilisation-10"}
+    await until(lambda: other.lim.sampler.config.index == "utilisation-10")
+    status = await other.ask({"op": "status"})
+    assert status["cluster"]["load_index"] == "utilisation-10"
+    assert status["params"]["load.index"] == "utilisation-10"
+
+
+async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
+    """One host measures it; on the other the smoothed index stands in, said once."""
+    said = tmp_path / "said"
+    said.write_text("gpu 7\n")
+    load = LoadConfig(
+        scope="host", index="site:gpu", site_command=("cat", str(said)), site_period_s=0.2
+    )
+    first, second = config(tmp_path, "h1"), config(tmp_path, "h2")
+    second = replace(second, load=replace(second.load, index="site:gpu"))
+    async with running(replace(first, load=load), second) as (one, other):
+        hosts = lambda: other.lim.state.table.entries  # noqa: E731
+        sampled = lambda: hosts()["h1"].sample and hosts()["h1"].sample.vector  # noqa: E731
+        await until(lambda: sampled() and sampled().index == 7.0)
+        status = await other.ask({"op": "status"})
+        assert [host["site"] for host in status["hosts"]] == [{"gpu": 7.0}, {}]
+        said.write_text("gpu 3\n")
+        await until(lambda: sampled().index == 3.0)
+        assert (await one.ask({"op": "doctor"}))["site_fault"] == ""
+        said.write_text("gpu much\n")
+        await until(lambda: one.lim.site.fault)
+    lines = [r.getMessage() for r in caplog.records if "site" in r.getMessage()]
+    assert lines == [
+        "load.index = site:gpu: load.site_command of this host has no such load now; the smoothed "
+        "index stands in",
+        'load.site_command cat: printed "gpu much", which is no name and a number from 0 up; what '
+        "it said before holds until it is old",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +228,7 @@ async def test_algorithm_and_parameters_change_everywhere(two):
         ({**PLACE, "excluded": ["zebra"]}, 'no host "zebra"'),
         ({**PLACE, "excluded": "h2"}, "must be a list"),
         ({**PLACE, "must_stay": 1}, "must be true or false"),
+        ({**PLACE, "cpu_s": -1}, "must be a number of seconds"),
         ({"op": "algorithm", "name": "LOWST"}, 'did you mean "LOWEST"'),
         ({"op": "param", "name": "min_gian"}, 'did you mean "min_gain"'),
         ({"op": "param", "name": "min_gain", "value": "x"}, "min_gain"),

@@ -15,6 +15,7 @@ from lbd.policy.view import Probe, Reply
 from lbd.testing.builders import member, request, sample, vector
 
 CALLERS = 64
+OWN = ("P2C", "PREDICT")
 
 
 def placer(me, loads, algorithm, seed=1, slots=1000, centre=None):
@@ -29,12 +30,12 @@ def placer(me, loads, algorithm, seed=1, slots=1000, centre=None):
     return made
 
 
-def decide(made, job):
+def decide(made, job, now_s=0.0):
     """As the daemon does, every probed host answering what the table knows."""
     wish, replies = request(job), ()
-    while isinstance(step := made.next_step(wish, replies, 0.0), Probe):
+    while isinstance(step := made.next_step(wish, replies, now_s), Probe):
         replies += tuple(Reply(host, answered=True) for host in step.hosts)
-    return made.settle(wish, step, 0.0, dry=False)
+    return made.settle(wish, step, now_s, dry=False)
 
 
 IDLE = [f"h{n}" for n in range(2, 34)]
@@ -47,7 +48,7 @@ def test_commands_of_one_host_fill_the_idle_hosts_evenly(algorithm):
     assert picks == dict.fromkeys(IDLE, CALLERS // len(IDLE))
 
 
-@pytest.mark.parametrize("algorithm", ["RANDOM", "THRHLD", "LOWEST"])
+@pytest.mark.parametrize("algorithm", ["RANDOM", "THRHLD", "LOWEST", "P2C", "PREDICT"])
 def test_where_hosts_are_drawn_by_lot_nobody_gets_them_all(algorithm):
     made = placer("h1", {"h1": 50.0, **dict.fromkeys(IDLE, 0.0)}, algorithm)
     picks = Counter(decide(made, f"h1-{n}").host for n in range(CALLERS))
@@ -70,7 +71,7 @@ def test_a_host_gets_no_more_than_its_slots():
     assert there == {"h2": 2, "h3": 2}
 
 
-@pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "LOWEST", "THRHLD", "RANDOM"])
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED", "LOWEST", "THRHLD", "RANDOM", *OWN])
 def test_hosts_that_decide_from_the_same_news_do_not_all_pick_one(algorithm):
     """64 busy hosts, each of which knows nothing of the others' picks."""
     busy = [f"h{n}" for n in range(100, 100 + CALLERS)]
@@ -80,6 +81,20 @@ def test_hosts_that_decide_from_the_same_news_do_not_all_pick_one(algorithm):
         for seed, name in enumerate(busy)
     )
     assert max(picks.values()) <= 9
+
+
+@pytest.mark.parametrize("age_s", [0.0, 1.0, 10.0])
+@pytest.mark.parametrize("algorithm", OWN)
+def test_under_our_own_rules_not_even_the_only_idle_host_draws_them_all(algorithm, age_s):
+    """Its load is the lowest that all of them know, and it is as old for all of them."""
+    busy = [f"h{n}" for n in range(100, 100 + CALLERS)]
+    loads = {**dict.fromkeys(busy, 9.0), "h2": 0.0, **dict.fromkeys(IDLE[1:], 2.0)}
+    picks = Counter(
+        decide(placer(name, loads, algorithm, seed), f"{name}-1", age_s).host
+        for seed, name in enumerate(busy)
+    )
+    assert picks["h2"] <= CALLERS // 2
+    assert len(picks) >= 8
 
 
 def test_under_central_the_centre_spreads_what_64_hosts_ask():

@@ -51,10 +51,20 @@ def test_values(name, value, expected):
     assert settings.parsed(name, value) == expected
 
 
+def test_the_load_index_is_a_word_for_all_hosts():
+    assert settings.parsed("index", "queue-4") == "queue-4"
+    found = settings.changed(Settings(), "h2", None, {"load.index": "queue-4", "lim.min_gain": 1.0})
+    assert (found.words, found.params) == ({"load.index": "queue-4"}, {"lim.min_gain": 1.0})
+    assert settings.value_of(settings.in_force(BASE, found), "index") == "queue-4"
+    with pytest.raises(ConfigError, match=r'load\.index: .*did you mean "queue-4"'):
+        settings.parsed("index", "queue-5")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("min_gain", "much"),
+        ("index", 4.0),
         ("min_gain", -1),
         ("probe_limit", "2.5"),
         ("probe_limit", 0),

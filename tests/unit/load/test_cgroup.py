@@ -78,6 +78,12 @@ def test_members_of_a_cgroup_and_those_below(tmp_path):
     assert cgroup.members(tmp_path / "gone") == []
 
 
+def test_members_that_are_not_ours_to_see_are_none(tmp_path):
+    """Killed as 0, they would be our own process group."""
+    write(tmp_path, cgroup__procs="0\n0\n7\n")
+    assert cgroup.members(tmp_path) == [7]
+
+
 @pytest.mark.parametrize(
     ("controllers", "files", "expected"),
     [

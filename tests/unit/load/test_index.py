@@ -46,8 +46,11 @@ def test_load_index(queues, cores, speed, expected):
     [
         ("smoothed", (3 + 0.5 * 2 + 4) / 4, 8.0, 8.0),
         ("instant", (3 + 0.5 * 2 + 4) / 4, 0.0, 0.5),
+        ("queue-1", 3 / 4, 1.0, 1.0),
+        ("queue-20", 3 / 4, 20.0, 20.0),
         ("load-average", (3 + 2) / 4, 60.0, 60.0),
         ("utilisation", 0.7 / 2, 8.0, 8.0),
+        ("utilisation-10", 0.7 / 2, 10.0, 10.0),
     ],
 )
 def test_the_index_that_is_exchanged(name, expected, smoothing_s, fade_s):
@@ -57,8 +60,11 @@ def test_the_index_that_is_exchanged(name, expected, smoothing_s, fade_s):
 
 
 def test_every_index_of_the_configuration_is_known():
-    seen = {index.exchanged(LoadConfig(index=n), Queues(3, 2, 4), 0.7, 2.0, 2.0) for n in INDICES}
-    assert len(seen) == len(INDICES) - 1  # smoothed and instant differ in T alone
+    loads = [LoadConfig(index=name) for name in INDICES]
+    seen = {
+        (index.exchanged(a, Queues(3, 2, 4), 0.7, 2.0, 2.0), index.smoothing_s(a)) for a in loads
+    }
+    assert len(seen) == len(INDICES)
 
 
 def test_without_smoothing_only_the_last_second_counts():

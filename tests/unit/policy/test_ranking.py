@@ -7,7 +7,7 @@ import pytest
 from lbd.config import LimConfig
 from lbd.model import Placement, Verdict
 from lbd.policy.ranking import choose, ranked, settled_early
-from lbd.policy.view import NO_SLOT, Nowhere
+from lbd.policy.view import NO_LBM, NO_SLOT, Nowhere
 from lbd.testing.builders import request, view
 
 PARAMS = LimConfig(local_threshold=0.7, min_gain=0.1, hold_above=1.5)
@@ -98,9 +98,10 @@ def test_must_leave_with_nobody_there():
     assert "no other host is up" in found.reason
 
 
-@pytest.mark.parametrize("why", ["down", "drained", "not accepting jobs"])
+@pytest.mark.parametrize("why", ["down", "drained", NO_LBM])
 def test_a_named_host_that_cannot_take_it_is_said_so(why):
-    found = decide(request(wanted="h2"), view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}))
+    seen = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why})
+    found = decide(request(wanted="h2"), seen)
     assert found == Nowhere(f"h2 cannot take it: {why}")
 
 

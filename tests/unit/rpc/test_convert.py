@@ -1,5 +1,6 @@
 import contextlib
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ BODIES = [
     m.Vector((), (0, "")),
     m.Probe(),
     m.ProbeReply(sample("h1", 1)),
+    m.ProbeReply(sample("h1", 1, replace(vector(), site=(("gpu", 0.5), ("users", 3.0))))),
     m.AskCentre(JobId("h1-3"), frozenset({HostId("h2")}), True, False, True, sample("h1", 1), 2.5),
     m.AskCentre(
         JobId("h1-4"), frozenset(), False, True, False, sample("h1", 1), 0.0, (JobId("h1-3"),)
@@ -34,6 +36,7 @@ BODIES = [
     m.CentreReply(Verdict.WAIT, H1, "no-free-slot"),
     m.CentreReply(None, H1, "no-willing-host"),
     m.Settings(1, "h1", "GLOBAL", {}),
+    m.Settings(2, "h1", "", {}, {}, {"load.index": "queue-4"}),
     m.Drain(True),
     m.Drain(False),
     m.Leave(),
@@ -94,6 +97,9 @@ def test_the_good_ones_are_taken():
         envelope(settings=pb.Settings(params={f"lim.{n}": 1.0 for n in range(101)})),
         envelope(settings=pb.Settings(params={"lim.x": math.nan})),
         envelope(settings=pb.Settings(author="\x1b[31m")),
+        envelope(settings=pb.Settings(words={"load.index": "\x1b[31m"})),
+        report(site={f"gpu{n}": 1.0 for n in range(9)}),
+        report(site={"gpu": math.inf}),
         envelope(ack=pb.Ack(error="x" * 5000)),
         envelope(ask_centre=pb.AskCentre(job_id="j", charges=math.inf)),
         envelope(vector=pb.Vector(samples=[pb.Sample(host="h1")])),

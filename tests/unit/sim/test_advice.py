@@ -102,10 +102,11 @@ class TestTrials:
     def test_as_it_is_first_then_every_algorithm_then_other_parameters(self):
         found = trials(day(job()))
         assert found[0] == Trial("GLOBAL")
-        assert {trial.algorithm for trial in found[:8]} == {
+        assert {trial.algorithm for trial in found[:10]} == {
             "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
+            "P2C", "PREDICT",
         }  # fmt: skip
-        assert all(trial.parameters and trial.algorithm == "GLOBAL" for trial in found[8:])
+        assert all(trial.parameters and trial.algorithm == "GLOBAL" for trial in found[10:])
         assert len(set(found)) == len(found)
 
     @pytest.mark.parametrize(

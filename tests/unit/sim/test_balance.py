@@ -22,7 +22,12 @@ def test_a_run_follows_from_its_seed(algorithm):
 @pytest.mark.parametrize("algorithm", [name for name in EVERY if name != "NOLB"])
 @pytest.mark.parametrize(
     "words",
-    [["speeds=1,4", "cores=1,2"], ["smoothing_s=4"], ["index=utilisation", "smoothing_s=10"]],
+    [
+        ["speeds=1,4", "cores=1,2"],
+        ["smoothing_s=4", "quantum_s=0.5", "cores=1.5"],
+        ["index=utilisation-10"],
+        ["index=smoothed", "disks=1"],
+    ],
 )
 def test_unequal_hosts_and_a_smoothed_index(algorithm, words):
     """Every job ends, and some have moved."""

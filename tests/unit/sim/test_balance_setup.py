@@ -42,7 +42,7 @@ def test_nolb_is_always_first():
     assert algorithms("NoLB") == ("NOLB",)
     assert algorithms("nocost") == ("NOLB", "NoCOST")
     assert algorithms("ALL")[0] == "NOLB"
-    assert len(algorithms("all")) == 10
+    assert len(algorithms("all")) == 12
     with pytest.raises(ConfigError):
         algorithms("LOWESTT")
 

@@ -1,0 +1,148 @@
+"""Connections to PostgreSQL: made when needed, given up at the first trouble, which is one line."""
+
+import contextlib
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from lbd.dispatch.ledger.rows import LedgerTrouble
+from lbd.dispatch.ledger.work import Ask, Result, Row, Work
+from lbd.errors import ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Classes of SQLSTATE: connection, its own time-outs, rollback, resources, intervention, system.
+PASSING = ("08", "25", "40", "53", "55", "57", "58")
+CONNECT_S = 3.0
+WAIT_S = 5.0  # for one statement; one that takes longer is given up, and with it its connection
+REFUSED = "LBD01"  # SQLSTATE of `fence`: another leads
+READ_S = 120.0  # a new leader reads all that has not ended
+IDLE_MIN_S = 0.5
+TROUBLES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, EOFError)
+# It answers, and says no: to be mended by a person.
+REFUSALS = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.ClientConfigurationError,
+)
+
+
+class Connection:
+    """One to a database; what it is for is seen in pg_stat_activity."""
+
+    def __init__(self, url: str, name: str, lease_s: float, wait_s: float = WAIT_S) -> None:
+        """`lease_s`: a leader that hangs in a transaction must not keep others from the lead."""
+        self._url = url
+        self.where = shown(url)
+        self._wait_s = wait_s
+        self._settings = {
+            "application_name": f"lbd {name}",
+            "search_path": "lbd",
+            "idle_in_transaction_session_timeout": str(int(max(IDLE_MIN_S, lease_s / 2) * 1000)),
+        }
+        self._open: asyncpg.Connection | None = None
+
+    async def first(self) -> None:
+        """Raises ConfigError if it will not do, Unavailable if it does not answer."""
+        try:
+            self._open = await self._connect()
+        except (*REFUSALS, ValueError) as problem:
+            raise ConfigError(f"dispatch.store {self.where}: {line(problem)}") from None
+        except TROUBLES as problem:
+            raise Unavailable(
+                f"dispatch.store {self.where} does not answer: {line(problem)}"
+            ) from None
+
+    async def get(self) -> asyncpg.Connection:
+        """Raises TROUBLES."""
+        if self._open is None or self._open.is_closed():
+            self._open = await self._connect()
+        return self._open
+
+    async def _connect(self) -> asyncpg.Connection:
+        made = await asyncpg.connect(
+            self._url,
+            timeout=CONNECT_S,
+            command_timeout=self._wait_s,
+            server_settings=self._settings,
+        )
+        if await made.fetchval("SHOW synchronous_commit") == "off":  # acknowledged means on disk
+            await made.execute("SET synchronous_commit = on")
+        return made
+
+    def drop(self) -> None:
+        """Whatever is under way on it is not waited for."""
+        if self._open is not None:
+            self._open.terminate()
+            self._open = None
+
+    async def close(self) -> None:
+        if self._open is not None:
+            with contextlib.suppress(*TROUBLES):
+                await self._open.close(timeout=1.0)
+            self._open = None
+
+    def trouble(self, problem: BaseException) -> LedgerTrouble:
+        return LedgerTrouble(f"{self.where}: {line(problem)}", passes=passes(problem))
+
+
+async def carry_out(connection: asyncpg.Connection, work: Work[Result]) -> Result:
+    rows: Sequence[Row] | None = None
+    while True:
+        try:
+            step = work.send(rows) if rows is not None else next(work)
+        except StopIteration as over:
+            result: Result = over.value
+            return result
+        if isinstance(step, Ask):
+            rows = await connection.fetch(numbered(step.sql), *map(storable, step.values))
+        else:
+            values = [tuple(map(storable, row)) for row in step.rows]
+            await connection.executemany(numbered(step.sql), values)
+            rows = ()
+
+
+@lru_cache(maxsize=256)
+def numbered(sql: str) -> str:
+    """With $1, $2 … for each `?`."""
+    parts = sql.split("?")
+    return parts[0] + "".join(f"${n}{part}" for n, part in enumerate(parts[1:], 1))
+
+
+def storable(value: object) -> object:
+    """PostgreSQL's texts hold every character but NUL."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
+
+
+def shown(url: str) -> str:
+    """Without the password."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "postgresql://…"
+    user = f"{parts.username}@" if parts.username else ""
+    socket = [word for word in parts.query.split("&") if word.startswith("host=")]
+    query = f"?{socket[0]}" if socket else ""
+    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}{query}"
+
+
+def passes(problem: BaseException) -> bool:
+    """Is it about the connection or the server, not about what it was given?"""
+    if isinstance(problem, asyncpg.PostgresError):
+        return (problem.sqlstate or "")[:2] in PASSING
+    return isinstance(problem, OSError | EOFError | asyncpg.InterfaceError)
+
+
+def line(problem: BaseException) -> str:
+    """One, for a person."""
+    if isinstance(problem, TimeoutError) and not str(problem):
+        return "no answer in time"
+    if isinstance(problem, OSError) and problem.strerror:
+        return problem.strerror
+    first = (str(problem) or type(problem).__name__).splitlines()[0]
+    return first.strip()

@@ -1,0 +1,63 @@
+"""Who leads: with PostgreSQL one of several (`leadership.py`), with SQLite who has the file."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Protocol
+
+from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.ledger.store import Store
+
+
+class Lead(Protocol):
+    """A dispatcher's share in the lead."""
+
+    async def first(self) -> None:
+        """Raises LbdError if there is nothing to be had from this store."""
+        ...
+
+    async def lead(self, told: Callable[[str], None]) -> Store:
+        """As soon as we lead; `told` hears who does so far."""
+        ...
+
+    def beside(self) -> dict[str, Coroutine[None, None, None]]:
+        """To be done as long as we lead, by name; one raises Deposed if we do not any more."""
+        ...
+
+    def leads(self) -> bool:
+        """Whether nobody else can lead at this moment."""
+        ...
+
+    async def end(self) -> None:
+        """Of our time as the leader."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class OneFile:
+    """The daemon's lock sees to it that nobody else of this host opens it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ledger: SqliteLedger | None = None
+
+    async def first(self) -> None:
+        return
+
+    async def lead(self, _told: Callable[[str], None]) -> Store:
+        self._ledger = SqliteLedger(self._path)
+        return self._ledger
+
+    def beside(self) -> dict[str, Coroutine[None, None, None]]:
+        return {}
+
+    def leads(self) -> bool:
+        return True
+
+    async def end(self) -> None:
+        if self._ledger is not None:
+            await self._ledger.close()
+            self._ledger = None
+
+    async def close(self) -> None:
+        return

@@ -1,0 +1,169 @@
+"""The ledger in PostgreSQL, for the one dispatcher that leads.
+
+One connection writes, in groups, each of them a transaction that begins with our fencing number.
+If it breaks while a commit is under way, nobody knows whether that came to be; so the group waits
+until the database can be asked what became of its transaction. Whatever has not been begun is
+refused after `REFUSE_S`, but for records, which wait for the database.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+import asyncpg
+
+from lbd.dispatch.ledger.connection import (
+    READ_S,
+    REFUSED,
+    TROUBLES,
+    Connection,
+    carry_out,
+    line,
+)
+from lbd.dispatch.ledger.rows import Deposed, LedgerTrouble
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle
+from lbd.dispatch.ledger.work import MakeWork, Result
+
+log = logging.getLogger("lbd.dispatch")
+
+RETRY_S = 0.2
+REFUSE_S = 4.0  # less than callers wait
+LAST_S = 2.0  # for what is still to be written when we are to end
+TRIES = 2  # of a question: the connection may have died long ago
+
+
+class PostgresLedger(Store):
+    def __init__(self, url: str, name: str, fencing: int, term_s: float) -> None:
+        self._fencing = fencing
+        self._writing = Connection(url, f"{name} ledger", term_s)
+        self._reading = Connection(url, f"{name} questions", term_s, READ_S)
+        self._one_question = asyncio.Lock()
+        self._waiting: list[Request] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._trouble = ""  # why the last group is not written, "" if it is
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = loop.create_future()  # only ever by an exception
+        self._tasks = [
+            asyncio.create_task(self._write_all(), name="ledger"),
+            asyncio.create_task(self._refuse_late(), name="refuse what waits for the ledger"),
+        ]
+
+    async def close(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0 if self.over.done() else LAST_S):
+                await self._idle.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for request in self._waiting:
+            request.done.cancel()
+        await self._writing.close()
+        await self._reading.close()
+
+    async def _read(self, make: MakeWork[Result]) -> Result:
+        async with self._one_question:
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    return await carry_out(await self._reading.get(), make())
+                except TROUBLES as problem:
+                    self._reading.drop()
+                    if not tries_left:
+                        raise self._reading.trouble(problem) from None
+        raise AssertionError
+
+    def _put(self, request: Request) -> None:
+        request.until_s = asyncio.get_running_loop().time() + REFUSE_S
+        self._waiting.append(request)
+        self._idle.clear()
+        self._wake.set()
+
+    # Writing
+
+    async def _write_all(self) -> None:
+        try:
+            await self._write()
+        except Exception as problem:
+            trouble = problem if isinstance(problem, Deposed) else LedgerTrouble(repr(problem))
+            settle([(request, trouble) for request in self._waiting if not request.must])
+            self.over.set_exception(problem)
+
+    async def _write(self) -> None:
+        """Raises Deposed."""
+        while True:
+            if not self._waiting:
+                self._idle.set()
+                self._wake.clear()
+                await self._wake.wait()
+            group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+            try:
+                await self._commit(group)
+            except Deposed:
+                self._waiting[:0] = group
+                raise
+            except LedgerTrouble as problem:
+                self._say(str(problem))
+                # What the database does not like of one of them it will not like later, either.
+                again = group if problem.passes else [r for r in group if r.must]
+                settle([(request, problem) for request in group if request not in again])
+                self._waiting[:0] = again
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._say("")
+            settle([(request, None) for request in group])
+
+    async def _commit(self, group: list[Request]) -> None:
+        """Raises LedgerTrouble if nothing of it was written."""
+        try:
+            connection = await self._writing.get()
+            await connection.execute("BEGIN")
+            number: int = await connection.fetchval("SELECT fence($1)", self._fencing)
+            for make, requests in pieces(group):
+                result = await carry_out(connection, make())
+                for request in requests:
+                    request.result = result
+        except (*TROUBLES, ArithmeticError, ValueError) as problem:
+            self._writing.drop()
+            if isinstance(problem, asyncpg.PostgresError) and problem.sqlstate == REFUSED:
+                raise Deposed(line(problem)) from None
+            raise self._writing.trouble(problem) from None
+        try:
+            await connection.execute("COMMIT")
+        except TROUBLES as problem:
+            self._writing.drop()
+            trouble = self._writing.trouble(problem)
+            self._say(f"{trouble}; whether the last commit came to be is asked when it answers")
+            if not await self._came_to_be(number):
+                raise trouble from None
+
+    async def _came_to_be(self, number: int) -> bool:
+        """Once the database knows."""
+        while True:
+            try:
+                connection = await self._writing.get()
+                state: str = await connection.fetchval("SELECT txid_status($1)", number)
+            except TROUBLES:
+                self._writing.drop()
+            else:
+                if state != "in progress":
+                    return state == "committed"
+            await asyncio.sleep(RETRY_S)
+
+    async def _refuse_late(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(RETRY_S)
+            late = {r for r in self._waiting if not r.must and loop.time() > r.until_s}
+            if late:
+                self._waiting = [request for request in self._waiting if request not in late]
+                why = self._trouble or f"{self._writing.where}: no answer in time"
+                trouble = LedgerTrouble(f"{why}; nothing was queued, try again later")
+                settle([(request, trouble) for request in late])
+
+    def _say(self, trouble: str) -> None:
+        """Once."""
+        if trouble and trouble != self._trouble:
+            log.warning("%s", trouble)
+        elif self._trouble and not trouble:
+            log.info("the ledger is written again")
+        self._trouble = trouble

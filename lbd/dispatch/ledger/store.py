@@ -1,0 +1,122 @@
+"""What a ledger can do, whatever keeps it: its questions and changes as pieces of `work`.
+
+Changes that wait are taken together and committed as one group, so many callers share one wait for
+the disk. If a commit fails nothing of it is acknowledged: submissions are refused, and what must
+not be lost (`record`) is tried again until it is there, since the daemon has nothing better to do.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from lbd.dispatch.jobs import Begin, Changed
+from lbd.dispatch.ledger import work
+from lbd.dispatch.ledger.rows import (
+    Accepted,
+    AttemptRow,
+    JobRow,
+    LedgerTrouble,
+    Submission,
+    Wanted,
+)
+from lbd.dispatch.ledger.work import Dated, MakeWork, Result
+from lbd.model import JobId
+
+GROUP_MAX = 1000  # requests in one transaction
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Something to be written; `must`: until it is."""
+
+    done: "asyncio.Future[object]"
+    make: MakeWork[object] | None  # None: it is `changes`, which may go in with those of others
+    changes: Sequence[Dated] = ()
+    result: object = field(default=None)
+    until_s: float = 0.0  # of the event loop's clock: then it is refused, unless it is begun
+
+    @property
+    def must(self) -> bool:
+        return self.make is None
+
+
+class Store(ABC):
+    """See the protocol `Ledger`."""
+
+    @abstractmethod
+    async def _read(self, make: MakeWork[Result]) -> Result:
+        """Raises LedgerTrouble."""
+
+    @abstractmethod
+    def _put(self, request: Request) -> None:
+        """To be carried out with the next group."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def live(self) -> list[JobRow]:
+        return await self._read(work.live)
+
+    async def find(self, wanted: Wanted) -> list[JobRow]:
+        return await self._read(lambda: work.find(wanted))
+
+    async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]:
+        return await self._read(lambda: work.attempts(jobs))
+
+    async def spec(self, submission: int) -> bytes:
+        return await self._read(lambda: work.spec(submission))
+
+    async def submit(self, submission: Submission, unix_s: float) -> Accepted:
+        accepted = await self._ask(lambda: work.insert(submission, unix_s))
+        assert isinstance(accepted, Accepted)
+        return accepted
+
+    async def record(self, changes: Sequence[Begin | Changed], unix_s: float) -> None:
+        request = Request(new_future(), None, [(change, unix_s) for change in changes])
+        self._put(request)
+        await request.done
+
+    async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
+        count = await self._ask(lambda: work.forget(before_unix_s, keep, limit))
+        assert isinstance(count, int)
+        return count
+
+    async def _ask(self, make: MakeWork[object]) -> object:
+        request = Request(new_future(), make)
+        self._put(request)
+        return await request.done
+
+
+def new_future() -> "asyncio.Future[object]":
+    return asyncio.get_running_loop().create_future()
+
+
+def pieces(group: Sequence[Request]) -> Iterator[tuple[MakeWork[object], list[Request]]]:
+    """The group's work in order; changes that stand next to each other as one piece."""
+    at = 0
+    while at < len(group):
+        first = group[at]
+        if first.make is not None:
+            yield first.make, [first]
+            at += 1
+            continue
+        end = at
+        changes: list[Dated] = []
+        while end < len(group) and group[end].make is None:
+            changes += group[end].changes
+            end += 1
+        yield partial(work.apply_all, changes), list(group[at:end])
+        at = end
+
+
+def settle(outcomes: Sequence[tuple[Request, LedgerTrouble | None]]) -> None:
+    """In the event loop's thread."""
+    for request, trouble in outcomes:
+        if request.done.done():
+            continue
+        if trouble is not None:
+            request.done.set_exception(trouble)
+        else:
+            request.done.set_result(request.result)

@@ -1,0 +1,269 @@
+"""What is done to the ledger's tables, written once for every kind of store.
+
+A piece of work is a generator: it yields statements, is sent the rows each of them gave, and
+returns its result. A store carries the statements out, those of one piece in one transaction. Work
+may be carried out again after a commit whose outcome is not known, so each piece that changes jobs
+leaves the same behind however often it is done.
+
+The SQL is what SQLite and PostgreSQL both understand, with `?` for a value.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lbd.dispatch.jobs import Begin, Changed, Fate
+from lbd.dispatch.ledger.rows import (
+    Accepted,
+    AttemptRow,
+    JobRow,
+    LedgerTrouble,
+    Submission,
+    Wanted,
+)
+from lbd.model import ENDED_STATES, JobId, JobState
+
+ENDED_FATES = {
+    Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED
+}  # fmt: skip
+JOB_COLUMNS = """
+    j.id, j.submission, s."user", s.origin, s.name, s.command, s.slots, s.may_restart, s.only_host,
+    j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason, j.host, j.submitted,
+    j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
+    s.slots_most, j.slots_held, s.priority
+    FROM jobs j JOIN submissions s ON s.id = j.submission
+"""
+VALUES_MAX = 500  # in one statement
+
+Values = Sequence[object]
+Row = Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One statement, and the rows it gives."""
+
+    sql: str
+    values: Values = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """The same statement for each of these, in their order; it gives no rows."""
+
+    sql: str
+    rows: Iterable[Values]
+
+
+Result = TypeVar("Result")
+Work = Generator[Ask | Many, Sequence[Row], Result]
+MakeWork = Callable[[], Work[Result]]
+
+
+# What changes it
+
+
+def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
+    if sent.key:
+        found = yield Ask(
+            'SELECT id, first_job, jobs FROM submissions WHERE "user" = ? AND idempotency_key = ?'
+            " AND idempotency_key <> ''",
+            (sent.user, sent.key),
+        )
+        if found:
+            submission, first, count = map(whole, found[0])
+            return Accepted(submission, first, count, is_new=False)
+    rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
+    first = whole(rows[0][0])
+    yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (first + sent.count,))
+    rows = yield Ask(
+        'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
+        " only_host, idempotency_key, first_job, jobs, slots_most, priority)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        (sent.user, sent.origin, sent.name, sent.command, sent.spec, sent.slots,
+         int(sent.may_restart), sent.only, sent.key, first, sent.count,
+         sent.slots_most, sent.priority),
+    )  # fmt: skip
+    submission = whole(rows[0][0])
+    barred, start = " ".join(sent.excluded), sent.first_index
+    yield Many(
+        "INSERT INTO jobs VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, NULL, NULL, NULL,"
+        " NULL, 0, '', NULL)",
+        ((first + n, submission, None if start is None else start + n, barred, unix_s)
+         for n in range(sent.count)),
+    )  # fmt: skip
+    return Accepted(submission, first, sent.count, is_new=True)
+
+
+Dated = tuple[Begin | Changed, float]  # and when, in UNIX seconds
+
+
+def apply_all(changes: Sequence[Dated]) -> Work[None]:
+    """In their order: a run of the same kind goes in few statements."""
+    at = 0
+    while at < len(changes):
+        kind, end = type(changes[at][0]), at
+        while end < len(changes) and type(changes[end][0]) is kind:
+            end += 1
+        run = changes[at:end]
+        if kind is Begin:
+            yield from begin([(c, unix_s) for c, unix_s in run if isinstance(c, Begin)])
+        else:
+            yield from apply([(c, unix_s) for c, unix_s in run if isinstance(c, Changed)])
+        at = end
+
+
+def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
+    yield Many(
+        "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, '', ?)"
+        " ON CONFLICT (job, number) DO NOTHING",
+        [
+            (int(c.job), c.attempt, c.host, c.tier, c.cutoff_s, Fate.LEASED.value, unix_s, c.slots)
+            for c, unix_s in changes
+        ],
+    )
+    yield Many(
+        "UPDATE jobs SET attempt = ?, tier = ?, host = ?, reason = '', slots_held = ? WHERE id = ?",
+        [(c.attempt, c.tier, c.host, c.slots, int(c.job)) for c, _ in changes],
+    )
+
+
+def apply(changes: Sequence[tuple[Changed, float]]) -> Work[None]:
+    attempts = [fate_values(c, unix_s) for c, unix_s in changes if c.fate is not None]
+    if attempts:
+        yield Many(
+            "UPDATE attempts SET fate = ?, started = COALESCE(started, ?), finished = ?, cpu_s = ?,"
+            " exit_status = ?, reason = ? WHERE job = ? AND number = ?",
+            attempts,
+        )
+    yield Many(
+        "UPDATE jobs SET state = ?, tier = ?, attempt = ?, crashes = ?, barred = ?, reason = ?,"
+        " host = CASE WHEN ? THEN '' ELSE COALESCE(?, host) END,"
+        " started = CASE WHEN ? THEN NULL ELSE COALESCE(started, ?) END,"
+        " finished = ?, cpu_s = ?, exit_status = ?, signal = ?, cause = ? WHERE id = ?",
+        [state_values(c, unix_s) for c, unix_s in changes],
+    )
+
+
+def fate_values(change: Changed, unix_s: float) -> Values:
+    ending = change.ending
+    return (
+        change.fate.value if change.fate else "",
+        unix_s if change.fate is Fate.RUNNING else None,
+        unix_s if change.fate in ENDED_FATES else None,
+        ending.cpu_s if ending else None,
+        ending.exit_status if ending else None,
+        ending.reason if ending else change.reason,
+        int(change.job),
+        change.attempt,
+    )
+
+
+def state_values(change: Changed, unix_s: float) -> Values:
+    waits, ended = change.state is JobState.PENDING, change.state in ENDED_STATES
+    ending = change.ending if ended else None
+    return (
+        change.state.value,
+        change.tier,
+        change.attempt,
+        change.crashes,
+        " ".join(sorted(change.barred)),
+        change.reason,
+        waits,
+        change.host,
+        waits,
+        unix_s if change.state is JobState.RUNNING else None,
+        unix_s if ended else None,
+        ending.cpu_s if ending else None,
+        ending.exit_status if ending else None,
+        ending.signal if ending else 0,
+        ending.cause.value if ending else "",
+        int(change.job),
+    )
+
+
+def forget(before_unix_s: float, keep: int, limit: int) -> Work[int]:
+    """Jobs that ended before then, and of older ones than the last `keep` those that have ended."""
+    old = list(
+        (
+            yield Ask(
+                "SELECT id, submission FROM jobs WHERE finished < ? ORDER BY finished LIMIT ?",
+                (before_unix_s, limit),
+            )
+        )
+    )
+    if len(old) < limit:
+        rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
+        old += yield Ask(
+            "SELECT id, submission FROM jobs WHERE id < ? AND finished >= ? ORDER BY id LIMIT ?",
+            (whole(rows[0][0]) - keep, before_unix_s, limit - len(old)),
+        )
+    yield Many("DELETE FROM attempts WHERE job = ?", [row[:1] for row in old])
+    yield Many("DELETE FROM jobs WHERE id = ?", [row[:1] for row in old])
+    yield Many(
+        "DELETE FROM submissions WHERE id = ? AND NOT EXISTS"
+        " (SELECT 1 FROM jobs WHERE submission = submissions.id)",
+        [(submission,) for submission in sorted({whole(row[1]) for row in old})],
+    )
+    return len(old)
+
+
+# What asks
+
+
+def live() -> Work[list[JobRow]]:
+    rows = yield Ask(f"SELECT {JOB_COLUMNS} WHERE j.finished IS NULL ORDER BY j.id")
+    return jobs_of(rows)
+
+
+def find(wanted: Wanted) -> Work[list[JobRow]]:
+    clauses, values = [], list[object]()
+    if wanted.ended_only:
+        clauses.append("j.finished IS NOT NULL")
+    elif not wanted.ended_too:
+        clauses.append("j.finished IS NULL")
+    if wanted.user:
+        clauses.append('s."user" = ?')
+        values.append(wanted.user)
+    if wanted.ranges:
+        clauses.append("(" + " OR ".join("j.id BETWEEN ? AND ?" for _ in wanted.ranges) + ")")
+        values += [end for pair in wanted.ranges for end in pair]
+    where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
+    newest_first = f"SELECT {JOB_COLUMNS} {where} ORDER BY j.id DESC LIMIT ?"
+    rows = yield Ask(newest_first, (*values, wanted.limit))
+    return jobs_of(rows)[::-1]
+
+
+def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:
+    found: list[AttemptRow] = []
+    for at in range(0, len(jobs), VALUES_MAX):
+        some = sorted(map(int, jobs[at : at + VALUES_MAX]))
+        marks = ", ".join("?" * len(some))
+        rows = yield Ask(
+            f"SELECT * FROM attempts WHERE job IN ({marks}) ORDER BY job, number", some
+        )
+        found += [AttemptRow(*row) for row in rows]  # type: ignore[arg-type]  # the schema says so
+    return found
+
+
+def spec(submission: int) -> Work[bytes]:
+    rows = yield Ask("SELECT spec FROM submissions WHERE id = ?", (submission,))
+    if not rows:
+        raise LedgerTrouble(f"submission {submission} is not in the ledger any more")
+    found = rows[0][0]
+    assert isinstance(found, bytes)
+    return found
+
+
+def jobs_of(rows: Iterable[Row]) -> list[JobRow]:
+    found = []
+    for row in rows:
+        values = list(row)
+        values[7], values[9] = bool(row[7]), tuple(str(row[9]).split())
+        found.append(JobRow(*values))  # type: ignore[arg-type]  # the schema says so
+    return found
+
+
+def whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

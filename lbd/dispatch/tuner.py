@@ -1,0 +1,179 @@
+"""Cutoffs solved from the ledger again and again: the thin shell around `tuning`.
+
+The solving is done in a thread, so that beats are answered meanwhile.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import deque
+
+from lbd.dispatch.daemon import DAY_S, Dispatcher, clock_s
+from lbd.dispatch.discipline import HostSlots
+from lbd.dispatch.disciplines.registry import Tiered
+from lbd.dispatch.ledger.rows import LedgerTrouble, Wanted
+from lbd.dispatch.tuning import Record, Terms, Verdict, described, judge, layouts_of, past_jobs
+from lbd.model import HostId
+from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.theory.cutoffs import OBJECTIVES
+
+log = logging.getLogger("lbd.dispatch")
+
+PAST_MAX = 5000  # jobs that are looked at, the newest
+EARLY_S = 10.0  # between two looks while there are no cutoffs
+FRESH_S = 2.0  # a verdict that is told again
+CHANGES_KEPT = 20
+
+
+class Tuner:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._config = dispatcher.config
+        discipline = dispatcher.life.discipline
+        self._discipline = discipline if isinstance(discipline, Tiered) else None
+        self.solves = self._discipline is not None and not self._config.tags.cutoffs_s
+        self._verdict: Verdict | None = None
+        self._looked = 0.0  # UNIX seconds
+        self._changes: deque[pb.TagsChange] = deque(maxlen=CHANGES_KEPT)
+        self._looking = asyncio.Lock()
+        self._begun = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        every_s = self._config.tags.solve_every_s
+        while True:
+            guessed = not self._hosts()
+            try:
+                self._apply(await self._look())
+            except LedgerTrouble as problem:
+                log.warning("cutoffs stay as they are: %s", problem)
+            self._begun.set()
+            settled = self._discipline is not None and self._discipline.cutoffs_s and not guessed
+            await asyncio.sleep(every_s if settled else min(EARLY_S, every_s))
+
+    async def begun(self) -> None:
+        """Before any job starts: else those of a new dispatcher would all start without cutoffs."""
+        if self.solves:
+            await self._begun.wait()
+
+    def _hosts(self) -> list[HostSlots]:
+        seats = self._dispatcher.life.queues.hosts.values()
+        return [seat.host for seat in seats if seat.host is not None]
+
+    async def _look(self) -> Verdict:
+        """At the past. Raises LedgerTrouble."""
+        async with self._looking:
+            tags, now_unix_s = self._config.tags, time.time()
+            rows = await self._dispatcher.ledger.find(Wanted(ended_only=True, limit=PAST_MAX))
+            past = past_jobs(rows, now_unix_s - tags.solve_days * DAY_S)
+            order = self._dispatcher.order()
+            # Before any has come they are taken for equal.
+            hosts = self._hosts() or [HostSlots(HostId(name)) for name in order]
+            layouts = layouts_of(hosts, order, tags.tiers)
+            objective = next(one for one in OBJECTIVES if one == tags.objective)
+            # Given ones stay, and are told what they are worth.
+            min_gain = tags.min_gain if self.solves else 1.0
+            terms = Terms(objective, tags.solve_jobs, min_gain)
+            in_force = self._discipline.cutoffs_s if self._discipline else ()
+            mode = "sita-e" if self._config.dispatch.mode == "sita-e" else "tags"
+            self._verdict = await asyncio.to_thread(
+                judge, mode, past, now_unix_s, layouts, terms, in_force
+            )
+            self._looked = now_unix_s
+            return self._verdict
+
+    def _apply(self, verdict: Verdict) -> None:
+        if self._discipline is None or not verdict.changed:
+            log.debug("%s", described(verdict))
+            return
+        what = described(verdict)
+        log.info("%s", what, extra={"action": "cutoffs"})
+        self._changes.append(pb.TagsChange(at=time.time(), what=what))
+        self._discipline.cutoffs_s = verdict.cutoffs_s
+        dispatcher = self._dispatcher
+        dispatcher.carry(
+            dispatcher.life.rules_changed(dispatcher.tiers, clock_s(), dispatcher.dice)
+        )
+
+    async def told(self) -> pb.TagsTold:
+        """For `lbctl tags show` and `fit`; what is not solved on a schedule is looked at now."""
+        trouble = ""
+        if not self.solves and time.time() - self._looked > FRESH_S:
+            try:
+                await self._look()
+            except LedgerTrouble as problem:
+                trouble = str(problem)
+        tags, found = self._config.tags, self._discipline
+        cutoffs_s = found.cutoffs_s if found else ()
+        told = pb.TagsTold(
+            mode=self._config.dispatch.mode,
+            source="solved" if self.solves and cutoffs_s else "given" if cutoffs_s else "none",
+            objective=tags.objective,
+            cutoffs_s=cutoffs_s,
+            tiers=self._tiers(len(cutoffs_s) + 1) if found else [],
+            looked=self._looked,
+            changes=self._changes,
+            work_conserving=tags.work_conserving,
+            reason=trouble,
+        )
+        if self._verdict is not None:
+            add_verdict(told, self._verdict)
+        return told
+
+    def _tiers(self, count: int) -> list[pb.TierTold]:
+        life = self._dispatcher.life
+        running = [live.lease.tier for live in life.leased.values() if live.lease]
+        tiers = []
+        for number in range(1, count + 1):
+            seats = life.queues.servers.get(number, [])
+            waiting = life.queues.lines.get(number)
+            tier = pb.TierTold(
+                tier=number,
+                hosts=[seat.host.name for seat in seats if seat.host],
+                slots=sum(seat.slots for seat in seats),
+                waiting=waiting.jobs if waiting else 0,
+                running=running.count(number),
+            )
+            cutoff_s = life.discipline.cutoff_s(number)
+            if cutoff_s is not None:
+                tier.cutoff_s = cutoff_s
+            tiers.append(tier)
+        return tiers
+
+
+def add_verdict(told: pb.TagsTold, verdict: Verdict) -> None:
+    """What is infinite is left out."""
+    told.reason = told.reason or verdict.reason
+    if verdict.record is not None:
+        told.fit.CopyFrom(fit_told(verdict.record))
+    if verdict.load is not None:
+        told.load = verdict.load
+    if verdict.one_queue is not None and math.isfinite(verdict.one_queue):
+        told.one_queue = verdict.one_queue
+    expected = verdict.expected
+    if expected is None or expected.cutoffs_s != tuple(told.cutoffs_s):
+        return
+    if math.isfinite(expected.slowdown):
+        told.mean_slowdown, told.mean_waiting_s = expected.slowdown, expected.waiting_s
+    for tier, load in zip(told.tiers, expected.tiers, strict=True):
+        tier.load, tier.visit_share = load.load, load.visit_share
+        if math.isfinite(load.slowdown):
+            tier.wait_s, tier.slowdown = load.wait_s, load.slowdown
+
+
+def fit_told(record: Record) -> pb.FitTold:
+    found = record.fit
+    return pb.FitTold(
+        k=found.sizes.k,
+        p=found.sizes.p,
+        alpha=found.sizes.alpha,
+        jobs=found.jobs,
+        ks_distance=found.ks_distance,
+        by=found.by,
+        mean_s=found.mean_s,
+        fitted_mean_s=found.sizes.mean_s,
+        arrival_rate_per_s=record.rate_per_s,
+        pace=record.pace,
+        good=record.is_fitted,
+    )

@@ -1,0 +1,110 @@
+"""The lab that the runs are made in: up, set for each run, at rest before it, read around it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lbd.errors import LbdError, PeerError, Unavailable
+from lbd.experiment.design import Case, Design, index_of
+from lbd.lab import lab, removal
+from lbd.lab.hosts import Say
+from lbd.lab.record import Record
+from lbd.rpc.local import Json, Refusal, ask
+
+ASK_S = 5.0
+POLL_S = 0.1
+AGREED_S = 15.0  # for a change to have come to every host
+RESTED_S = 10.0  # for indices to fall; longer, a long T only remembers
+RESTED_TASKS = 0.3
+ACCOUNTED_S = 4.0  # for ended commands to be on record
+
+
+def lab_settings(design: Design) -> tuple[str, ...]:
+    """As the thesis's hosts were: no limit to a host's jobs, and who is busy reports too."""
+    return (
+        "lbm.slots=10000",
+        "lim.report_ceiling=10000",
+        "lim.probe_timeout_s=1",  # a host whose quota is used up answers a tenth of a second later
+        f"lim.change_threshold={0.1 / design.cpus:.3g}",
+        "dispatch.host=",
+        *design.settings,
+    )
+
+
+def up(root: Path, design: Design, say: Say) -> Record:
+    """Raises LbdError."""
+    settings = lab_settings(design)
+    plan, remark = lab.make_plan(root, design.hosts, design.cpus, "namespaces", "", settings)
+    if remark:
+        say(remark)
+    return lab.up(plan, say, lambda: None)
+
+
+def down(root: Path) -> None:
+    removal.down(root)
+
+
+def prepare(record: Record, design: Design, case: Case) -> None:
+    """The run's algorithm and parameters on every host, and every host at rest."""
+    first = record.plan.hosts[0]
+    question(record, first, "lim", {"op": "algorithm", "name": case.algorithm})
+    parameters = design.parameters(case)
+    for name, value in parameters.items():
+        question(record, first, "lim", {"op": "param", "name": name, "value": value})
+    wait(lambda: disagreeing(record, case.algorithm, parameters), AGREED_S)
+    if index_of(case.index).measure.index == "load-average":
+        return  # it remembers a minute
+    deadline_s = time.monotonic() + RESTED_S
+    limit = RESTED_TASKS / design.cpus
+    while time.monotonic() < deadline_s and any(
+        own_index(record, host) > limit for host in record.plan.hosts
+    ):
+        time.sleep(POLL_S)
+
+
+def disagreeing(record: Record, algorithm: str, parameters: dict[str, float | str]) -> str:
+    """What a host has not heard yet, "" if nothing."""
+    for host in record.plan.hosts:
+        status = question(record, host, "lim", {"op": "status"})
+        cluster, params = status.get("cluster"), status.get("params")
+        if not isinstance(cluster, dict) or not isinstance(params, dict):
+            raise PeerError(f"the LIM of {host} does not say what is set")
+        if cluster.get("algorithm") != algorithm:
+            return f"{host} still has the algorithm {cluster.get('algorithm')}"
+        for name, value in parameters.items():
+            if params.get(name) != value:
+                return f"{host} still has {name} = {params.get(name)}"
+    return ""
+
+
+def own_index(record: Record, host: str) -> float:
+    rows = question(record, host, "lim", {"op": "status"}).get("hosts")
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict) and row.get("name") == host:
+            return float(row.get("index") or 0.0)
+    return 0.0
+
+
+def accounted(record: Record, host: str, since: float) -> tuple[int, int]:
+    """Commands of this host that ended since then, and those of them that were sent wrongly."""
+    told = question(record, host, "lbm", {"op": "stats", "of": host, "since": since}).get("all")
+    if not isinstance(told, list) or len(told) < 5:
+        raise PeerError(f"the LBM of {host} gives no figures")
+    return int(told[1]), int(told[4])
+
+
+def question(record: Record, host: str, daemon: str, request: Json) -> Json:
+    """Raises LbdError that says whose answer is missing."""
+    try:
+        return ask(record.plan.paths(host).socket(daemon), request, ASK_S)
+    except (Unavailable, Refusal) as problem:
+        raise LbdError(f"{daemon} of {host}: {problem}") from problem
+
+
+def wait(missing: Callable[[], str], patience_s: float) -> None:
+    """Raises LbdError with what is still missing after that."""
+    deadline_s = time.monotonic() + patience_s
+    while why := missing():
+        if time.monotonic() > deadline_s:
+            raise LbdError(f"the lab is not ready for its run: {why}")
+        time.sleep(POLL_S)

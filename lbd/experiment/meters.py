@@ -1,0 +1,139 @@
+"""What a lab costs, read from outside it: CPU time by /proc and the cgroups, bytes by `ss`.
+
+Of bytes, the kernel counts each TCP connection's payload; which daemon it belongs to shows by its
+port. Connections last far longer than a run; what one that was closed meanwhile had is missing.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lbd.errors import LbdError
+from lbd.lab import hosts
+from lbd.lab.namespaces import search_path
+from lbd.lab.record import Record
+from lbd.rpc.local import Json, ask
+
+TICKS_HZ = os.sysconf("SC_CLK_TCK")
+ASK_S = 5.0
+PATIENCE_S = 10.0
+SENT = re.compile(r"bytes_sent:(\d+)")
+RECEIVED = re.compile(r"bytes_received:(\d+)")
+PORTS = {":7901": "lim", ":7902": "lbm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Of one host, since its start."""
+
+    cpu_s: float
+    lim_cpu_s: float
+    lbm_cpu_s: float
+    messages: int
+    connections: dict[str, tuple[str, int]] = field(default_factory=dict)  # name -> daemon, bytes
+    knows_bytes: bool = False
+
+
+def read_host(record: Record, host: str, keeper: int) -> Reading:
+    """`keeper`: its pid."""
+    lim, lbm = (record.processes[f"{host}/{daemon}"].pid for daemon in ("lim", "lbm"))
+    counters = ask(record.plan.paths(host).socket("lim"), {"op": "counters"}, ASK_S)
+    connections = host_connections(record.processes[host].pid)
+    return Reading(
+        cpu_s=group_cpu_s(record.cgroups, host),
+        lim_cpu_s=process_cpu_s(lim),
+        lbm_cpu_s=process_cpu_s(lbm) + process_cpu_s(keeper),
+        messages=summed(counters, "messages_in") + summed(counters, "messages_out"),
+        connections=connections or {},
+        knows_bytes=connections is not None,
+    )
+
+
+def read_all(record: Record) -> dict[str, Reading]:
+    keepers = hosts.keepers(record)
+    missing = [host for host in record.plan.hosts if host not in keepers]
+    if missing:
+        raise LbdError(f"the keeper of {missing[0]} is gone; its log is in {record.plan.root}")
+    return {host: read_host(record, host, keepers[host].pid) for host in record.plan.hosts}
+
+
+def bytes_between(before: Reading, after: Reading, daemon: str) -> int:
+    """-1: not known."""
+    if not (before.knows_bytes and after.knows_bytes):
+        return -1
+    return sum(
+        count - before.connections.get(name, ("", 0))[1]
+        for name, (whose, count) in after.connections.items()
+        if whose == daemon
+    )
+
+
+def summed(counters: Json, name: str) -> int:
+    found = counters.get(name)
+    return sum(int(value) for value in found.values()) if isinstance(found, dict) else 0
+
+
+def process_cpu_s(pid: int) -> float:
+    """Of itself, not of the children it has waited for; 0 if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS_HZ
+
+
+def group_cpu_s(groups: tuple[str, ...], host: str) -> float:
+    """Of all that ever ran in the host's cgroup; 0 where no hierarchy counts it."""
+    for group in groups:
+        place = Path(group, host)
+        with suppress(OSError, ValueError):
+            return int((place / "cpuacct.usage").read_text()) / 1e9
+        with suppress(OSError, ValueError, IndexError):
+            words = (place / "cpu.stat").read_text().split()
+            if words[0] == "usage_usec":
+                return int(words[1]) / 1e6
+    return 0.0
+
+
+def machine_cpu_s() -> float:
+    """Of all that ran on this machine: user, nice, system, irq, softirq."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / TICKS_HZ
+
+
+def host_connections(pid: int) -> dict[str, tuple[str, int]] | None:
+    """Of the network namespace of this process; None if `ss` cannot say."""
+    path = search_path()
+    tool = shutil.which("ss", path=path)
+    if tool is None:
+        return None
+    words = ["nsenter", "-t", str(pid), "-n", tool, "-tinHO", "state", "established"]
+    try:
+        result = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+            env={**os.environ, "PATH": path},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
+    return connections_of(result.stdout) if result.returncode == 0 else None
+
+
+def connections_of(text: str) -> dict[str, tuple[str, int]]:
+    """Each line: queues, our address, theirs, then what the kernel knows."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 4:
+            continue
+        ours, theirs = words[2], words[3]
+        for end in (ours, theirs):
+            daemon = next((name for port, name in PORTS.items() if end.endswith(port)), "")
+            if daemon:
+                count = sum(int(m[1]) for m in (SENT.search(line), RECEIVED.search(line)) if m)
+                found[f"{ours} {theirs}"] = (daemon, count)
+                break
+    return found

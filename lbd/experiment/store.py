@@ -1,0 +1,117 @@
+"""An experiment's directory: what was asked for, and each run that has ended.
+
+OUT/experiment.json   the design, and the commands as measured on this machine
+OUT/runs/*.json       a run each; so one that is interrupted goes on where it stopped
+OUT/lab               where the lab of this experiment lies, while there is one
+OUT/work/             what the commands work on; goes when all is done
+OUT/report.html
+"""
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from lbd.errors import ConfigError, LbdError
+from lbd.experiment.commands import Command
+from lbd.experiment.design import Case, Design, design_of
+from lbd.experiment.outcome import Outcome, as_json, from_json
+
+SCHEMA = 1
+
+
+class Store:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.work = root / "work"
+        self.report = root / "report.html"
+        self._head = root / "experiment.json"
+        self._lab = root / "lab"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """By one command at a time. Raises LbdError, ConfigError."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise ConfigError(f"--out {self.root}: {problem.strerror}") from problem
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise LbdError(f"{self.root}: this experiment is being run already") from None
+        finally:
+            os.close(descriptor)
+
+    # What is asked for
+
+    def begun(self) -> tuple[Design, list[Command]] | None:
+        """None in a new directory. Raises LbdError if it is not an experiment's."""
+        try:
+            body = json.loads(self._head.read_text(encoding="utf-8"))
+            commands = [
+                Command(**{**one, "words": tuple(one["words"])}) for one in body["commands"]
+            ]
+            return design_of(body["design"]), commands
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise LbdError(
+                f"{self._head} cannot be read ({problem}); remove it or give another --out"
+            ) from problem
+
+    def begin(self, design: Design, commands: Sequence[Command]) -> None:
+        body = {
+            "schema": SCHEMA,
+            "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
+            "design": asdict(design),
+            "commands": [asdict(command) for command in commands],
+        }
+        write(self._head, json.dumps(body, indent=1) + "\n")
+
+    # What has been done
+
+    def outcome(self, case: Case) -> Outcome | None:
+        """None for a run still to be made. Raises LbdError."""
+        path = self.runs / f"{case.name}.json"
+        try:
+            return from_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LbdError) as problem:
+            raise LbdError(f"{path}: {problem}; remove it to have that run again") from problem
+
+    def keep(self, outcome: Outcome) -> None:
+        write(self.runs / f"{outcome.case.name}.json", json.dumps(as_json(outcome)) + "\n")
+
+    # The lab
+
+    def left_lab(self) -> Path | None:
+        """Where an earlier call of ours, now dead, had its lab."""
+        try:
+            return Path(self._lab.read_text(encoding="utf-8").strip())
+        except OSError:
+            return None
+
+    def has_lab(self, place: Path) -> None:
+        write(self._lab, f"{place}\n")
+
+    def lab_gone(self) -> None:
+        self._lab.unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def write(path: Path, text: str) -> None:
+    """In one step: whoever is interrupted leaves the old one."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)

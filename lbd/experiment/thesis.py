@@ -1,0 +1,67 @@
+"""What Zhou's thesis printed of its experiment, and what of it holds in ours.
+
+Only for the canonical load and the load index it compared algorithms with; the order between
+algorithms that lie close together was never claimed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lbd.experiment.design import INDEX, NOLB
+from lbd.experiment.summary import Row
+
+# Table 4.7: the mean response time less NOLB's, and (worked out anew) the deviation's.
+MEAN = {"GLOBAL": 0.389, "LOWEST": 0.403, "CENTRAL": 0.368, "DISTED": 0.317, "RANDOM": 0.252}
+DEVIATION = {"GLOBAL": 0.516, "LOWEST": 0.525, "CENTRAL": 0.462, "DISTED": 0.438, "RANDOM": 0.312}
+CLOSE = ("GLOBAL", "CENTRAL", "LOWEST")
+NEAR = 0.06
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    text: str
+    holds: bool
+    ours: str
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Of the canonical load; those whose algorithms were run."""
+    canonical = [row for row in rows if row.load == "canonical"]
+    ours = {row.algorithm: row for row in canonical
+            if row.index == INDEX and row.algorithm != NOLB}  # fmt: skip
+    if not ours:
+        return []
+    gains = {name: row.reduction for name, row in ours.items()}
+    found = [
+        Claim("every algorithm improves on NOLB", min(gains.values()) > 0, listed(gains)),
+        Claim("the deviation falls more than the mean",
+              all(row.sd_reduction > row.reduction for row in ours.values()),
+              listed({name: row.sd_reduction for name, row in ours.items()})),
+    ]  # fmt: skip
+    if "RANDOM" in gains and len(gains) > 1:
+        least = min(gains, key=lambda name: gains[name])
+        found.append(Claim("RANDOM gains least", least == "RANDOM", f"{least} does"))
+    close = [gains[name] for name in CLOSE if name in gains]
+    if len(close) > 1:
+        spread = max(close) - min(close)
+        found.append(
+            Claim("GLOBAL, CENTRAL and LOWEST come close to each other", spread < NEAR,
+                  f"{100 * spread:.1f} points apart")
+        )  # fmt: skip
+    found += [
+        Claim(f"{name} saves {MEAN[name]:.1%} (printed), within our interval",
+              row.reduction_ci95 is not None
+              and abs(row.reduction - MEAN[name]) <= row.reduction_ci95,
+              with_interval(row))
+        for name, row in ours.items() if name in MEAN
+    ]  # fmt: skip
+    return found
+
+
+def with_interval(row: Row) -> str:
+    width = "" if row.reduction_ci95 is None else f" ±{row.reduction_ci95:.1%}"
+    return f"{row.reduction:.1%}{width}"
+
+
+def listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.1%}" for name, value in values.items())

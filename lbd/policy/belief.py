@@ -1,0 +1,127 @@
+"""What to believe of loads that are not news any more, and whom to ask before deciding: what our
+own rules, P2C and PREDICT, share.
+
+Trust. A load told a moment ago is the load; one of a minute ago says little. Between them it is
+drawn towards the mean of the hosts looked at: trust = exp(-age / `lim.trust_s`). What we ourselves
+have sent there since is known for certain and never discounted. (Mitzenmacher 2000 shows why: who
+follows old loads sends everybody to the same few hosts, and does worse than by lot.)
+
+Herds. Each decision looks at some of the hosts only, drawn by lot: half of them, sixteen at most,
+while their loads are news, and fewer the older these are, down to two. So callers that decide in
+the same instant do not look at the same hosts, whatever the loads are.
+
+Questions. A host that may turn out better than the best we are sure of is asked, most promising
+first, `lim.probe_limit` times at most: what is not trusted of its load may be gone. One decision in
+32 begins with asking the host of the oldest load anyway: one that is hardly picked, for a load that
+was wrong, must get the chance to say so.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from random import Random
+
+from lbd.model import HostId, PlacementRequest
+from lbd.policy.ranking import choose, leaves, others
+from lbd.policy.view import NO_SLOT, HostView, Probe, Reply, Step, View
+
+DRAWN_MAX = 16
+CHOICES = 2
+SURE = 0.99  # trust from which a host need not be asked
+HOPE = 4  # times as fast as trust fades what a hopeful one holds against a host
+ASKED_ANYWAY = 1 / 32  # of all decisions
+SILENT_PERIODS = 2  # after which an unchanged load would have been told, had it changed
+
+Cost = Callable[[HostView, float], float]  # of the command there, if the host's load is so
+
+
+def decide(
+    request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random, cost: Cost
+) -> Step:
+    """The next question, or the host of the least cost by what is believed."""
+    asked = {reply.host for reply in replies}
+    answered = [reply.host for reply in replies if reply.answered]
+    hosts = others(request, view, answered) + drawn(request, view, asked, dice)
+    if not hosts:
+        return choose(request, view, dice)
+    left = view.params.probe_limit - len(replies)
+    unsure = [host for host in hosts if host.name not in asked and trust(host, view) < SURE]
+    if left > 0 and unsure:
+        if not replies and dice.random() < ASKED_ANYWAY:
+            oldest = min(unsure, key=lambda host: host.sampled_at_s)
+            return Probe((oldest.name,), 1.0 / left)
+        promising = most_promising(hosts, unsure, view, dice, cost)
+        if promising is not None:
+            return Probe((promising.name,), 1.0 / left)
+    names = [host.name for host in hosts] + full_ones(request, view)
+    return choose(request, as_believed(hosts, view, cost), dice, names)
+
+
+def trust(host: HostView, view: View) -> float:
+    """0 to 1. Under both rules changes are told, so silence means that there was none."""
+    age_s = min(view.now_s - host.sampled_at_s, SILENT_PERIODS * view.params.exchange_period_s)
+    return math.exp(-age_s / view.params.trust_s) if age_s > 0 else 1.0
+
+
+def drawn(
+    request: PlacementRequest, view: View, asked: set[HostId], dice: Random
+) -> list[HostView]:
+    """By lot, of those that might take it; fewer the older their loads are."""
+    names = list(view.hosts)
+    most = max(CHOICES, min(DRAWN_MAX, len(names) // 2))
+    lot = dice.sample(names, min(len(names), 2 * most + 2))
+    found = worth_it(request, view, lot, asked, most)
+    if not found and len(lot) < len(names):  # nearly all of them are full, or down
+        dice.shuffle(names)
+        found = worth_it(request, view, names, asked, most)
+    if len(found) <= CHOICES:
+        return found
+    mean_trust = sum(trust(host, view) for host in found) / len(found)
+    return found[: max(CHOICES, math.ceil(most * mean_trust))]
+
+
+def worth_it(
+    request: PlacementRequest, view: View, lot: Sequence[HostId], asked: set[HostId], most: int
+) -> list[HostView]:
+    """The first `most` of the lot that may take it, by the last that was heard."""
+    able = (
+        host
+        for host in others(request, view, lot)
+        if host.alive and host.why in ("", "late") and host.name not in asked
+    )
+    return list(islice(able, most))
+
+
+def most_promising(
+    hosts: Sequence[HostView], unsure: Sequence[HostView], view: View, dice: Random, cost: Cost
+) -> HostView | None:
+    """The one to ask: it would be the best, if what is not trusted of its load had gone."""
+    me = view.me
+    sure = [host for host in hosts if not host.why and host not in unsure]
+    best = min([cost(host, host.load_now) for host in sure] + [cost(me, me.load_now)])
+    hopes = [cost(host, host.load_now * trust(host, view) ** HOPE) for host in unsure]
+    hope = min(hopes)
+    if hope >= best - view.params.min_gain:
+        return None
+    return dice.choice([host for host, h in zip(unsure, hopes, strict=True) if h == hope])
+
+
+def as_believed(hosts: Sequence[HostView], view: View, cost: Cost) -> View:
+    """The view with their loads, and ours, as believed; `load` is the command's cost there."""
+    me = replace(view.me, load=cost(view.me, view.me.load_now))
+    seen = {**view.hosts, me.name: me}
+    mean = sum(host.load_now - host.charged for host in hosts) / len(hosts)
+    for host in hosts:
+        told = host.load_now - host.charged
+        now = mean + (told - mean) * trust(host, view) + host.charged
+        seen[host.name] = replace(host, load_now=now, load=cost(host, now))
+    return View(me, seen, view.params, view.now_s, view.centre)
+
+
+def full_ones(request: PlacementRequest, view: View) -> list[HostId]:
+    """Those it may have to wait for."""
+    overloaded = leaves(request, view) or view.me.load_now > view.params.hold_above
+    if not (request.may_wait and overloaded):
+        return []
+    return [host.name for host in view.hosts.values() if host.why == NO_SLOT]

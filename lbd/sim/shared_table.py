@@ -1,0 +1,80 @@
+"""The tables of all hosts of a simulation, in space that grows with the hosts and not their square.
+
+What was broadcast is known to everybody alike, so it is kept once, on the *board*. A host's own
+table holds what the others do not know: its own load, its charges, and what it was told in answer
+to a question, of the last hosts it has asked. What is asked is relied upon at once, so forgetting
+it after so many further hosts changes nothing, but for RESERVE in clusters larger than that.
+
+As in the daemons a host takes in what was broadcast when it came, here before its next decision.
+"""
+
+from collections import ChainMap
+
+from lbd.config import LimConfig
+from lbd.lim.messages import Member, Sample
+from lbd.lim.table import Entry, Table
+from lbd.model import HostId
+from lbd.policy.view import View
+
+TOLD_MAX = 64  # hosts whose answers are kept
+
+
+class SharedTable(Table):
+    def __init__(self, me: Member, params: LimConfig, smoothing_s: float, board: Table) -> None:
+        super().__init__(me, params, smoothing_s, now_s=0.0)
+        assert isinstance(self.entries, dict)
+        self._own = self.entries
+        self._board = board
+        self._taken_in_s = 0.0
+        self.entries = ChainMap(self._own, board.entries)
+
+    def ranking(self) -> list[HostId]:
+        return self._board.ranking()
+
+    def record(self, sample: Sample, now_s: float) -> bool:
+        name = sample.host
+        if name not in self._own:
+            if len(self._own) > TOLD_MAX:
+                self._forget(next(told for told in self._own if told != self.me), now_s)
+            entry = self._board.entries[name]
+            self._own[name] = Entry(entry.member, True, 0.0, entry.sample, entry.sampled_at_s)
+        return super().record(sample, now_s)
+
+    def take_in(self, now_s: float) -> None:
+        """What was broadcast since this was called last, if it is news of hosts we know more of."""
+        since_s, self._taken_in_s = self._taken_in_s, now_s
+        for name in [name for name in self._views if name != self.me]:
+            entry = self._board.entries[name]
+            if entry.recorded_at_s <= since_s or entry.sample is None:
+                continue
+            own = self._own.get(name)
+            if own is not None and own.sample and own.sample.number >= entry.sample.number:
+                continue
+            self._charges.sampled(name, entry.sampled_at_s, self.smoothing_s)
+            self._forget(name, now_s)
+
+    def view(self, centre: HostId | None, now_s: float) -> View:
+        me = self._views[self.me]
+        common = self._board.view(None, now_s).hosts
+        return View(me, {self.me: me, **common, **self._views}, self.params, now_s, centre)
+
+    def _forget(self, name: HostId, now_s: float) -> None:
+        self._own.pop(name, None)
+        self._judge(name, now_s)
+
+    def _judge(self, name: HostId, now_s: float) -> None:
+        super()._judge(name, now_s)
+        if name != self.me and name not in self._own and not self._charges.of(name).total:
+            del self._views[name]  # nothing but what is on the board
+
+    def _judge_all(self, now_s: float) -> None:
+        for name in list(self._views):
+            self._judge(name, now_s)
+
+
+def board_of(members: list[Member], params: LimConfig, smoothing_s: float) -> Table:
+    """Knows every host, and of nobody how loaded it is."""
+    board = Table(members[0], params, smoothing_s, now_s=0.0)
+    for member in members[1:]:
+        board.add(member, listed=True, now_s=0.0)
+    return board

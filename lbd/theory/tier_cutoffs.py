@@ -1,0 +1,219 @@
+"""TAGS on the hosts that there are: tiers of several slots each, not one host a tier.
+
+The model of `tags`, with c_i servers in tier i where the paper has one. What waits is Pollaczek and
+Khinchine's for one server; for several, Sakasegawa's approximation of M/G/c, which joins on to it:
+
+    E[W_i] = E[S²] / 2E[S] · ρ^(√(2(c+1)) - 1) / (c (1 - ρ))
+
+A host in two tiers counts half in each. A tier of less than one server is one slower server.
+
+Here killed service counts as waiting (the paper leaves it out): whose job it is waits for it, too.
+A tier's part in both means then depends on its own two cutoffs alone,
+
+    E[W_i] E[X^j; X > s_{i-1}] + s_i E[X^j; X > s_i]        j = -1 for slowdown, 0 for waiting
+
+so dynamic programming over a grid finds the best of all combinations, as in `cutoffs`, and a
+descent from there sharpens it. Fair cutoffs, which give the jobs of each final tier the same
+slowdown, are sought from those that are best for waiting.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lbd.theory.cutoffs import Infeasible, Objective
+from lbd.theory.minimise import minimise
+from lbd.theory.tags import Sizes
+
+GRID = 120  # sizes, evenly spaced in logarithm
+FULLEST = 0.999  # load of a tier: beyond it the formulas promise too much
+CLOSEST = 1e-6  # two cutoffs, of the whole range of logarithms
+
+
+@dataclass(frozen=True, slots=True)
+class TierLoad:
+    load: float
+    wait_s: float  # in this tier's queue
+    visit_share: float  # of all jobs, those that ever run here
+    slowdown: float  # of the jobs that end here, killed service included; infinite if overloaded
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What given cutoffs lead to."""
+
+    cutoffs_s: tuple[float, ...]
+    tiers: tuple[TierLoad, ...]
+    waiting_s: float  # killed service included
+    slowdown: float  # that over the job's size
+
+    @property
+    def unfairness(self) -> float:
+        """Largest over smallest slowdown by final tier; 1 is fair."""
+        slowdowns = [tier.slowdown for tier in self.tiers]
+        return max(slowdowns) / min(slowdowns) if min(slowdowns) > 0 else math.inf
+
+    def worth(self, objective: Objective) -> float:
+        """To be made least."""
+        if objective == "fairness":
+            return self.unfairness
+        return self.slowdown if objective == "slowdown" else self.waiting_s
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """Poisson arrivals, and the servers of each tier: CPU seconds that it can serve in a second."""
+
+    sizes: Sizes
+    rate_per_s: float
+    servers: tuple[float, ...]
+
+    @property
+    def load(self) -> float:
+        return self.rate_per_s * self.sizes.mean_s / sum(self.servers)
+
+    def part(self, power: float, a: float, b: float) -> float:
+        return self.sizes.part_y(power, a, b) if b > a else 0.0
+
+    def queue(self, tier: int, a: float, b: float) -> tuple[float, float]:
+        """Load and E[W] of a tier whose jobs exceed k·e^a and are cut at k·e^b."""
+        sizes, top, servers = self.sizes, self.sizes.width, self.servers[tier]
+        visits, beyond = self.part(0.0, a, top), self.part(0.0, b, top)
+        if visits <= 0 or servers <= 0:
+            return (0.0, 0.0) if visits <= 0 else (math.inf, math.inf)
+        cut_s = sizes.size(b)
+        mean_s = (self.part(1.0, a, b) + cut_s * beyond) / visits
+        square = (self.part(2.0, a, b) + cut_s**2 * beyond) / visits
+        load = self.rate_per_s * visits * mean_s / servers
+        if load >= FULLEST:
+            return load, math.inf
+        power = max(1.0, math.sqrt(2.0 * (servers + 1.0)) - 1.0)
+        return load, square / (2.0 * mean_s) * load**power / (servers * (1.0 - load))
+
+    def expected(self, cuts: Sequence[float]) -> Expected:
+        """`cuts`: 0 = y_0 < y_1 < … < y_h, the whole range of ln(size/k)."""
+        sizes, top = self.sizes, self.sizes.width
+        found: list[TierLoad] = []
+        spent_s = waiting_s = slowdown = 0.0
+        for tier, (a, b) in enumerate(pairwise(cuts)):
+            load, wait_s = self.queue(tier, a, b)
+            ends = self.part(0.0, a, b)
+            inverse = self.part(-1.0, a, b) / ends if ends > 0 else 1.0 / sizes.size(a)
+            visits = self.part(0.0, a, top)
+            found.append(TierLoad(load, wait_s, visits, (spent_s + wait_s) * inverse))
+            cut_s = sizes.size(b)
+            spent_s += wait_s + cut_s
+            waiting_s += wait_s * visits + cut_s * self.part(0.0, b, top)
+            slowdown += wait_s * self.part(-1.0, a, top) + cut_s * self.part(-1.0, b, top)
+        cutoffs = tuple(sizes.size(y) for y in cuts[1:-1])
+        return Expected(cutoffs, tuple(found), waiting_s, slowdown)
+
+    def expected_of(self, cutoffs_s: Sequence[float]) -> Expected:
+        """Of given cutoffs, one fewer than tiers; those beyond the sizes known cut nothing."""
+        sizes = self.sizes
+        inside = (min(max(s, sizes.k), sizes.p) for s in cutoffs_s)
+        expected = self.expected([0.0, *(math.log(s / sizes.k) for s in inside), sizes.width])
+        return Expected(tuple(cutoffs_s), expected.tiers, expected.waiting_s, expected.slowdown)
+
+
+def solve_tiers(traffic: Tiers, objective: Objective) -> Expected | Infeasible:
+    """The best cutoffs for these tiers. Two or more."""
+    cuts = best_on_grid(traffic, "waiting" if objective == "fairness" else objective)
+    if cuts is None:
+        return Infeasible(greatest_load(traffic))
+    found = sharpened(traffic, cuts, objective)
+    if objective == "fairness":
+        other = best_on_grid(traffic, "slowdown")
+        rivals = [found, sharpened(traffic, other, objective)] if other else [found]
+        return min(rivals, key=lambda one: one.unfairness)
+    return found
+
+
+def best_on_grid(traffic: Tiers, objective: Objective) -> list[float] | None:
+    """None if whatever the cutoffs some tier is overloaded."""
+    width, power = traffic.sizes.width, -1.0 if objective == "slowdown" else 0.0
+    points = [width * i / GRID for i in range(GRID + 1)]
+    sizes = [traffic.sizes.size(y) for y in points]
+    beyond = [traffic.part(power, y, width) for y in points]
+    last = len(traffic.servers) - 1
+    reached = [0.0, *[math.inf] * GRID]  # the least cost of the tiers so far, cut at this point
+    came_from: list[list[int]] = []
+    for tier in range(last + 1):
+        best, chosen = [math.inf] * (GRID + 1), [0] * (GRID + 1)
+        for b in range(1, GRID + 1) if tier < last else (GRID,):
+            for a in range(b):
+                if reached[a] == math.inf:
+                    continue
+                cost = reached[a] + sizes[b] * beyond[b]
+                if cost < best[b]:
+                    cost += traffic.queue(tier, points[a], points[b])[1] * beyond[a]
+                    if cost < best[b]:
+                        best[b], chosen[b] = cost, a
+        reached = best
+        came_from.append(chosen)
+    if reached[GRID] == math.inf:
+        return None
+    at, cuts = GRID, [points[GRID]]
+    for chosen in reversed(came_from):
+        at = chosen[at]
+        cuts.append(points[at])
+    return cuts[::-1]
+
+
+def sharpened(traffic: Tiers, cuts: Sequence[float], objective: Objective) -> Expected:
+    """The nearest cuts that are better still."""
+    width = traffic.sizes.width
+    gap = CLOSEST * width
+    scale = min(1.0, width / 10.0)
+
+    def placed(unknowns: Sequence[float]) -> list[float] | None:
+        inner = [0.0, *(unknown * scale for unknown in unknowns), width]
+        return inner if all(b - a > gap for a, b in pairwise(inner)) else None
+
+    def value(unknowns: Sequence[float]) -> float:
+        inner = placed(unknowns)
+        if inner is None:
+            return math.inf
+        expected = traffic.expected(inner)
+        if not math.isfinite(expected.waiting_s):
+            return math.inf
+        if objective == "fairness":
+            logs = [math.log(tier.slowdown) for tier in expected.tiers if tier.slowdown > 0]
+            return math.fsum((b - a) ** 2 for a, b in pairwise(logs))
+        return math.log(max(expected.worth(objective), 1e-300))
+
+    start = [y / scale for y in cuts[1:-1]]
+    inner = placed(minimise(value, start, rounds=60))
+    return traffic.expected(inner if inner is not None else cuts)
+
+
+def greatest_load(traffic: Tiers) -> float:
+    """The system load up to which the grid has cutoffs."""
+    low, high = 0.0, traffic.load
+    for _ in range(12):
+        middle = (low + high) / 2
+        rate = traffic.rate_per_s * middle / traffic.load
+        if bearable(Tiers(traffic.sizes, rate, traffic.servers)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def bearable(traffic: Tiers) -> bool:
+    """Whether each tier, taking from the first on all that it can bear, leaves nothing over."""
+    points = [traffic.sizes.width * i / GRID for i in range(GRID + 1)]
+    at = 0
+    for tier in range(len(traffic.servers)):
+        fits = [
+            b
+            for b in range(at + 1, GRID + 1)
+            if traffic.queue(tier, points[at], points[b])[0] < FULLEST
+        ]
+        if not fits:
+            return False
+        at = max(fits)
+        if at == GRID:
+            return True
+    return False

@@ -1,0 +1,173 @@
+"""Several dispatchers with one PostgreSQL: whoever is killed, nothing is forgotten or doubled.
+
+A longer run: LBD_FAILOVER_S=600 LBD_FAILOVER_SEED=7 tests/run tests/live/test_failover.py
+"""
+
+import contextlib
+import os
+import random
+import subprocess
+import time
+
+import pytest
+
+from lbd.errors import LbdError
+from tests.live.cluster import FAST, Lab
+from tests.live.test_queue_faults import COUNTED, check_counts
+from tests.postgres import Postgres
+
+SETTINGS = (
+    *FAST, "dispatch.lease_s=3", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
+    "dispatch.crash_limit=1000", "lbm.slots=2",
+)  # fmt: skip
+SECONDS = float(os.environ.get("LBD_FAILOVER_S", "3"))
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def lab(postgres):
+    lab = Lab.up(3, "none", "--store", postgres.database(), settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+def leaders(lab):
+    """Who says of itself that it leads; those that hang or are dead say nothing."""
+    found = []
+    for host in lab.hosts:
+        with contextlib.suppress(LbdError):
+            told = lab.ask(host, "dispatcher", "status", timeout_s=0.5)
+            found += [host] if told["leads"] else []
+    return found
+
+
+def leader(lab):
+    return lab.wait_until(lambda: leaders(lab), "somebody leads")[0]
+
+
+def submit(lab, where, host, seconds, *words):
+    (where / "counted.sh").write_text(COUNTED)
+    return lab.run(host, "lbrun", "-d", *words, "sh", "counted.sh", seconds, cwd=where)
+
+
+def wait(lab, host, *names, seconds=60):
+    found = lab.run(host, "lbctl", "wait", "--timeout", f"{seconds}s", *names, timeout=seconds + 20)
+    assert found.returncode == 0, [lab.run(host, "lbctl", "job", name).stdout for name in names]
+
+
+def test_a_standby_takes_over_and_what_runs_goes_on(lab, tmp_path):
+    old = leader(lab)
+    asker, other = [host for host in lab.hosts if host != old]
+    running = submit(lab, tmp_path, asker, "2", "-x", old).stdout.strip()
+    lab.wait_until(
+        lambda: lab.ask(asker, "lbm", "queue.jobs", ids=[running])["jobs"][0]["state"] == "running",
+        "it runs",
+    )
+    words = ("lbrun", "-q", "-x", old, "sh", "-c", "echo one; sleep 2; echo two")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    watching = lab.popen(asker, *words, stdin=subprocess.DEVNULL, **pipes)
+    assert watching.stdout.readline() == "one\n"
+    lab.kill(old, "dispatcher")
+    attached = lab.run(asker, "lbrun", "-q", "echo", "still")  # waits for the new leader
+    assert (attached.returncode, attached.stdout, attached.stderr) == (0, "still\n", "")
+    assert leader(lab) in (asker, other)
+    assert (*watching.communicate(timeout=30), watching.returncode) == ("two\n", "", 0)
+    wait(lab, asker, running)
+    told = lab.lbctl_json(asker, "job", running)
+    assert [one["state"] for one in told["attempts"]] == ["done"]
+    check_counts(tmp_path, [running])
+    lab.start(old, "dispatcher")
+    status = lab.lbctl_json(old, "status")
+    assert status["cluster"]["dispatcher"]["leader"] == leader(lab) != old
+
+
+def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
+    asker = "h2"
+    running = submit(lab, tmp_path, asker, "2").stdout.strip()
+    postgres.stop()
+    try:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        submitting = lab.popen(asker, "lbrun", "-d", "true", stdin=subprocess.DEVNULL, **pipes)
+        assert "the dispatcher" in lab.run(asker, "lbctl", "jobs").stderr
+        waiting = lab.popen(asker, "lbctl", "wait", running, stdin=subprocess.DEVNULL, **pipes)
+        asked = lab.run(asker, "lbctl", "job", running)
+        assert (asked.returncode, len(asked.stderr.splitlines())) == (1, 1)
+    finally:
+        postgres.start()
+    assert (*waiting.communicate(timeout=60), waiting.returncode) == ("", "", 0)
+    acknowledged, said = submitting.communicate(timeout=60)
+    if submitting.returncode:  # it was away for too long
+        assert "nothing was queued" in said
+        assert len(said.splitlines()) == 1
+    wait(lab, asker, running, *acknowledged.split())
+    check_counts(tmp_path, [running])
+
+
+def misfortune(lab, postgres, dice):
+    """Of the leader, or of the database; over when this returns."""
+    what = dice.choice(("kill", "kill", "kill", "stop", "database"))
+    if what == "database":
+        postgres.stop()
+        time.sleep(dice.uniform(0.0, 1.0))
+        postgres.start()
+        return
+    host = leader(lab)
+    if what == "kill":
+        lab.kill(host, "dispatcher")
+        time.sleep(dice.uniform(0.0, 2.0))
+        lab.start(host, "dispatcher")
+    else:
+        lab.kill(host, "dispatcher", "STOP")
+        time.sleep(dice.uniform(1.0, 5.0))
+        lab.kill(host, "dispatcher", "CONT")
+
+
+def test_every_acknowledged_job_ends_once_while_leaders_are_killed(lab, postgres, tmp_path):
+    seed = int(os.environ.get("LBD_FAILOVER_SEED", random.SystemRandom().randrange(1 << 30)))
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    names, until_s = [], time.monotonic() + SECONDS
+    (tmp_path / "counted.sh").write_text(COUNTED)
+    while time.monotonic() < until_s:
+        submitting = [
+            lab.popen(
+                host, "lbrun", "-d", "--array", "1-10", "sh", "counted.sh", "0.2",
+                cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                stdin=subprocess.DEVNULL,
+            )
+            for host in lab.hosts
+        ]  # fmt: skip
+        misfortune(lab, postgres, dice)
+        for one in submitting:
+            acknowledged, said = one.communicate(timeout=60)
+            assert bool(acknowledged) == (one.returncode == 0), said
+            if acknowledged:
+                first, last = map(int, acknowledged.strip().split("-"))
+                names += range(first, last + 1)
+    assert names
+    ranges = f"{min(names)}-{max(names)}"
+    wait(lab, "h1", ranges, seconds=120)
+    check_counts(tmp_path, names)
+    for one in lab.lbctl_json("h1", "job", ranges):
+        fates = [attempt["state"] for attempt in one["attempts"]]
+        assert (one["state"], fates.count("done"), fates[-1]) == ("done", 1, "done"), one
+
+
+def test_a_store_that_does_not_answer_is_said_in_a_line(lab, tmp_path):
+    own = {
+        "dispatch.store": "postgresql://lbd:secret@127.0.0.1:1/x",
+        "host.runtime_dir": tmp_path,
+        "host.state_dir": tmp_path,
+    }
+    sets = [word for key, value in own.items() for word in ("--set", f"{key}={value}")]
+    config = lab.paths("h1").config
+    found = lab.run("h1", "lbd", "dispatcher", "--config", config, *sets)
+    assert found.returncode == 1
+    (line,) = found.stderr.splitlines()
+    assert "dispatch.store postgresql://lbd@127.0.0.1:1/x does not answer" in line

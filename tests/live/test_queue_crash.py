@@ -1,0 +1,285 @@
+"""Jobs whose effects can be counted, while every daemon is killed, stopped and cut off at random.
+
+Each attempt holds a lock for as long as it lives and complains if another one of its job has it: at
+no time are two alive. Every acknowledged job must end once, as its command says, or in a final
+state with a reason; what it printed must be there to the last byte; nothing else may be queued.
+
+A failure shows the seed: LBD_CRASH_SEED=S plays it again. LBD_CRASH_S=600 goes on for ten minutes,
+with 2,000 jobs, instead of some seconds. With LBD_CRASH_STORE=postgres the ledger is there, each
+host's dispatcher may lead, who leads is killed most, and the database is stopped now and then, too.
+"""
+
+import base64
+import contextlib
+import heapq
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from lbd.errors import LbdError
+from lbd.lab import hosts, processes
+from tests.live.cluster import FAST, Lab
+from tests.postgres import Postgres
+
+SEED = os.environ.get("LBD_CRASH_SEED") or os.urandom(4).hex()
+SECONDS = float(os.environ.get("LBD_CRASH_S", "7"))
+STORE = os.environ.get("LBD_CRASH_STORE", "sqlite")
+JOBS = max(80, int(SECONDS * 2000 / 600))
+ARRAY = 10
+PATIENCE_S = 120.0
+SETTINGS = (
+    *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
+    "dispatch.crash_limit=1000", "lbm.slots=2", "dispatch.load_ceiling=10000",
+)  # fmt: skip
+# What it did is in its file; a second one beside it would leave a complaint.
+COUNTED = """
+exec 9>>"lock.$LBD_JOB_ID"
+flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
+echo "begin $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+echo "first words of $LBD_JOB_ID.$LBD_ATTEMPT"
+sleep "$1"
+echo "an error of $LBD_JOB_ID.$LBD_ATTEMPT" >&2
+echo "last words of $LBD_JOB_ID.$LBD_ATTEMPT"
+echo "end $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+exit "$2"
+"""
+NO_RESTART = "--no-restart"
+DATABASE_SHARE = 0.05  # of what happens
+
+
+@pytest.fixture(scope="module")
+def database():
+    """None: the ledger is a file."""
+    server = Postgres() if STORE == "postgres" else None
+    yield server
+    if server is not None:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def lab(database):
+    store = () if database is None else ("--store", database.database())
+    lab = Lab.up(3, "none", "--mode", "fcfs", *store, settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+@dataclass
+class Submitter:
+    """Sends arrays from any host, each again with the same key until it is acknowledged."""
+
+    lab: Lab
+    where: object
+    dice: random.Random
+    jobs: dict = field(default_factory=dict)  # id: its command's status, whether it may restart
+    fault: str = ""
+
+    def run(self, until_s):
+        try:
+            gap_s = (until_s - time.monotonic()) / (JOBS / ARRAY)
+            for number in range(JOBS // ARRAY):
+                self.submit(number)
+                time.sleep(max(0.0, gap_s * self.dice.uniform(0.0, 1.5)))
+        except Exception as problem:  # the test says it
+            self.fault = repr(problem)
+
+    def submit(self, number):
+        status = self.dice.choice((0, 0, 0, 3))
+        words = self.dice.choice(((), (), (NO_RESTART,)))
+        seconds = self.dice.choice((0.02, 0.3, 1.0))
+        command = (
+            "lbrun", "-d", "--idempotency-key", f"crash-{number}", "--array", f"1-{ARRAY}", *words,
+            "sh", "counted.sh", seconds, status,
+        )  # fmt: skip
+        give_up_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                host = self.dice.choice(self.lab.hosts)
+                told = self.lab.run(host, *command, cwd=self.where, timeout=60)
+            except subprocess.TimeoutExpired as late:
+                raise AssertionError(f"{host}: {late}") from late
+            if told.returncode == 0:
+                break
+            assert told.returncode == 125, told
+            assert time.monotonic() < give_up_s, told
+            time.sleep(0.2)
+        first, last = map(int, told.stdout.strip().split("-"))
+        for name in range(first, last + 1):
+            self.jobs[name] = status, NO_RESTART not in words
+
+
+@dataclass
+class Misfortunes:
+    """What happens to the cluster; several at once, each mended a while later."""
+
+    lab: Lab
+    dice: random.Random
+    database: Postgres | None = None
+    mends: list = field(default_factory=list)
+    told: list = field(default_factory=list)
+
+    def run(self, until_s):
+        while time.monotonic() < until_s:
+            if len(self.mends) < self.dice.choice((1, 1, 2, 3)):
+                self.happen()
+            while self.mends and self.mends[0][0] <= time.monotonic():
+                self.mend()
+            time.sleep(self.dice.uniform(0.0, 0.3))
+        while self.mends:
+            self.mend()
+        self.lab.heal()
+
+    def happen(self):
+        host = self.dice.choice(self.lab.hosts)
+        what = self.dice.choice(("kill", "kill", "term", "stop", "stop", "cut", "host", "keeper"))
+        part = self.dice.choice(("lim", "lbm", "lbm", "dispatcher"))
+        if part == "dispatcher" and what in ("kill", "term", "stop"):
+            host = leader(self.lab)
+        if self.database is not None and self.dice.random() < DATABASE_SHARE:
+            what = "database"
+            self.database.stop()
+            time.sleep(self.dice.uniform(0.0, 1.0))
+            self.database.start()
+        elif what in ("kill", "term"):
+            signal_daemon(self.lab, host, part, f"SIG{what.upper()}")
+            self.later(0.0, 2.0, "start", host, part)
+        elif what == "stop":
+            signal_daemon(self.lab, host, part, "SIGSTOP")
+            self.later(0.3, 5.0, "go on", host, part)
+        elif what == "keeper":
+            signal_daemon(self.lab, host, "keeper", self.dice.choice(("SIGKILL", "SIGTERM")))
+        elif what == "cut":
+            one, other = self.dice.sample(self.lab.hosts, 2)
+            self.lab.lab("cut", one, other, check=False)
+            self.later(0.3, 5.0, "heal")
+            host = f"{one}-{other}"
+        else:
+            self.lab.lab("kill", host, "host", check=False)
+            self.later(0.2, 3.0, "start", host)
+        self.told.append(f"{what} {host} {part}")
+
+    def later(self, least_s, most_s, *words):
+        due_s = time.monotonic() + self.dice.uniform(least_s, most_s)
+        heapq.heappush(self.mends, (due_s, len(self.told), words))
+
+    def mend(self):
+        *_, (what, *words) = heapq.heappop(self.mends)
+        if what == "go on":
+            signal_daemon(self.lab, *words, "SIGCONT")
+        else:
+            self.lab.lab(what, *words, check=False)
+
+
+def leader(lab):
+    """Whose dispatcher leads; any host if none does."""
+    for host in lab.hosts:
+        with contextlib.suppress(LbdError):
+            if lab.ask(host, "dispatcher", "status", timeout_s=0.3)["leads"]:
+                return host
+    return lab.hosts[0]
+
+
+def signal_daemon(lab, host, part, name):
+    """Without a program's start, which takes longer than some jobs. The daemon alone: its keeper's
+    spares are marked as its own, and may have become jobs by the time the signal comes."""
+    if part == "keeper":
+        found = [hosts.keepers(lab.record).get(host)]
+    else:
+        own = [one.process for one in lab.processes() if (one.host, one.part) == (host, part)]
+        word = part.encode()
+        found = [one for one in own if word in processes.command_line(one.pid).split(b"\0")]
+    for process in filter(None, found):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.Signals[name])
+
+
+def set_right(lab):
+    """All hosts run all their daemons, and see each other."""
+    lab.heal()
+    for host in lab.hosts:
+        for part in ("lim", "lbm", "dispatcher"):
+            signal_daemon(lab, host, part, "SIGCONT")
+        lab.lab("start", host, check=False)
+    lab.wait_until(
+        lambda: all(set(lab.states(host).values()) == {"up"} for host in lab.hosts),
+        "all are up",
+        30,
+    )
+
+
+def test_every_job_ends_once_whatever_is_killed_stopped_or_cut_off(lab, database, tmp_path):
+    print(f"LBD_CRASH_SEED={SEED}, {JOBS} jobs in {SECONDS:g} s")
+    (tmp_path / "counted.sh").write_text(COUNTED)
+    until_s = time.monotonic() + SECONDS
+    submitter = Submitter(lab, tmp_path, random.Random(f"{SEED}:jobs"))
+    misfortunes = Misfortunes(lab, random.Random(f"{SEED}:misfortunes"), database)
+    thread = threading.Thread(target=submitter.run, args=(until_s,))
+    thread.start()
+    try:
+        misfortunes.run(until_s)
+    finally:
+        set_right(lab)
+        thread.join()
+    print(f"misfortunes: {len(misfortunes.told)}: {misfortunes.told}")
+    assert not submitter.fault, submitter.fault
+    told = ended(lab, submitter.jobs)
+    assert not (tmp_path / "twice").exists(), (tmp_path / "twice").read_text()
+    assert {int(job["id"]) for job in told} == submitter.jobs.keys(), "these and no others"
+    faults = [
+        fault
+        for job in told
+        if (fault := wrong(lab, tmp_path, job, *submitter.jobs[int(job["id"])]))
+    ]
+    assert not faults, faults
+    states = [job["state"] for job in told]
+    print({state: states.count(state) for state in set(states)})
+    attempts = [len(job["attempts"]) for job in told]
+    print(f"attempts: {sum(attempts)}, of one job up to {max(attempts)}")
+
+
+def ended(lab, jobs):
+    """All jobs on the ledger, once these have ended."""
+    last, until_s = 0, time.monotonic() + PATIENCE_S + SECONDS / 4
+    while True:
+        told = lab.ask(
+            "h1", "lbm", "queue.jobs", ids=[f"1-{max(jobs) + 1000}"], attempts=True, timeout_s=60
+        )["jobs"]
+        waiting = [job for job in told if job["finished"] is None]
+        if not waiting:
+            return told
+        if len(waiting) != last:
+            last = len(waiting)
+        assert time.monotonic() < until_s, f"{waiting[:5]}\n{lab.logs(20)}"
+        time.sleep(0.3)
+
+
+def wrong(lab, where, job, status, may_restart):
+    """What of it is not as it should be; "" if all is."""
+    name, number = job["id"], job["attempt"]
+    fates = [attempt["state"] for attempt in job["attempts"]]
+    did = where / f"did.{name}"
+    lines = did.read_text().split() if did.exists() else []
+    begun = lines.count("begin")
+    if not may_restart and begun > 1:
+        return f"{job}: began again: {lines}"
+    if job["state"] == "lost":
+        return "" if not may_restart and job["reason"] else f"{job}: lost"
+    good = "failed" if status else "done"
+    if (job["state"], job["exit_status"]) != (good, status):
+        return f"{job}: {job['state']}"
+    if fates.count(good) != 1 or fates[-1] != good:
+        return f"{job}: {fates}"
+    if lines[-2:] != ["end", str(number)]:
+        return f"{job}: {lines}"
+    said = lab.ask("h1", "lbm", "queue.logs", ids=[name], at=[0, 0], timeout_s=20)["data"]
+    output, error = (base64.b64decode(data).decode() for data in said)
+    mark = f"{name}.{number}\n"
+    if (output, error) != (f"first words of {mark}last words of {mark}", f"an error of {mark}"):
+        return f"{job}: printed {output!r}, {error!r}"
+    return ""

@@ -1,0 +1,67 @@
+"""The ledger's disk is full for a while: nothing is acknowledged that is not on it, and what ends
+meanwhile is recorded as soon as there is room."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+SETTINGS = (*FAST, "lbm.slots=2", "dispatch.load_ceiling=10000")
+FILLING_BYTES = 4096
+
+
+@pytest.fixture(scope="module")
+def disk():
+    """A small one for the ledger alone."""
+    where = Path(tempfile.mkdtemp(prefix="lbd-t-disk-"))
+    mounting = ("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", where)
+    if subprocess.run(mounting, capture_output=True).returncode:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs to mount a file system")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "--lazy", where], check=True)
+        where.rmdir()
+
+
+@pytest.fixture(scope="module")
+def lab(disk):
+    lab = Lab.up(1, "none", "--mode", "fcfs", "--store", f"sqlite://{disk}/ledger.sqlite",
+                 settings=SETTINGS)  # fmt: skip
+    yield lab
+    lab.down()
+
+
+def fill(disk):
+    with contextlib.suppress(OSError), (disk / "filler").open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(FILLING_BYTES))
+
+
+def test_a_full_disk_refuses_in_one_line_and_forgets_nothing(lab, disk, tmp_path):
+    script = "while test ! -e go; do sleep 0.05; done; echo done"
+    running = lab.run("h1", "lbrun", "-d", "sh", "-c", script, cwd=tmp_path, check=True)
+    name = running.stdout.strip()
+    lab.wait_until(lambda: lab.lbctl_json("h1", "job", name)["state"] == "running", "it runs")
+    fill(disk)
+    taken = []
+    for _ in range(50):  # what is left of the last pages
+        refused = lab.run("h1", "lbrun", "-d", "true")
+        if refused.returncode:
+            break
+        taken.append(refused.stdout.strip())
+    assert (refused.returncode, refused.stdout) == (125, "")
+    assert refused.stderr.count("\n") == 1
+    assert "full" in refused.stderr
+    (tmp_path / "go").touch()
+    lab.wait_until(lambda: not lab.jobs_alive(), "it has ended while nothing can be recorded")
+    (disk / "filler").unlink()
+    ended = lab.run("h1", "lbctl", "wait", "--timeout", "20s", name, *taken)
+    assert ended.returncode == 0, ended.stderr
+    assert lab.run("h1", "lbctl", "logs", name, check=True).stdout == "done\n"
+    assert lab.run("h1", "lbrun", "-q", "true").returncode == 0

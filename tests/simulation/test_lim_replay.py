@@ -1,0 +1,91 @@
+"""A LIM's history holds all that it decided by: gone through again it decides the same."""
+
+import json
+
+import pytest
+
+from lbd.cli.main import main
+from lbd.config import ALGORITHMS
+from lbd.errors import ConfigError
+from lbd.sim.fault_schedule import FaultRun
+from lbd.sim.replay import Divergence, Replay
+from lbd.testing.virtual_cluster import VirtualCluster
+
+
+def histories(algorithm, seed):
+    run = FaultRun(algorithm, seed, 4, VirtualCluster)
+    run.cluster.check_each_event = False
+    run.cluster.histories = []
+    run.run()
+    return run, run.cluster.histories
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_lim_of_a_cluster_under_faults_decides_the_same_again(algorithm):
+    run, found = histories(algorithm, 5)
+    decisions = 0
+    for history in found:
+        replay = Replay()
+        for line in history:
+            replay.feed(line)
+        assert replay.lines == len(history)
+        decisions += sum(n for what, n in replay.seen.items() if what.startswith("decisions"))
+    assert len(found) > len(run.names)  # some were started anew
+    assert decisions >= run.decided > 20
+
+
+@pytest.fixture(scope="module")
+def history():
+    return histories("GLOBAL", 5)[1][0]
+
+
+def fed(lines):
+    replay = Replay()
+    for line in lines:
+        replay.feed(line)
+
+
+def test_one_answer_that_differs_is_found(history):
+    number = next(n for n, line in enumerate(history) if '"settle"' in line)
+    now_s, call, given, gave = json.loads(history[number])
+    gave["of"][1] = "h9"
+    wrong = json.dumps([now_s, call, given, gave])
+    with pytest.raises(Divergence, match=rf"line {number + 1}: settle gave then .*h9.* now"):
+        fed([*history[:number], wrong])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 1: "),
+        ("[1, 2]", "line 1: "),
+        ('[1, "handle", [], []]', "no history of a LIM"),
+        ('[1, "__init__", [], []]', "no history of a LIM"),
+        ('[1, "handle", {"is": "os.system", "of": ["ls"]}, []]', "does not know"),
+        ('[1, "handle", {"what": 1}, []]', "damaged"),
+        ("[1, 7, [], []]", "no call"),
+    ],
+)
+def test_what_is_no_history_is_refused(line, says):
+    with pytest.raises(ConfigError, match=says):
+        fed([line])
+
+
+def test_only_what_the_daemon_calls_is_called(history):
+    with pytest.raises(ConfigError, match="a LIM has no '__class__'"):
+        fed([history[0], '[1, "__class__", [], []]'])
+
+
+def test_the_command(history, tmp_path, capsys):
+    good, cut = tmp_path / "good.jsonl", tmp_path / "cut.jsonl"
+    good.write_text("\n".join(history) + "\n")
+    cut.write_text("\n".join(history) + "\n" + history[-1][:9])  # killed while it wrote
+    assert main(["sim", "replay", str(good), str(cut)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith("all as recorded") for line in lines)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("\n".join([history[0], history[-1]]) + "\n")
+    assert main(["sim", "replay", "--json", str(bad)]) in (0, 1)
+    found = json.loads(capsys.readouterr().out)["histories"][0]
+    assert found["lines"] == 2

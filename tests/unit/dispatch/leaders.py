@@ -1,0 +1,19 @@
+"""A dispatcher's share in a ledger of PostgreSQL, as tests hold it."""
+
+import contextlib
+
+from lbd.dispatch.ledger.leadership import Leadership
+
+TERM_S = 0.5
+
+
+@contextlib.asynccontextmanager
+async def led(url, name="h1", term_s=TERM_S):
+    """Leadership and ledger, as soon as `name` has them."""
+    leadership = Leadership(url, name, term_s)
+    try:
+        await leadership.first()
+        yield leadership, await leadership.lead(lambda _: None)
+    finally:
+        await leadership.end()
+        await leadership.close()

@@ -1,0 +1,106 @@
+"""What is asked for on the command line, and the runs it makes."""
+
+import argparse
+from collections import Counter
+
+import pytest
+
+from lbd.cli import lab_experiment, lab_experiment_options
+from lbd.cli.program import Parser
+from lbd.config import ALGORITHMS
+from lbd.errors import ConfigError, LbdError
+from lbd.experiment import commands
+from lbd.experiment.design import Case
+
+
+def options(*words):
+    parser = Parser("lbd lab experiment", "")
+    parser.add_argument("--dir", default=None)
+    lab_experiment_options.add_options(parser)
+    return parser.parse_args(words)
+
+
+def design(*words):
+    return lab_experiment.designed(options(*words))
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--commands", "awk,sotr"), 'did you mean "sort"'),
+        (("--commands", "sort"), "at least one that may leave"),
+        (("--load", "canonical", "--hosts", "2"), "takes 6 hosts"),
+        (("--load", "heavvy"), 'did you mean "heavy"'),
+        (("--load", ","), "name at least one"),
+        (("--algorithm", "LOWES"), 'did you mean "LOWEST"'),
+        (("--index", "smothed"), 'did you mean "smoothed"'),
+        (("--index", "instant/4"), "write smoothed/T, queue/T"),
+        (("--index", "smoothed/x"), "write smoothed/T"),
+        (("--hosts", "1000"), "254 at most"),
+        (("--set", "nonsense"), "write section.key=value"),
+    ],
+)
+def test_what_cannot_be_is_said(words, hint):
+    with pytest.raises(ConfigError) as problem:
+        design(*words)
+    assert hint in str(problem.value)
+
+
+@pytest.mark.parametrize("given", ["0", "0.5s", "-1", "soon"])
+def test_a_run_has_a_length(given):
+    with pytest.raises(argparse.ArgumentTypeError):
+        lab_experiment_options.span(given)
+
+
+def test_the_line_makes_the_same_design_again():
+    first = design("--seed", "7", "--demand", "0.12345678", "--cpus", "0.3333333333",
+                   "--load", "skewed,heavy", "--index", "instant,queue/20",
+                   "--set", "lim.probe_limit=2", "--algorithm", "lowest,NOLB")  # fmt: skip
+    words = first.line("out").split()
+    assert words[:3] == ["lbd", "lab", "experiment"]
+    assert design(*words[3:]) == first
+    assert first.algorithms == ("LOWEST",)
+
+
+def test_nolb_once_for_each_load_and_replication_and_the_order_of_the_seed():
+    wanted = design("--load", "canonical,light", "--index", "instant,smoothed/4,queue/20",
+                    "--algorithm", "GLOBAL,LOWEST", "--replications", "3")  # fmt: skip
+    cases = wanted.cases()
+    assert len(set(cases)) == len(cases) == 2 * 3 * (1 + 3 * 2)
+    count = Counter((case.load, case.algorithm, case.index) for case in cases)
+    assert set(count.values()) == {3}
+    assert count["light", "NOLB", "instant"] == 3
+    assert cases == wanted.cases()
+
+
+def test_all_are_all_that_there_are():
+    assert set(design("--algorithm", "all").algorithms) == set(ALGORITHMS) - {"NOLB"}
+
+
+def test_times_shrink_as_the_jobs_do_and_queues_are_divided_by_cores():
+    wanted = design("--cpus", "0.2", "--demand", "0.298")  # 1.49 s alone: a fifth of 7.45 s
+    found = wanted.parameters(Case("canonical", "GLOBAL", "smoothed/4", 0))
+    assert found["lim.exchange_period_s"] == pytest.approx(1.0)
+    assert found["load.smoothing_s"] == pytest.approx(0.8)
+    assert found["lim.local_threshold"] == pytest.approx(4.0)
+    of_cpus = wanted.parameters(Case("canonical", "GLOBAL", "utilisation/10", 0))
+    assert of_cpus["lim.local_threshold"] == 0.8  # a share of the cores already
+    assert of_cpus["load.index"] == "utilisation"
+    of_queue = wanted.parameters(Case("canonical", "GLOBAL", "queue/4", 0))
+    assert (of_queue["load.index"], of_queue["load.io_weight"]) == ("smoothed", 0.0)
+
+
+def test_commands_are_those_that_are_here():
+    names = {"gcc", "bzip2", "sort"}
+    found = commands.chosen((), lambda name: f"/bin/{name}" if name in names else None)
+    assert [one.name for one in found] == ["compile", "compress", "sort"]
+    assert found[0].words[0] == "/bin/gcc"
+    with pytest.raises(LbdError, match="format needs one of these programs, and none is here"):
+        commands.chosen(("format",), lambda _: None)
+
+
+def test_a_demand_becomes_a_size():
+    command = commands.Command("x", True, ("x", "-n", "{n}", "file*"), 0.010, 0.002)
+    assert command.units(0.001) == 1
+    assert command.units(0.030) == 11
+    assert command.argv(2) == ["x", "-n", "2", "file", "file"]

@@ -1,0 +1,38 @@
+from lbd.lim.history_file import NAME, HistoryFile
+
+
+def test_it_begins_anew_and_is_nobody_elses(tmp_path):
+    for text in ("a", "b"):
+        HistoryFile(tmp_path, 100).write(text)
+    assert (tmp_path / NAME).read_text() == "b\n"
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_it_grows_no_longer_than_it_may(tmp_path, caplog):
+    history = HistoryFile(tmp_path, 10)
+    for _ in range(5):
+        history.write("1234")
+    assert (tmp_path / NAME).read_text() == "1234\n1234\n"
+    (line,) = caplog.messages
+    assert line.endswith("it is as long as lim.history_bytes allows")
+
+
+def test_the_lim_before_us_may_still_write_its_own(tmp_path):
+    before = HistoryFile(tmp_path, 100)
+    before.write("a")
+    HistoryFile(tmp_path, 100).write("b")
+    before.write("a")
+    assert (tmp_path / NAME).read_text() == "b\n"
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path, caplog):
+    (tmp_path / NAME).mkdir()
+    history = HistoryFile(tmp_path, 100)
+    history.write("a")
+    assert len(caplog.messages) == 1
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / NAME).symlink_to(tmp_path / "other")
+    HistoryFile(tmp_path, 100).write("a")
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,85 @@
+"""The site's own command, with real processes."""
+
+import asyncio
+import os
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from lbd.config import LoadConfig
+from lbd.lim.site_command import SiteCommand
+
+
+@asynccontextmanager
+async def running(script, timeout_s=5.0):
+    load = LoadConfig(
+        site_command=("sh", "-c", script), site_period_s=0.2, site_timeout_s=timeout_s
+    )
+    command = SiteCommand(load, "h7")
+    task = asyncio.create_task(command.run())
+    yield command
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # it looks at plain values
+            await asyncio.sleep(0.01)
+
+
+async def test_it_is_run_again_and_again(tmp_path):
+    (tmp_path / "h7").write_text("gpu 1\n")
+    async with running(f"cat {tmp_path}/$LBD_HOST") as command:
+        await until(lambda: command.loads.at(time.monotonic()) == {"gpu": 1.0})
+        (tmp_path / "h7").write_text("gpu 2\n")
+        await until(lambda: command.loads.at(time.monotonic()) == {"gpu": 2.0})
+    assert (command.fault, command.tried) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("echo gpu x", 'printed "gpu x", which is no name and a number from 0 up'),
+        ("exit 3", "failed with exit status 3"),
+        ("yes gpu 1", "printed more than 4096 bytes"),
+        ("exec >&-; sleep 100", "took longer than 0.3 s"),
+        ("sleep 100 & wait", "took longer than 0.3 s"),
+    ],
+)
+async def test_what_goes_wrong_is_one_line_each_time_it_changes(script, fault, caplog):
+    async with running(script, 0.3 if "sleep" in script else 5.0) as command:
+        await until(lambda: command.tried)
+        assert command.fault == fault
+        assert command.loads.at(time.monotonic()) == {}
+        await until(lambda: command._failures > 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"load.site_command sh: {fault}; what it said before holds until it is old"
+    ]
+
+
+async def test_a_program_that_is_not_there():
+    load = LoadConfig(site_command=("/no/such",), site_period_s=0.2)
+    command = SiteCommand(load, "h7")
+    task = asyncio.create_task(command.run())
+    await until(lambda: command.tried)
+    task.cancel()
+    await asyncio.wait([task])
+    assert command.fault
+
+
+async def test_nothing_of_it_is_left_when_the_lim_stops(tmp_path):
+    pids = tmp_path / "pids"
+    async with running(f"sleep 100 & echo $$ $! >{pids}.new; mv {pids}.new {pids}; wait"):
+        await until(pids.exists)
+    for pid in map(int, pids.read_text().split()):
+        await until(lambda pid=pid: is_gone(pid))
+
+
+def is_gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return not os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,185 @@
+"""P2C and PREDICT: what they make of old loads, of cores and speeds, and of learnt CPU times."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from lbd.config import LimConfig
+from lbd.model import HostId, Verdict
+from lbd.policy import belief
+from lbd.policy.predict import time_for_all
+from lbd.policy.registry import POLICIES, WEIGH_AGE
+from lbd.policy.view import NO_SLOT, HostView, Placement, Probe, Reply, View
+from lbd.testing.builders import request
+
+OWN = pytest.mark.parametrize("algorithm", WEIGH_AGE)
+PARAMS = LimConfig(exchange_period_s=10.0, trust_s=5.0)
+
+
+def host(name, tasks=0.0, cores=1.0, speed=1.0, age_s=0.0, why="", charged=0.0):
+    power = cores * speed
+    load = tasks / power
+    return HostView(
+        HostId(name), load, load + 1 / power, -age_s, True, why, "", cores, speed, charged
+    )
+
+
+def seen(*hosts, params=PARAMS):
+    """The first is us."""
+    return View(hosts[0], {one.name: one for one in hosts}, params, 0.0, None)
+
+
+def step(algorithm, view, replies=(), seed=1, **wish):
+    return POLICIES[algorithm].next_step(request(**wish), view, replies, Random(seed))
+
+
+def picks(algorithm, view, count=200, **wish):
+    """By every seed; what is asked answers nothing new."""
+    found = Counter()
+    for seed in range(count):
+        replies = ()
+        while isinstance(one := step(algorithm, view, replies, seed, **wish), Probe):
+            replies += tuple(Reply(name, answered=True) for name in one.hosts)
+        found[one.host] += 1
+    return found
+
+
+def asked_first(algorithm, view, count=200):
+    found = Counter()
+    for seed in range(count):
+        one = step(algorithm, view, seed=seed)
+        found[one.hosts[0] if isinstance(one, Probe) else ""] += 1
+    return found
+
+
+# -- old loads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("age_s", "period_s", "expected"),
+    [(0.0, 10.0, 1.0), (5.0, 10.0, 0.3679), (10.0, 10.0, 0.1353), (600.0, 1.0, 0.6703)],
+)
+def test_trust_fades_with_age_but_silence_under_short_periods_is_news(age_s, period_s, expected):
+    params = LimConfig(exchange_period_s=period_s, trust_s=5.0)
+    view = seen(host("h1"), host("h2", age_s=age_s), params=params)
+    assert belief.trust(view.hosts[HostId("h2")], view) == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_old_load_is_believed_to_be_like_the_others():
+    old, new = host("h2", 0.0, age_s=5.0), host("h3", 4.0)
+    view = seen(host("h1", 9.0), old, new)
+    believed = belief.as_believed([old, new], view, lambda _, load: load).hosts
+    assert believed[HostId("h2")].load_now == pytest.approx(2.0 - 2.0 * 0.3679, abs=1e-3)
+    assert believed[HostId("h3")].load_now == pytest.approx(4.0)
+
+
+def test_our_own_picks_are_known_however_old_the_load():
+    old = host("h2", 3.0, age_s=1000.0, charged=3.0)
+    view = seen(host("h1", 9.0), old, host("h3", 0.0, age_s=1000.0))
+    found = belief.as_believed([old], view, lambda _, load: load)
+    assert found.hosts[HostId("h2")].load_now == pytest.approx(3.0)
+
+
+@OWN
+def test_fresh_loads_need_no_question(algorithm):
+    view = seen(host("h1", 5.0), host("h2", 0.0), host("h3", 2.0), host("h4", 2.0))
+    assert asked_first(algorithm, view) == {"": 200}
+
+
+@OWN
+def test_of_old_loads_the_promising_host_is_asked_first(algorithm):
+    view = seen(host("h1", 5.0), host("h2", 0.5, age_s=3), host("h3", 4.0, age_s=3))
+    asked = asked_first(algorithm, view)
+    assert asked["h2"] >= 190
+    answered = (Reply(HostId("h2"), answered=True),)
+    fresh = seen(host("h1", 5.0), host("h2", 0.5), host("h3", 9.0, age_s=0.5))
+    assert step(algorithm, fresh, answered).host == "h2"
+
+
+@OWN
+def test_at_times_the_host_of_the_oldest_load_is_asked_whatever_it_said(algorithm):
+    hosts = [host(f"h{n}", 0.2, age_s=0.1) for n in range(2, 5)]
+    view = seen(host("h1", 5.0), *hosts, host("h9", 99.0, age_s=0.4))
+    assert 0 < asked_first(algorithm, view, 2000)["h9"] < 100
+
+
+@OWN
+def test_no_more_are_asked_than_the_limit(algorithm):
+    hosts = [host(f"h{n}", 3.0, age_s=15) for n in range(2, 20)]
+    for seed in range(20):
+        replies = ()
+        while isinstance(
+            one := step(algorithm, seen(host("h1", 5.0), *hosts), replies, seed), Probe
+        ):
+            replies += tuple(Reply(name, answered=False) for name in one.hosts)
+        assert len(replies) <= PARAMS.probe_limit
+        assert len({reply.host for reply in replies}) == len(replies)
+        assert isinstance(one, Placement)
+
+
+@OWN
+def test_the_older_the_loads_the_fewer_hosts_a_decision_looks_at(algorithm):
+    def looked_at(age_s):
+        hosts = [host(f"h{n}", float(n), age_s=age_s) for n in range(2, 34)]
+        view = seen(host("h1", 99.0), *hosts, params=LimConfig(exchange_period_s=60.0))
+        return len(belief.drawn(request(), view, set(), Random(1)))
+
+    assert [looked_at(age_s) for age_s in (0.0, 5.0, 100.0)] == [16, 6, 2]
+
+
+# -- who may be picked ---------------------------------------------------------------------------
+
+
+@OWN
+def test_it_waits_for_full_hosts_only_where_we_are_overloaded(algorithm):
+    view = seen(host("h1", 5.0), host("h2", 0.0, why=NO_SLOT))
+    assert step(algorithm, view).verdict is Verdict.HERE
+    assert step(algorithm, view, may_wait=True).verdict is Verdict.WAIT
+    calm = seen(host("h1", 1.0), host("h2", 0.0, why=NO_SLOT))
+    assert step(algorithm, calm, may_wait=True).verdict is Verdict.HERE
+
+
+@OWN
+def test_the_one_host_that_takes_commands_is_found_among_many(algorithm):
+    full = [host(f"h{n}", why=NO_SLOT) for n in range(2, 200)]
+    assert set(picks(algorithm, seen(host("h1", 9.0), *full, host("h999", 1.0)), 30)) == {"h999"}
+
+
+@OWN
+def test_a_command_that_must_leave_does(algorithm):
+    view = seen(host("h1", 0.0), host("h2", 5.0))
+    assert step(algorithm, view, must_leave=True).host == "h2"
+
+
+# -- PREDICT -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tasks", "cores", "speed", "expected"),
+    [
+        (0, 1, 1.0, 1.0),
+        (0, 1, 4.0, 0.25),
+        (3, 4, 1.0, 1.0),  # the last free core: nobody is delayed
+        (4, 4, 1.0, 9 / 4),  # five share four, and four of them are delayed
+        (1, 1, 2.0, 3 / 2),
+    ],
+)
+def test_what_a_cpu_second_there_costs_everybody(tasks, cores, speed, expected):
+    assert time_for_all(tasks, cores, speed) == pytest.approx(expected)
+
+
+def test_predict_prefers_a_fast_free_core_where_load_alone_prefers_many_slow_ones():
+    view = seen(
+        host("h1", 9.0), host("wide", 0.0, cores=8, speed=0.5), host("fast", 0.0, speed=2.0)
+    )
+    assert set(picks("P2C", view)) == {"wide"}
+    assert set(picks("PREDICT", view)) == {"fast"}
+
+
+def test_predict_moves_a_long_command_where_a_short_one_is_not_worth_the_way():
+    params = LimConfig(move_cost_s=0.2, local_threshold=0.0, exchange_period_s=10.0)
+    view = seen(host("h1", 1.0), host("h2", 0.0), params=params)
+    assert step("PREDICT", view, cpu_s=0.05).reason == "no-gain"
+    assert step("PREDICT", view, cpu_s=2.0).host == "h2"
+    assert step("PREDICT", view).host == "h2"  # nothing is known of it: a second

@@ -1,0 +1,75 @@
+"""Cutoffs for tiers of several slots, against the paper's hosts and against each other."""
+
+import math
+
+import pytest
+
+from lbd.theory.bounded_pareto import BoundedPareto, with_mean
+from lbd.theory.cutoffs import OBJECTIVES, Infeasible, solve
+from lbd.theory.measured_sizes import MeasuredSizes
+from lbd.theory.tags import Traffic, analyse
+from lbd.theory.tier_cutoffs import Tiers, solve_tiers
+
+SIZES = BoundedPareto(0.03, 30.0, 0.8)
+
+
+def tiers(servers, load=0.5, sizes=SIZES):
+    return Tiers(sizes, load * sum(servers) / sizes.mean_s, tuple(servers))
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 4])
+def test_one_server_a_tier_is_the_papers_host(hosts):
+    traffic = Traffic(SIZES, 0.5, hosts)
+    found = solve(traffic, "waiting")
+    mine = tiers([1.0] * hosts).expected_of(found.cutoffs_s)
+    theirs = analyse(traffic, found.cutoffs_s)
+    assert [one.load for one in mine.tiers] == pytest.approx([one.load for one in theirs.tiers])
+    assert [one.wait_s for one in mine.tiers] == pytest.approx(
+        [one.wait_s for one in theirs.tiers], rel=1e-6
+    )
+    killed_s = theirs.response_s - theirs.waiting_s - SIZES.mean_s
+    assert mine.waiting_s == pytest.approx(theirs.waiting_s + killed_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("servers", [(1.0, 1.0), (2.0, 1.0, 1.0), (0.5, 0.5), (4.0, 4.0, 4.0, 4.0)])
+def test_the_best_are_no_worse_than_their_neighbours(servers, objective):
+    traffic = tiers(servers)
+    best = solve_tiers(traffic, objective)
+    assert all(tier.load < 1 for tier in best.tiers)
+    for at in range(len(servers) - 1):
+        for factor in (0.8, 1.25):
+            moved = list(best.cutoffs_s)
+            moved[at] *= factor
+            worth = traffic.expected_of(moved).worth(objective)
+            assert worth >= best.worth(objective) * (1 - 1e-6) or math.isnan(worth)
+
+
+def test_a_fair_one_is_fair():
+    assert solve_tiers(tiers((1.0, 1.0, 1.0)), "fairness").unfairness < 1.01
+
+
+def test_several_slots_wait_less_than_as_many_systems_of_one():
+    one, four = (solve_tiers(tiers((n, n)), "waiting") for n in (1.0, 4.0))
+    assert four.waiting_s < one.waiting_s
+
+
+def test_a_larger_first_tier_takes_larger_jobs():
+    even, first = (solve_tiers(tiers(servers), "slowdown") for servers in ((2.0, 2.0), (3.0, 1.0)))
+    assert first.cutoffs_s > even.cutoffs_s
+
+
+def test_overload_is_said_with_the_load_that_would_do():
+    sizes = with_mean(3000.0, 1e10, 1.9)
+    found = solve_tiers(tiers((1.0,) * 4, 0.6, sizes), "slowdown")
+    exact = solve(Traffic(sizes, 0.6, 4), "slowdown")
+    assert isinstance(found, Infeasible)
+    assert isinstance(exact, Infeasible)
+    assert found.max_load == pytest.approx(exact.max_load, rel=0.1)
+
+
+def test_sizes_as_measured_do_as_well():
+    sample = [SIZES.quantile((n + 0.5) / 4000) for n in range(4000)]
+    measured = solve_tiers(tiers((2.0, 2.0, 2.0), sizes=MeasuredSizes(sample)), "slowdown")
+    exact = solve_tiers(tiers((2.0, 2.0, 2.0)), "slowdown")
+    assert measured.slowdown == pytest.approx(exact.slowdown, rel=0.1)
