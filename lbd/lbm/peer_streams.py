@@ -115,8 +115,8 @@ class PeerStream:
             if task is not None and task.cancelling():
                 raise
         finally:
+            self.turned_away = problem if isinstance(problem, Unavailable) else None
             if not self.announced.done():
-                self.turned_away = problem if isinstance(problem, Unavailable) else None
                 self.announced.set_result(wire.BEFORE)
             self.stream.lose(problem)
 
