@@ -48,7 +48,7 @@ ENDED = [
 # As from the keyboard: to the whole process group.
 GROUP = [
     Row("^C that the command survives", "lbrun sh -c 'trap \"echo got\" INT; "
-        "sh -c \"echo ready; exec sleep 60\"; echo on; exit 3'; echo $?",
+        "sh -c \"sleep 0.3; echo ready; exec sleep 60\"; echo on; exit 3'; echo $?",
         do=("see ready", "group INT", "see got")),
     Row("^C that the script traps", "trap 'echo mine; exit 8' INT; lbrun sh -c 'echo ready; "
         "exec sleep 60'; echo no", status=8, do=("see ready", "group INT")),
