@@ -93,10 +93,10 @@ SHELLS = (
     "lbm/adopted_job.py",
     "lbm/client_server.py",  # the Unix socket itself
     "lbm/home.py",  # what commands on their way out share
-    "lbm/packing.py",  # files to a stream and back
-    "lbm/stages.py",  # directories for commands that bring their files
-    "lbm/stage_worker.py",  # in there
-    "lbm/staging.py",  # and where those came from
+    # commands that bring their files, at both ends
+    *("lbm/packing.py", "lbm/fetching.py", "lbm/stages.py", "lbm/stage_worker.py"),
+    *("lbm/stage_step.py", "lbm/staging.py", "lbm/stage_store.py", "lbm/queued_files.py"),
+    *("lbm/receiving.py", "lbm/attempt_stage.py", "lbm/job_input.py", "lbm/attached.py"),
     "lbm/checks.py",  # whether a command could begin
     "lbm/questions.py",  # of lbctl and of the other hosts
     "lbm/queued.py",  # a command on its way into the queue

@@ -88,12 +88,12 @@ def run(options: Options) -> int:
     environment = caller.make_environment(options)
     command = [encode(word) for word in options.command]
     directory = caller.working_directory(options)
-    if options.run_queued is not None:
-        return options.run_queued(options, command, environment, directory)
     if options.send or options.fetch:
         from lbd.cli.lbrun_stage import Staging
 
         options.staging = Staging(options, directory)
+    if options.run_queued is not None:
+        return options.run_queued(options, command, environment, directory)
     if unanswered:
         what = unanswered.decode(errors="replace")
         return without_daemon(options, command, environment, directory, what)

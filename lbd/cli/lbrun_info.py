@@ -40,8 +40,9 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   -e, --env NAME=VALUE  extra environment (repeatable); NAME alone: ours, even if kept back
   --clean-env           no environment but PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LC_*, TZ
   --send PATH           a file or directory that goes along (repeatable): the command then runs in
-                        a private directory of the other host
-  --fetch PATH          one that comes back from there, whole or not at all (repeatable)
+                        a private directory of the other host; with -q and -d each attempt does
+  --fetch PATH          one that comes back from there, whole or not at all (repeatable); with -d
+                        when the job has ended; %a, %j and %h in it as in --output
   -t, --tty             a terminal on the far side, also if there is none here
   -T, --no-tty          none there, also if there is one here
   --status-file FILE    JSON at the end: host, exit status, signal, attempt, cause

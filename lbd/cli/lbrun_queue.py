@@ -40,7 +40,7 @@ def check_queued(options: Options) -> None:
         if option in plain:
             raise Trouble(f"--{option} does not go with the queue")
     if options.send or options.fetch:
-        raise Trouble("--send and --fetch do not go with the queue yet")
+        check_staged(options)
     if "output" in values and "queue" in plain:
         raise Trouble("-o goes with -d; with -q redirect the output of lbrun")
     if "array" in values:
@@ -62,6 +62,23 @@ def check_queued(options: Options) -> None:
     if "key" in values:
         check_key(values["key"])
     options.run_queued = run_queued
+
+
+def check_staged(options: Options) -> None:
+    """Raises Trouble for what would be lost with the private directory, or overwritten."""
+    values = options.values
+    for name in ("output", "error"):
+        if not values.get(name, "/").startswith("/") and values[name] not in options.fetch:
+            raise Trouble(
+                f"--{name} {values[name]}: --fetch it, too, or it is lost with the directory in "
+                "which the job runs"
+            )
+    for path in options.fetch if "array" in values else ():
+        if "%a" not in path and "%j" not in path:
+            raise Trouble(
+                f"--fetch {path}: each job of the array would overwrite it; name it by %a, the "
+                "index, or %j, the job's id"
+            )
 
 
 def directory_at(path: str) -> str:
@@ -199,6 +216,7 @@ class Queued:
         while True:
             try:
                 data = self.sock.recv(REPLY_LIMIT_BYTES)
+                give_up_s = monotonic() + ACCEPT_S
             except TimeoutError:
                 if not self.jobs and monotonic() > give_up_s:
                     raise Trouble("no answer from the queue; it may have the job: see "

@@ -41,6 +41,7 @@ from lbd.dispatch.jobs import (
     Signal,
     changed,
 )
+from lbd.dispatch.pauses import AWAY, Pauses
 from lbd.dispatch.queues import Queues
 from lbd.dispatch.restore import Leased
 from lbd.dispatch.shares import Rules
@@ -64,6 +65,7 @@ class Lifecycle:
     jobs: dict[JobId, Live] = field(default_factory=dict)
     queues: Queues = field(init=False)
     hosts: HostBook = field(init=False)
+    pauses: Pauses = field(default_factory=Pauses)
     leased: dict[JobId, Live] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -224,6 +226,9 @@ class Lifecycle:
             live.wish = ""
             actions += self._close(name, now_s, dice)
             actions += self._again(live, Fate.REFUSED, None, now_s, dice)
+        elif stage == AWAY:
+            live.wish, why = "", self.pauses.begin(live, self.terms, now_s)
+            actions += self._hold(live, why, Fate.REFUSED, None, now_s, dice)
         else:
             self.queues.bar(job, name)
             if stage not in ("exec", "chdir", "directory"):
@@ -248,6 +253,8 @@ class Lifecycle:
             if now_s >= live.lease.until_s:
                 what = f"contact with {live.lease.host} was lost"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, dice)
+        for job in self.pauses.over(self.jobs, now_s):
+            actions += self.release(job, now_s, dice)
         for host in self.hosts.returning(now_s):
             actions += self._begin(self.queues.host_is(host, now_s, dice), now_s)
         return actions
@@ -340,7 +347,7 @@ class Lifecycle:
         return self._hold(live, why, fate, ending, now_s, dice)
 
     def _hold(
-        self, live: Live, why: str, fate: Fate, ending: Ending, now_s: float, dice: Random
+        self, live: Live, why: str, fate: Fate, ending: Ending | None, now_s: float, dice: Random
     ) -> list[Action]:
         live.held = why
         starts = self.queues.ended(live.job.id, now_s, dice)
@@ -352,8 +359,7 @@ class Lifecycle:
     ) -> list[Action]:
         job = live.job.id
         onward = fate in (Fate.CUT, Fate.CHECKPOINT)
-        again = self.queues.cut_off if onward else self.queues.lost
-        starts = again(job, now_s, dice)
+        starts = (self.queues.cut_off if onward else self.queues.lost)(job, now_s, dice)
         live.job = self.queues.entries[job].job
         return [changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
 

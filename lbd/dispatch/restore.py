@@ -3,6 +3,7 @@
 from lbd.dispatch.discipline import QueuedJob
 from lbd.dispatch.jobs import Fate, Live
 from lbd.dispatch.ledger.rows import AttemptRow, JobRow
+from lbd.dispatch.pauses import HELD
 from lbd.model import HostId, JobId
 
 OPEN_FATES = {Fate.LEASED.value, Fate.RUNNING.value, Fate.SUSPENDED.value}
@@ -33,7 +34,7 @@ def live_job(
 ) -> tuple[Live, Leased | None]:
     """`last`: its last attempt, which may be alive."""
     live = Live(queued_job(row, estimate_s), row.attempt, row.crashes)
-    if row.reason.startswith("held"):
+    if row.reason.startswith("held") and not row.reason.startswith(HELD):
         live.held = row.reason
     if last is None or last.fate not in OPEN_FATES:
         return live, None

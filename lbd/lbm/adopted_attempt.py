@@ -30,17 +30,19 @@ class AdoptedAttempt(Attempt):
         held.pid, held.group = begun.pid, begun.group
         job = attempt._host.jobs.running.get(attempt.name)
         held.started = (job.started if job is not None else None) or 0.0
+        held.stage = attempt._stage.path if attempt._stage is not None else b""
         return held
 
     def restore(self, held: HeldAttempt) -> None:
         """Raises DecodeError."""
-        self._request.ParseFromString(self._start.spec.run_request)
-        self._request.job_id = self._start.job
+        self._read_request()
         self._cause, self._reason = held.cause, held.reason
         self._keeper, self._waits = self._host.link.pid, False
         if held.HasField("end"):
             self.over = True
             return
+        if self._stage is not None:
+            self._stage.adopt(held.stage)
         begun = Begun(held.pid, held.group)
         self._spawned = self._host.link.adopt(self.name, self._stopped, begun, None)
         self._host.slots.hold(self.name, self._request.user, self._start.slots)

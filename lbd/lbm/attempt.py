@@ -5,7 +5,6 @@ becomes of it is news for the dispatcher, which `tell` passes on.
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -15,13 +14,16 @@ from google.protobuf.message import DecodeError
 
 from lbd.errors import LbdError
 from lbd.lbm import keeper
+from lbd.lbm.attempt_stage import AttemptStage, StageRefused
 from lbd.lbm.host import Host
+from lbd.lbm.job_input import input_of
 from lbd.lbm.limits import CPU, KEEPER, LEASE
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, is_rule, make_order, over_memory
+from lbd.lbm.pattern import fill_in
+from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.run_request import JOB_ID, fault_of
 from lbd.lbm.spawn_order import Order
-from lbd.lbm.spool import Spool
 from lbd.lbm.state import Job
 from lbd.lbm.users import LocalUser, Refuse
 from lbd.model import HostId, JobId, JobState
@@ -29,6 +31,7 @@ from lbd.rpc.gen import dispatch_pb2, lbm_pb2
 
 Tell = Callable[[dispatch_pb2.News], None]
 KEEPER_POLL_S = 0.1
+LBRUN_FAILED = 125
 CHECKPOINTED = 85  # exit status: as HTCondor has it
 OUT_OF_LEASE = "its host could not renew its lease"
 BOTH = b'o=$1; shift 2; exec "$@" >"$o" 2>&1'
@@ -40,7 +43,7 @@ class Attempt:
     def __init__(
         self,
         host: Host,
-        spool: Spool,
+        client: QueueClient,
         start: dispatch_pb2.Start,
         tell: Tell,
         lease_s: Callable[[], float],
@@ -49,7 +52,8 @@ class Attempt:
         """`lease_s`: what is left of its lease now. `turn`: waits for so many slots and takes
         them for that user, or is False."""
         self._host = host
-        self._spool = spool
+        self._client = client
+        self._spool = client.spool
         self._start = start
         self._tell_news = tell
         self._lease_s = lease_s
@@ -58,6 +62,7 @@ class Attempt:
         self._cause = ""
         self._reason = ""
         self._request = lbm_pb2.RunRequest()
+        self._stage: AttemptStage | None = None  # if it brings files along
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.begun = False
         self.over = False
@@ -71,11 +76,10 @@ class Attempt:
         if self._ended_early():
             return
         try:
-            self._request.ParseFromString(self._start.spec.run_request)
+            self._read_request()
             fault = "" if JOB_ID.fullmatch(self._start.job) else "job"
         except DecodeError:
             fault = "no RunRequest"
-        self._request.job_id = self._start.job
         if fault := fault or fault_of(self._request):
             self._refuse(f"its stored request is damaged: {fault}", "request")
             return
@@ -90,7 +94,7 @@ class Attempt:
             return
         order, width = self._order(admitted.run_as), self._start.slots
         has_slot = await self._turn(self.name, self._request.user, width)
-        self._waits = False
+        self._waits = has_slot and self._stage is not None
         if self._ended_early():
             self._free_slot()
             return
@@ -99,7 +103,18 @@ class Attempt:
             self._refuse(few, "slot")
             return
         try:
+            if self._stage is not None:
+                order.directory = await self._stage.open(admitted.run_as)
+                order.environment[b"PWD"] = order.directory
+                self._waits = False
+                if self._ended_early():
+                    return
             await self._spawn(order)
+        except StageRefused as trouble:
+            self._waits = False
+            if not self._ended_early():
+                self._refuse(str(trouble), trouble.stage)
+            return
         except NotStarted as trouble:
             stage = "admission" if is_rule(trouble.stage) else trouble.stage
             self._refuse(explain(self._request, trouble), stage, trouble.number)
@@ -110,7 +125,16 @@ class Attempt:
         finally:
             if self._spawned is None:
                 self._free_slot()
+                self._leave_stage()
         await self._follow()
+
+    def _read_request(self) -> None:
+        """Raises DecodeError."""
+        spec, request = self._start.spec, self._request
+        request.ParseFromString(spec.staged_request or spec.run_request)
+        request.job_id = self._start.job
+        if request.HasField("stage"):
+            self._stage = AttemptStage(self._host, self._client, self._start, request, self.name)
 
     def _ended_early(self) -> bool:
         """To be asked anew after each wait, in which it may have been told to end."""
@@ -150,23 +174,9 @@ class Attempt:
                 order.environment[name] = value
 
     def _file(self, pattern: bytes) -> bytes:
-        """Of -o and --error: %j job, %a array index, %h host, %% a per cent sign."""
-        index = b"%d" % self._start.array_index if self._start.HasField("array_index") else b""
-        meanings = {
-            b"j": self._start.job.encode(),
-            b"a": index,
-            b"h": self._host.config.host.name.encode(),
-            b"%": b"%",
-        }
-        first, *rest = pattern.split(b"%")
-        parts = [first]
-        while rest:
-            part = rest.pop(0)
-            if not part and rest:  # %%
-                parts.append(b"%" + rest.pop(0))
-            else:
-                parts.append(meanings.get(part[:1], b"%" + part[:1]) + part[1:])
-        return b"".join(parts)
+        start = self._start
+        index = start.array_index if start.HasField("array_index") else None
+        return fill_in(pattern, start.job, index, self._host.config.host.name)
 
     async def _spawn(self, order: Order) -> None:
         """Raises NotStarted, LbdError, OSError; nothing runs then."""
@@ -234,12 +244,30 @@ class Attempt:
             ended = await asyncio.shield(self._spawned.exited)
         except LbdError as problem:
             await self._until_cleared()
+            self._leave_stage()
             self._end_told(None, "lost", str(problem))
             return
         finally:
             if timer is not None:
                 timer.cancel()
-        self._end_told(ended, self._cause or ("signalled" if ended.signal else "exited"))
+        complaint = await self._collect(ended)
+        self._end_told(ended, self._cause or ("signalled" if ended.signal else "exited"), complaint)
+
+    async def _collect(self, ended: Exit) -> str:
+        """What there is to fetch; why that cannot be, "" if it can. Not of what begins anew."""
+        try:
+            if self._stage is None or ended.over or self._cause == "lost":
+                return ""
+            complaint = await self._stage.collect(ended.status)
+            if not complaint:
+                return ""
+            return f"--fetch {complaint}; the command itself ended with {ended.status}"
+        finally:
+            self._leave_stage()
+
+    def _leave_stage(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
 
     async def _until_cleared(self) -> None:
         """A new keeper ends what the last one left before it says hello, with its pid."""
@@ -258,6 +286,8 @@ class Attempt:
             elif ended.over == KEEPER and ended.status and not self._cause:
                 news.cause, news.reason = "lost", "its host's keeper was told to end"
             news.exit_status = 124 if cause == "timeout" else ended.status
+            if reason and news.cause == "exited":
+                news.exit_status = LBRUN_FAILED
             news.signal = ended.signal
             if ended.out_of_memory and not (self._cause or ended.over):
                 news.cause = "memory"
@@ -358,21 +388,6 @@ class Attempt:
     def _say(self, news: dispatch_pb2.News) -> None:
         news.job, news.attempt = self._start.job, self._start.attempt
         self._tell_news(news)
-
-
-def input_of(data: bytes) -> int:
-    """A descriptor to read it from. Raises OSError."""
-    if not data:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
-    with contextlib.ExitStack() as undo:
-        undo.callback(os.close, descriptor)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        undo.pop_all()
-    return descriptor
 
 
 def keep(task: "asyncio.Task[None]") -> None:

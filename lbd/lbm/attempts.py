@@ -10,6 +10,7 @@ An attempt whose lease runs out is killed: from then on the dispatcher may start
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,11 @@ class Held:
 
 
 class Attempts:
-    def __init__(self, host: Host, client: QueueClient) -> None:
+    def __init__(
+        self, host: Host, client: QueueClient, beside: Callable[[], Coroutine[None, None, None]]
+    ) -> None:
+        """`beside`: to be done as long as we run."""
+        self._beside = beside
         self._host = host
         self._client = client
         self.spool = client.spool
@@ -82,6 +87,7 @@ class Attempts:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_leases(), name="leases")
             group.create_task(self._look_after_spool(), name="spool")
+            group.create_task(self._beside(), name="files of queued jobs")
             while True:
                 try:
                     await self._converse()
@@ -184,7 +190,7 @@ class Attempts:
             return
         attempt = Attempt(
             self._host,
-            self.spool,
+            self._client,
             start,
             lambda news: self._tell(key, news),
             lambda: self._lease_left_s(key),
@@ -261,7 +267,7 @@ class Attempts:
         key = JobId(start.job), start.attempt
         attempt = AdoptedAttempt(
             self._host,
-            self.spool,
+            self._client,
             start,
             lambda news: self._tell(key, news),
             lambda: self._lease_left_s(key),

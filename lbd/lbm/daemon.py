@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,12 +34,13 @@ from lbd.lbm.host import Host
 from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
-from lbd.lbm.logs import serve_logs
+from lbd.lbm.logs import pieces, serve_files, serve_logs
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.owner import Owner
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.questions import Questions
 from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.queued_files import QueuedFiles
 from lbd.lbm.room import Room
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, LocalCap, Slots
@@ -273,14 +275,16 @@ class Lbm:
         options = transport.options(MESSAGE_LIMIT_BYTES, lbm.orphan_after_s)
         self._peers = self._home.peers = transport.Peers(trust, options)
         self._home.streams = PeerStreams(self._peers, lbm.connect_timeout_s, lbm.orphan_after_s)
-        self._home.queue = QueueClient(config, self._peers, self._lim)
-        self._attempts = Attempts(self._host, self._home.queue)
+        self._home.queue = queue = QueueClient(config, self._peers, self._lim)
+        self._home.files = files = QueuedFiles(config, self._as_user, queue)
+        self._attempts = Attempts(self._host, queue, files.run)
         questions = self._questions
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
-                "Logs": grpc.unary_stream_rpc_method_handler(self._logs),
+                "Logs": pieces(trust, partial(serve_logs, self._attempts)),
+                "Files": pieces(trust, partial(serve_files, files.store, self._attempts.spool)),
                 "Jobs": self._for_hosts(questions.jobs_for_peer, lbm_pb2.JobsReply),
                 "Check": self._for_hosts(questions.checks.for_peer, lbm_pb2.CheckReply),
                 "Stats": self._for_hosts(questions.usage.stats_for_peer, lbm_pb2.StatsReply),
@@ -299,12 +303,6 @@ class Lbm:
                 await serve_stream(self._host, context, caller)
         except PeerError as problem:  # some of its commands may have begun
             await context.abort(grpc.StatusCode.ABORTED, str(problem))
-
-    async def _logs(self, data: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
-        assert self._trust is not None
-        assert self._attempts is not None
-        with self._trust.held(await self._trust.caller(context)):
-            await serve_logs(self._attempts, data, context)
 
     def _for_hosts(
         self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]", reply: type[Reply]

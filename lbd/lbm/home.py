@@ -13,6 +13,7 @@ from lbd.lbm.in_force import InForce
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.queued_files import QueuedFiles
 from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap
 from lbd.lbm.unshared import Unshared
@@ -48,6 +49,7 @@ class Home:
     usage: UsageLog
     rules: InForce
     queue: QueueClient | None = None  # without a key there is none
+    files: QueuedFiles | None = None  # likewise
     lim_rests_until_s: float = 0.0
     commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
     # Where hosts' LBMs were found lately, and until when that is believed.

@@ -1,4 +1,4 @@
-"""What attempts of the queue have printed here, for the LBM of whoever asks."""
+"""What attempts of the queue have printed here, and packs kept here, for the LBM of who asks."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -8,13 +8,30 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.lbm.attempts import Attempts
+from lbd.lbm.spool import Spool
+from lbd.lbm.stage_store import StageStore
 from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.rpc.transport import Trust
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     Context = grpc.aio.ServicerContext[bytes, bytes]
+    Serve = Callable[[bytes, Context], Awaitable[None]]
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
+PIECE_BYTES = 1 << 18
+
+
+def pieces(trust: Trust, serve: "Serve") -> "grpc.RpcMethodHandler[bytes, bytes]":
+    """For hosts of this cluster."""
+
+    async def call(data: bytes, context: "Context") -> None:
+        with trust.held(await trust.caller(context)):
+            await serve(data, context)
+
+    return grpc.unary_stream_rpc_method_handler(call)
 
 
 async def serve_logs(attempts: Attempts, data: bytes, context: "Context") -> None:
@@ -56,3 +73,24 @@ async def serve_logs(attempts: Attempts, data: bytes, context: "Context") -> Non
         else:
             await asyncio.sleep(pause_s)
             pause_s = min(1.5 * pause_s, POLL_MAX_S)
+
+
+async def serve_files(store: StageStore, spool: Spool, data: bytes, context: "Context") -> None:
+    """The whole of one pack."""
+    asked = pb.FilesRequest()
+    try:
+        asked.ParseFromString(data)
+        if not asked.name and not asked.job.isdecimal():
+            raise DecodeError
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")
+    try:
+        path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
+        file = await asyncio.to_thread(path.open, "rb", buffering=0)
+    except OSError:
+        trouble = "these files are not kept here (any more)"
+        await context.write(pb.FilesPiece(trouble=trouble).SerializeToString())
+        return
+    with file:
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            await context.write(pb.FilesPiece(data=piece).SerializeToString())

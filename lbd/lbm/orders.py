@@ -40,7 +40,7 @@ def make_order(
         environment[b"PWD"] = stage
     if run_as is not None and run_as.name != request.user:
         environment.update(account_variables(run_as))
-    worker = request.stage.step in ("unpack", "pack")
+    worker = request.stage.step in ("unpack", "pack", "collect")
     nice = max(0, request.nice)  # a higher priority is nobody's to ask for from afar
     return Order(
         job=request.job_id,

@@ -71,11 +71,17 @@ def naming(path: bytes) -> Iterator[None]:
 class Packer:
     """Writes listed paths of the current directory."""
 
-    def __init__(self, output: BinaryIO, allowance: Allowance, *, follow: bool) -> None:
-        """`follow`: a symbolic link on the way to a listed path is the caller's own business."""
+    def __init__(
+        self, output: BinaryIO, allowance: Allowance, *, follow: bool, absent: str = ""
+    ) -> None:
+        """`follow`: a symbolic link on the way to a listed path is the caller's own business.
+
+        `absent`: what is wrong if a listed path is not there; "": that is said in the pack.
+        """
         self._output = output
         self._allowance = allowance
         self._follow = follow
+        self._absent = absent
 
     def pack(self, paths: list[bytes]) -> None:
         """Raises BadPack, OSError when nobody reads any more."""
@@ -85,7 +91,7 @@ class Packer:
                 try:
                     parent = open_parent(path, follow=self._follow)
                 except FileNotFoundError:
-                    self._put(MISSING, (PATH, name))
+                    self._put_missing(name, path)
                     continue
             try:
                 self._add(parent, os.path.basename(path) or b".", name, path, 0)
@@ -93,6 +99,11 @@ class Packer:
                 os.close(parent)
         self._put(END)
         self._output.flush()
+
+    def _put_missing(self, packed: bytes, path: bytes) -> None:
+        if self._absent:
+            raise BadPack(f"{shown(path)}: {self._absent}")
+        self._put(MISSING, (PATH, packed))
 
     def _put(self, tag: bytes, *pairs: tuple[bytes, bytes]) -> None:
         self._output.write(frames.pack(tag, frames.pack_fields(pairs)))
@@ -102,9 +113,8 @@ class Packer:
             try:
                 found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
-                if depth:  # it went away while we looked
-                    return
-                self._put(MISSING, (PATH, packed))
+                if not depth:  # else it went away while we looked
+                    self._put_missing(packed, path)
                 return
         if depth > DEEP:
             raise BadPack(f"{shown(path)}: deeper than {DEEP} directories")

@@ -13,7 +13,7 @@ from google.protobuf.json_format import MessageToDict
 from lbd.errors import Unavailable
 from lbd.lbm.caller import user_name
 from lbd.lbm.home import Home
-from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.queue_client import QueueClient, ranges_of
 from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
@@ -33,6 +33,10 @@ class QueueAnswers:
         operation = question["op"]
         if operation == "queue.jobs":
             told = await self._find(question, caller, attempts=bool(question.get("attempts")))
+            for job in told:
+                if self._home.files is not None and job.id in self._home.files.troubles:
+                    trouble = f"outputs not fetched yet: {self._home.files.troubles[job.id]}"
+                    job.reason = "; ".join(filter(None, (job.reason, trouble)))
             return {"jobs": [queued_json(job) for job in told]}
         if operation == "queue.predict":
             return await self._predict(question)
@@ -172,18 +176,6 @@ def selectors_of(question: Json) -> list[str]:
     if not isinstance(given, list) or not given:
         raise ValueError("ids must be a list of selectors")
     return [str(one) for one in given]
-
-
-def ranges_of(ids: list[str]) -> list[str]:
-    """The same jobs in fewer selectors."""
-    numbers = sorted(map(int, ids))
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return [f"{first}-{last}" for first, last in ranges]
 
 
 def queued_json(job: pb.JobTold) -> Json:

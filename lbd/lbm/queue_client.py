@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     Follow = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
 SERVICE = "/lbd.v1.Dispatch/"
-LOGS = "/lbd.v1.Lbm/Logs"
+LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
 ASK_S = 10.0
 LIM_S = 1.0
 OWN_KEY = "lbrun:"  # an idempotency key that no user chose
 TERMS_WAITED = 3  # for another dispatcher to take over
 SEEK_AGAIN_S = 0.2
+
+
+class NotKept(Unavailable):
+    """The host has no such file, or not any more."""
 
 
 class QueueClient:
@@ -118,6 +122,23 @@ class QueueClient:
                 yield pb.LogsPiece.FromString(message)
         except grpc.aio.AioRpcError as problem:
             raise Unavailable(f"{host} cannot be asked for output: {problem.details()}") from None
+        finally:
+            call.cancel()
+
+    async def files(self, host: str, request: pb.FilesRequest) -> AsyncIterator[bytes]:
+        """A pack that is kept there. Raises Unavailable, NotKept."""
+        target = await self._lbm_of(host)
+        asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
+        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
+        try:
+            async for message in call:
+                piece = pb.FilesPiece.FromString(message)
+                if piece.trouble:
+                    raise NotKept(f"{host}: {piece.trouble}")
+                yield piece.data
+        except (grpc.aio.AioRpcError, DecodeError) as problem:
+            why = problem.details() if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
+            raise Unavailable(f"{host} cannot be asked for files: {why}") from None
         finally:
             call.cancel()
 
@@ -226,3 +247,15 @@ class QueueClient:
             if isinstance(peer, dict) and peer.get("name") == host:
                 return str(peer.get("lbm"))
         raise Unavailable(f"host {host} is not in this cluster")
+
+
+def ranges_of(ids: list[str]) -> list[str]:
+    """The same jobs in fewer selectors."""
+    numbers = sorted(map(int, ids))
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return [f"{first}-{last}" for first, last in ranges]

@@ -1,4 +1,5 @@
-"""Where the output of the queue's attempts is kept: spool/THOUSAND/JOB.ATTEMPT.out and .err.
+"""Where the output of the queue's attempts is kept: spool/THOUSAND/JOB.ATTEMPT.out and .err,
+and .pack for what is fetched.
 
 A directory for each job would take longer to make than a short job runs: file systems spread
 directories over the disk, so a thousand jobs share one.
@@ -50,6 +51,10 @@ class Spool:
     def _path(self, job: str, attempt: int, name: str) -> Path:
         thousand = int(job) // 1000 if job.isdecimal() else 0
         return Path(f"{self.root}/{thousand}/{job}.{attempt}.{name}")
+
+    def pack(self, job: str, attempt: int) -> Path:
+        """What it has made for --fetch, if anything."""
+        return self._path(job, attempt, "pack")
 
     def exists(self, job: str, attempt: int) -> bool:
         return self._path(job, attempt, "out").exists()

@@ -1,9 +1,13 @@
-"""In a child of the keeper, in a stage and as its user: unpack what was sent, pack what is fetched.
+"""In a child of the keeper, as a user: files into a stage and out of it, at either end of the way.
 
-    unpack MAX_BYTES MAX_FILES COUNT PATH…   from stdin
-    pack   MAX_BYTES MAX_FILES COUNT PATH…   to stdout
-    make   PATH                              the stage itself
-    clear  PATH
+    unpack  MAX_BYTES MAX_FILES COUNT PATH…   what was sent, from stdin into the stage we are in
+    pack    MAX_BYTES MAX_FILES COUNT PATH…   what is fetched, to stdout
+    collect MAX_BYTES MAX_FILES COUNT PATH…   likewise; all of it must be there
+    gather  MAX_BYTES MAX_FILES COUNT PATH…   what is sent, to stdout; we are where it came from
+    place   MAX_BYTES MAX_FILES COUNT PATH…   what was fetched, from stdin; the first PATH is a
+                                              number that nobody else uses here
+    make    PATH                              the stage itself
+    clear   PATH
 
 COUNT of the paths are those sent, the rest those to be fetched. Where it cannot: one line on stderr
 and exit status 1.
@@ -11,7 +15,9 @@ and exit status 1.
 
 import os
 from contextlib import ExitStack
+from typing import BinaryIO
 
+from lbd.lbm.fetching import Fetching
 from lbd.lbm.packing import (
     Allowance,
     BadPack,
@@ -23,6 +29,9 @@ from lbd.lbm.packing import (
     shown,
 )
 
+ABSENT = {b"pack": "", b"collect": "the command made no such file",
+          b"gather": "No such file or directory"}  # fmt: skip
+
 
 def main(words: list[bytes]) -> int:
     """The exit status."""
@@ -32,11 +41,17 @@ def main(words: list[bytes]) -> int:
     sent, fetched = paths[: int(count)], paths[int(count) :]
     allowance = Allowance(int(max_bytes), int(max_files))
     try:
-        if step == b"unpack":
-            unpack(sent, fetched, allowance)
-        else:
-            with open(1, "wb", closefd=False) as output:
-                Packer(output, allowance, follow=False).pack(fetched)
+        if step in (b"unpack", b"place"):
+            with open(0, "rb", closefd=False) as source:
+                if step == b"unpack":
+                    unpack(source, sent, fetched, allowance)
+                else:
+                    mark, *sent = sent
+                    Fetching(sent, fetched, int(mark)).unpack(source, allowance, all_there=False)
+            return 0
+        with open(1, "wb", closefd=False) as output:
+            packer = Packer(output, allowance, follow=step == b"gather", absent=ABSENT[step])
+            packer.pack(sent if step == b"gather" else fetched)
     except BadPack as problem:
         return complain(str(problem))
     except OSError as problem:
@@ -61,10 +76,10 @@ def complain(text: str) -> int:
     return 1
 
 
-def unpack(sent: list[bytes], fetched: list[bytes], allowance: Allowance) -> None:
+def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance: Allowance) -> None:
     """Raises BadPack, OSError."""
     places: dict[int, tuple[int, bytes]] = {}
-    with ExitStack() as stack, open(0, "rb", closefd=False) as source:
+    with ExitStack() as stack:
 
         def place(number: int) -> tuple[int, bytes]:
             if number >= len(sent):

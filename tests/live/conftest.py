@@ -125,3 +125,18 @@ def nothing_left_at_the_end():
     }
     assert not marked, f"processes left by tests: {marked}"
     shutil.rmtree(f"{prefix}bin-{os.getpid()}", ignore_errors=True)
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A project: sources, a link, a tool, and something that is not to be touched."""
+    work = tmp_path / "work"
+    (work / "src/sub").mkdir(parents=True)
+    (work / "src/a").write_text("a\n")
+    (work / "src/sub/b").write_text("b\n")
+    (work / "src/link").symlink_to("sub/b")
+    (work / "tool").write_text("#!/bin/sh\necho tool\n")
+    (work / "tool").chmod(0o755)
+    (work / "unlisted").write_text("mine\n")
+    os.utime(work / "src/a", ns=(1, 1_234_567_890_123_456_789))
+    return work

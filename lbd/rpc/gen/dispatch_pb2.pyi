@@ -7,20 +7,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint")
+    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "staged_request", "files")
     RUN_REQUEST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    STAGED_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     run_request: bytes
     input: bytes
     output: bytes
     error: bytes
     submitted: float
     checkpoint: bytes
-    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
+    staged_request: bytes
+    files: str
+    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job", "attempt")
@@ -429,6 +433,24 @@ class LogsRequest(_message.Message):
     error_at: int
     follow: bool
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., output_at: _Optional[int] = ..., error_at: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
+
+class FilesRequest(_message.Message):
+    __slots__ = ("name", "job", "attempt")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    job: str
+    attempt: int
+    def __init__(self, name: _Optional[str] = ..., job: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class FilesPiece(_message.Message):
+    __slots__ = ("data", "trouble")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    trouble: str
+    def __init__(self, data: _Optional[bytes] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class LogsPiece(_message.Message):
     __slots__ = ("output", "error", "trouble", "dropped_bytes", "output_at", "error_at")

@@ -153,7 +153,7 @@ class HeldJob(_message.Message):
     def __init__(self, number: _Optional[int] = ..., request: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., note: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., stopped: _Optional[bool] = ..., kill_at_s: _Optional[float] = ..., exit: _Optional[_Union[HeldExit, _Mapping]] = ..., ends: _Optional[_Union[HeldEnds, _Mapping]] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., job: _Optional[str] = ...) -> None: ...
 
 class HeldAttempt(_message.Message):
-    __slots__ = ("start", "pid", "group", "began_s", "cause", "reason", "lease_until_s", "end", "started")
+    __slots__ = ("start", "pid", "group", "began_s", "cause", "reason", "lease_until_s", "end", "started", "stage")
     START_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +163,7 @@ class HeldAttempt(_message.Message):
     LEASE_UNTIL_S_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
     start: bytes
     pid: int
     group: str
@@ -172,7 +173,8 @@ class HeldAttempt(_message.Message):
     lease_until_s: float
     end: bytes
     started: float
-    def __init__(self, start: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., reason: _Optional[str] = ..., lease_until_s: _Optional[float] = ..., end: _Optional[bytes] = ..., started: _Optional[float] = ...) -> None: ...
+    stage: bytes
+    def __init__(self, start: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., reason: _Optional[str] = ..., lease_until_s: _Optional[float] = ..., end: _Optional[bytes] = ..., started: _Optional[float] = ..., stage: _Optional[bytes] = ...) -> None: ...
 
 class HeldStage(_message.Message):
     __slots__ = ("number", "id", "origin", "user", "path")

@@ -3,7 +3,8 @@
 import pytest
 
 from lbd.cli.lbrun_options import Trouble
-from lbd.cli.lbrun_stage import clean, stays_inside
+from lbd.cli.lbrun_stage import clean
+from lbd.lbm.fetching import stays_inside
 
 LISTS = [
     ([], []),

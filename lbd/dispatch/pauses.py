@@ -1,0 +1,34 @@
+"""Jobs whose files cannot be had just now: held, and tried again later, then later still. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lbd.dispatch.hosts import Terms
+from lbd.dispatch.jobs import Live
+from lbd.model import JobId
+
+AWAY = "files"  # the stage at which a host refuses such an attempt
+HELD = "held for a while: "  # begins the reason
+
+
+@dataclass(slots=True)
+class Pauses:
+    _counts: dict[JobId, int] = field(default_factory=dict)
+    _until_s: dict[JobId, float] = field(default_factory=dict)
+
+    def begin(self, live: Live, terms: Terms, now_s: float) -> str:
+        """Why it is held."""
+        job = live.job.id
+        count = self._counts[job] = self._counts.get(job, 0) + 1
+        pause_s = terms.aside_s * 2.0 ** min(count - 1, 30)
+        self._until_s[job] = now_s + min(pause_s, terms.aside_max_s)
+        return HELD + live.reason
+
+    def over(self, jobs: Mapping[JobId, Live], now_s: float) -> list[JobId]:
+        """Those to be tried again, of `jobs`, which have not ended; what has is forgotten."""
+        found = [job for job, until_s in self._until_s.items() if now_s >= until_s]
+        for job in found:
+            del self._until_s[job]
+            if job not in jobs:
+                del self._counts[job]
+        return [job for job in found if job in jobs and jobs[job].held.startswith(HELD)]

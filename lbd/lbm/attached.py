@@ -1,0 +1,205 @@
+"""An `lbrun -q` at its origin once its job is queued: what that prints, what it made, its end."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from lbd.errors import LbdError, Unavailable
+from lbd.lbm.client import end_of_command
+from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.queued_files import QueuedFiles
+from lbd.lbm.remote import ENDING_SIGNALS
+from lbd.model import ENDED_NAMES
+from lbd.rpc import client_tags as tags
+from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.units import duration_text
+
+LBRUN_FAILED = 125
+CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
+LAST_WORDS_S = 1.0
+RETRY_S = 0.5
+RETRY_FOR_S = 60.0  # a dispatcher that is being started again
+Frame = tuple[bytes, bytes]
+
+
+@dataclass(slots=True)
+class Shown:
+    """How far one attempt's output has been shown."""
+
+    output: int = 0
+    error: int = 0
+
+
+@dataclass(slots=True)
+class Attached:
+    """A client that waits for its job, or for those of its array."""
+
+    queue: QueueClient
+    files: QueuedFiles
+    user: str
+    jobs: str  # selector
+    send: Callable[[bytes, bytes], Awaitable[None]]
+    pack: str  # name of what was sent, "" = nothing was
+    pending: bool = True
+    _told: str = ""
+    _shown: dict[tuple[int, int], Shown] = field(default_factory=dict)  # by attempt
+    _live: "asyncio.Task[None] | None" = None
+    _ended: dict[int, pb.JobTold] = field(default_factory=dict)
+
+    async def follow(self) -> None:
+        """Until all have ended and the client has been told. Raises OSError if it is gone."""
+        patient_until_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+        while True:
+            try:
+                async for told in self.queue.watch(pb.JobsAsked(selectors=[self.jobs])):
+                    patient_until_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+                    if told.error:
+                        raise Unavailable(told.error)
+                    for job in told.jobs:
+                        await self._heard(job)
+                await self._tell_end()
+                return
+            except LbdError as problem:
+                if asyncio.get_running_loop().time() > patient_until_s:
+                    text = f"{problem}; job {self.jobs} goes on: lbctl wait {self.jobs}"
+                    await self.send(tags.DONE, end_of_command(LBRUN_FAILED, "lost", "", text))
+                    return
+                await asyncio.sleep(RETRY_S)
+
+    async def _heard(self, job: pb.JobTold) -> None:
+        if job.id in self._ended:
+            return
+        self.pending = job.state == "pending"
+        one = "-" not in self.jobs
+        if self.pending and one and job.reason and job.reason != self._told:
+            self._told, text = job.reason, job.reason
+            if job.HasField("predicted_wait_s"):
+                text += f"; begins in about {duration_text(job.predicted_wait_s)}"
+            await self.send(tags.WAITS, text.encode())
+        if job.state == "running" and job.is_final and one and self._live is None:
+            self._live = asyncio.create_task(self._show(job, follow=True), name=f"show {job.id}")
+        elif self._live is not None and job.state != "running":
+            await self._stop_showing(job.state in ENDED_NAMES)
+        if job.state in ENDED_NAMES:
+            if job.attempt:
+                await self._show(job, follow=False)
+            await self._fetch(job)
+            self._ended[job.id] = job
+
+    async def _fetch(self, job: pb.JobTold) -> None:
+        """Its outputs; if they cannot be had, that is how it ended."""
+        note = self.files.waited_for(job.id) if self.pack else None
+        if note is None:
+            return
+        try:
+            trouble = await self.files.bring(note, job)
+        except LbdError as problem:
+            trouble = str(problem)
+        if trouble:
+            status = job.exit_status if job.HasField("exit_status") else "no status"
+            job.reason = f"--fetch {trouble}; the command itself ended with {status}"
+            job.exit_status, job.signal, job.state, job.cause = LBRUN_FAILED, 0, "failed", "failed"
+        await self.files.done(note, job.id)
+
+    async def _stop_showing(self, ended: bool) -> None:
+        """The host ends the stream itself when the attempt is over."""
+        live, self._live = self._live, None
+        assert live is not None
+        if not ended:  # lost with its host, or stopped at a checkpoint
+            await asyncio.wait((live,), timeout=LAST_WORDS_S)
+            live.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await live
+
+    async def _show(self, job: pb.JobTold, *, follow: bool) -> None:
+        """What it has printed and was not shown; with `follow` until its attempt is over."""
+        for number, host in await self._continued(job):
+            await self._show_attempt(job.id, number, host, follow=False)
+        await self._show_attempt(job.id, job.attempt, job.host, follow=follow)
+
+    async def _continued(self, job: pb.JobTold) -> list[tuple[int, str]]:
+        """The attempts before its last that stopped at a checkpoint."""
+        if job.attempt < 2:
+            return []
+        try:
+            asked = pb.JobsAsked(selectors=[str(job.id)], ended_too=True, with_attempts=True)
+            told = await self.queue.jobs(asked)
+        except LbdError:
+            return []
+        found = [one for row in told.jobs for one in row.attempts if one.number < job.attempt]
+        return [(one.number, one.host) for one in found if one.state == CHECKPOINT]
+
+    async def _show_attempt(self, job: int, number: int, host: str, *, follow: bool) -> None:
+        shown = self._shown.setdefault((job, number), Shown())
+        asked = pb.LogsRequest(
+            job=str(job),
+            attempt=number,
+            output_at=shown.output,
+            error_at=shown.error,
+            follow=follow,
+        )
+        try:
+            async for piece in self.queue.logs(host, asked):
+                if piece.trouble:
+                    raise Unavailable(piece.trouble)
+                shown.output, shown.error = piece.output_at, piece.error_at
+                if piece.dropped_bytes:
+                    text = f"{piece.dropped_bytes} bytes of output were dropped here"
+                    await self.send(tags.WARN, text.encode())
+                if piece.output:
+                    await self.send(tags.OUTPUT, piece.output)
+                if piece.error:
+                    await self.send(tags.ERRORS, piece.error)
+        except LbdError as problem:
+            if not follow:
+                await self.send(tags.WARN, f"job {job}: {problem}".encode())
+
+    async def _tell_end(self) -> None:
+        """Of the only job; of an array, of the first that did not succeed."""
+        jobs = sorted(self._ended.values(), key=lambda job: job.id)
+        bad = [job for job in jobs if job.state != "done"]
+        job = bad[0] if bad else jobs[0]
+        status = job.exit_status if job.HasField("exit_status") else LBRUN_FAILED
+        if job.state == "cancelled" and not job.HasField("exit_status"):
+            status = LBRUN_FAILED
+        reason = job.reason if job.cause not in ("exited", "signalled") or status == 125 else ""
+        if len(bad) > 1:
+            reason = f"{len(bad)} of {len(jobs)} jobs did not succeed; {reason}".rstrip("; ")
+        cause = job.cause or job.state
+        body = end_of_command(status, cause, job.host, reason, job.signal, job.cpu_s)
+        await self.send(tags.DONE, body)
+
+    async def listen(
+        self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]
+    ) -> None:
+        """Signals from the client; returns when it is gone."""
+        while True:
+            for tag, body in received:
+                if tag == tags.SIGNAL and len(body) == 1:
+                    await self.act(0 if self.pending and body[0] in ENDING_SIGNALS else body[0])
+                elif tag == tags.FORCE:
+                    await self.act(9)
+            received = await listen()
+            if not received:
+                return
+
+    async def leave(self) -> None:
+        """Its caller is gone, and so is to be what it waits for: also if the dispatcher is away
+        just now."""
+        self.files.left_alone(self.pack)
+        give_up_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+        while asyncio.get_running_loop().time() < give_up_s:
+            try:
+                await self.queue.act(
+                    pb.ActRequest(verb="kill", selectors=[self.jobs], user=self.user)
+                )
+                return
+            except LbdError:
+                await asyncio.sleep(RETRY_S)
+
+    async def act(self, number: int) -> None:
+        with contextlib.suppress(LbdError):
+            await self.queue.act(
+                pb.ActRequest(verb="kill", selectors=[self.jobs], user=self.user, signal=number)
+            )

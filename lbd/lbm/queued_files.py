@@ -1,0 +1,209 @@
+"""What queued commands of this host's users take along, and what comes back to them.
+
+When an `lbrun` submits, what it sends is packed here, in its directory and with its user's rights;
+when a job has ended, what it made is fetched from where it ran and put into that directory, in one
+step. Of a job that nobody waits for we do that ourselves, once both hosts are there: the dispatcher
+tells us of its end, also if we have been away then.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from lbd.config import Config
+from lbd.errors import LbdError, Unavailable
+from lbd.lbm.as_user import AsUser
+from lbd.lbm.pattern import fill_in
+from lbd.lbm.queue_client import NotKept, QueueClient, ranges_of
+from lbd.lbm.receiving import receive_pack
+from lbd.lbm.request import ClientRequest
+from lbd.lbm.spawn_order import Order
+from lbd.lbm.stage_store import Note, StageStore
+from lbd.rpc.gen import dispatch_pb2 as pb
+
+log = logging.getLogger("lbd.lbm")
+
+TOLD_EVERY_S = 5.0  # to who waits while his files are packed
+RETRY_S = 10.0
+PAUSE_S = 0.5
+WATCHED_MAX = 10_000  # jobs; the others follow
+SWEEP_EVERY_S = 3600.0
+DAY_S = 86400.0
+
+
+class QueuedFiles:
+    def __init__(self, config: Config, as_user: AsUser, queue: QueueClient) -> None:
+        self._config = config
+        self._as_user = as_user
+        self._queue = queue
+        self.store = StageStore(config.host.state_dir)
+        self._open: dict[str, Note] = {}  # by name: some of their jobs are not done with
+        self._in_hand: dict[int, Note] = {}  # jobs that have ended
+        self._ended: asyncio.Queue[pb.JobTold] = asyncio.Queue()
+        self._fresh = asyncio.Event()
+        self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
+
+    # Out
+
+    async def gather(self, request: ClientRequest, uid: int) -> str:
+        """The name of the pack, once it is on disk. Raises Unavailable; nothing is kept then."""
+        if not (self._config.stage.max_bytes and self._config.stage.max_files):
+            raise Unavailable("no command may take files along (stage.max_bytes, stage.max_files)")
+        name = ""
+        try:
+            name, descriptor = await asyncio.to_thread(self.store.create)
+            with os.fdopen(descriptor, "wb", buffering=0):
+                order = self._order(b"gather", request.send, [])
+                order.directory = request.directory
+                if complaint := await self._as_user.step(uid, order, (None, descriptor)):
+                    raise Unavailable(f"--send {complaint}; nothing was queued")
+                await asyncio.to_thread(self.store.finish, name, descriptor)
+        except OSError as problem:
+            self.store.drop(name)
+            raise Unavailable(f"--send: {problem.strerror}; nothing was queued") from None
+        except BaseException:
+            self.store.drop(name)
+            raise
+        return name
+
+    def _order(self, step: bytes, send: list[bytes], fetch: list[bytes]) -> Order:
+        limits = self._config.stage
+        numbers = limits.max_bytes, limits.max_files, len(send)
+        return Order(argv=[step, *(b"%d" % number for number in numbers), *send, *fetch])
+
+    async def queued(self, note: Note) -> None:
+        """The jobs of a pack are known, and on disk."""
+        if any(one.first == note.first for one in self._open.values()):
+            self.store.drop(note.name)  # the same --idempotency-key once more
+            return
+        self._open[note.name] = note
+        try:
+            await asyncio.to_thread(self.store.write, note)
+        except OSError as problem:
+            log.warning("files of job %d: %s", note.first, problem.strerror)
+        self._fresh.set()
+
+    # Back
+
+    def waited_for(self, job: int) -> Note | None:
+        """By an lbrun that is to have its outputs before it ends."""
+        notes = (note for note in self._open.values() if note.waited_for and job in note.left)
+        return next(notes, None)
+
+    def left_alone(self, name: str) -> None:
+        """Its lbrun went away, and nobody wants what it makes."""
+        if (note := self._open.get(name)) is not None:
+            note.waited_for, note.fetch = False, []
+            self._fresh.set()
+
+    async def bring(self, note: Note, job: pb.JobTold) -> str:
+        """Its outputs into its directory; why not, "" if all is well. Raises Unavailable if they
+        cannot be had just now."""
+        if not note.fetch or not job.attempt or job.state == "lost":
+            return ""
+        index = job.array_index if job.HasField("array_index") else None
+        fetch = [fill_in(os.fsencode(path), str(job.id), index, job.host) for path in note.fetch]
+        fetch = [os.path.normpath(path) for path in fetch]
+        if any(path.startswith((b"/", b"../")) or path in (b"..", b".") for path in fetch):
+            return f"the name of {job.host} leads out of the directory"
+        asked = pb.FilesRequest(job=str(job.id), attempt=job.attempt)
+        root, limits = str(self.store.root), self._config.stage
+        try:
+            with await receive_pack(self._queue, job.host, asked, root, limits) as file:
+                send = [b"%d" % job.id, *map(os.fsencode, note.send)]
+                order = self._order(b"place", send, fetch)
+                order.directory, order.umask = os.fsencode(note.directory), note.umask
+                return await self._as_user.step(note.uid, order, (file.fileno(), None))
+        except NotKept:  # it has made nothing, or its line says why
+            return ""
+        except OSError as problem:
+            return problem.strerror or str(problem)
+
+    async def done(self, note: Note, job: int, *, write: bool = True) -> None:
+        """Nothing more is to be done with it."""
+        note.over.append(job)
+        self.troubles.pop(job, None)
+        if not note.left:
+            self._open.pop(note.name, None)
+        if write or not note.left:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(self.store.write, note)
+
+    # Those that nobody waits for
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        for note in await asyncio.to_thread(lambda: list(self.store.notes())):
+            note.waited_for = False  # not by anybody who could still be there
+            if note.left:
+                self._open[note.name] = note
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._bring_all(), name="outputs")
+            group.create_task(self._sweep(), name="files")
+            while True:
+                self._fresh.clear()
+                awaited = [job for note in self._open.values() if not note.waited_for
+                           for job in note.left if job not in self._in_hand]  # fmt: skip
+                awaited = sorted(awaited)[:WATCHED_MAX]
+                watching = asyncio.create_task(self._watch(awaited), name="watch jobs")
+                fresh = asyncio.create_task(self._fresh.wait(), name="await jobs")
+                try:
+                    wanted = (fresh, watching) if awaited else (fresh,)
+                    await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    watching.cancel()
+                    fresh.cancel()
+                await asyncio.sleep(PAUSE_S)
+
+    async def _watch(self, awaited: list[int]) -> None:
+        """Until all of them have ended, or the line breaks."""
+        if not awaited:
+            return
+        selectors = ranges_of([str(job) for job in awaited])
+        notes = {job: note for note in self._open.values() for job in note.left}
+        with contextlib.suppress(LbdError):
+            async for told in self._queue.watch(pb.JobsAsked(selectors=selectors, once_ended=True)):
+                for number in awaited if told.error else ():  # the queue has forgotten them
+                    await self.done(notes[number], number)
+                for job in told.jobs:
+                    if job.id not in self._in_hand and job.id in notes:
+                        self._in_hand[job.id] = notes[job.id]
+                        self._ended.put_nowait(job)
+
+    async def _bring_all(self) -> None:
+        while True:
+            job = await self._ended.get()
+            note, trouble = self._in_hand[job.id], ""
+            try:
+                trouble = await self.bring(note, job)
+            except Unavailable as problem:
+                trouble = str(problem)
+            old = time.time() - job.finished > self._config.dispatch.output_keep_days * DAY_S
+            if trouble and not old:
+                if job.id not in self.troubles:
+                    log.warning("outputs of job %d: %s; will try again", job.id, trouble)
+                self.troubles[job.id] = trouble
+                loop = asyncio.get_running_loop()
+                loop.call_later(RETRY_S, self._ended.put_nowait, job)
+                continue
+            # Of an array, the note is written once for those that ended together.
+            await self.done(note, job.id, write=bool(note.fetch) and self._ended.empty())
+            del self._in_hand[job.id]
+
+    async def _sweep(self) -> None:
+        own = self._config.dispatch
+        while True:
+            await asyncio.to_thread(
+                self.store.sweep, own.output_keep_days, own.jobs_keep_days, set(self._open)
+            )
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+
+async def telling(work: "asyncio.Future[str]", tell: Callable[[], object]) -> str:
+    """The result of what may take long; `tell` is called now and then meanwhile."""
+    while not (await asyncio.wait((work,), timeout=TOLD_EVERY_S))[0]:
+        tell()
+    return work.result()
