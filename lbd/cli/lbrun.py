@@ -262,7 +262,7 @@ class Waiting:
     def end(self, found: dict[bytes, str]) -> int:
         """The exit status, unless a signal ended the command: then the same ends us."""
         if self.terminal is not None:
-            self.terminal.leave_raw()
+            self.terminal.give_back()
         if found[tags.REASON]:
             say(found[tags.REASON])
         if "status_file" in self.options.values:

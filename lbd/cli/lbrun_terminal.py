@@ -129,6 +129,12 @@ class Terminal:
         except (OSError, TerminalError):
             pass
 
+    def give_back(self) -> None:
+        """At the end. Until the LBM has heard of it, it does that itself if we are killed."""
+        self.leave_raw()
+        if self.attached:
+            self.tell(tags.RESTORED, b"")
+
     def leave_output_alone(self) -> None:
         """The command has taken the screen. The LBM has seen to it already, if we are in front."""
         self.lines = False

@@ -31,6 +31,7 @@ from lbd.rpc.local import Caller, Json, Refusal, caller_of, decode, encode
 FIRST_FRAME_S = 10.0
 IDLE_QUESTIONER_S = 60.0
 TAKEN_AFTER_S = 0.3
+RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
 LISTEN_AFTER_S = 0.005  # most commands that are over sooner have nothing to say
 DESCRIPTORS_MAX = 3
 READ_BYTES = 1 << 16
@@ -61,6 +62,7 @@ class Connection:
         self._taken = False
         self.pipes = Pipes(self._send)
         self._told_end = False
+        self._restored = False
         self._in_turn = True
         self._terminal: CallersTerminal | None = None
         self._run_body = b""  # the request as it came
@@ -208,8 +210,22 @@ class Connection:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
                     await task
-            if self._terminal is not None:  # the client restores it, unless that was killed
-                self._terminal.close(restore=not self._told_end)
+            if self._terminal is not None:
+                self._terminal.close(restore=not await self._has_restored())
+
+    async def _has_restored(self) -> bool:
+        """Its terminal, at the end. One that is killed has not; one that is stopped will yet."""
+        if not self._told_end:
+            return False
+        try:
+            async with asyncio.timeout(RESTORED_WITHIN_S):
+                while not self._restored and (received := await self._read()):
+                    self._restored = any(tag == tags.RESTORED for tag, _ in received)
+        except TimeoutError:
+            return True
+        except (OSError, ValueError):
+            return False
+        return self._restored
 
     def _hung_up(self) -> bool:
         try:
@@ -276,6 +292,8 @@ class Connection:
             self.pipes.ended(body.decode(errors="replace"))
         elif tag == tags.INPUT:
             command.typed(body)
+        elif tag == tags.RESTORED:
+            self._restored = True
         elif tag == tags.USED:
             command.used(*read_used(body))
 

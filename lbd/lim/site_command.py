@@ -50,11 +50,18 @@ class SiteCommand:
 
     async def _output(self) -> bytes:
         """Of one run. Raises ValueError with what was wrong."""
-        process = await asyncio.create_subprocess_exec(
-            *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL, start_new_session=True, cwd="/",
-            env=self._environment,
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL, start_new_session=True, cwd="/",
+                env=self._environment,
+            )
         )  # fmt: skip
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would end the command, not what that has started
+            await put_an_end_to(await starting)
+            raise
         try:
             async with asyncio.timeout(self.load.site_timeout_s):
                 output = await read_bounded(process)

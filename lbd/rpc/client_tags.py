@@ -21,6 +21,7 @@ INPUT = b"I"  # terminal input read by the client; empty = end of file
 READY = b"w"  # after DESCRIPTORS with a terminal to be read: it is in the modes it should be
 RESIZE = b"Z"  # the terminal's new size, as in TERMINAL
 SET_MODES = b"M"  # the terminal's modes by now, as in MODES
+RESTORED = b"r"  # after DONE: the terminal is as it was
 GROUND = b"B"  # one byte: 1 the client has gone into the background, 0 it is in front again
 # LBM -> client
 TAKEN = b"T"  # the request has been read; sent when the answer takes a while

@@ -1,7 +1,9 @@
 """Hosts and users that know our protocols and break their rules: nobody else notices them."""
 
 import contextlib
+import os
 import socket
+import termios
 import time
 
 import grpc
@@ -10,6 +12,7 @@ from cluster import FAST, Lab
 from rogue import Peer, client_request, connect, frames_of, run_request
 
 from lbd.errors import LbdError
+from lbd.lbm.modes import pack_modes, raw_modes
 from lbd.lim import messages as m
 from lbd.rpc import client_tags, frames
 from lbd.rpc import job_stream as tags
@@ -100,6 +103,33 @@ def test_more_closed_descriptors_than_there_are(lab, peer):
     assert "closed_fds" in refusal(peer, tags.pack(1, tags.RUN, odd))
     result = lab.run("h2", "lbrun", "-H", "h1", "cat", input="theirs\n")
     assert (result.returncode, result.stdout) == (0, "theirs\n")
+
+
+@pytest.mark.parametrize("says_so", [False, True], ids=["killed", "another's by now"])
+def test_a_client_that_is_gone_after_its_end_leaves_no_raw_terminal(lab, says_so):
+    """Told that its command is over, and killed before it could restore the terminal."""
+    ours, theirs = os.openpty()
+    modes = termios.tcgetattr(theirs)
+    request = client_request(
+        "sleep", "0.3", TERMINAL=b"24 80 0 0", MODES=pack_modes(modes), CLOSED_FDS=b"0",
+        FLAGS=client_tags.FLAG_TERMINAL_INPUT,
+    )  # fmt: skip
+    with connect(lab, "h1", "lbm") as sock:
+        sock.sendall(frames.pack(client_tags.RUN, request))
+        answers = frames_of(sock)
+        assert client_tags.GIVE in (tag for tag, _ in answers)
+        termios.tcsetattr(theirs, termios.TCSANOW, raw_modes(modes))
+        socket.send_fds(sock, [frames.pack(client_tags.DESCRIPTORS)], [theirs] * 3)
+        sock.sendall(frames.pack(client_tags.READY))
+        assert client_tags.DONE in (tag for tag, _ in answers)
+        if says_so:
+            sock.sendall(frames.pack(client_tags.RESTORED))
+            assert next(answers, None) is None
+    if not says_so:
+        lab.wait_until(lambda: termios.tcgetattr(theirs) == modes, "the terminal as it was")
+    assert (termios.tcgetattr(theirs) == modes) is not says_so
+    os.close(ours)
+    os.close(theirs)
 
 
 SENSELESS_REQUESTS = (
