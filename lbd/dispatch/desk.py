@@ -16,7 +16,7 @@ from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.jobs import Action, Live
 from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.lines import Line
-from lbd.dispatch.reasons import waiting_reason
+from lbd.dispatch.reasons import stuck_reason, waiting_reason
 from lbd.dispatch.restore import queued_job
 from lbd.dispatch.selectors import read_selectors
 from lbd.dispatch.told import add_attempts, job_told
@@ -161,7 +161,8 @@ class Desk:
         if accepted.is_new:
             self._dispatcher.keep_spec(accepted.submission, asked.spec)
             self._queue(submission, accepted)
-        return pb.SubmitReply(first=accepted.first, count=accepted.count)
+        warning = stuck_reason(self._life, JobId(str(accepted.first)))
+        return pb.SubmitReply(first=accepted.first, count=accepted.count, warning=warning)
 
     def _queue(self, sent: Submission, accepted: Accepted) -> None:
         jobs = sent.jobs(accepted, self._dispatcher.estimate_s(sent.user, sent.command))

@@ -4,6 +4,7 @@ from lbd.dispatch.forecast import Place
 from lbd.dispatch.jobs import Live
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.queues import Seat
+from lbd.model import JobId
 
 
 def waiting_reason(life: Lifecycle, live: Live, place: Place | None = None) -> str:
@@ -15,6 +16,17 @@ def waiting_reason(life: Lifecycle, live: Live, place: Place | None = None) -> s
     return "; ".join(filter(None, (_obstacle(life, live, place), live.reason)))
 
 
+def stuck_reason(life: Lifecycle, job: JobId) -> str:
+    """Why a job that has come just now could wait for ever, hosts being as they are; "" if it need
+    not. While no host is there at all, that says nothing about the job."""
+    live, entry = life.jobs.get(job), life.queues.entries.get(job)
+    if live is None or entry is None or not life.queues.hosts:
+        return ""
+    if entry.line is not None or entry.host is not None:
+        return ""
+    return _obstacle(life, live, None)
+
+
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     queues = life.queues
     entry = queues.entries[live.job.id]
@@ -22,11 +34,16 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         aside = life.hosts.aside()
         return f"set aside after failures: {', '.join(aside)}" if aside else "no host takes jobs"
     if entry.line is None:
-        if live.job.only is not None and live.job.only not in queues.hosts:
-            return f"{live.job.only} takes no jobs now"
+        only, slots = live.job.only, live.job.slots
+        if only is not None and only not in queues.hosts:
+            if only in life.hosts.known:
+                return f"{only} takes no jobs now"
+            return f"no host called {only} has been heard of; it begins if one joins"
         largest = max(seat.slots for seat in queues.hosts.values())
-        if live.job.slots > largest:
-            return f"it needs {live.job.slots} slots on one host; the largest there has {largest}"
+        if only is not None and slots > queues.hosts[only].slots:
+            return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
+        if slots > largest:
+            return f"it needs {slots} slots on one host; the largest there has {largest}"
         return "no host that takes jobs now is fit for it"
     if obstacle := queues.shares.obstacle(live.job):
         return obstacle

@@ -42,7 +42,7 @@ class Attached:
     send: Callable[[bytes, bytes], Awaitable[None]]
     pack: str  # name of what was sent, "" = nothing was
     pending: bool = True
-    _told: str = ""
+    told: str = ""  # why it waits
     _shown: dict[tuple[int, int], Shown] = field(default_factory=dict)  # by attempt
     _live: "asyncio.Task[None] | None" = None
     _ended: dict[int, pb.JobTold] = field(default_factory=dict)
@@ -72,8 +72,8 @@ class Attached:
             return
         self.pending = job.state == "pending"
         one = "-" not in self.jobs
-        if self.pending and one and job.reason and job.reason != self._told:
-            self._told, text = job.reason, job.reason
+        if self.pending and one and job.reason and job.reason != self.told:
+            self.told, text = job.reason, job.reason
             if job.HasField("predicted_wait_s"):
                 text += f"; begins in about {duration_text(job.predicted_wait_s)}"
             await self.send(tags.WAITS, text.encode())

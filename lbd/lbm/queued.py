@@ -106,6 +106,9 @@ async def serve_queued(
         await home.files.queued(note_of(name, caller, request, reply))
     attached = Attached(home.queue, home.files, submission.user, text, send, name)
     try:
+        if reply.warning:
+            attached.told = reply.warning
+            await send(tags.WARN, f"job {text} waits: {reply.warning}".encode())
         await send(tags.QUEUED, text.encode())
     except OSError:  # gone meanwhile
         if not request.has(tags.FLAG_DETACH):

@@ -99,3 +99,31 @@ def test_slots_are_the_queues(lab):
     assert result.returncode == 125
     assert "--slots" in result.stderr
     assert result.stderr.endswith(" go with -q or -d\n")
+
+
+STUCK = [
+    (("-n", "9"), "it needs 9 slots on one host; the largest there has 3"),
+    (("-H", "nosuch"), "no host called nosuch has been heard of"),
+    (("-x", "h1", "-x", "h2"), "no host that takes jobs now is fit for it"),
+]
+
+
+@pytest.mark.parametrize(("options", "why"), STUCK)
+def test_what_could_wait_for_ever_is_told_at_once(lab, options, why):
+    result = lab.run("h2", "lbrun", "-d", *options, "true")
+    name = result.stdout.strip()
+    assert result.returncode == 0
+    assert result.stderr.startswith(f"lbrun: job {name} waits: {why}")
+    assert result.stderr.count("\n") == 1
+    told = job(lab, name)
+    assert (told["state"], why in told["reason"]) == ("pending", True)
+    assert lab.run("h2", "lbctl", "kill", name).returncode == 0
+
+
+def test_who_waits_for_it_is_told_so_once(lab):
+    waiting = lab.popen("h2", "lbrun", "-q", "-n", "9", "true", stderr=-1, text=True)
+    line = waiting.stderr.readline()
+    waiting.terminate()
+    rest = waiting.communicate(timeout=20)[1]
+    assert "waits: it needs 9 slots" in line
+    assert "9 slots" not in rest

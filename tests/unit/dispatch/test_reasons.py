@@ -7,7 +7,7 @@ from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.lifecycle import Lifecycle
-from lbd.dispatch.reasons import waiting_reason
+from lbd.dispatch.reasons import stuck_reason, waiting_reason
 from lbd.model import HostId, JobId
 
 DICE = Random(1)
@@ -44,10 +44,26 @@ def test_the_reasons():
     life.hold(JobId("3"), "held by ann", 0.0, DICE)
     assert reason(life, "3") == "held by ann"
     submit(life, "5", only=HostId("h9"))
-    assert reason(life, "5") == "h9 takes no jobs now"
+    assert reason(life, "5") == "no host called h9 has been heard of; it begins if one joins"
     submit(life, "6", slots=2)
     assert reason(life, "6") == "it needs 2 slots on one host; the largest there has 1"
     submit(life, "7", barred=frozenset({HostId("h1")}))
     assert reason(life, "7") == "no host that takes jobs now is fit for it"
+    submit(life, "8", slots=2, only=HostId("h1"))
+    assert reason(life, "8") == "it needs 2 slots on h1, which has 1"
+    for name in ("5", "6", "7", "8"):
+        assert stuck_reason(life, JobId(name)) == reason(life, name)
+    for name in ("1", "2", "3", "no such job"):
+        assert stuck_reason(life, JobId(name)) == ""
     life.host_gone(HostId("h1"), 0.0, DICE)
     assert reason(life, "2") == "no host takes jobs"
+    assert stuck_reason(life, JobId("2")) == ""
+
+
+def test_a_job_is_stuck_until_there_is_a_host_for_it():
+    life = table("h1", "h2")
+    life.host_gone(HostId("h2"), 0.0, DICE)
+    submit(life, "1", only=HostId("h2"))
+    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now"
+    life.host_is(HostSlots(HostId("h2"), 1), 0.0, DICE)
+    assert stuck_reason(life, JobId("1")) == ""
