@@ -79,6 +79,7 @@ SHELLS = (
     "lbm/full_hosts.py",  # and those that met full hosts
     "lbm/notes.py",  # notices to the LIM
     "lbm/run_request.py",  # what they sent, checked
+    "lbm/submitted.py",  # and read but once for all attempts of a submission
     "lbm/incoming.py",  # commands of other hosts' users
     "lbm/conversation.py",  # the stream between two hosts
     "lbm/outbox.py",  # what is to be sent on it
@@ -156,8 +157,7 @@ WORDS = CONFIG | {
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 RUNNING = {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
-# What a module may import of ours, by the longest prefix of its name; its own package always. A
-# shell of a daemon may also import what `SHELL_EXTRA` says.
+# What a module may import beside its own package, by longest prefix; a shell `SHELL_EXTRA`, too.
 MAY_IMPORT = {
     "lbd": WORDS,
     "lbd.theory": WORDS,

@@ -6,59 +6,25 @@
    lbsh's: that command, from PATH behind the shims, elsewhere if the LBM thinks so, and here in any
    trouble. Memory is not given back: it is soon another program, or none. */
 
-#define _GNU_SOURCE
-#include <endian.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/times.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include "front_lbm.h"
 
 #define NOT_HERE "it would have to run here, on %s, and --%s forbids that"
 #define LOST "lost contact with the lbm of this host; the command, if it had begun, is ended"
-enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
-enum { SILENT_MS = 3000, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
-
-/* As rpc/client_tags.py has them: frames to the LBM, from it, keys of fields; then no tags. */
-enum { RUN = 'R', LOCAL = 'L', DESCRIPTORS = 'F', SIGNAL = 'S', FORCE = 'K' };
-enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', STOPPED = 'Y', WARN = 'W', DONE = 'D' };
-enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
-enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
-enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
-enum { AWAY = 'V', CAUSE = 'c', MEASURE = 'l', NULL_OUTPUTS = '0', SILENCE = 0, GONE = -1 };
 
 static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
     {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
     {"-C", 'C'}, {"--chdir", 'C'}, {"--name", 'N'}, {"--local", 'l'}, {"--remote", 'r'},
     {"-v", 'v'}, {"--verbose", 'v'}, {"--no-stdin", 'i'}, {"--no-fallback", 'f'}, {"-T", 't'},
-    {"--no-tty", 't'}, {"--no-restart", 's'}, {NULL, 0},
+    {"--no-tty", 't'}, {"--no-restart", 's'}, {"-q", 'q'}, {"--queue", 'q'}, {"-d", 'd'},
+    {"--detach", 'd'}, {NULL, 0},
 };
-static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
-                                 SIGCONT, SIGWINCH, 0};
 
 static char **arguments, **untouched; /* what we were given, for whoever takes over */
 static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
 static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
-static int closed_fds, null_fds, lbm = -1, signals = -1, ended_by;
-static bool joined, typed, spoken, placed, stop_asked;
-static clock_t interrupted = -FORCE_TICKS;
-static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
+static int null_fds;
+static bool joined, typed;
 static sigset_t mask_given;
-static char *body; /* of the frame that came last, and a NUL */
-static size_t body_size;
-
-#define text(...) ({ char *made; if (asprintf(&made, __VA_ARGS__) < 0) _exit(FAILED); made; })
 
 /* One line on standard error, if the caller has one. The exit status of a failure. */
 #define say(...) say_as("lbrun", text(__VA_ARGS__))
@@ -122,28 +88,6 @@ static _Noreturn void leave_it(const char *unanswered) {
     become_python(unanswered ? "LBD_UNANSWERED" : NULL, unanswered);
 }
 
-static void put(FILE *to, char key, const char *value) {
-    int size = (int)strlen(value);
-    fprintf(to, "%c%c%c%c%c%s", key, size, size >> 8, size >> 16, size >> 24, value);
-}
-
-/* One frame; DESCRIPTORS with those of 0, 1, 2 that are open. False if it is not taken in time. */
-static bool send_frame(char tag, char *fields, size_t size) {
-    unsigned length = htole32((unsigned)size);
-    struct iovec parts[] = {{&length, sizeof length}, {&tag, 1}, {fields, size}};
-    struct { struct cmsghdr head; int numbers[3]; } control =
-        {.head = {CMSG_LEN(0), SOL_SOCKET, SCM_RIGHTS}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
-    for (int number = 0, count = 0; tag == DESCRIPTORS && number < 3; number++)
-        if (!(closed_fds >> number & 1)) {
-            control.numbers[count++] = number;
-            message.msg_control = &control;
-            message.msg_controllen = control.head.cmsg_len += sizeof number;
-        }
-    int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* a signal must not wait for it */
-    return sendmsg(lbm, &message, flags) == (ssize_t)(size + 5);
-}
-
 /* The directory as the shell spells it ($PWD), if that is where we are; -C on top. */
 static char *working_directory(void) {
     char *spelled = getenv("PWD") ?: "", *wanted = option['C'], *actual = getcwd(NULL, 0);
@@ -155,6 +99,14 @@ static char *working_directory(void) {
     if (!wanted || !*wanted) return actual;
     return *wanted == '/' ? wanted : text("%s/%s", strcmp(actual, "/") ? actual : "", wanted);
 }
+
+/* As the frame DONE, which came last, says. */
+static _Noreturn void end_as_told(void) {
+    if (*field(REASON)) say("%s", field(REASON));
+    end_like(*field(STATUS) ? atoi(field(STATUS)) : FAILED, atoi(field(SIGNAL_NUMBER)));
+}
+
+#include "front_queue.h"
 
 static bool ask(char tag) {
     char *fields, *host = option['H'];
@@ -178,37 +130,10 @@ static bool ask(char tag) {
     for (char **item = repeated; *item; item++)
         if (**item == 'X') put(to, EXCLUDED, *item + 1);
         else put(to, LET_THROUGH, text("%.*s", (int)strcspn(*item + 1, "="), *item + 1));
-    for (char **entry = environ; tag == RUN && *entry; entry++)
+    for (char **entry = environ; tag != LOCAL && *entry; entry++)
         if (strchr(*entry, '=')) put(to, ENVIRONMENT, *entry);
+    if (tag == QUEUE) put_wish(to);
     return !fclose(to) && send_frame(tag, fields, size);
-}
-
-/* From here on a signal is for the command; one that the caller ignores stays ignored. */
-static void catch_signals(void) {
-    sigset_t caught = {0};
-    struct sigaction now;
-    for (int one = 1; one <= 64; one++)
-        if (!sigaction(one, NULL, &now) && now.sa_handler == SIG_IGN) ignored |= 1ull << (one - 1);
-        else if (strchr(FORWARDED, one)) sigaddset(&caught, one);
-    sigprocmask(SIG_BLOCK, &caught, NULL);
-    signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* Signals that came go along; a second interrupt within a second ends the command by force. */
-static void pass_signals_on(void) {
-    struct signalfd_siginfo came;
-    struct tms used;
-    while (read(signals, &came, sizeof came) == sizeof came) {
-        int number = (int)came.ssi_signo;
-        if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
-            send_frame(FORCE, NULL, 0);
-        if (number == SIGINT) interrupted = times(&used);
-        stop_asked = stop_asked || number == SIGTSTP;
-        if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* later: STOPPED */
-        send_frame(SIGNAL, &(char){(char)number}, 1);
-        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
-            ended_by = number;
-    }
 }
 
 /* The command has stopped, and so do we. It goes on when we do, at once if nobody would wake us. */
@@ -219,35 +144,6 @@ static void stop(void) {
     raise(stop_asked ? SIGTSTP : SIGSTOP);
     sigprocmask(SIG_BLOCK, &one, NULL);
     send_frame(SIGNAL, &(char){SIGCONT}, 1);
-}
-
-/* The tag of the next frame, its fields in `body`; SILENCE if the first does not come in time. */
-static int next_frame(void) {
-    struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
-    struct __attribute__((packed)) { unsigned size; char tag; } head;
-    while (!both[0].revents) {
-        if (!poll(both, 2, spoken ? -1 : SILENT_MS)) return SILENCE;
-        if (both[1].revents) pass_signals_on();
-    }
-    spoken = true;
-    if (recv(lbm, &head, sizeof head, MSG_WAITALL) != sizeof head) return GONE;
-    body_size = le32toh(head.size);
-    body = body_size > FRAME_MAX ? NULL : calloc(1, body_size + 1);
-    if (!body || (body_size && recv(lbm, body, body_size, MSG_WAITALL) != (ssize_t)body_size))
-        return GONE;
-    return head.tag;
-}
-
-/* A field of the frame that came last, "" if it has no such field. */
-static char *field(char key) {
-    unsigned size;
-    for (size_t at = 0; at + 5 <= body_size; at += 5 + size) {
-        memcpy(&size, body + at + 1, sizeof size);
-        size = le32toh(size);
-        if (size > body_size - at - 5) break;
-        if (body[at] == key) return text("%.*s", (int)size, body + at + 5);
-    }
-    return "";
 }
 
 /* Become the command. `job` is "" if the LBM did not give it a number. */
@@ -285,8 +181,7 @@ static _Noreturn void wait_for_end(bool taken) {
         case DONE:
             if (real_program && !placed && (*field(CAUSE) == 'f' || *field(CAUSE) == 'r'))
                 leave_it(NULL); /* failed or refused */
-            if (*field(REASON)) say("%s", field(REASON));
-            end_like(*field(STATUS) ? atoi(field(STATUS)) : FAILED, atoi(field(SIGNAL_NUMBER)));
+            end_as_told();
         case GONE: if (real_program && !placed) leave_it(NULL); else _exit(say(LOST));
         case STOPPED: stop(); break;
         case WARN: if (!real_program) say("%s", body); break;
@@ -345,7 +240,9 @@ static void read_options(char **word) {
         if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
     }
     command = word + (*word && !strcmp(*word, "--"));
+    bool queued = option['q'] || option['d'];
     bool odd = option['l'] ? option['H'] || option['r'] : option['H'] && option['X'];
+    if (queued && (option['l'] || option['r'] || (option['q'] && option['d']) || closed_fds)) odd = true;
     if (!*command || odd || atoi(depth()) >= DEPTH_MAX) leave_it(NULL);
 }
 
@@ -393,7 +290,9 @@ int main(int argc, char **argv) {
         if (**item == 'E' && strchr(*item, '=')) putenv(*item + 1);
     directory = working_directory();
     bool told = option['l'] && ask(LOCAL) && next_frame() == HERE;
+    if (option['q'] || option['d'])
+        read_input(), catch_signals(FORWARDED_TO_QUEUE), wait_in_queue(ask(QUEUE) || errno == EPIPE);
     if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "asked-to-stay");
-    catch_signals();
+    catch_signals(FORWARDED);
     wait_for_end(ask(RUN) || errno == EPIPE); /* which has its reasons, if not for us */
 }

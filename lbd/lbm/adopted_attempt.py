@@ -35,7 +35,7 @@ class AdoptedAttempt(Attempt):
 
     def restore(self, held: HeldAttempt) -> None:
         """Raises DecodeError."""
-        self._read_request()
+        self._take_stage()
         self._cause, self._reason = held.cause, held.reason
         self._keeper, self._waits = self._host.link.pid, False
         if held.HasField("end"):

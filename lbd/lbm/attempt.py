@@ -10,19 +10,17 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
-from google.protobuf.message import DecodeError
-
 from lbd.errors import LbdError
 from lbd.lbm import keeper
 from lbd.lbm.attempt_stage import AttemptStage, StageRefused
 from lbd.lbm.host import Host
 from lbd.lbm.job_input import input_of
-from lbd.lbm.limits import CPU, KEEPER, LEASE
+from lbd.lbm.limits import CPU, KEEPER, LEASE, limit_frame
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
-from lbd.lbm.orders import explain, is_rule, make_order, over_memory
+from lbd.lbm.orders import explain, is_rule, over_memory
 from lbd.lbm.pattern import fill_in
 from lbd.lbm.queue_client import QueueClient
-from lbd.lbm.run_request import JOB_ID, fault_of
+from lbd.lbm.run_request import JOB_ID
 from lbd.lbm.spawn_order import Order
 from lbd.lbm.state import Job
 from lbd.lbm.users import LocalUser, Refuse
@@ -61,7 +59,8 @@ class Attempt:
         self._spawned: Spawned | None = None
         self._cause = ""
         self._reason = ""
-        self._request = lbm_pb2.RunRequest()
+        self._common = host.submitted.common(start.spec.staged_request or start.spec.run_request)
+        self._request = self._common.request
         self._stage: AttemptStage | None = None  # if it brings files along
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.begun = False
@@ -75,14 +74,10 @@ class Attempt:
         """Until it is over and told; a slot is held while it may be alive."""
         if self._ended_early():
             return
-        try:
-            self._read_request()
-            fault = "" if JOB_ID.fullmatch(self._start.job) else "job"
-        except DecodeError:
-            fault = "no RunRequest"
-        if fault := fault or fault_of(self._request):
+        if fault := self._common.fault or ("" if JOB_ID.fullmatch(self._start.job) else "job"):
             self._refuse(f"its stored request is damaged: {fault}", "request")
             return
+        self._take_stage()
         admitted = await self._host.admit(
             self._request.user, self._request.uid, self._request.origin
         )
@@ -128,29 +123,33 @@ class Attempt:
                 self._leave_stage()
         await self._follow()
 
-    def _read_request(self) -> None:
-        """Raises DecodeError."""
-        spec, request = self._start.spec, self._request
-        request.ParseFromString(spec.staged_request or spec.run_request)
-        request.job_id = self._start.job
-        if request.HasField("stage"):
-            self._stage = AttemptStage(self._host, self._client, self._start, request, self.name)
+    def _take_stage(self) -> None:
+        """If it brings files along, the request is to have names of its own."""
+        if not self._request.HasField("stage"):
+            return
+        common, self._request = self._request, lbm_pb2.RunRequest()
+        self._request.CopyFrom(common)
+        self._request.job_id = self._start.job
+        self._stage = AttemptStage(self._host, self._client, self._start, self._request, self.name)
 
     def _ended_early(self) -> bool:
         """To be asked anew after each wait, in which it may have been told to end."""
         return self.over
 
     def _order(self, run_as: LocalUser | None) -> Order:
-        request, start = self._request, self._start
-        order = make_order(
-            request, run_as, self._host.rules.config, limited_cpu=self._host.link.weighs_cpu
-        )
+        start, config, link = self._start, self._host.rules.config, self._host.link
+        order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
         order.job = self.name
-        order.environment[b"LBD_ATTEMPT"] = b"%d" % start.attempt
-        order.environment[b"LBD_TIER"] = b"%d" % start.tier
-        order.environment[b"LBD_SLOTS"] = b"%d" % max(1, start.slots)
-        self._add_limits(order)
-        order.environment.pop(b"LBD_ARRAY_INDEX", None)
+        order.environment |= {
+            b"LBD_JOB_ID": start.job.encode(),
+            b"LBD_ATTEMPT": b"%d" % start.attempt,
+            b"LBD_TIER": b"%d" % start.tier,
+            b"LBD_SLOTS": b"%d" % max(1, start.slots),
+        }
+        if start.cutoff_s:  # how far it may go
+            order.environment[b"LBD_CUTOFF_S"] = b"%g" % start.cutoff_s
+        if start.spec.checkpoint:  # where it may leave what it has done by then
+            order.environment[b"LBD_CHECKPOINT"] = start.spec.checkpoint
         if start.HasField("array_index"):
             order.environment[b"LBD_ARRAY_INDEX"] = b"%d" % start.array_index
         output, error = (self._file(path) for path in (start.spec.output, start.spec.error))
@@ -162,17 +161,6 @@ class Attempt:
             order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]
         return order
 
-    def _add_limits(self, order: Order) -> None:
-        """How far it may go, and where it may leave what it has done by then."""
-        cutoff_s, checkpoint = self._start.cutoff_s, self._start.spec.checkpoint
-        for name, value in (
-            (b"LBD_CUTOFF_S", b"%g" % cutoff_s if cutoff_s else b""),
-            (b"LBD_CHECKPOINT", checkpoint),
-        ):
-            order.environment.pop(name, None)
-            if value:
-                order.environment[name] = value
-
     def _file(self, pattern: bytes) -> bytes:
         start = self._start
         index = start.array_index if start.HasField("array_index") else None
@@ -183,11 +171,11 @@ class Attempt:
         descriptors: list[int] = []
         try:
             self._open(descriptors)
-            self._spawned = await self._host.link.spawn(order, descriptors, self._stopped)
+            limit = limit_frame(self.name, self._lease_s(), self._start.cutoff_s)
+            self._spawned = await self._host.link.spawn(order, descriptors, self._stopped, limit)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        await self.hold(self._lease_s())
         self._keeper = self._host.link.pid
         self._spawned.exited.add_done_callback(lambda _: self._free_slot())
         try:
@@ -317,7 +305,7 @@ class Attempt:
     async def hold(self, lease_s: float) -> None:
         """The keeper lets it live on for so long, and use no more than its tier's cutoff."""
         if self._spawned is not None and not self.over:
-            await self._host.link.limit(self.name, lease_s, self._start.cutoff_s)
+            await self._host.link.say(limit_frame(self.name, lease_s, self._start.cutoff_s))
 
     def lease_over(self) -> None:
         """Nobody may believe it alive any more, so it must not be."""

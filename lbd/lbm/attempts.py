@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -24,6 +25,7 @@ from lbd.lbm.attempt import Attempt, keep
 from lbd.lbm.host import Host
 from lbd.lbm.leases import Key, Leases
 from lbd.lbm.limits import clock_s
+from lbd.lbm.logs import output_of
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.turns import Turns
 from lbd.model import JobId
@@ -66,6 +68,7 @@ class Attempts:
         self._host = host
         self._client = client
         self.spool = client.spool
+        client.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
         self._leases = Leases()
         self._lease_s = host.config.dispatch.lease_s

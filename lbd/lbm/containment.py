@@ -21,6 +21,7 @@ CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
 V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
 UNFIT = 100
+CHILDREN_BYTES = 1 << 16  # whom it does not show is seen once the next job has ended
 MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
 LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
@@ -114,9 +115,7 @@ class Containment:
     def end_strays(self, spares: set[int]) -> None:
         """With no job alive, every child that is no spare was left by one that hid its origin."""
         if self.base is None:
-            own = os.getpid()
-            strays = {pid for pid in _pids() if pid not in spares and _parent(pid) == own}
-            _kill(_with_descendants(strays))
+            _kill(_with_descendants(_children() - spares))
 
     def forget(self, group: str) -> None:
         """Remove a job's empty cgroups."""
@@ -200,6 +199,15 @@ def _with_descendants(pids: set[int]) -> list[int]:
 def _pids() -> list[int]:
     me = os.getpid()
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != me]
+
+
+def _children() -> set[int]:
+    """Of this process, which has no threads. Not every kernel has a list of them."""
+    try:
+        return set(map(int, read_small("/proc/thread-self/children", CHILDREN_BYTES).split()))
+    except OSError:
+        own = os.getpid()
+        return {pid for pid in _pids() if _parent(pid) == own}
 
 
 def _parent(pid: int) -> int:

@@ -11,6 +11,7 @@ from lbd.lbm.in_force import InForce
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.stages import Stages
 from lbd.lbm.state import Jobs, Slots
+from lbd.lbm.submitted import Submitted
 from lbd.lbm.users import Admit, Asker, LocalUser, Refuse, identify, wanted_account
 from lbd.model import JobId
 from lbd.rates import Rates
@@ -45,6 +46,7 @@ class Host:
     ending: "dict[JobId, ForeignJob]" = field(default_factory=dict)
     # by origin and its name for the stream
     incoming: "dict[tuple[str, str], Incoming]" = field(default_factory=dict)
+    submitted: Submitted = field(default_factory=Submitted)
     leaving: bool = False  # another LBM is to follow
     rates: Rates = field(init=False)  # of the commands of each host
 

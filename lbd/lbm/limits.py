@@ -13,6 +13,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lbd.lbm import spawn_order
+from lbd.rpc import frames
+
 # LBM -> keeper, with JOB: it may go on for so long from now, and use so much; then it is ended
 LIMIT = b"M"
 LEASE_MS = b"l"
@@ -24,6 +27,13 @@ LOOK_S_MIN = 0.02
 LOOK_S_MAX = 0.5
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 FAR_S = 3600.0
+
+
+def limit_frame(job: str, lease_s: float, cpu_s: float) -> bytes:
+    """For so long, and so much CPU time (0 = any) of all of it, until this is said anew."""
+    pairs = (LEASE_MS, max(0.0, lease_s) * 1e3), (CPU_US, cpu_s * 1e6)
+    fields = [(spawn_order.JOB, job.encode()), *((key, b"%d" % value) for key, value in pairs)]
+    return frames.pack(LIMIT, frames.pack_fields(fields))
 
 
 @dataclass(slots=True)

@@ -211,12 +211,17 @@ class KeeperLink:
         return Spawned(loop.create_future(), loop.create_future(), stopped)
 
     async def spawn(
-        self, order: Order, descriptors: list[int], stopped: Callable[[bool], None]
+        self,
+        order: Order,
+        descriptors: list[int],
+        stopped: Callable[[bool], None],
+        limit: bytes = b"",
     ) -> Spawned:
-        """Send the order; the two futures of the answer tell the rest. Raises Unavailable."""
+        """Send the order, and the frame `limit` in the same breath; the two futures of the answer
+        tell the rest. Raises Unavailable."""
         spawned = self._new(stopped)
         job = JobId(order.job)
-        data = memoryview(frames.pack(keeper.SPAWN, pack_order(order)))
+        data = memoryview(frames.pack(keeper.SPAWN, pack_order(order)) + limit)
         sent = 0
         await self._sending.acquire()
         sock = self._socket
@@ -319,12 +324,6 @@ class KeeperLink:
         self._socket.settimeout(LEAVE_TIMEOUT_S)
         holding.send_descriptors(self._socket, holding.HOLD, descriptors)
 
-    async def limit(self, job: JobId, lease_s: float, cpu_s: float) -> None:
-        """For so long, and so much CPU time (0 = any) of all of it, until this is said anew."""
-        pairs = (limits.LEASE_MS, max(0.0, lease_s) * 1e3), (limits.CPU_US, cpu_s * 1e6)
-        body = b"".join(frames.field(key, b"%d" % value) for key, value in pairs)
-        await self._send(limits.LIMIT, frames.field(spawn_order.JOB, job.encode()) + body)
-
     async def tell(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
         """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
         body = b""
@@ -334,11 +333,14 @@ class KeeperLink:
         await self._send(tag, body)
 
     async def _send(self, tag: bytes, body: bytes) -> None:
+        await self.say(frames.pack(tag, body))
+
+    async def say(self, frame: bytes) -> None:
+        """Quietly nothing if the keeper is away."""
         async with self._sending:
             if self._socket is not None:
                 with contextlib.suppress(OSError):
-                    loop = asyncio.get_running_loop()
-                    await loop.sock_sendall(self._socket, frames.pack(tag, body))
+                    await asyncio.get_running_loop().sock_sendall(self._socket, frame)
 
     def close(self) -> None:
         if self._socket is not None:

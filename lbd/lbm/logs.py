@@ -1,13 +1,14 @@
 """What attempts of the queue have printed here, and packs kept here, for the LBM of who asks."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.lbm.attempts import Attempts
 from lbd.lbm.spool import Spool
 from lbd.lbm.stage_store import StageStore
 from lbd.rpc.gen import dispatch_pb2 as pb
@@ -15,6 +16,8 @@ from lbd.rpc.transport import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from lbd.lbm.attempts import Attempts
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
     Serve = Callable[[bytes, Context], Awaitable[None]]
@@ -34,8 +37,7 @@ def pieces(trust: Trust, serve: "Serve") -> "grpc.RpcMethodHandler[bytes, bytes]
     return grpc.unary_stream_rpc_method_handler(call)
 
 
-async def serve_logs(attempts: Attempts, data: bytes, context: "Context") -> None:
-    """What there is from the given places on; with `follow`, until the attempt is over."""
+async def serve_logs(attempts: "Attempts", data: bytes, context: "Context") -> None:
     asked = pb.LogsRequest()
     try:
         asked.ParseFromString(data)
@@ -43,36 +45,43 @@ async def serve_logs(attempts: Attempts, data: bytes, context: "Context") -> Non
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a LogsRequest")
+    async for piece in output_of(attempts, asked):
+        await context.write(piece.SerializeToString())
+
+
+async def output_of(attempts: "Attempts", asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+    """What there is from the given places on; with `follow`, until the attempt is over."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
     if not spool.exists(job, number) and not attempts.alive(job, number):
-        piece = pb.LogsPiece(trouble="its output is not kept here (any more)")
-        await context.write(piece.SerializeToString())
+        yield pb.LogsPiece(trouble="its output is not kept here (any more)")
         return
-    at = {"out": asked.output_at, "err": asked.error_at}
-    pause_s = POLL_S
+    output_at, error_at, pause_s = asked.output_at, asked.error_at, POLL_S
     while True:
         alive = attempts.alive(job, number)  # asked first: what comes later is read below
-        told = pb.LogsPiece()
-        for name in at:
-            try:
-                found = await asyncio.to_thread(spool.read, job, number, name, at[name])
-            except OSError:
-                continue
-            at[name] = found.next_at
-            told.dropped_bytes += found.dropped_bytes
-            if name == "out":
-                told.output = found.data
-            else:
-                told.error = found.data
-        told.output_at, told.error_at = at["out"], at["err"]
-        if told.output or told.error:
-            await context.write(told.SerializeToString())
+        piece = await asyncio.to_thread(next_piece, spool, job, number, output_at, error_at)
+        output_at, error_at = piece.output_at, piece.error_at
+        if piece.output or piece.error:
+            yield piece
             pause_s = POLL_S
         elif not (asked.follow and alive):
             return
         else:
             await asyncio.sleep(pause_s)
             pause_s = min(1.5 * pause_s, POLL_MAX_S)
+
+
+def next_piece(spool: Spool, job: str, number: int, output_at: int, error_at: int) -> pb.LogsPiece:
+    """Of both files; it may be empty."""
+    piece = pb.LogsPiece(output_at=output_at, error_at=error_at)
+    with contextlib.suppress(OSError):
+        found = spool.read(job, number, "out", output_at)
+        piece.output, piece.output_at = found.data, found.next_at
+        piece.dropped_bytes += found.dropped_bytes
+    with contextlib.suppress(OSError):
+        found = spool.read(job, number, "err", error_at)
+        piece.error, piece.error_at = found.data, found.next_at
+        piece.dropped_bytes += found.dropped_bytes
+    return piece
 
 
 async def serve_files(store: StageStore, spool: Spool, data: bytes, context: "Context") -> None:

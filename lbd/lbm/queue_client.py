@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import grpc
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Ask = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
     Follow = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
+Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
 SERVICE = "/lbd.v1.Dispatch/"
 LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
 ASK_S = 10.0
@@ -45,6 +46,7 @@ class QueueClient:
         own = config.dispatch
         self.spool = Spool(config.host.state_dir, own.max_output_bytes)
         self.leader = own.host  # the last that was there
+        self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
         self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
 
     async def work(self) -> "Call":
@@ -114,6 +116,10 @@ class QueueClient:
 
     async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
         """From that host's spool. Raises Unavailable."""
+        if host == self._config.host.name and self.own_logs is not None:
+            async for piece in self.own_logs(request):
+                yield piece
+            return
         target = await self._lbm_of(host)
         asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)

@@ -59,6 +59,7 @@ class Order:
     allowed: list[str] = field(default_factory=list)  # programs; see program.py
     denied: list[str] = field(default_factory=list)
     subject: bytes = b""  # what they are about, where argv is a shell that becomes it
+    packed: bytes = b""  # by pack_common; then of the rest argv, environment and subject count
 
 
 PLAIN = {
@@ -127,14 +128,27 @@ def read_order(body: bytes) -> Order:
 
 def pack_order(order: Order) -> bytes:
     """The body of a SPAWN frame."""
+    pairs = [(JOB, order.job.encode()), *((ARGUMENT, argument) for argument in order.argv)]
+    if order.subject:
+        pairs.append((SUBJECT, order.subject))
+    if order.packed:
+        return frames.pack_fields(pairs) + pack_environment(order.environment) + order.packed
+    return frames.pack_fields(pairs) + pack_common(order)
+
+
+def pack_environment(environment: dict[bytes, bytes]) -> bytes:
+    return frames.pack_fields(
+        [(ENVIRONMENT, name + b"=" + text) for name, text in environment.items()]
+    )
+
+
+def pack_common(order: Order) -> bytes:
+    """What many orders may have in common: all but the job and its arguments."""
     pairs: list[tuple[bytes, bytes]] = [
-        (JOB, order.job.encode()),
         (DIRECTORY, order.directory),
         (UMASK, b"%d" % order.umask),
         (NICE, b"%d" % order.nice),
         (CLOSED_FDS, b"%d" % order.closed_fds),
-        *((ARGUMENT, argument) for argument in order.argv),
-        *((ENVIRONMENT, name + b"=" + text) for name, text in order.environment.items()),
         *((LIMIT, b"%d %d %d" % limit) for limit in order.limits),
     ]
     if order.stamp is not None:
@@ -143,8 +157,6 @@ def pack_order(order: Order) -> bytes:
         pairs.append((WORKER, b""))
     pairs += [(ALLOWED, pattern.encode()) for pattern in order.allowed]
     pairs += [(DENIED, pattern.encode()) for pattern in order.denied]
-    if order.subject:
-        pairs.append((SUBJECT, order.subject))
     if order.processes:
         pairs.append((PROCESSES, b"%d" % order.processes))
     if order.look:
@@ -161,4 +173,4 @@ def pack_order(order: Order) -> bytes:
         pairs.append((MEMORY, b"%d" % order.memory_bytes))
     if order.user:
         pairs.append((USER, b" ".join(b"%d" % number for number in order.user)))
-    return frames.pack_fields(pairs)
+    return pack_environment(order.environment) + frames.pack_fields(pairs)

@@ -159,10 +159,11 @@ def syncs_per_s(directory: Path) -> float:
 
 def one_by_one(stage: Stage, lab: Lab, slurm: Slurm | None) -> list[Row]:
     """`lbrun -q true`, empty queue, whole process."""
-    environment, ssh = lab.environment("h1"), stage.ssh()
+    environment, ssh, lbrun = lab.environment("h1"), stage.ssh(), stage.installation.front()
     mark = stage.others.mark()
     things = {
-        "ours": lambda: run_s([str(stage.installation.lbrun), "-q", "true"], environment),
+        "ours": lambda: run_s([str(lbrun), "-q", "true"], environment),
+        "python": lambda: run_s([str(stage.installation.lbrun), "-q", "true"], environment),
         "ssh": lambda: run_s(ssh.command("true"), dict(os.environ)),
     }
     if slurm is not None:
@@ -170,7 +171,9 @@ def one_by_one(stage: Stage, lab: Lab, slurm: Slurm | None) -> list[Row]:
     found = in_turns(things, stage.runs, stage.dice, warm_up=2)
     others = stage.others.share_since(mark)
     title, ours = "lbrun -q true, whole process", in_ms(found["ours"])
-    rows = [Row(title, "ms", ours, "warm ssh", in_ms(found["ssh"]), RUN_ASKED, others)]
+    python = f"by the Python client {in_ms(found['python']).median:.1f} ms"
+    ssh_ms = in_ms(found["ssh"])
+    rows = [Row(title, "ms", ours, "warm ssh", ssh_ms, RUN_ASKED, others, python)]
     if slurm is not None:
         rows.append(Row(title, "ms", ours, "srun true", in_ms(found["srun"]), SRUN_ASKED, others))
     return rows

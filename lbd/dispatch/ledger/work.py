@@ -8,7 +8,7 @@ leaves the same behind however often it is done.
 The SQL is what SQLite and PostgreSQL both understand, with `?` for a value.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -99,18 +99,28 @@ Dated = tuple[Begin | Changed, float]  # and when, in UNIX seconds
 
 
 def apply_all(changes: Sequence[Dated]) -> Work[None]:
-    """In their order: a run of the same kind goes in few statements."""
-    at = 0
-    while at < len(changes):
-        kind, end = type(changes[at][0]), at
-        while end < len(changes) and type(changes[end][0]) is kind:
-            end += 1
-        run = changes[at:end]
-        if kind is Begin:
-            yield from begin([(c, unix_s) for c, unix_s in run if isinstance(c, Begin)])
+    """Those of one job in their order; of different jobs, many of the same kind at once."""
+    begins: dict[JobId, tuple[Begin, float]] = {}
+    others: dict[JobId, list[tuple[Changed, float]]] = {}
+    for change, unix_s in changes:
+        if change.job in begins or (isinstance(change, Begin) and change.job in others):
+            yield from together(begins, others)
+            begins, others = {}, {}
+        if isinstance(change, Begin):
+            begins[change.job] = change, unix_s
         else:
-            yield from apply([(c, unix_s) for c, unix_s in run if isinstance(c, Changed)])
-        at = end
+            others.setdefault(change.job, []).append((change, unix_s))
+    yield from together(begins, others)
+
+
+def together(
+    begins: dict[JobId, tuple[Begin, float]], others: dict[JobId, list[tuple[Changed, float]]]
+) -> Work[None]:
+    """Each job is in one of the two."""
+    if begins:
+        yield from begin(list(begins.values()))
+    if others:
+        yield from apply([one for own in others.values() for one in in_one(own)])
 
 
 def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
@@ -128,8 +138,37 @@ def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
     )
 
 
-def apply(changes: Sequence[tuple[Changed, float]]) -> Work[None]:
-    attempts = [fate_values(c, unix_s) for c, unix_s in changes if c.fate is not None]
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A change as it is written, and when the attempt began if that is written with it."""
+
+    change: Changed
+    unix_s: float
+    began_unix_s: float | None
+
+
+def in_one(changes: Sequence[tuple[Changed, float]]) -> Iterator[Written]:
+    """Those of one job: the beginning of an attempt is written with its end if that is here, too,
+    as it is for most short jobs."""
+    begun: Written | None = None
+    for change, unix_s in changes:
+        if begun is not None and change.fate in ENDED_FATES:
+            yield Written(change, unix_s, begun.unix_s)
+            begun = None
+            continue
+        if begun is not None:
+            yield begun
+            begun = None
+        if change.fate is Fate.RUNNING:
+            begun = Written(change, unix_s, unix_s)
+        else:
+            yield Written(change, unix_s, None)
+    if begun is not None:
+        yield begun
+
+
+def apply(written: Sequence[Written]) -> Work[None]:
+    attempts = [fate_values(one) for one in written if one.change.fate is not None]
     if attempts:
         yield Many(
             "UPDATE attempts SET fate = ?, started = COALESCE(started, ?), finished = ?, cpu_s = ?,"
@@ -141,16 +180,16 @@ def apply(changes: Sequence[tuple[Changed, float]]) -> Work[None]:
         " host = CASE WHEN ? THEN '' ELSE COALESCE(?, host) END,"
         " started = CASE WHEN ? THEN NULL ELSE COALESCE(started, ?) END,"
         " finished = ?, cpu_s = ?, exit_status = ?, signal = ?, cause = ? WHERE id = ?",
-        [state_values(c, unix_s) for c, unix_s in changes],
+        [state_values(one) for one in written],
     )
 
 
-def fate_values(change: Changed, unix_s: float) -> Values:
-    ending = change.ending
+def fate_values(written: Written) -> Values:
+    change, ending = written.change, written.change.ending
     return (
         change.fate.value if change.fate else "",
-        unix_s if change.fate is Fate.RUNNING else None,
-        unix_s if change.fate in ENDED_FATES else None,
+        written.began_unix_s,
+        written.unix_s if change.fate in ENDED_FATES else None,
         ending.cpu_s if ending else None,
         ending.exit_status if ending else None,
         ending.reason if ending else change.reason,
@@ -159,7 +198,8 @@ def fate_values(change: Changed, unix_s: float) -> Values:
     )
 
 
-def state_values(change: Changed, unix_s: float) -> Values:
+def state_values(written: Written) -> Values:
+    change = written.change
     waits, ended = change.state is JobState.PENDING, change.state in ENDED_STATES
     ending = change.ending if ended else None
     return (
@@ -172,8 +212,8 @@ def state_values(change: Changed, unix_s: float) -> Values:
         waits,
         change.host,
         waits,
-        unix_s if change.state is JobState.RUNNING else None,
-        unix_s if ended else None,
+        written.began_unix_s,
+        written.unix_s if ended else None,
         ending.cpu_s if ending else None,
         ending.exit_status if ending else None,
         ending.signal if ending else 0,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -116,6 +117,44 @@ async def test_a_job_and_its_attempts_from_begin_to_end(ledger):
         "lost", "gone", 5.0, 2.0, 3.0,
     )  # fmt: skip
     assert (two.number, two.fate, two.exit_status) == (2, "done", 0)
+
+
+RUNNING = (JobState.RUNNING, Fate.RUNNING)
+DONE = (JobState.DONE, Fate.DONE, Ending(Cause.EXITED, 0, 0, 1.5))
+STORY = [
+    *(Begin(JobId(job), 1, H1, 1, None) for job in "123"),
+    changed("1", *RUNNING),
+    changed("2", *RUNNING),
+    changed("1", *DONE, host=None),
+    Begin(JobId("4"), 1, H1, 1, None),
+    changed("2", JobState.PENDING, Fate.LOST, Ending(Cause.LOST, reason="gone"), host=None),
+    Begin(JobId("2"), 2, H1, 1, None),
+    changed("3", *RUNNING),
+    changed("3", JobState.SUSPENDED, Fate.SUSPENDED),
+    changed("2", *RUNNING, attempt=2),
+    changed("3", *DONE, host=None),
+    changed("4", *RUNNING),
+]
+
+
+async def test_what_is_written_in_one_group_is_the_same_as_one_by_one(ledger):
+    """Twice, jobs 1 to 4 and 5 to 8, but for the names."""
+    for _ in range(8):
+        await ledger.submit(submission(), 1.0)
+    for change in STORY:
+        await ledger.record([change], 2.0)
+    await ledger.record([replace(one, job=JobId(str(int(one.job) + 4))) for one in STORY], 2.0)
+    rows = await ledger.find(Wanted(ended_too=True))
+    unnamed = [replace(row, id=0, submission=0) for row in rows]
+    assert unnamed[:4] == unnamed[4:]
+    assert [row.state for row in rows[:4]] == ["done", "running", "done", "running"]
+    assert [row.started for row in rows[:4]] == [2.0] * 4
+    attempts = [await ledger.attempts([JobId(str(job))]) for job in range(1, 9)]
+    told = [[replace(one, job=0) for one in own] for own in attempts]
+    assert told[:4] == told[4:]
+    assert [one.fate for own in told[:4] for one in own] == [
+        "done", "lost", "running", "done", "running",
+    ]  # fmt: skip
 
 
 async def test_questions_are_narrowed(ledger):

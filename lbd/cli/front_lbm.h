@@ -1,0 +1,130 @@
+/* How front.c talks to this host's LBM: frames of fields, as rpc/frames.py has them, and signals that
+   go along. */
+
+#define _GNU_SOURCE
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/times.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
+enum { SILENT_MS = 3000, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
+
+/* As rpc/client_tags.py has them: frames to the LBM, from it, keys of fields; then no tags. */
+enum { RUN = 'R', QUEUE = 'q', LOCAL = 'L', DESCRIPTORS = 'F', SIGNAL = 'S', FORCE = 'K' };
+enum { QUEUED = 'j', WAITS = 'z', OUTPUT = '1', ERRORS = '2', INPUT_DATA = 'D' };
+enum { UNFIT = 'O', HERE = 'H', GIVE = 'G', PLACED = 'P', STOPPED = 'Y', WARN = 'W', DONE = 'D' };
+enum { ARGUMENT = 'a', ENVIRONMENT = 'e', DIRECTORY = 'd', UMASK = 'u', MODE = 'm', HOST = 'h' };
+enum { EXCLUDED = 'x', FLAGS = 'f', NAME = 'n', CLOSED_FDS = 'c', DEPTH = 'H', IGNORED = 'i' };
+enum { LET_THROUGH = 'k', JOB = 'j', REASON = 'r', STATUS = 's', SIGNAL_NUMBER = 'g' };
+enum { AWAY = 'V', CAUSE = 'c', MEASURE = 'l', NULL_OUTPUTS = '0', SILENCE = 0, GONE = -1 };
+
+/* Signals that are for the command, not for us; of the queue's, which needs no terminal, fewer. */
+static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
+                                 SIGCONT, SIGWINCH, 0};
+static const char FORWARDED_TO_QUEUE[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, 0};
+
+static int closed_fds, lbm = -1, signals = -1, ended_by, patience_ms = SILENT_MS;
+static bool spoken, placed, stop_asked;
+static clock_t interrupted = -FORCE_TICKS;
+static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
+static char *body; /* of the frame that came last, and a NUL */
+static size_t body_size;
+
+#define text(...) ({ char *made; if (asprintf(&made, __VA_ARGS__) < 0) _exit(FAILED); made; })
+
+static void put_bytes(FILE *to, char key, const char *value, size_t bytes) {
+    int size = (int)bytes;
+    fprintf(to, "%c%c%c%c%c", key, size, size >> 8, size >> 16, size >> 24);
+    fwrite(value, 1, bytes, to);
+}
+
+static void put(FILE *to, char key, const char *value) { put_bytes(to, key, value, strlen(value)); }
+
+/* One frame; DESCRIPTORS with those of 0, 1, 2 that are open. False if it is not taken in time. */
+static bool send_frame(char tag, char *fields, size_t size) {
+    unsigned length = htole32((unsigned)size);
+    struct iovec parts[] = {{&length, sizeof length}, {&tag, 1}, {fields, size}};
+    struct { struct cmsghdr head; int numbers[3]; } control =
+        {.head = {CMSG_LEN(0), SOL_SOCKET, SCM_RIGHTS}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    for (int number = 0, count = 0; tag == DESCRIPTORS && number < 3; number++)
+        if (!(closed_fds >> number & 1)) {
+            control.numbers[count++] = number;
+            message.msg_control = &control;
+            message.msg_controllen = control.head.cmsg_len += sizeof number;
+        }
+    int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* a signal must not wait for it */
+    return sendmsg(lbm, &message, flags) == (ssize_t)(size + 5);
+}
+
+/* From here on a signal is for the command; one that the caller ignores stays ignored. */
+static void catch_signals(const char *forwarded) {
+    sigset_t caught = {0};
+    struct sigaction now;
+    for (int one = 1; one <= 64; one++)
+        if (!sigaction(one, NULL, &now) && now.sa_handler == SIG_IGN) ignored |= 1ull << (one - 1);
+        else if (strchr(forwarded, one)) sigaddset(&caught, one);
+    sigprocmask(SIG_BLOCK, &caught, NULL);
+    signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Signals that came go along; a second interrupt within a second ends the command by force. */
+static void pass_signals_on(void) {
+    struct signalfd_siginfo came;
+    struct tms used;
+    while (read(signals, &came, sizeof came) == sizeof came) {
+        int number = (int)came.ssi_signo;
+        if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
+            send_frame(FORCE, NULL, 0);
+        if (number == SIGINT) interrupted = times(&used);
+        stop_asked = stop_asked || number == SIGTSTP;
+        if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* later: STOPPED */
+        send_frame(SIGNAL, &(char){(char)number}, 1);
+        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
+            ended_by = number;
+    }
+}
+
+/* The tag of the next frame, its fields in `body`; SILENCE if the first does not come in time. */
+static int next_frame(void) {
+    struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
+    struct __attribute__((packed)) { unsigned size; char tag; } head;
+    while (!both[0].revents) {
+        if (!poll(both, 2, spoken ? -1 : patience_ms)) return SILENCE;
+        if (both[1].revents) pass_signals_on();
+    }
+    spoken = true;
+    if (recv(lbm, &head, sizeof head, MSG_WAITALL) != sizeof head) return GONE;
+    body_size = le32toh(head.size);
+    body = body_size > FRAME_MAX ? NULL : calloc(1, body_size + 1);
+    if (!body || (body_size && recv(lbm, body, body_size, MSG_WAITALL) != (ssize_t)body_size))
+        return GONE;
+    return head.tag;
+}
+
+/* A field of the frame that came last, "" if it has no such field. */
+static char *field(char key) {
+    unsigned size;
+    for (size_t at = 0; at + 5 <= body_size; at += 5 + size) {
+        memcpy(&size, body + at + 1, sizeof size);
+        size = le32toh(size);
+        if (size > body_size - at - 5) break;
+        if (body[at] == key) return text("%.*s", (int)size, body + at + 5);
+    }
+    return "";
+}

@@ -1,0 +1,137 @@
+"""`lbrun -q` and `-d` by the compiled front: what it asks, says and shows is what the Python client
+would."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cluster import clients_path, has_front
+from fake_lbm import FakeLbm
+from test_front import done, sorted_fields
+
+from lbd.rpc import client_tags as tags
+from lbd.rpc.frames import fields, pack
+from lbd.rpc.local import caller_of
+
+BOTH = ({}, {"LBD_FRONT": "python"})
+QUEUED = pack(tags.QUEUED, b"7")
+
+
+@pytest.fixture(scope="module")
+def front():
+    if not has_front():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiled front")
+    return Path(clients_path(), "lbrun")
+
+
+@pytest.fixture
+def fake(short_dir):
+    fake = FakeLbm(short_dir)
+    yield fake
+    fake.close()
+
+
+def of_both(fake, argv, say, **options):
+    """What became of the front, which is what becomes of the Python client."""
+    found = [fake.run(argv, say, **options, **more) for more in BOTH]
+    ours, reference = [(one.returncode, one.stdout, one.stderr) for one in found]
+    assert ours == reference
+    return ours
+
+
+ASKED = {
+    "to wait": ("-q",),
+    "to go on": ("-d",),
+    "in full": ("--queue", "-H", "h2", "-C", "/usr", "--no-restart", "--name", "two words"),
+    "with hosts left out": ("--detach", "-x", "h2", "-x", "h3", "-e", "A=1", "--no-stdin"),
+    "what only python knows": ("-d", "--array", "1-3", "--mem", "1G", "-o", "/tmp/x"),
+}
+
+
+@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+def test_it_asks_what_the_python_client_asks(front, fake, options):
+    argv = [front, *options, "true", "-q", "ü \n"]
+    assert of_both(fake, argv, lambda peer, _: peer.sendall(done(0)), HOME="/root")[0] == 0
+    (tag, body), (python_tag, python_body) = fake.requests
+    assert tag == python_tag == tags.QUEUE
+    found, reference = sorted_fields(body), sorted_fields(python_body)
+    flags = [set(b"".join(kind.pop(tags.FLAGS))) for kind in (found, reference)]
+    assert flags[0] == flags[1]
+    unnamed = {tags.NAME: [b""]}
+    assert unnamed | found == unnamed | reference
+
+
+@pytest.mark.parametrize("size", [0, 5, 300_000])
+def test_input_goes_along(front, fake, tmp_path, size):
+    data = os.urandom(size)
+    (tmp_path / "input").write_bytes(data)
+    with (tmp_path / "input").open("rb") as file:
+        of_both(fake, [front, "-q", "cat"], seek_and_end(file), stdin=file)
+    assert [dict(fields(body))[tags.INPUT_DATA] for _, body in fake.requests] == [data] * 2
+
+
+def seek_and_end(file):
+    """Both clients read the same open file, one after the other."""
+
+    def say(connection, _):
+        file.seek(0)
+        connection.sendall(done(0))
+
+    return say
+
+
+def test_too_much_input(front, fake, tmp_path):
+    with (tmp_path / "input").open("wb+") as file:
+        file.truncate(12 << 20)
+        result = fake.run([front, "-q", "cat"], lambda *_: None, stdin=file)
+    assert result.returncode == 125
+    assert result.stderr.startswith(b"lbrun: standard input has more than 11 MiB")
+
+
+ANSWERS = {
+    "output": QUEUED + pack(tags.OUTPUT, b"a\0b\n") + pack(tags.ERRORS, b"oops\n") + done(3),
+    "much output": QUEUED + pack(tags.OUTPUT, bytes(range(256)) * 1000) * 3 + done(0),
+    "why it waits": QUEUED + pack(tags.WAITS, b"no free slot") + done(0),
+    "a warning": QUEUED + pack(tags.WARN, b"5 bytes\nwere dropped") + done(0),
+    "a signal": QUEUED + done(143, 15),
+    "a failure": done(125, 0, b"this cluster has no queue"),
+    "a refusal": pack(tags.UNFIT, b"too large"),
+    "an end too soon": QUEUED + pack(tags.OUTPUT, b"half"),
+    "nothing": b"",
+    "a frame of a later version": QUEUED + pack(b"?", b"x" * 5000) + done(4),
+}
+
+
+@pytest.mark.parametrize("options", [("-q",), ("-qv",), ("-q", "-v"), ("-d",)])
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_answers(front, fake, answer, options):
+    of_both(fake, [front, *options, "true"], lambda peer, _: peer.sendall(answer))
+
+
+def test_signals_are_passed_on(front, fake):
+    """A second interrupt within a second ends the job by force."""
+    came = []
+
+    def say(connection, _):
+        pid = caller_of(connection).pid
+        connection.sendall(QUEUED)
+        for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGINT):
+            time.sleep(0.2)  # it is to have its handlers by then
+            os.kill(pid, number)
+            came.append(connection.recv(64))
+        while len(b"".join(came)) < 3 * 6 + 5:
+            came.append(connection.recv(64))
+        connection.sendall(done(9))
+
+    one, interrupt = (pack(tags.SIGNAL, bytes((n,))) for n in (signal.SIGUSR1, signal.SIGINT))
+    assert fake.run([front, "-q", "true"], say).returncode == 9
+    assert b"".join(came) == one + interrupt + pack(tags.FORCE) + interrupt
+
+
+def test_it_ends_when_nobody_reads_its_output(front, fake):
+    script = 'trap "" PIPE; "$0" -q true | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}'
+    output = QUEUED + pack(tags.OUTPUT, b"x" * 500_000) * 4
+    status, *_ = of_both(fake, ["bash", "-c", script, front], lambda peer, _: peer.sendall(output))
+    assert status == 128 + signal.SIGPIPE
