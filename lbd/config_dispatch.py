@@ -46,7 +46,9 @@ class DispatchConfig(Section):
     host_failures: int = within(3, 1, 1000)  # in a row, of a host: then it gets no jobs
     aside_s: float = within(10.0, 0.1, 86400.0)  # for so long; doubles each time
     aside_max_s: float = within(600.0, 0.1, 86400.0)  # and no longer than this
-    max_jobs: int = within(1_000_000, 1, 1 << 40)  # that have not ended; more are refused
+    # that have not ended; more are refused. Each takes some 120 bytes as long as it only waits,
+    # 360 if it is held, 300 if its name is its own.
+    max_jobs: int = within(1_000_000, 1, 1 << 40)
     max_array: int = within(100_000, 1, 10_000_000)  # jobs of one array
     max_input_bytes: int = within(4 << 20, 0, 11 << 20)  # standard input of a queued command
     # output of an attempt, standard output and error each: of more the middle is dropped

@@ -21,7 +21,7 @@ from lbd.dispatch.disciplines.tiers import spread_tiers
 from lbd.dispatch.estimates import Estimates
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.jobs import Action, Begin, Cause, Changed, Ending, Settle, Signal
-from lbd.dispatch.ledger.rows import Ledger, LedgerTrouble, Wanted
+from lbd.dispatch.ledger.rows import JobRow, Ledger, LedgerTrouble, Wanted
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.lines import Line
 from lbd.dispatch.lives import KEPT
@@ -40,6 +40,7 @@ LEARN_EVERY_S = 0.5
 LEARN_AT_ONCE = 200  # more tell nothing new
 DAY_S = 86400.0
 SPECS_KEPT = 1024
+READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
 CAUSES = {cause.value: cause for cause in Cause}
 
 
@@ -67,14 +68,6 @@ class Watcher:
 
 
 @dataclass(slots=True)
-class Facts:
-    """What a start needs to know of a job beside what a discipline may know."""
-
-    submission: int
-    array_index: int | None
-
-
-@dataclass(slots=True)
 class Dispatcher:
     config: Config
     ledger: Ledger
@@ -82,7 +75,6 @@ class Dispatcher:
     dice: Random = field(default_factory=Random)
     leads: Callable[[], bool] = lambda: True  # whether nobody else can at this moment
     lines: dict[HostId, Line] = field(default_factory=dict)
-    facts: dict[JobId, Facts] = field(default_factory=dict)
     watchers: dict[JobId, set[Watcher]] = field(default_factory=dict)
     estimates: Estimates | None = None  # for disciplines that go by them
     _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
@@ -113,22 +105,25 @@ class Dispatcher:
         """What the last dispatcher left. Its attempts may be alive: they keep their leases."""
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(Wanted(ended_only=True, limit=LEARN_FROM)))
-        rows = await self.ledger.live()
-        open_rows = [JobId(str(row.id)) for row in rows if row.attempt]
-        last = {row.job: row for row in await self.ledger.attempts(open_rows)}
         for row in await self.ledger.find(Wanted(ended_too=True, limit=KEPT)):
             if row.finished is not None and row.started is not None:
                 life_s = (row.finished - row.started) * (row.slots_held or row.slots)
                 self.life.queues.lives.ended(life_s)
+        rows = await self.ledger.live(limit=READ_AT_ONCE)
+        while rows:
+            await self._take_up(rows)
+            rows = await self.ledger.live(rows[-1].id, READ_AT_ONCE)
+        jobs, leased = len(self.life.jobs), len(self.life.leased)
+        log.info("ledger holds %d jobs, %d of them may be running", jobs, leased)
+
+    async def _take_up(self, rows: Sequence[JobRow]) -> None:
+        begun = [JobId(str(row.id)) for row in rows if row.attempt]
+        last = {row.job: row for row in await self.ledger.attempts(begun)} if begun else {}
         now_s = clock_s()
         for row in rows:
             estimate_s = self.estimate_s(row.user, row.command)
             live, leased = live_job(row, last.get(row.id), estimate_s)
-            self.facts[live.job.id] = Facts(row.submission, row.array_index)
             self.carry(self.life.restored(live, leased, now_s, self.dice))
-        log.info(
-            "ledger holds %d jobs, %d of them may be running", len(rows), len(self.life.leased)
-        )
 
     # Carrying out
 
@@ -168,10 +163,9 @@ class Dispatcher:
                 await self._start(action)
                 self._tell_watchers(action.job)
             case Changed(job):
-                if job not in self.life.jobs:
-                    self.facts.pop(job, None)
-                    if self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
-                        self._ended.append(int(job))
+                learns = self.estimates is not None and len(self._ended) < LEARN_AT_ONCE
+                if learns and job not in self.life.jobs:
+                    self._ended.append(int(job))
                 self._tell_watchers(job)
             case Signal(job, attempt, host, number):
                 if line := self.lines.get(host):
@@ -182,20 +176,20 @@ class Dispatcher:
 
     async def _start(self, begin: Begin) -> None:
         """It is on disk; is it still wanted, and is its host still there?"""
-        facts, line, trouble = self.facts.get(begin.job), self.lines.get(begin.host), ""
+        line, trouble = self.lines.get(begin.host), ""
         spec = pb.StoredSpec()
-        if facts is None or not self.life.sending(begin.job, begin.attempt, clock_s()):
+        if not self.life.sending(begin.job, begin.attempt, clock_s()):
             line, trouble = None, "no longer wanted"
         elif line is None:
             trouble = f"{begin.host} is out of contact"
         else:
             try:
-                spec = await self._spec(facts.submission)
+                spec = await self._spec(begin.submission)
             except LedgerTrouble as problem:
                 line, trouble = None, str(problem)
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
             line, trouble = None, "the database was away"
-        if line is None or facts is None:
+        if line is None:
             ending = Ending(Cause.LOST, reason=trouble)
             self.carry(
                 self.life.refused(
@@ -211,7 +205,7 @@ class Dispatcher:
                 cutoff_s=begin.cutoff_s or 0.0,
                 lease_s=self.config.dispatch.lease_s,
                 slots=begin.slots,
-                array_index=facts.array_index,
+                array_index=begin.array_index,
                 spec=spec,
             )
         )

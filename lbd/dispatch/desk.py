@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from lbd.dispatch.daemon import Dispatcher, Facts, Watcher, clock_s
+from lbd.dispatch.daemon import Dispatcher, Watcher, clock_s
 from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.jobs import Action, Live
 from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
@@ -166,9 +166,6 @@ class Desk:
 
     def _queue(self, sent: Submission, accepted: Accepted) -> None:
         jobs = sent.jobs(accepted, self._dispatcher.estimate_s(sent.user, sent.command))
-        for n, job in enumerate(jobs):
-            index = None if sent.first_index is None else sent.first_index + n
-            self._dispatcher.facts[job.id] = Facts(accepted.submission, index)
         self._dispatcher.carry(self._life.submitted(jobs, clock_s(), self._dispatcher.dice))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
@@ -193,11 +190,11 @@ class Desk:
         if live is None:
             return job_told(row, "", is_final=row.state in ENDED_NAMES)
         is_final = live.lease is not None and live.lease.cutoff_s is None
-        entry = self._life.queues.entries.get(live.job.id)
-        if entry is None or entry.host is not None:
+        booked = self._life.queues.books.find(live.job.id)
+        if booked is None or booked.host is not None:
             return job_told(row, waiting_reason(self._life, live), is_final)
         now_s = clock_s()
-        place, prediction = self._forecast.place(entry, now_s), self._forecast.of(entry, now_s)
+        place, prediction = self._forecast.place(booked, now_s), self._forecast.of(booked, now_s)
         self._forget_forecast()
         return job_told(row, waiting_reason(self._life, live, place), is_final, prediction)
 
@@ -342,7 +339,6 @@ class Desk:
             return life.requeue(job, now_s)
         if not row.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
-        self._dispatcher.facts[job] = Facts(row.submission, row.array_index)
         queued = queued_job(row, self._dispatcher.estimate_s(row.user, row.command), anew=True)
         return life.revived(Live(queued, row.attempt), now_s, dice)
 

@@ -37,6 +37,8 @@ class QueuedJob:
     name: str = ""  # its user's label
     priority: int = 0  # higher goes first, if priorities count
     array: int = 0  # the submission, if that is an array
+    submission: int = 0  # with which it came; no discipline looks at that
+    array_index: int | None = None
 
     def may_go_to(self, host: HostId) -> bool:
         return host not in self.barred and self.only in (None, host)

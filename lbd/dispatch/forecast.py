@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from lbd.dispatch.books import Booked
 from lbd.dispatch.discipline import Line, QueuedJob
 from lbd.dispatch.queues import Queues
-from lbd.dispatch.waiting import Entry
 from lbd.model import JobId
 from lbd.theory.queue_time import UniformLog, fit, wait_s
 
@@ -66,16 +66,17 @@ class Forecast:
     _places: dict[JobId, Place] = field(default_factory=dict)
     _sizes: dict[float | None, tuple[int, UniformLog, float]] = field(default_factory=dict)
 
-    def place(self, entry: Entry, now_s: float) -> Place | None:
+    def place(self, booked: Booked, now_s: float) -> Place | None:
         """As of lately; None if it does not wait in a line."""
-        if entry.line is None:
+        if booked.line is None:
             return None
-        if self.queues.head(entry.line) is entry:
+        job, head = booked.id, self.queues.head(booked.line)
+        if head is not None and head.id == job:
             return Place(0, 0)
-        is_new = entry.job.id not in self._places and len(self._places) <= FEW
+        is_new = job not in self._places and len(self._places) <= FEW
         if now_s - self._made_s > self._fresh_s or is_new:
             self._look(now_s)
-        return self._places.get(entry.job.id)
+        return self._places.get(job)
 
     def forget(self) -> None:
         """Until somebody asks again."""
@@ -85,18 +86,19 @@ class Forecast:
         self._places = {}
         for waiting in self.queues.lines.values():
             slots = 0
-            for jobs, entry in enumerate(waiting.order()):
-                self._places[entry.job.id] = Place(jobs, slots)
-                slots += entry.job.slots
+            for jobs, waiter in enumerate(waiting.order()):
+                self._places[waiter.id] = Place(jobs, slots)
+                slots += waiter.slots
         self._made_s, self._fresh_s = now_s, max(FRESH_S, len(self._places) / JOBS_PER_S)
 
-    def of(self, entry: Entry, now_s: float) -> Prediction:
-        if entry.line is None or self.queues.shares.obstacle(entry.job):
+    def of(self, booked: Booked, now_s: float) -> Prediction:
+        kind = booked.kind
+        if booked.line is None or self.queues.shares.obstacle(kind):
             return Prediction(None, "")
-        place = self.place(entry, now_s)
+        place = self.place(booked, now_s)
         if place is None:
             return Prediction(None, "")
-        return self._predict(entry.line, place, entry.job.slots, now_s)
+        return self._predict(booked.line, place, kind.slots, now_s)
 
     def of_another(self, slots: int, now_s: float) -> Prediction:
         """A job of so many slots that came now."""
@@ -107,7 +109,7 @@ class Forecast:
             return Prediction(None, "no host that takes jobs now has as many slots")
         assert line is not None
         before = queues.lines[line].order() if line in queues.lines else []
-        place = Place(len(before), sum(entry.job.slots for entry in before))
+        place = Place(len(before), sum(waiter.slots for waiter in before))
         return self._predict(line, place, slots, now_s)
 
     def _predict(self, line: Line, place: Place, need: int, now_s: float) -> Prediction:
@@ -136,7 +138,7 @@ class Forecast:
             self._outlooks[line] = Outlook(
                 sum(max(seat.host.usable, 0) for seat in seats if seat.host is not None),
                 sum(max(seat.free, 0) for seat in seats),
-                head.job.slots if head is not None else 0,
+                head.kind.slots if head is not None else 0,
                 [(now_s - one.started_s, one.slots) for s in seats for one in s.running.values()],
                 self._lives(queues.discipline.cutoff_s(line)),
             )

@@ -1,9 +1,11 @@
 """What a queued job and its attempts are: the words of lifecycle, ledger and dispatcher."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from lbd.dispatch.discipline import QueuedJob
+from lbd.dispatch.backlog import Backlog
+from lbd.dispatch.discipline import QueuedJob, Start
 from lbd.model import HostId, JobId, JobState
 
 
@@ -74,6 +76,53 @@ class Live:
     wish: str = ""  # CANCEL or REQUEUE, once its attempt is over
     reason: str = ""  # of what happened to it last
 
+    @property
+    def is_new(self) -> bool:
+        """Nothing has happened to it that its job does not tell."""
+        return not (self.attempt or self.crashes or self.held or self.lease)
+
+
+class Jobs(Mapping[JobId, Live]):
+    """All that have not ended. Of those in the backlog nothing is to be told but that they wait."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._told: dict[JobId, Live] = {}
+        self._backlog = backlog
+
+    def __getitem__(self, job: JobId) -> Live:
+        """Of one in the backlog a copy."""
+        live = self._told.get(job)
+        if live is None and (row := self._backlog.get(job)) is not None:
+            live = Live(row.job)
+        if live is None:
+            raise KeyError(job)
+        return live
+
+    def __len__(self) -> int:
+        return len(self._told) + len(self._backlog)
+
+    def __iter__(self) -> Iterator[JobId]:
+        yield from self._backlog
+        yield from self._told
+
+    def keep(self, live: Live) -> None:
+        self._told[live.job.id] = live
+
+    def came(self, job: QueuedJob) -> None:
+        """Into the queues, and maybe the backlog; it may be on its way out again."""
+        if job.id not in self._backlog:
+            self.out_of_backlog(job)
+
+    def out_of_backlog(self, job: QueuedJob) -> Live:
+        """If it has been there."""
+        live = self._told.get(job.id)
+        if live is None:
+            live = self._told[job.id] = Live(job)
+        return live
+
+    def drop(self, job: JobId) -> None:
+        self._told.pop(job, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Begin:
@@ -85,6 +134,8 @@ class Begin:
     tier: int
     cutoff_s: float | None
     slots: int = 1
+    submission: int = 0
+    array_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +174,16 @@ class Changed:
 
 
 Action = Begin | Signal | Settle | Changed
+
+
+def next_attempt(live: Live, start: Start, until_s: float) -> Begin:
+    """It is leased by that."""
+    job, host, tier, cutoff_s, slots = start
+    number = live.attempt + 1
+    live.job, live.attempt = job, number
+    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s)
+    own = job.submission, job.array_index
+    return Begin(job.id, number, host, tier, cutoff_s, slots, *own)
 
 
 def changed(

@@ -31,15 +31,16 @@ from lbd.dispatch.jobs import (
     CANCEL,
     REQUEUE,
     Action,
-    Begin,
     Cause,
     Ending,
     Fate,
+    Jobs,
     Lease,
     Live,
     Settle,
     Signal,
     changed,
+    next_attempt,
 )
 from lbd.dispatch.pauses import AWAY, Pauses
 from lbd.dispatch.queues import Queues
@@ -62,7 +63,7 @@ class Lifecycle:
     discipline: Discipline
     terms: Terms
     rules: Rules = field(default_factory=Rules)
-    jobs: dict[JobId, Live] = field(default_factory=dict)
+    jobs: Jobs = field(init=False)
     queues: Queues = field(init=False)
     hosts: HostBook = field(init=False)
     pauses: Pauses = field(default_factory=Pauses)
@@ -70,6 +71,7 @@ class Lifecycle:
 
     def __post_init__(self) -> None:
         self.queues = Queues(self.discipline, self.rules)
+        self.jobs = Jobs(self.queues.books.backlog)
         self.hosts = HostBook(self.terms)
 
     # Jobs
@@ -78,8 +80,9 @@ class Lifecycle:
         """They are on disk already."""
         actions: list[Action] = []
         for job in jobs:
-            self.jobs[job.id] = Live(job)
-            actions += self._begin(self.queues.arrived(job, now_s, dice), now_s)
+            starts = self.queues.arrived(job, now_s, dice)
+            self.jobs.came(job)
+            actions += self._begin(starts, now_s)
         return actions
 
     def restored(
@@ -87,7 +90,9 @@ class Lifecycle:
     ) -> list[Action]:
         """A job of the last dispatcher's. The lease of its open attempt may have been renewed just
         before that dispatcher ended."""
-        self.jobs[live.job.id] = live
+        if leased is None and live.is_new:
+            return self.submitted((live.job,), now_s, dice)
+        self.jobs.keep(live)
         if leased is not None:
             number, host, tier, begun, slots, cutoff_s = leased
             until_s = now_s + self.terms.waited_s
@@ -97,7 +102,7 @@ class Lifecycle:
             return []
         if live.held:
             return []
-        return self._begin(self.queues.arrived(live.job, now_s, dice), now_s)
+        return self._begin(self.queues.returned(live.job, now_s, dice), now_s)
 
     def kill(self, job: JobId, number: int, now_s: float, dice: Random) -> list[Action]:
         """`number`: of the signal, 0 = end it. Only pending jobs are over by that at once."""
@@ -118,6 +123,7 @@ class Lifecycle:
             return []
         live.held = why
         starts = self.queues.ended(job, now_s, dice)
+        self.jobs.keep(live)
         return [changed(live, JobState.PENDING), *self._begin(starts, now_s)]
 
     def release(self, job: JobId, now_s: float, dice: Random) -> list[Action]:
@@ -139,7 +145,7 @@ class Lifecycle:
 
     def revived(self, live: Live, now_s: float, dice: Random) -> list[Action]:
         """An ended job is queued anew; its attempts are numbered on."""
-        self.jobs[live.job.id] = live
+        self.jobs.keep(live)
         return self._arrives(live, now_s, dice)
 
     # Hosts
@@ -233,7 +239,7 @@ class Lifecycle:
             self.queues.bar(job, name)
             if stage not in ("exec", "chdir", "directory"):
                 actions += self._host_failed(name, now_s, dice)
-            if any(self.queues.entries[job].job.may_go_to(host) for host in self.hosts.known):
+            if any(self.queues.books[job].job.may_go_to(host) for host in self.hosts.known):
                 actions += self._again(live, Fate.REFUSED, None, now_s, dice)
             else:
                 status = FAILED
@@ -284,14 +290,8 @@ class Lifecycle:
     def _begin(self, starts: Iterable[Start], now_s: float) -> list[Action]:
         actions: list[Action] = []
         for start in starts:
-            live = self.jobs[start.job.id]
-            live.job = start.job
-            live.attempt += 1
-            until_s = now_s + self.terms.waited_s
-            job, number, host, tier = start.job.id, live.attempt, start.host, start.tier
-            live.lease = Lease(number, host, tier, until_s, False, start.slots, start.cutoff_s)
-            self.leased[job] = live
-            actions.append(Begin(job, number, host, tier, start.cutoff_s, start.slots))
+            live = self.leased[start.job.id] = self.jobs.out_of_backlog(start.job)
+            actions.append(next_attempt(live, start, now_s + self.terms.waited_s))
         return actions
 
     def _let_go(self, live: Live) -> None:
@@ -317,7 +317,7 @@ class Lifecycle:
                 live, JobState.CANCELLED, why, now_s, dice, Fate.CANCELLED, ending
             )
         if wish == REQUEUE and not succeeded:
-            live.job = replace(self.queues.entries[live.job.id].job, tier=1)
+            live.job = replace(self.queues.books[live.job.id].job, tier=1)
             actions += self._begin(self.queues.ended(live.job.id, now_s, dice), now_s)
             actions += self._arrives(live, now_s, dice, Fate.CANCELLED, ending)
             return actions
@@ -360,7 +360,7 @@ class Lifecycle:
         job = live.job.id
         onward = fate in (Fate.CUT, Fate.CHECKPOINT)
         starts = (self.queues.cut_off if onward else self.queues.lost)(job, now_s, dice)
-        live.job = self.queues.entries[job].job
+        live.job = self.queues.books[job].job
         return [changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
 
     def _arrives(
@@ -372,7 +372,7 @@ class Lifecycle:
         ending: Ending | None = None,
     ) -> list[Action]:
         recorded = changed(live, JobState.PENDING, fate, ending)
-        return [recorded, *self._begin(self.queues.arrived(live.job, now_s, dice), now_s)]
+        return [recorded, *self._begin(self.queues.returned(live.job, now_s, dice), now_s)]
 
     def _final(
         self,
@@ -384,7 +384,7 @@ class Lifecycle:
         fate: Fate | None = None,
         ending: Ending | None = None,
     ) -> list[Action]:
-        del self.jobs[live.job.id]
+        self.jobs.drop(live.job.id)
         live.held, live.reason = "", reason
         starts = self.queues.ended(live.job.id, now_s, dice)
         return [changed(live, state, fate, ending), *self._begin(starts, now_s)]

@@ -19,12 +19,15 @@ Events go in, `Start`s come out; the daemon and the simulator drive this same co
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from heapq import merge
+from operator import attrgetter
 from random import Random
 
+from lbd.dispatch.books import Booked, Books, Entry
 from lbd.dispatch.discipline import Discipline, HostSlots, Line, QueuedJob, Start
 from lbd.dispatch.lives import Lives
 from lbd.dispatch.shares import Rules, Shares
-from lbd.dispatch.waiting import Entry, Waiting
+from lbd.dispatch.waiting import Waiting
 from lbd.model import HostId, JobId
 
 ARRAYS_KNOWN = 4  # of those that take turns on a host
@@ -77,11 +80,15 @@ class Seat:
 
 
 class Queues:
-    def __init__(self, discipline: Discipline, rules: Rules | None = None) -> None:
+    def __init__(
+        self, discipline: Discipline, rules: Rules | None = None, *, keeps_backlog: bool = True
+    ) -> None:
+        """Without a backlog it decides the same, sooner, in ten times the room."""
         self.discipline = discipline
+        self._keeps_backlog = keeps_backlog
         self.shares = Shares(rules or Rules())
         self.lives = Lives()
-        self.entries: dict[JobId, Entry] = {}
+        self.books = Books()
         self.aside: dict[JobId, Entry] = {}
         self.seats: dict[HostId, Seat] = {}
         self.hosts: dict[HostId, Seat] = {}  # those of the seats that take jobs
@@ -96,28 +103,35 @@ class Queues:
     # Jobs
 
     def arrived(self, job: QueuedJob, now_s: float, dice: Random) -> list[Start]:
+        """For the first time."""
+        return self._arrived(self._book(job, may_be_row=True), now_s, dice)
+
+    def returned(self, job: QueuedJob, now_s: float, dice: Random) -> list[Start]:
+        """It was held, or had ended."""
+        return self._arrived(self._book(job), now_s, dice)
+
+    def _arrived(self, booked: Booked, now_s: float, dice: Random) -> list[Start]:
         self.shares.at(now_s)
-        entry = self._book(job)
-        line = self._put(entry, now_s, dice)
+        line = self._put(booked, now_s, dice)
         return self._fill((line,), now_s, dice) if line is not None else []
 
     def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
         """A new dispatcher learns of an attempt of the last one's, begun `now_s` or before."""
         self.shares.at(now_s)
-        entry = self._book(job)
+        entry = self.books.entry(self._book(job))
         entry.started_s = now_s
         self._sit(entry, self._seat(host), host, slots)
 
     def ended(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
         """It ran to its end, or was cancelled or held: it neither runs nor waits any more."""
         self.shares.at(now_s)
-        entry = self.entries.pop(job, None)
-        return self._left(entry, now_s, dice) if entry else []
+        booked = self.books.find(job)
+        return self._left(booked, now_s, dice) if booked else []
 
     def cut_off(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
         """It reached the cutoff and was killed: from scratch, at the end of the next tier."""
         self.shares.at(now_s)
-        entry = self.entries.get(job)
+        entry = self.books.entries.get(job)
         if entry is None or entry.host is None:
             return []
         entry.job = replace(entry.job, tier=entry.tier + 1)
@@ -126,14 +140,14 @@ class Queues:
     def lost(self, job: JobId, now_s: float, dice: Random) -> list[Start]:
         """Its attempt is over for certain but the job did not end: back to where it was."""
         self.shares.at(now_s)
-        entry = self.entries.get(job)
+        entry = self.books.entries.get(job)
         if entry is None or entry.host is None:
             return []
         return self._again(entry, entry.number, now_s, dice)
 
     def bar(self, job: JobId, host: HostId) -> None:
         """It cannot begin there; `lost` follows."""
-        if (entry := self.entries.get(job)) is not None:
+        if (entry := self.books.entries.get(job)) is not None:
             entry.job = replace(entry.job, barred=entry.job.barred | {host})
 
     # Hosts
@@ -168,9 +182,7 @@ class Queues:
             assert seat.host is not None
             seat.host = replace(seat.host, tiers=tiers(name))
         for waiting in self.lines.values():
-            for entry in waiting.keep(lambda _: False):
-                self._unput(entry)
-                self.aside[entry.job.id] = entry
+            waiting.keep(lambda _: False, self._step_aside)
         return self._hosts_changed(now_s, dice)
 
     # Inside
@@ -179,8 +191,8 @@ class Queues:
         self._numbers += 1
         return self._numbers
 
-    def _book(self, job: QueuedJob) -> Entry:
-        if job.id in self.entries:
+    def _book(self, job: QueuedJob, *, may_be_row: bool = False) -> Booked:
+        if self.books.find(job.id):
             raise ValueError(f"job {job.id} is on the books already")
         if job.estimate_s is not None:
             self._estimates += 1
@@ -188,8 +200,10 @@ class Queues:
             work_s = job.estimate_s
         else:
             work_s = self._estimated_s / self._estimates if self._estimates else 0.0
-        entry = self.entries[job.id] = Entry(job, self._number(), work_s * job.slots, job.tier)
-        return entry
+        number, work_s = self._number(), work_s * job.slots
+        if may_be_row and self._keeps_backlog and self.books.backlog.takes(job):
+            return self.books.backlog.add(job, number, work_s)
+        return self.books.add(job, number, work_s)
 
     def _seat(self, name: HostId) -> Seat:
         if name not in self.seats:
@@ -198,38 +212,45 @@ class Queues:
 
     def _line(self, line: Line) -> Waiting:
         if line not in self.lines:
-            self.lines[line] = Waiting(line, self.shares)
+            self.lines[line] = Waiting(line, self.shares, self.books.backlog)
         return self.lines[line]
 
-    def _put(self, entry: Entry, now_s: float, dice: Random) -> Line | None:
-        line = self.discipline.join(entry.job, self.hosts, now_s, dice)
-        if line is None or not self._fits(entry, line):
-            self.aside[entry.job.id] = entry
+    def _put(self, booked: Booked, now_s: float, dice: Random) -> Line | None:
+        kind = booked.kind
+        line = self.discipline.join(kind, self.hosts, now_s, dice)
+        if line is None or not self._fits(kind, line):
+            if isinstance(booked, Entry):
+                self.aside[booked.id] = booked
             return None
         waiting = self._line(line)
-        entry.line = line
-        waiting.add(entry)
+        booked.line = line
+        waiting.add(booked)
         waiting.jobs += 1
-        waiting.work_s += entry.work_s
-        if entry.job.slots > 1:
+        waiting.work_s += booked.work_s
+        if kind.slots > 1:
             self._wide_waiting += 1
             self._kept_for_wide = True
         return line
 
-    def _fits(self, entry: Entry, line: Line) -> bool:
-        return any(seat.suits(entry.job) for seat in self.servers.get(line, ()))
+    def _fits(self, job: QueuedJob, line: Line) -> bool:
+        return any(seat.suits(job) for seat in self.servers.get(line, ()))
 
-    def _unput(self, entry: Entry) -> None:
+    def _step_aside(self, booked: Booked) -> None:
+        self._unput(booked)
+        if isinstance(booked, Entry):
+            self.aside[booked.id] = booked
+
+    def _unput(self, booked: Booked) -> None:
         """Out of its line."""
-        assert entry.line is not None
-        waiting = self.lines[entry.line]
-        entry.line = None
+        assert booked.line is not None
+        waiting = self.lines[booked.line]
+        booked.line = None
         waiting.jobs -= 1
         # Sums of floats drift; an empty line starts afresh.
-        waiting.work_s = waiting.work_s - entry.work_s if waiting.jobs else 0.0
-        self._wide_waiting -= entry.job.slots > 1
+        waiting.work_s = waiting.work_s - booked.work_s if waiting.jobs else 0.0
+        self._wide_waiting -= booked.kind.slots > 1
 
-    def head(self, line: Line) -> Entry | None:
+    def head(self, line: Line) -> Booked | None:
         return self.lines[line].head() if line in self.lines else None
 
     def _sit(self, entry: Entry, seat: Seat, name: HostId, slots: int) -> None:
@@ -250,20 +271,22 @@ class Queues:
             del self.seats[name]
         return seat
 
-    def _left(self, entry: Entry, now_s: float, dice: Random) -> list[Start]:
-        if entry.host is not None:
+    def _left(self, booked: Booked, now_s: float, dice: Random) -> list[Start]:
+        if isinstance(booked, Entry) and booked.host is not None:
+            entry = booked
+            self.books.remove(entry)
             self.lives.ended((now_s - entry.started_s) * entry.slots)
             seat = self._rise(entry)
             if (array := entry.job.array) and seat.arrays[:1] != (array,):
                 others = [other for other in seat.arrays if other != array]
                 seat.arrays = (array, *others)[:ARRAYS_KNOWN]
             return self._fill(seat.lines, now_s, dice)
-        if entry.line is None:
-            del self.aside[entry.job.id]
-            return []
-        line = entry.line
-        self._unput(entry)
-        return self._fill((line,), now_s, dice)
+        line = booked.line
+        if line is not None:
+            self._unput(booked)
+        self.aside.pop(booked.id, None)
+        self.books.remove(booked)
+        return self._fill((line,), now_s, dice) if line is not None else []
 
     def _again(self, entry: Entry, number: int, now_s: float, dice: Random) -> list[Start]:
         lines = self._rise(entry).lines
@@ -280,15 +303,13 @@ class Queues:
             seat.lines = self.discipline.serves(seat.host, present)
             for line in seat.lines:
                 self.servers.setdefault(line, []).append(seat)
-        stranded = list(self.aside.values())
-        self.aside.clear()
         for line, waiting in self.lines.items():
-            gone = waiting.keep(partial(self._fits, line=line))
-            for entry in gone:
-                self._unput(entry)
-            stranded += gone
-        for entry in sorted(stranded, key=lambda one: one.number):
-            self._put(entry, now_s, dice)
+            waiting.keep(partial(self._fits, line=line), self._step_aside)
+        place: Callable[[Booked], int] = attrgetter("number")
+        stranded: list[Booked] = sorted(self.aside.values(), key=place)
+        self.aside.clear()
+        for booked in merge(stranded, self.books.backlog.aside(), key=place):
+            self._put(booked, now_s, dice)
         self._forget_lines()
         return self._fill(tuple(self.servers), now_s, dice)
 
@@ -315,12 +336,13 @@ class Queues:
         return starts
 
     def _fill_line(self, line: Line, starts: list[Start], now_s: float, dice: Random) -> None:
-        while (head := self.head(line)) is not None:
-            seat = self._seat_for(head, line, dice)
+        while (front := self.head(line)) is not None:
+            seat = self._seat_for(front.kind, line, dice)
             if seat is None or seat.host is None:
                 return
+            self._unput(front)
+            head = self.books.entry(front)
             self.lines[line].take(head, self._number)
-            self._unput(head)
             head.started_s = now_s
             left = min(seat.free, self.shares.slots_left(head.job.user))
             slots = max(head.job.slots, int(min(head.job.slots_most, left)))
@@ -329,23 +351,23 @@ class Queues:
             cutoff_s = self.discipline.cutoff_s(line)
             starts.append(Start(head.job, seat.host.name, head.tier, cutoff_s, slots))
 
-    def _seat_for(self, head: Entry, line: Line, dice: Random) -> Seat | None:
-        need = head.job.slots
+    def _seat_for(self, job: QueuedJob, line: Line, dice: Random) -> Seat | None:
+        need = job.slots
         ahead = not self._wide_waiting
         seats = [
             seat
             for seat in self.servers.get(line, ())
-            if seat.free >= need or (ahead and seat.takes(head.job))
+            if seat.free >= need or (ahead and seat.takes(job))
         ]
-        if head.job.only or head.job.barred:
-            seats = [seat for seat in seats if seat.suits(head.job)]
+        if job.only or job.barred:
+            seats = [seat for seat in seats if seat.suits(job)]
         if self._wide_waiting:
             seats = [seat for seat in seats if not self._kept(seat, line)]
         if len(seats) < 2:
             return seats[0] if seats else None
         # Who serves this line before others leaves the rest to those who serve both.
         # One that can use more slots than it needs goes where it gets most of them.
-        most = head.job.slots_most
+        most = job.slots_most
         ranks = [
             (seat.free < need, seat.lines.index(line), -min(seat.free, most), seat.load)
             for seat in seats
@@ -360,6 +382,6 @@ class Queues:
             if earlier == line:
                 return False
             head = self.head(earlier)
-            if head is not None and seat.suits(head.job):
+            if head is not None and seat.suits(head.kind):
                 return True
         return False

@@ -19,21 +19,21 @@ def waiting_reason(life: Lifecycle, live: Live, place: Place | None = None) -> s
 def stuck_reason(life: Lifecycle, job: JobId) -> str:
     """Why a job that has come just now could wait for ever, hosts being as they are; "" if it need
     not. While no host is there at all, that says nothing about the job."""
-    live, entry = life.jobs.get(job), life.queues.entries.get(job)
-    if live is None or entry is None or not life.queues.hosts:
+    live, booked = life.jobs.get(job), life.queues.books.find(job)
+    if live is None or booked is None or not life.queues.hosts:
         return ""
-    if entry.line is not None or entry.host is not None:
+    if booked.line is not None or booked.host is not None:
         return ""
     return _obstacle(life, live, None)
 
 
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     queues = life.queues
-    entry = queues.entries[live.job.id]
+    booked = queues.books[live.job.id]
     if not queues.hosts:
         aside = life.hosts.aside()
         return f"set aside after failures: {', '.join(aside)}" if aside else "no host takes jobs"
-    if entry.line is None:
+    if booked.line is None:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
             if only in life.hosts.known:
@@ -47,9 +47,11 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         return "no host that takes jobs now is fit for it"
     if obstacle := queues.shares.obstacle(live.job):
         return obstacle
-    servers = queues.servers.get(entry.line, [])
-    tier = f"tier {entry.line}: " if live.job.tier > 1 else ""
-    if queues.head(entry.line) is entry or (place is not None and not place.jobs):
+    servers = queues.servers.get(booked.line, [])
+    tier = f"tier {booked.line}: " if live.job.tier > 1 else ""
+    head = queues.head(booked.line)
+    is_head = head is not None and head.id == live.job.id
+    if is_head or (place is not None and not place.jobs):
         need = live.job.slots
         what = "a slot is free" if need == 1 else f"{need} slots are free at once"
         return f"{tier}next, as soon as {what} on {_names(servers)}{_closed(servers)}"

@@ -26,6 +26,8 @@ def queued_job(row: JobRow, estimate_s: float | None = None, *, anew: bool = Fal
         name=row.name,
         priority=row.priority,
         array=row.submission if row.array_index is not None else 0,
+        submission=row.submission,
+        array_index=row.array_index,
     )
 
 

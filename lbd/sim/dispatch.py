@@ -74,7 +74,7 @@ class World:
     ) -> None:
         self.arrivals = arrivals
         self.dice = dice
-        self.queues = Queues(discipline)
+        self.queues = Queues(discipline, keeps_backlog=False)
         self.hosts = {host.name: index for index, host in enumerate(hosts)}
         for host in hosts:
             self.queues.host_is(host, 0.0, dice)

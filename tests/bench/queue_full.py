@@ -1,14 +1,16 @@
 """The dispatcher at rest with 100,000 jobs that wait and 1,000,000 that have ended, beside an empty
 one: CPU, and memory for each job that waits.
 
-Those that wait are for a host that is not there. The ended ones are written into the ledger while
-the dispatcher is down: running a million takes too long.
+Those that wait are for a host that is not there: first all of one array, just submitted and after a
+restart; then as many submissions of different commands by two users. The latter and the ended ones
+are written into the ledger while the dispatcher is down: to run a million takes too long.
 """
 
 import os
 import sqlite3
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.measure import cpu_s, pss_mib, summarise, wait_for
@@ -35,20 +37,28 @@ def measure(stage: Stage, _: set[str]) -> list[Row]:
             [str(stage.installation.lbrun), *argv], env=lab.environment("h1"), check=True,
             capture_output=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        running = Path(f"/proc/{lab.pids('h1')['dispatcher']}/exe")
-        lab_do(stage, lab, "kill", "h1", "dispatcher", "-s", "TERM")
-        wait_for(lambda: not os.path.exists(running), END_S, "the end of the dispatcher")
-        write_ended(lab, ended)
-        lab_do(stage, lab, "start", "h1", "dispatcher")
+        come_mib, _ = at_rest(stage, lab)
+        restart(stage, lab, lambda db: write_ended(db, ended))
         full_mib, full_cpu = at_rest(stage, lab)
-    each_bytes = (full_mib - empty_mib) * (1 << 20) / pending
-    title = f"dispatcher, {pending} jobs wait, {ended} have ended"
-    note = f"{empty_mib:.0f} MiB when empty, {full_mib:.0f} MiB then"
-    others = stage.others.share_since(mark)
-    return [
-        Row(title, "% of a core", full_cpu, "empty", empty_cpu, CPU_ASKED, others),
-        Row(title, "bytes a job", summarise([each_bytes]), asked=MEMORY_ASKED, note=note),
+        restart(stage, lab, make_singles)
+        singles_mib, singles_cpu = at_rest(stage, lab)
+        others = stage.others.share_since(mark)
+    of_array = f"dispatcher, array of {pending} waits, {ended} have ended"
+    of_singles = f"dispatcher, {pending} submissions wait, {ended} have ended"
+    rows = [
+        Row(of_array, "% of a core", full_cpu, "empty", empty_cpu, CPU_ASKED, others),
+        Row(of_singles, "% of a core", singles_cpu, "empty", empty_cpu, CPU_ASKED, others),
     ]
+    for title, mib in (
+        (f"dispatcher, array of {pending} just submitted", come_mib),
+        (of_array, full_mib),
+        (of_singles, singles_mib),
+    ):
+        each_bytes = (mib - empty_mib) * (1 << 20) / pending
+        note = f"{empty_mib:.1f} MiB when empty, {mib:.1f} MiB then"
+        summary = summarise([each_bytes])
+        rows.append(Row(title, "bytes a job", summary, asked=MEMORY_ASKED, note=note))
+    return rows
 
 
 def at_rest(stage: Stage, lab: Lab):
@@ -68,10 +78,37 @@ def lab_do(stage: Stage, lab: Lab, *words: str) -> None:
     subprocess.run(argv, check=True, capture_output=True, stdin=subprocess.DEVNULL)
 
 
-def write_ended(lab: Lab, count: int) -> None:
-    """Copies of the first job, ended now."""
+def restart(stage: Stage, lab: Lab, meanwhile: Callable[[sqlite3.Connection], None]) -> None:
+    """The dispatcher; `meanwhile` is done to its ledger."""
+    running = Path(f"/proc/{lab.pids('h1')['dispatcher']}/exe")
+    lab_do(stage, lab, "kill", "h1", "dispatcher", "-s", "TERM")
+    wait_for(lambda: not os.path.exists(running), END_S, "the end of the dispatcher")
     (path,) = (lab.root / "h1").rglob("ledger.sqlite")
     db = sqlite3.connect(path)
+    meanwhile(db)
+    db.commit()
+    db.close()
+    lab_do(stage, lab, "start", "h1", "dispatcher")
+
+
+def make_singles(db: sqlite3.Connection) -> None:
+    """Of those that wait, of two users in turn; without what only a start reads."""
+    (last,) = db.execute("SELECT MAX(id) FROM submissions").fetchone()
+    pending = "FROM jobs WHERE finished IS NULL"
+    db.execute(
+        'INSERT INTO submissions (id, "user", origin, name, command, spec, slots, may_restart,'
+        " only_host, idempotency_key, first_job, jobs)"
+        f" SELECT ? + id, 'user' || id % 2, 'h1', '', CAST('true ' || id AS BLOB), x'', 1, 1, 'h9',"
+        f" '', id, 1 {pending}",
+        (last,),
+    )
+    db.execute(
+        "UPDATE jobs SET submission = ? + id, array_index = NULL WHERE finished IS NULL", (last,)
+    )
+
+
+def write_ended(db: sqlite3.Connection, count: int) -> None:
+    """Copies of the first job, ended now."""
     names = [row[1] for row in db.execute("PRAGMA table_info(jobs)")]
     first = dict(zip(names, db.execute("SELECT * FROM jobs LIMIT 1").fetchone(), strict=True))
     now = time.time()
@@ -79,5 +116,3 @@ def write_ended(lab: Lab, count: int) -> None:
     values = ", ".join(f":{name}" for name in names)
     rows = (first | {"id": FIRST_ENDED + n} for n in range(count))
     db.executemany(f"INSERT INTO jobs VALUES ({values})", rows)
-    db.commit()
-    db.close()

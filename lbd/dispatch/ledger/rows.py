@@ -1,6 +1,6 @@
 """What a ledger keeps, and what every kind of ledger can do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,12 +45,12 @@ class Submission:
     slots_most: int = 0  # that it can use; 0: no more than `slots`
     priority: int = 0
 
-    def jobs(self, accepted: "Accepted", estimate_s: float | None = None) -> list[QueuedJob]:
+    def jobs(self, accepted: "Accepted", estimate_s: float | None = None) -> Iterator[QueuedJob]:
         """As the queue sees them."""
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
-        return [
-            QueuedJob(
+        for n in range(self.count):
+            yield QueuedJob(
                 JobId(str(accepted.first + n)),
                 self.slots,
                 self.may_restart,
@@ -62,9 +62,9 @@ class Submission:
                 name=self.name,
                 priority=self.priority,
                 array=accepted.submission if self.first_index is not None else 0,
+                submission=accepted.submission,
+                array_index=None if self.first_index is None else self.first_index + n,
             )
-            for n in range(self.count)
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class Wanted:
 class Ledger(Protocol):
     """What was awaited is on disk, and outlives whatever happens to us. Raises LedgerTrouble."""
 
-    async def live(self) -> list[JobRow]:
-        """Every job that has not ended, the oldest first."""
+    async def live(self, after: int = 0, limit: int | None = None) -> list[JobRow]:
+        """The jobs with ids above `after` that have not ended, the oldest first."""
         ...
 
     async def submit(self, submission: Submission, unix_s: float) -> Accepted: ...

@@ -56,8 +56,8 @@ class Store(ABC):
     @abstractmethod
     async def close(self) -> None: ...
 
-    async def live(self) -> list[JobRow]:
-        return await self._read(work.live)
+    async def live(self, after: int = 0, limit: int | None = None) -> list[JobRow]:
+        return await self._read(lambda: work.live(after, limit))
 
     async def find(self, wanted: Wanted) -> list[JobRow]:
         return await self._read(lambda: work.find(wanted))

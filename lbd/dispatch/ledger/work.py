@@ -34,6 +34,7 @@ JOB_COLUMNS = """
     FROM jobs j JOIN submissions s ON s.id = j.submission
 """
 VALUES_MAX = 500  # in one statement
+LARGEST = (1 << 63) - 1
 
 Values = Sequence[object]
 Row = Sequence[object]
@@ -251,8 +252,9 @@ def forget(before_unix_s: float, keep: int, limit: int) -> Work[int]:
 # What asks
 
 
-def live() -> Work[list[JobRow]]:
-    rows = yield Ask(f"SELECT {JOB_COLUMNS} WHERE j.finished IS NULL ORDER BY j.id")
+def live(after: int = 0, limit: int | None = None) -> Work[list[JobRow]]:
+    found = f"SELECT {JOB_COLUMNS} WHERE j.finished IS NULL AND j.id > ? ORDER BY j.id"
+    rows = yield Ask(f"{found} LIMIT ?", (after, LARGEST if limit is None else limit))
     return jobs_of(rows)
 
 

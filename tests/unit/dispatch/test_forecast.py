@@ -18,7 +18,7 @@ def known(table, lives_s=(10.0,) * 5):
 
 
 def predicted(table, forecast, job):
-    return forecast.of(table.queues.entries[JobId(job)], table.now_s)
+    return forecast.of(table.queues.books[JobId(job)], table.now_s)
 
 
 def test_the_head_waits_for_the_next_end_and_others_for_those_before_them_as_well():
@@ -107,7 +107,7 @@ def test_predictions_are_borne_out(seed):
         table.now_s = arrival_s
         starts = table.arrive(f"j{n}")
         if not starts:
-            entry = table.queues.entries[JobId(f"j{n}")]
+            entry = table.queues.books[JobId(f"j{n}")]
             told[f"j{n}"] = arrival_s, forecast.of(entry, arrival_s).wait_s
         began(starts)
     assert len(ratios) > 200

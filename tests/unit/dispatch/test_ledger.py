@@ -64,6 +64,7 @@ async def test_ids_rise_and_an_array_has_its_own(ledger):
     rows = await ledger.live()
     assert [row.id for row in rows] == [1, 2, 3, 4, 5]
     assert [row.array_index for row in rows] == [None, 7, 8, 9, None]
+    assert [row.id for row in await ledger.live(2, 2)] == [3, 4]
     assert await ledger.spec(array.submission) == b"spec"
 
 

@@ -134,7 +134,7 @@ def test_round_robin_gives_a_host_of_two_slots_two_turns_a_round():
     table.host("h3")
     for i in range(8):
         table.arrive(f"j{i}")
-    per_host = Counter(entry.host or entry.line for entry in table.queues.entries.values())
+    per_host = Counter(entry.host or entry.line for entry in table.queues.books.values())
     assert per_host == {"h1": 2, "h2": 4, "h3": 2}
 
 
@@ -144,7 +144,7 @@ def test_random_is_fair_to_slots():
     table.host("h2", 3)
     for i in range(2000):
         table.arrive(f"j{i}")
-    there = sum((e.host or e.line) == "h2" for e in table.queues.entries.values())
+    there = sum((e.host or e.line) == "h2" for e in table.queues.books.values())
     assert 1400 < there < 1600
 
 
@@ -154,10 +154,10 @@ def test_shortest_queue_counts_running_and_waiting_by_slots():
     table.host("h2", 2)
     for i in range(3):
         table.arrive(f"j{i}")
-    assert {e.host for e in table.queues.entries.values()} == {"h1", "h2"}
+    assert {e.host for e in table.queues.books.values()} == {"h1", "h2"}
     for i in range(3, 6):
         table.arrive(f"j{i}")
-    counts = Counter(e.host or e.line for e in table.queues.entries.values())
+    counts = Counter(e.host or e.line for e in table.queues.books.values())
     assert counts == {"h1": 2, "h2": 4}
 
 
@@ -170,11 +170,11 @@ def test_least_work_goes_by_estimates_and_what_has_run_is_done():
     assert table.arrive("short", estimate_s=60.0) == [f"short@{other}"]
     table.now_s = 50.0  # 50 left there, 10 here
     table.arrive("x", estimate_s=20.0)
-    assert table.queues.entries[JobId("x")].line == other
+    assert table.queues.books[JobId("x")].line == other
     table.arrive("y", estimate_s=1.0)  # 50 against 30
-    assert table.queues.entries[JobId("y")].line == other
+    assert table.queues.books[JobId("y")].line == other
     table.arrive("unknown")  # counts as (100+60+20+1)/4
-    assert table.queues.entries[JobId("unknown")].work_s == pytest.approx(181 / 4)
+    assert table.queues.books[JobId("unknown")].work_s == pytest.approx(181 / 4)
 
 
 def test_who_waited_for_a_host_that_left_joins_another():
@@ -322,7 +322,7 @@ def test_new_cutoffs_hold_for_who_waits_not_for_who_runs():
     assert table.cutoffs == {"a": None, "b": None}
     assert changed(table, (1.0,), h1=(1,), h2=(2,)) == []
     running = {"a", "b"}
-    on_h1 = next(n for n in running if table.queues.entries[n].host == "h1")
+    on_h1 = next(n for n in running if table.queues.books[n].host == "h1")
     (on_h2,) = running - {on_h1}
     assert table.ended(on_h2) == ["x@h2"], "it may not restart: to the last tier"
     assert table.ended(on_h1) == ["c@h1"]

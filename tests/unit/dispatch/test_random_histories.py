@@ -35,14 +35,17 @@ def alike(one, other):
 
 
 def number_of(job):
-    return int(job.id[1:])
+    return int(job.id.removeprefix("j"))
 
 
 class History:
     """Drives the queues as a dispatcher would, and knows what an observer knows."""
 
-    def __init__(self, mode, conserving, seed, rules=PLAIN):
+    def __init__(self, mode, conserving, seed, rules=PLAIN, prefix=""):
+        """`prefix`: of ids; those that are no numbers never stand in the backlog."""
         self.mode = mode
+        self.prefix = prefix
+        self.told = []
         self.rules = rules
         self.queues = Queues(make(mode, CUTOFFS, conserving), rules)
         self.dice = Random(seed)
@@ -55,7 +58,8 @@ class History:
 
     def arrive(self, slots, may_restart, tier, estimate_s, **more):
         self.made += 1
-        job = QueuedJob(JobId(f"j{self.made}"), slots, may_restart, tier, estimate_s, **more)
+        id_ = JobId(f"{self.prefix}{self.made}")
+        job = QueuedJob(id_, slots, may_restart, tier, estimate_s, **more)
         self.jobs[job.id] = job
         self.after(self.queues.arrived(job, *self.when()))
 
@@ -70,6 +74,10 @@ class History:
         self.hosts[name] = host
         self.after(self.queues.host_is(host, *self.when()))
 
+    def pick(self, jobs, which):
+        """By their numbers, whatever stands before them."""
+        return sorted(jobs, key=lambda id_: int(id_.removeprefix("j")))[which % len(jobs)]
+
     def leave(self, which):
         if self.hosts:
             name = sorted(self.hosts)[which % len(self.hosts)]
@@ -78,33 +86,33 @@ class History:
 
     def end(self, which):
         if self.alive:
-            job = sorted(self.alive)[which % len(self.alive)]
+            job = self.pick(self.alive, which)
             del self.alive[job], self.jobs[job]
             self.after(self.queues.ended(job, *self.when()))
 
     def cancel(self, which):
-        waiting = sorted(self.jobs.keys() - self.alive.keys())
+        waiting = self.jobs.keys() - self.alive.keys()
         if waiting:
-            job = waiting[which % len(waiting)]
+            job = self.pick(waiting, which)
             del self.jobs[job]
             self.after(self.queues.ended(job, *self.when()))
 
     def lose(self, which):
         if self.alive:
-            job = sorted(self.alive)[which % len(self.alive)]
+            job = self.pick(self.alive, which)
             del self.alive[job]
             self.came_back.add(job)
             self.after(self.queues.lost(job, *self.when()))
 
     def cut(self, which):
-        limited = sorted(job for job, start in self.alive.items() if start.cutoff_s is not None)
+        limited = [job for job, start in self.alive.items() if start.cutoff_s is not None]
         if limited:
-            job = limited[which % len(limited)]
+            job = self.pick(limited, which)
             start = self.alive.pop(job)
             self.came_back.add(job)
             starts = self.queues.cut_off(job, *self.when())
             self.after(starts)
-            tier = self.queues.entries[job].job.tier
+            tier = self.queues.books[job].job.tier
             assert tier == start.tier + 1
 
     def when(self):
@@ -112,6 +120,7 @@ class History:
         return self.now_s, self.dice
 
     def after(self, starts):
+        self.told += [(number_of(start.job), *start[1:]) for start in starts]
         for start in starts:
             assert start.job.id in self.jobs, "it is known"
             assert start.job.id not in self.alive, "never two attempts at once"
@@ -136,17 +145,18 @@ class History:
     def check_books(self):
         """Each job is in exactly one place."""
         queues = self.queues
-        assert queues.entries.keys() == self.jobs.keys()
-        for job, entry in queues.entries.items():
-            places = [entry.line is not None, entry.host is not None, job in queues.aside]
+        assert queues.books.keys() == self.jobs.keys()
+        aside = {row.id for row in queues.books.backlog.aside()} | queues.aside.keys()
+        for job, entry in queues.books.items():
+            places = [entry.line is not None, entry.host is not None, job in aside]
             assert places.count(True) == 1
             assert (entry.host is not None) == (job in self.alive)
             if entry.host is not None:
                 assert queues.seats[entry.host].running[job] is entry
         for line, waiting in queues.lines.items():
-            here = [e for e in queues.entries.values() if e.line == line]
+            here = [e.id for e in queues.books.values() if e.line == line]
             assert waiting.jobs == len(here)
-            assert {id(e) for e in here} == {id(e) for e in waiting.order()}
+            assert sorted(here) == sorted(waiter.id for waiter in waiting.order())
         for seat in queues.seats.values():
             assert seat.used == sum(e.slots for e in seat.running.values())
 
@@ -154,7 +164,7 @@ class History:
         """Who came earlier, of the same user, name, priority and array, goes first."""
         own_lines = isinstance(self.queues.discipline, OwnLines)
         line = start.host if own_lines else start.tier
-        for entry in self.queues.entries.values():
+        for entry in self.queues.books.values():
             if entry.line == line and not entry.begun and alike(entry.job, start.job):
                 back = start.job.id in self.came_back
                 assert back or number_of(entry.job) > number_of(start.job)
@@ -181,7 +191,7 @@ class History:
         in each line he whose turn it is goes first."""
         queues = self.queues
         for line in queues.servers:
-            waiting = [e for e in queues.entries.values() if e.line == line]
+            waiting = [e for e in queues.books.values() if e.line == line]
             head = queues.head(line)
             self.check_head(head, waiting)
             if head is None:
@@ -191,7 +201,7 @@ class History:
                     earlier = seat.lines[: seat.lines.index(line)]
                     kept = [queues.head(other) for other in earlier]
                     assert any(e and e.job.slots <= seat.slots for e in kept)
-        for entry in queues.aside.values():
+        for entry in (*queues.aside.values(), *queues.books.backlog.aside()):
             line = queues.discipline.join(entry.job, queues.hosts, self.now_s, Random(0))
             seats = queues.servers.get(line, ())
             assert not any(seat.slots >= entry.job.slots for seat in seats)
@@ -199,7 +209,8 @@ class History:
     def check_head(self, head, waiting):
         shares = self.queues.shares
         if self.rules == PLAIN and not any(entry.job.array for entry in waiting):
-            assert head is min(waiting, key=lambda e: e.number, default=None)
+            first = min(waiting, key=lambda e: e.number, default=None)
+            assert (head and head.id) == (first and first.id)
             return
         fronts = {}
         for entry in waiting:
@@ -209,7 +220,7 @@ class History:
         if head is None:
             assert not free, "somebody waits whom no limit stops"
             return
-        assert head in waiting
+        assert head.id in [entry.id for entry in waiting]
         assert not shares.obstacle(head.job)
         if free:
             flow = shares.flow(head.job)
@@ -230,7 +241,7 @@ class History:
             self.cut(0)
             self.end(0)
         assert not self.jobs
-        assert not self.queues.entries
+        assert not self.queues.books
 
 
 BESIDE_ARRIVALS = (

@@ -25,7 +25,7 @@ def submit(life, name, **more):
 
 
 def reason(life, name):
-    entry = life.queues.entries.get(JobId(name))
+    entry = life.queues.books.get(JobId(name))
     place = Forecast(life.queues).place(entry, 0.0) if entry else None
     return waiting_reason(life, life.jobs[JobId(name)], place)
 

@@ -29,7 +29,7 @@ def test_arrays_take_turns_and_nobody_waits_for_all_of_one():
     for name in ("b1", "b2"):
         table.arrive(name, array=2)
     table.arrive("y")
-    assert [entry.job.id for entry in table.queues.lines[1].order()] == [
+    assert [waiter.id for waiter in table.queues.lines[1].order()] == [
         "a1", "x", "b1", "y", "a2", "b2", "a3", "a4"]  # fmt: skip
     assert run_all(table, 8) == ["a1", "x", "b1", "y", "a2", "b2", "a3", "a4"]
 
@@ -95,7 +95,7 @@ def test_who_has_the_most_slots_a_user_may_have_is_passed_by_others():
     assert table.arrive("a1", user="ann", slots=2) == ["a1@h1"]
     assert table.arrive("a2", user="ann") == []
     assert table.arrive("b", user="bob") == ["b@h1"]
-    assert table.queues.shares.obstacle(table.queues.entries[JobId("a2")].job) == (
+    assert table.queues.shares.obstacle(table.queues.books[JobId("a2")].job) == (
         "jobs of ann hold 2 slots; 2 is the most for a user"
     )
     assert table.ended("a1") == ["a2@h1"]
@@ -105,7 +105,7 @@ def test_of_a_range_a_user_gets_no_more_than_may_be():
     table = Table(user_slots=3)
     table.host("h1", 8)
     table.arrive("a", user="ann", slots_most=8)
-    assert table.queues.entries[JobId("a")].slots == 3
+    assert table.queues.books[JobId("a")].slots == 3
 
 
 def test_a_limit_of_one_line_is_met_by_what_ends_in_another():
@@ -156,5 +156,5 @@ def test_the_order_that_is_told_is_the_order_in_which_they_begin(jobs, cancelled
     for n in cancelled:
         table.ended(f"j{n}")
     left = len(jobs) - sum(n < len(jobs) for n in cancelled)
-    told = [entry.job.id for entry in table.queues.lines[1].order()] if jobs else []
+    told = [waiter.id for waiter in table.queues.lines[1].order()] if jobs else []
     assert run_all(table, left) == told

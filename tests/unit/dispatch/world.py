@@ -237,7 +237,7 @@ class World:
         )  # fmt: skip
         # The caller is answered after this.
         accepted = carry_out(self.db, work.insert(sent, self.now_s))
-        jobs = sent.jobs(accepted)
+        jobs = list(sent.jobs(accepted))
         for job in jobs:
             self.acknowledged[job.id] = may_restart
             self.users[job.id] = job.user
@@ -342,7 +342,7 @@ class World:
                 held[self.users[job]] += slots
         if self.rules.user_slots:
             assert max(held.values(), default=0) <= self.rules.user_slots, held
-        assert len(self.life.queues.entries) + sum(
+        assert len(self.life.queues.books) + sum(
             bool(live.held) and live.lease is None for live in self.life.jobs.values()
         ) == len(self.life.jobs)
         aside = set(self.life.hosts.aside())
