@@ -81,7 +81,8 @@ def fault_of(item: "Field[object]", value: object) -> str:
         if bounds.prefix and text.startswith(bounds.prefix):
             rest = text.removeprefix(bounds.prefix)
             return "" if is_name(rest) else f"{shown(rest)} is not a name like users or gpu-0"
-        return f"{shown(value)} is not known; {hint(str(value), bounds.choices)}"
+        more = (f"{bounds.prefix}NAME",) if bounds.prefix else ()
+        return f"{shown(value)} is not known; {hint(str(value), (*bounds.choices, *more))}"
     if bounds.low is None or bounds.high is None or not isinstance(value, int | float):
         return ""
     inside = bounds.low <= value <= bounds.high  # false for NaN too

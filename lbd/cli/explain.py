@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from lbd.cli.lbctl_eligible import seconds, verdict_line
 from lbd.cli.output import BOLD, DIM, GREEN, Cell, Row, figure, lay_out, paint_for, print_json
 from lbd.cli.reply import Json, number, tables, text
 from lbd.errors import Unavailable
@@ -18,6 +19,11 @@ REASONS = {
     "no-willing-host": "no other host takes commands now",
     "wanted": "asked for by name",
     "must-stay": "asked to stay",
+}
+# P2C and PREDICT compare times.
+TIMED = {
+    "lowest": "the least time for it and those already there",
+    "no-gain": "nowhere else would it, and those already there, gain by its going",
 }
 
 
@@ -34,7 +40,7 @@ def question(request: Json, command: Sequence[str], directory: bytes, given_dire
     """For the LBM, which also asks the hosts whether the command could begin there."""
     flags = ("C/" if given_directory.startswith("/") else "C") if given_directory else ""
     return {
-        **request, "op": "explain", "program": command[0], "flags": flags,
+        **request, "op": "explain", "program": command[0], "flags": flags, "command": list(command),
         "directory": os.fsdecode(directory), "path": os.environ.get("PATH", os.defpath),
     }  # fmt: skip
 
@@ -58,7 +64,7 @@ def show(reply: Json, command: Sequence[str], as_json: bool, eligible: Json | No
     reason = text(reply, "reason")
     verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}
     verdict = verdicts.get(text(reply, "verdict"), text(reply, "verdict"))
-    why = REASONS.get(reason, "")
+    why = why_of(reply)
     paint = paint_for(sys.stdout)
     print(
         f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
@@ -74,11 +80,18 @@ def show(reply: Json, command: Sequence[str], as_json: bool, eligible: Json | No
         print(f"\nthrough lbsh: {verdict_line(eligible)}")
 
 
-def verdict_line(eligible: Json) -> str:
-    """What the LBM says of a command's eligibility, in one line."""
-    may = "may leave" if eligible.get("eligible") is True else "stays here"
-    why = text(eligible, "why")
-    return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
+def why_of(reply: Json) -> str:
+    """The reason, for people; where PREDICT compared hosts, with the CPU time it reckoned with."""
+    reason, algorithm = text(reply, "reason"), text(reply, "algorithm")
+    if algorithm not in ("P2C", "PREDICT") or reason not in TIMED:
+        return REASONS.get(reason, "")
+    why = TIMED[reason]
+    if algorithm == "P2C":
+        return why
+    cpu_s = number(reply, "cpu_s")
+    if math.isnan(cpu_s):
+        return f"{why}; of its CPU time nothing is learnt yet"
+    return f"{why}; its CPU time is {seconds(cpu_s)}, as learnt"
 
 
 def candidate_row(rank: int, item: Json, chosen: str) -> Row:

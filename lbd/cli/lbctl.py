@@ -163,7 +163,8 @@ def command_parser(name: str) -> Parser:
         parser.add_argument("name", metavar="NAME", nargs="?")
     elif name == "param":
         parser.add_argument("name", metavar="NAME", nargs="?", help="lim.min_gain or min_gain")
-        parser.add_argument("value", metavar="VALUE", nargs="?")
+        parser.add_argument("value", metavar="VALUE", nargs="?",
+                            help="without it, what is in force is shown")  # fmt: skip
     return parser
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.explain import verdict_line
 from lbd.cli.output import DIM, GREEN, Cell, Row, figure, print_json, print_table
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.errors import LbdError
@@ -54,6 +53,13 @@ def working_directory() -> str:
         return os.getcwd()
     except FileNotFoundError:
         return "/"
+
+
+def verdict_line(eligible: Json) -> str:
+    """What the LBM says of a command's eligibility, in one line."""
+    may = "may leave" if eligible.get("eligible") is True else "stays here"
+    why = text(eligible, "why")
+    return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
 
 
 def show_one(command: Sequence[str], reply: Json) -> None:

@@ -78,8 +78,8 @@ class Checks:
 
     async def explain(self, question: Json, caller: Caller) -> Json:
         """The LIM's dry decision among the hosts that could begin the command."""
-        wish: Json = {name: question[name] for name in question if name != "id"}
-        wish |= {"op": "place", "dry": True}
+        wish: Json = {name: question[name] for name in question if name not in ("id", "command")}
+        wish |= {"op": "place", "dry": True, "cpu_s": self._learnt_s(question, caller)}
         reply = await self._home.lim.call(wish, ASK_LIM_S)
         unable = await self._unable(question, caller)
         wanted = question.get("wanted")
@@ -101,6 +101,12 @@ class Checks:
             if isinstance(row, dict) and row.get("name") in unable:
                 row["why"] = unable[row["name"]]
         return reply
+
+    def _learnt_s(self, question: Json, caller: Caller) -> float:
+        """The command's CPU time, as a placement of it would be told."""
+        words = question.get("command")
+        argv = [os.fsencode(str(word)) for word in (words if isinstance(words, list) else [])]
+        return self._home.eligible.expected_cpu_s(caller.uid, argv)
 
     async def _unable(self, question: Json, caller: Caller) -> dict[str, str]:
         """The hosts that said they could not begin it, and why."""

@@ -85,7 +85,8 @@ class Operations:
         decision = await self._lim.place(wish, dry)
         if isinstance(decision, Nowhere):
             self._nowhere(decision, dry)
-        return r.placement_reply(decision, self._state.table)
+        reply = r.placement_reply(decision, self._state.table)
+        return {**reply, "cpu_s": wish.cpu_s or None} if dry else reply
 
     def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
         """Says why of some hosts, and --explain of each."""

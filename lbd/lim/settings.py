@@ -54,7 +54,7 @@ Value = float | str
 def value_of(base: InForce, name: str) -> Value:
     section, _, key = full_name(name).partition(".")
     value = getattr(base.load if section == "load" else base.lim, key)
-    return value if isinstance(value, str) else float(value)
+    return float(value) if isinstance(value, bool) else value
 
 
 def parsed(name: str, value: object) -> Value:

@@ -1,5 +1,6 @@
 """Every algorithm in a lab of real daemons: it moves commands, and is changed while they run."""
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -55,6 +56,9 @@ def test_predict_keeps_what_is_known_to_be_shorter_than_the_way(busy_h1):
     lab.run("h1", "lbrun", "--remote", "sh", "-c", "echo", check=True)  # what leaves is measured
     lab.run("h1", "lbctl", "param", "move_cost_s", "60", check=True)
     assert lab.run("h1", *WHERE, check=True).stdout == "h1\n"
+    for explain in (("lbctl", "explain"), ("lbrun", "--explain")):
+        said = lab.run("h1", *explain, "sh", "-c", "echo", check=True).stdout.splitlines()[0]
+        assert re.search(r"runs here, on h1: no-gain \(.*; its CPU time is [0-9.]+ ms", said)
     lab.run("h1", "lbctl", "param", "move_cost_s", "0", check=True)
     assert lab.run("h1", *WHERE, check=True).stdout in ("h2\n", "h3\n")
 

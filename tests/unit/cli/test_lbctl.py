@@ -81,6 +81,29 @@ def test_explain(daemon, capsys):
     assert json.loads(capsys.readouterr().out) == said
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"cpu_s": 2.5}, "the least time for it and those already there; its CPU time is 2.50 s"),
+        ({"cpu_s": None}, "those already there; of its CPU time nothing is learnt yet"),
+        ({"cpu_s": 0.02, "reason": "no-gain"}, "gain by its going; its CPU time is 20.0 ms"),
+    ],
+)
+def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer, said):
+    daemon("lim", place={**PLACED, "algorithm": "PREDICT", **answer})
+    assert lbctl.main(["explain", "cc"]) == 0
+    assert said in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "answer", [{"algorithm": "GLOBAL"}, {"algorithm": "PREDICT", "reason": "below-threshold"}]
+)
+def test_the_cpu_time_is_no_reason_where_it_was_not_looked_at(daemon, capsys, answer):
+    daemon("lim", place={**PLACED, "cpu_s": 2.5, **answer})
+    assert lbctl.main(["explain", "cc"]) == 0
+    assert "CPU time" not in capsys.readouterr().out
+
+
 def test_jobs(daemon, capsys):
     lbm = daemon("lbm", jobs={"jobs": [JOB]})
     assert lbctl.main(["jobs"]) == 0
