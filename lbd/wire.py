@@ -22,8 +22,13 @@ FEATURES = re.compile(r"[a-z0-9,-]{0,400}")
 
 STAGE = "stage"  # commands that bring their files along
 TERMINAL = "terminal"  # commands with a terminal
+SLOTS = "slots"  # commands of several slots
 # What to call them when they are missing.
-SHOWN = {STAGE: "take files along (--send, --fetch)", TERMINAL: "give a command a terminal"}
+SHOWN = {
+    STAGE: "take files along (--send, --fetch)",
+    TERMINAL: "give a command a terminal",
+    SLOTS: "give a command several slots (-n)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Wire:
 
 
 OWN = Wire(__version__, newest=2, oldest=1, features=frozenset(SHOWN))
-BEFORE = Wire("before 0.1", newest=1, oldest=1, features=frozenset(SHOWN))
+BEFORE = Wire("before 0.1", newest=1, oldest=1, features=frozenset((STAGE, TERMINAL)))
 
 
 def read(text: str) -> Wire:

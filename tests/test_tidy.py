@@ -76,7 +76,7 @@ SHELLS = (
     "lbm/origin.py",  # a command on its way out
     "lbm/remote.py",  # a command of ours on another host
     "lbm/room.py",  # commands that wait
-    "lbm/full_hosts.py",  # and those that met full hosts
+    *("lbm/full_hosts.py", "lbm/wide.py"),  # and those that met full hosts
     "lbm/notes.py",  # notices to the LIM
     "lbm/run_request.py",  # what they sent, checked
     "lbm/submitted.py",  # and read but once for all attempts of a submission

@@ -191,8 +191,7 @@ class Waiting:
                     if self.shim:
                         measure = tags.MEASURE in found
                         return self.shim.stay(job, found[tags.HOST], self.sock, measure=measure)
-                    host = found[tags.HOST].encode()
-                    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = host
+                    caller.note_place(environment, found)
                     return run_here(self.options, command, environment, directory, job, reason)
                 if tag == tags.UNFIT:
                     what = body.decode(errors="replace")

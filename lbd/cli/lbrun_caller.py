@@ -81,6 +81,8 @@ def make_environment(options: Options) -> dict[bytes, bytes]:
             environment[encode(name)] = encode(value)
         elif encode(name) in everything:
             environment[encode(name)] = everything[encode(name)]
+    if "slots" in options.values:
+        environment[b"LBD_SLOTS"] = encode(options.values["slots"].partition("-")[0])
     return environment
 
 
@@ -218,10 +220,8 @@ def make_request(
         (tags.DEPTH, depth(environment)),
         (tags.IGNORED, b"%d" % ignored_signals()),
     ]
-    if "host" in values:
-        pairs.append((tags.HOST, encode(values["host"])))
-    if "name" in values:
-        pairs.append((tags.NAME, encode(values["name"])))
+    named = ("host", tags.HOST), ("slots", tags.SLOTS), ("name", tags.NAME)
+    pairs += [(tag, encode(values[name])) for name, tag in named if name in values]
     if options.timeout_s:
         pairs.append((tags.TIMEOUT, b"%f" % options.timeout_s))
     if options.memory_bytes:
@@ -286,10 +286,17 @@ def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) ->
         sock.sendall(pack(tags.LOCAL, notice))
         ((_, body),) = Splitter(REPLY_LIMIT_BYTES).feed(sock.recv(4096))
         found = read_fields(body)
-        environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
+        note_place(environment, found)
         return found[tags.JOB]
     except (OSError, ValueError, KeyError):
         return ""
+
+
+def note_place(environment: dict[bytes, bytes], found: dict[bytes, str]) -> None:
+    """Of a command that stays, by HERE."""
+    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
+    if tags.SLOTS in found:
+        environment[b"LBD_SLOTS"] = found[tags.SLOTS].encode()
 
 
 def read_fields(body: bytes) -> dict[bytes, str]:

@@ -20,9 +20,9 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
   -x, --exclude NAME    never there (repeatable)
   --local, --remote     never leave this host; never stay
   --no-fallback         fail (125) rather than run here when the chosen host cannot
+  -n, --slots N         the slots it needs on one host; 2-8: as many as are free, in $LBD_SLOTS
   -q, --queue           through the queue; wait for the end and show its output
   -d, --detach          queue it, print the job's id, return; see lbctl jobs, logs, wait
-  -n, --slots N         with them: the slots it needs on one host; 2-8: as many as are free
   --priority N          with them: higher goes first; above 0 for administrators
   --array A-B           with them: a job for each index, in $LBD_ARRAY_INDEX
   -o, --output FILE     with -d: where its output goes (%j job id, %a array index, %h host)

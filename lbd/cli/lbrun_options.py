@@ -30,7 +30,7 @@ PLAIN = {
     "-t": "tty", "--tty": "tty", "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
     "-q": "queue", "--queue": "queue", "-d": "detach", "--detach": "detach",
 }  # fmt: skip
-QUEUES_OWN = {"array", "output", "error", "key", "slots", "priority", "checkpoint"}
+QUEUES_OWN = {"array", "output", "error", "key", "priority", "checkpoint"}
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
 
 
@@ -128,6 +128,12 @@ def check(options: Options) -> None:
         raise Trouble(f"host {values['host']} is both asked for and excluded")
     if "status_file" in values:
         values["status_file"] = writable_path(values["status_file"])
+    if "slots" in values:
+        from lbd.cli.lbrun_queue import check_slots
+
+        check_slots(values)
+        if "explain" in plain:
+            raise Trouble("--explain takes no account of -n: leave that out")
     if plain & {"queue", "detach"} or values.keys() & QUEUES_OWN:
         from lbd.cli.lbrun_queue import check_queued
 

@@ -31,7 +31,7 @@ def check_queued(options: Options) -> None:
     plain, values = options.plain, options.values
     if not plain & {"queue", "detach"}:
         raise Trouble(
-            "--array, --slots, --priority, --checkpoint, --output, --error and --idempotency-key"
+            "--array, --priority, --checkpoint, --output, --error and --idempotency-key"
             " go with -q or -d"
         )
     if {"queue", "detach"} <= plain:
@@ -46,15 +46,6 @@ def check_queued(options: Options) -> None:
     if "array" in values:
         first, last = read_range("--array", values["array"], "FIRST-LAST, like 1-10")
         values["array"] = f"{first}-{last}"
-    if "slots" in values:
-        how = "how many, or LEAST-MOST, like 4 or 2-8"
-        text = values["slots"]
-        least, most = read_range("--slots", text, how, one_will_do=True)
-        if least < 1:
-            raise Trouble(f"--slots {text}: a job needs at least one")
-        if most > SLOTS_MAX:
-            raise Trouble(f"--slots {text}: no host has more than {SLOTS_MAX}")
-        values["slots"] = f"{least}-{most}"
     if "checkpoint" in values:
         values["checkpoint"] = directory_at(values["checkpoint"])
     if "priority" in values:
@@ -62,6 +53,18 @@ def check_queued(options: Options) -> None:
     if "key" in values:
         check_key(values["key"])
     options.run_queued = run_queued
+
+
+def check_slots(values: dict[str, str]) -> None:
+    """Raises Trouble."""
+    how = "how many, or LEAST-MOST, like 4 or 2-8"
+    text = values["slots"]
+    least, most = read_range("--slots", text, how, one_will_do=True)
+    if least < 1:
+        raise Trouble(f"--slots {text}: a job needs at least one")
+    if most > SLOTS_MAX:
+        raise Trouble(f"--slots {text}: no host has more than {SLOTS_MAX}")
+    values["slots"] = f"{least}-{most}"
 
 
 def check_staged(options: Options) -> None:
@@ -154,7 +157,7 @@ def run_queued(
     pairs = [(tags.FLAGS, flag) for name, flag in flags.items() if name in options.plain]
     pairs.append((tags.INPUT_DATA, read_input(options)))
     names = {"array": tags.ARRAY, "key": tags.KEY, "output": tags.OUTPUT_FILE,
-             "error": tags.ERROR_FILE, "slots": tags.SLOTS, "priority": tags.PRIORITY,
+             "error": tags.ERROR_FILE, "priority": tags.PRIORITY,
              "checkpoint": tags.CHECKPOINT}  # fmt: skip
     for name in ("output", "error"):
         if name in options.values:

@@ -46,6 +46,7 @@ class AdoptedJob(ForeignJob):
             cause=job._cause,
             stopped=job._is_stopped,
             kill_at_s=job._kill_at_s,
+            slots=job._host.slots.widths.get(job.id, 0),
         )
         spawned = job._spawned
         if spawned is not None and spawned.begun.done():
@@ -75,7 +76,7 @@ class AdoptedJob(ForeignJob):
             job.started = held.started or None
             job.state = JobState.SUSPENDED if held.stopped else JobState.RUNNING
             self._host.jobs.add(job)
-            self._host.slots.hold(self._id, self._request.user)
+            self._host.slots.hold(self._id, self._request.user, held.slots or 1)
             self._spawned.exited.add_done_callback(self._over)
         if begun is not None:
             self._has_begun(begun, held.began_s)

@@ -127,15 +127,24 @@ class ForeignJob:
     async def _with_slot(self, admitted: Admit, job: Job) -> None:
         request, slots = self._request, self._host.slots
         nested = request.hops > 0
+        wide = request.slots or 1, request.slots_most or 1
+        if wide[0] > slots.total:
+            few = f"it has {slots.total} slots, not {wide[0]}"
+            self._refuse(few, "admission", try_another=True)
+            return
         # What belongs to a stage has been let in with it.
         beyond = nested if request.forced else request.HasField("stage")
         if not slots.take(
-            self._id, request.user, beyond=beyond or request.stage.step in ("unpack", "pack")
+            self._id,
+            request.user,
+            beyond=beyond or request.stage.step in ("unpack", "pack"),
+            slots=wide,
         ):
             if not request.forced:
-                self._refuse("no free slot", "admission", try_another=True, full=True)
+                few = "no free slot" if wide[0] < 2 else f"fewer than {wide[0]} free slots"
+                self._refuse(few, "admission", try_another=True, full=True)
                 return
-            if not slots.enqueue(self._id, request.user):
+            if not slots.enqueue(self._id, request.user, wide[0]):
                 self._refuse("too many commands wait here", "admission", try_another=True)
                 return
             granted = self._host.slot_events[self._id] = asyncio.Event()
@@ -204,6 +213,8 @@ class ForeignJob:
             order = make_order(
                 self._request, run_as, config, self._stage_path(), self._host.link.weighs_cpu
             )
+            if self._request.slots:
+                order.environment[b"LBD_SLOTS"] = b"%d" % self._host.slots.widths.get(self._id, 1)
             self._spawned = await self._host.link.spawn(order, ends.childs, self._stopped)
         except OSError as trouble:
             raise NotStarted("pipes", trouble.errno or 0) from None

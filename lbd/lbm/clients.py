@@ -338,15 +338,12 @@ class Connection:
 
     # client.Client
 
-    def here(self, job: JobId, reason: str, *, measure: bool = False) -> None:
+    def here(self, job: JobId, reason: str, slots: int = 0, *, measure: bool = False) -> None:
         self._stays = True
-        self._send(
-            tags.HERE,
-            frames.field(tags.JOB, job.encode())
-            + frames.field(tags.HOST, self._home.config.host.name.encode())
-            + frames.field(tags.REASON, reason.encode())
-            + (frames.field(tags.MEASURE, b"1") if measure else b""),
-        )
+        pairs = [(tags.JOB, job), (tags.HOST, self._home.config.host.name), (tags.REASON, reason)]
+        pairs += [(tags.MEASURE, "1")] if measure else []
+        pairs += [(tags.SLOTS, str(slots))] if slots else []
+        self._send(tags.HERE, frames.pack_fields((k, v.encode()) for k, v in pairs))
 
     def away(self) -> None:
         self._told_end = True

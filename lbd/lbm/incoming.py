@@ -103,7 +103,7 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
             refused.reason = "the request lacks a proper id"
         elif not (host.config.stage.max_bytes and host.config.stage.max_files):
             refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
-        elif not request.forced and not host.slots.has_room(request.user):
+        elif not request.forced and not host.slots.has_room(request.user, max(1, request.slots)):
             refused.reason, refused.full = "no free slot", True
         else:
             try:

@@ -26,6 +26,7 @@ from lbd.lbm.staging import Staging
 from lbd.lbm.state import Job
 from lbd.lbm.staying import stays
 from lbd.lbm.told import reason_of
+from lbd.lbm.wide import Wide
 from lbd.model import HostId, JobState
 from lbd.rpc import client_tags as tags
 from lbd.rpc import job_stream as stream
@@ -53,6 +54,7 @@ class Command:
         self._request = request
         self._uid, self._pid = uid, pid
         self._excluded: set[HostId] = set(request.excluded)
+        self._wide = Wide(request.slots, HostId(home.config.host.name))
         self._full = FullHosts(home.config.lim.hold_limit_s)
         self._directory = Directory(home.looker, home.unshared, request, uid, pid)
         self._refusals: list[NotRun] = []
@@ -131,7 +133,7 @@ class Command:
 
     @property
     def _must_leave(self) -> bool:
-        return self._request.mode == "remote" or self._second is not None
+        return self._request.mode == "remote" or self._second is not None or self._wide.must_leave
 
     def _keep(self) -> Where | None:
         kept, self._run_here = stays(self._home, self._request, self._uid)
@@ -163,7 +165,7 @@ class Command:
             if time.monotonic() < home.lim_rests_until_s:
                 raise Unavailable("lim has not answered lately")
             self._asked_lim = True
-            answer = await home.lim.call(question, ASK_TIMEOUT_S)
+            answer = await self._wide.ask(home.lim, question, ASK_TIMEOUT_S)
             self._charged = True
         except Refusal as refusal:
             if self._full.names:  # they will have room again
@@ -189,7 +191,7 @@ class Command:
 
     async def _here(self, where: Where) -> bool:
         request = self._request
-        strict = request.mode != "auto"
+        strict = request.mode != "auto" or self._wide.must_leave
         refused = [r for r in self._refusals if strict or r.stage not in NO_CANDIDATE]
         fault = next((item for item in refused if item.fault or item.stage != "admission"), None)
         if refused and (request.has(tags.FLAG_NO_FALLBACK) or strict):
@@ -203,7 +205,7 @@ class Command:
                 await self._home.room.wait(WAIT_POLL_S)
             self._client.warn(f"{fault.reason}; running here")
         self.job.start(self.own_name, where.reason, time.time())
-        self._client.here(self.job.id, where.reason, measure=self.measured)
+        self._client.here(self.job.id, where.reason, self._wide.here, measure=self.measured)
         return True
 
     async def _there(self, where: Where) -> bool:

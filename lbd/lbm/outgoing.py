@@ -48,6 +48,8 @@ def make_request(
         terminal=terminal_message(request),
         joined_outputs=request.has(tags.FLAG_JOINED),
         may_restart=may_restart(request),
+        slots=request.slots[0] if request.slots[1] > 1 else 0,
+        slots_most=request.slots[1] if request.slots[1] > 1 else 0,
     )
 
 

@@ -45,7 +45,6 @@ class Wish:
     output: bytes = b""
     error: bytes = b""
     checkpoint: bytes = b""
-    slots: tuple[int, int] = (1, 1)  # it needs, and can use
     priority: int = 0
 
 
@@ -65,8 +64,6 @@ def read_wish(body: bytes) -> Wish:
             wish.error = value
         elif key == tags.CHECKPOINT:
             wish.checkpoint = value
-        elif key == tags.SLOTS:
-            wish.slots = read_range(value)
         elif key == tags.PRIORITY:
             wish.priority = int(value)
     return wish
@@ -188,6 +185,7 @@ async def make_submission(
     run.wants_stdin = bool(wish.input)
     run.closed_fds = run.null_outputs = 0
     run.forced = False
+    run.slots = run.slots_most = 0  # the dispatcher's business
     if request.is_staged:
         run.stage.send.extend(request.send)
         run.stage.fetch.extend(request.fetch)
@@ -207,9 +205,9 @@ async def make_submission(
             checkpoint=wish.checkpoint,
             submitted=time.time(),
         ),
-        slots=wish.slots[0],
+        slots=request.slots[0],
         priority=wish.priority,
-        slots_most=wish.slots[1] if wish.slots[1] > wish.slots[0] else 0,
+        slots_most=request.slots[1] if request.slots[1] > request.slots[0] else 0,
         may_restart=not request.has(tags.FLAG_NO_RESTART),
         only=request.host or "",
         excluded=sorted(request.excluded),

@@ -47,9 +47,10 @@ class NotRun:
 
 def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.StageRequest) -> set[str]:
     """The features a host needs for it (lbd/wire.py)."""
+    wanted = {wire.SLOTS} if request.slots else set()
     if isinstance(request, lbm_pb2.StageRequest):
-        return {wire.STAGE}
-    return {wire.TERMINAL} if request.HasField("terminal") else set()
+        return wanted | {wire.STAGE}
+    return wanted | {wire.TERMINAL} if request.HasField("terminal") else wanted
 
 
 class RemoteRun:

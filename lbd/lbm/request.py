@@ -13,7 +13,7 @@ NAME_CHARS_MAX = 255
 EXCLUDED_MAX = 1024
 TIMEOUT_S_MAX = 1e9
 MEMORY_BYTES_MAX = 1 << 62
-DEPTH_MAX = 1 << 16
+DEPTH_MAX = SLOTS_MAX = 1 << 16
 
 
 @dataclass(slots=True)
@@ -34,6 +34,7 @@ class ClientRequest:
     timeout_s: float = 0.0
     memory_bytes: int = 0
     name: str = ""
+    slots: tuple[int, int] = (1, 1)  # it needs, and can use
     closed_fds: int = 0
     null_outputs: int = 0
     depth: int = 0
@@ -96,6 +97,8 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.memory_bytes = int(within(int(value), MEMORY_BYTES_MAX))
     elif key == tags.NAME:
         request.name = one_line(value.decode(errors="replace"), NAME_CHARS_MAX)
+    elif key == tags.SLOTS:
+        request.slots = read_slots(value)
     elif key == tags.CLOSED_FDS:
         request.closed_fds = int(value) & 7
     elif key == tags.NULL_OUTPUTS:
@@ -115,6 +118,14 @@ def host_name(value: bytes) -> HostId:
     if len(text) > NAME_CHARS_MAX or not text.isprintable():
         raise ValueError("not the name of a host")
     return HostId(text)
+
+
+def read_slots(value: bytes) -> tuple[int, int]:
+    least, _, most = value.partition(b"-")
+    found = int(least), int(most)
+    if not 1 <= found[0] <= found[1] <= SLOTS_MAX:
+        raise ValueError("slots that cannot be")
+    return found
 
 
 def within(value: float, high: float) -> float:

@@ -107,6 +107,7 @@ class Staging:
             user=self._job.user,
             uid=self._caller[0],
             forced=self._request.mode == "host",
+            slots=self._request.slots[0] if self._request.slots[1] > 1 else 0,
         )
         self.is_busy = True
         answer = await self.run.start(wish, tags.STAGE)
@@ -147,7 +148,7 @@ class Staging:
         request.wants_stdin = step == "unpack"
         request.closed_fds = request.null_outputs = 0
         request.ClearField("terminal")
-        request.timeout_s = request.memory_bytes = 0
+        request.timeout_s = request.memory_bytes = request.slots = request.slots_most = 0
         del request.argv[:]
         request.argv.append(b"lbd-stage")
         self._step = self._new_run()

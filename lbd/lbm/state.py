@@ -61,12 +61,17 @@ class Slots:
     waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
     users: dict[JobId, str] = field(default_factory=dict)  # of both; "" = not known
     widths: dict[JobId, int] = field(default_factory=dict)  # of holders of more than one slot
+    wanted: dict[JobId, int] = field(default_factory=dict)  # by who waits for more than one
 
-    def take(self, job: JobId, user: str = "", *, beyond: bool = False) -> bool:
-        """A slot now, or False. `beyond`: nested and named by its user, so it may exceed."""
-        is_free = self.used < self.total and not self.waiting
-        if beyond or is_free or self._makes_room(user):
-            self.hold(job, user)
+    def take(
+        self, job: JobId, user: str = "", *, beyond: bool = False, slots: tuple[int, int] = (1, 1)
+    ) -> bool:
+        """A slot now, or False; with `slots` at least and at most so many. `beyond`: nested and
+        named by its user, so it may exceed."""
+        least, most = slots
+        is_free = self.used + least <= self.total and not self.waiting
+        if beyond or is_free or (least == 1 and self._makes_room(user)):
+            self.hold(job, user, max(least, min(most, self.total - self.used)))
             return True
         return False
 
@@ -90,8 +95,8 @@ class Slots:
     def used(self) -> int:
         return len(self.holders) + sum(self.widths.values()) - len(self.widths)
 
-    def has_room(self, user: str) -> bool:
-        return not self.is_full or self._makes_room(user)
+    def has_room(self, user: str, width: int = 1) -> bool:
+        return self.used + width <= self.total or (width == 1 and self._makes_room(user))
 
     @property
     def is_full(self) -> bool:
@@ -121,8 +126,8 @@ class Slots:
             held[self.users.get(job, "")] += self.widths.get(job, 1)
         return held
 
-    def enqueue(self, job: JobId, user: str = "") -> bool:
-        """Wait for a slot; False if too many do, or too many of the same user."""
+    def enqueue(self, job: JobId, user: str = "", width: int = 1) -> bool:
+        """Wait for a slot, or so many; False if too many do, or too many of the same user."""
         beyond = max(0, self.used - self.total)
         if len(self.waiting) + beyond >= self.max_waiting:
             return False
@@ -132,12 +137,16 @@ class Slots:
             return False
         self.waiting[job] = None
         self.users[job] = user
+        if width > 1:
+            self.wanted[job] = width
         return True
 
     def exceed(self, job: JobId) -> None:
         """Let a waiting job run beyond the slots."""
         self.waiting.pop(job, None)
         self.holders.add(job)
+        if width := self.wanted.pop(job, 0):
+            self.widths[job] = width
 
     def release(self, job: JobId) -> list[JobId]:
         """The job has ended or given up waiting. Returns who has got a slot by that."""
@@ -145,6 +154,7 @@ class Slots:
         self.waiting.pop(job, None)
         self.users.pop(job, None)
         self.widths.pop(job, None)
+        self.wanted.pop(job, None)
         return self._promote()
 
     def resize(self, total: int) -> list[JobId]:
@@ -158,8 +168,9 @@ class Slots:
         while self.waiting and self.used < self.total:
             held = self._held()
             following = min(self.waiting, key=lambda job: held[self.users.get(job, "")])
-            del self.waiting[following]
-            self.holders.add(following)
+            if self.used + self.wanted.get(following, 1) > self.total:
+                break
+            self.exceed(following)
             promoted.append(following)
         return promoted
 

@@ -63,6 +63,7 @@ SEND = b"S"  # a path, relative to DIRECTORY, that goes along; repeatable, as is
 FETCH = b"E"  # one that comes back
 LET_THROUGH = b"k"  # a variable named by -e: it leaves although environment.deny names it
 TERMINAL = b"T"  # present: the command wants a terminal; "rows columns xpixels ypixels"
+SLOTS = b"N"  # -n, "least-most"; of HERE: so many are free here
 MODES = b"y"  # of the caller's terminal: termios as text (lbm/modes.py)
 
 # keys of QUEUE
@@ -73,7 +74,6 @@ CHECKPOINT = b"C"  # --checkpoint
 OUTPUT_FILE = b"o"
 ERROR_FILE = b"r"
 PRIORITY = b"P"
-SLOTS = b"N"  # "least-most"
 
 FLAG_NO_FALLBACK = b"n"
 FLAG_DETACH = b"d"  # of QUEUE: nobody waits for its end

@@ -79,7 +79,7 @@ def test_not_found_and_not_executable(lab, where, tmp_path):
 
 WRONG = [
     (("-q",), "no queue"), (("--detach",), "no queue"), (("-qd",), "-q"),
-    (("-q", "--local"), "queue"), (("-n", "2"), "-q"), (("--slots=1-4",), "-q"),
+    (("-q", "--local"), "queue"), (("-n", "0"), "at least"), (("--slots=4-1",), "backwards"),
     (("-q", "-n2"), "no queue"), (("-q", "-n", "two"), "two"), (("-q", "-n", "4-2"), "4-2"),
     (("-q", "-n", "0"), "0"),
     (("--array", "1-3"), "--array"), (("-o", "out"), "--output"), (("--error", "err"), "--error"),

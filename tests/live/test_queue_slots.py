@@ -1,4 +1,4 @@
-"""`lbrun -n`: queued jobs of several slots."""
+"""`lbrun -q -n`: queued jobs of several slots."""
 
 import json
 
@@ -92,13 +92,6 @@ def test_more_than_any_host_has_waits_and_says_so(lab):
 def test_what_makes_no_sense_is_said_in_one_line(lab, words, complaint):
     result = lab.run("h2", "lbrun", "-d", *words, "true")
     assert (result.returncode, result.stdout, result.stderr) == (125, "", complaint + "\n")
-
-
-def test_slots_are_the_queues(lab):
-    result = lab.run("h2", "lbrun", "-n", "2", "true")
-    assert result.returncode == 125
-    assert "--slots" in result.stderr
-    assert result.stderr.endswith(" go with -q or -d\n")
 
 
 STUCK = [

@@ -121,7 +121,7 @@ class HeldExit(_message.Message):
     def __init__(self, wait_status: _Optional[int] = ..., user_cpu_s: _Optional[float] = ..., system_cpu_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ..., out_of_memory: _Optional[bool] = ..., over: _Optional[str] = ...) -> None: ...
 
 class HeldJob(_message.Message):
-    __slots__ = ("number", "request", "pid", "group", "note", "began_s", "cause", "stopped", "kill_at_s", "exit", "ends", "submitted", "started", "job")
+    __slots__ = ("number", "request", "pid", "group", "note", "began_s", "cause", "stopped", "kill_at_s", "exit", "ends", "submitted", "started", "job", "slots")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +136,7 @@ class HeldJob(_message.Message):
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     number: int
     request: bytes
     pid: int
@@ -150,7 +151,8 @@ class HeldJob(_message.Message):
     submitted: float
     started: float
     job: str
-    def __init__(self, number: _Optional[int] = ..., request: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., note: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., stopped: _Optional[bool] = ..., kill_at_s: _Optional[float] = ..., exit: _Optional[_Union[HeldExit, _Mapping]] = ..., ends: _Optional[_Union[HeldEnds, _Mapping]] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., job: _Optional[str] = ...) -> None: ...
+    slots: int
+    def __init__(self, number: _Optional[int] = ..., request: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., note: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., stopped: _Optional[bool] = ..., kill_at_s: _Optional[float] = ..., exit: _Optional[_Union[HeldExit, _Mapping]] = ..., ends: _Optional[_Union[HeldEnds, _Mapping]] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., job: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class HeldAttempt(_message.Message):
     __slots__ = ("start", "pid", "group", "began_s", "cause", "reason", "lease_until_s", "end", "started", "stage")

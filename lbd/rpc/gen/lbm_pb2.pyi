@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunRequest(_message.Message):
-    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "joined_outputs", "may_restart", "null_outputs", "stage")
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "may_wait", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "joined_outputs", "may_restart", "null_outputs", "slots", "slots_most", "stage")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,8 @@ class RunRequest(_message.Message):
     JOINED_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     MAY_RESTART_FIELD_NUMBER: _ClassVar[int]
     NULL_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_MOST_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     origin: str
@@ -59,22 +61,26 @@ class RunRequest(_message.Message):
     joined_outputs: bool
     may_restart: bool
     null_outputs: int
+    slots: int
+    slots_most: int
     stage: StageStep
-    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., joined_outputs: _Optional[bool] = ..., may_restart: _Optional[bool] = ..., null_outputs: _Optional[int] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., may_wait: _Optional[bool] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., joined_outputs: _Optional[bool] = ..., may_restart: _Optional[bool] = ..., null_outputs: _Optional[int] = ..., slots: _Optional[int] = ..., slots_most: _Optional[int] = ..., stage: _Optional[_Union[StageStep, _Mapping]] = ...) -> None: ...
 
 class StageRequest(_message.Message):
-    __slots__ = ("id", "origin", "user", "uid", "forced")
+    __slots__ = ("id", "origin", "user", "uid", "forced", "slots")
     ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     FORCED_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     id: str
     origin: str
     user: str
     uid: int
     forced: bool
-    def __init__(self, id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., forced: _Optional[bool] = ...) -> None: ...
+    slots: int
+    def __init__(self, id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., forced: _Optional[bool] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class StageStep(_message.Message):
     __slots__ = ("stage", "step", "send", "fetch")

@@ -29,6 +29,30 @@ class TestSlots:
         slots.holders.clear()  # a slot is free, but b has been waiting for it
         assert not slots.take(JobId("c"))
 
+    def test_several_are_taken_at_once_or_none(self):
+        slots = Slots(total=4, max_waiting=10)
+        assert slots.take(JobId("a"), slots=(2, 3))
+        assert (slots.used, slots.widths) == (3, {"a": 3})  # what is free, up to the most
+        assert slots.has_room("", 1)
+        assert not slots.has_room("", 2)
+        assert not slots.take(JobId("b"), slots=(2, 2))
+        assert slots.enqueue(JobId("b"), width=2)
+        assert not slots.take(JobId("c"))  # b has been waiting
+        assert slots.enqueue(JobId("c"))
+        assert slots.release(JobId("a")) == ["b", "c"]
+        assert (slots.used, slots.widths, slots.wanted) == (3, {"b": 2}, {})
+
+    def test_who_needs_several_is_not_overtaken_and_may_exceed(self):
+        slots = Slots(total=2, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.take(JobId("b"))
+        slots.enqueue(JobId("wide"), width=2)
+        slots.enqueue(JobId("c"))
+        assert slots.release(JobId("a")) == []
+        slots.exceed(JobId("wide"))
+        assert slots.used == 3
+        assert slots.release(JobId("wide")) == ["c"]
+
     def test_the_queue_is_bounded(self):
         slots = Slots(total=1, max_waiting=1)
         slots.take(JobId("a"))

@@ -1,0 +1,113 @@
+"""`lbrun -n` without the queue: a command that needs several slots of one host."""
+
+import time
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+from tests.live.contract import assert_one_line, kill_tree
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(3, settings=(*FAST, "lbm.slots=3", "lim.hold_limit_s=1"))
+    yield lab
+    lab.down()
+
+
+@pytest.fixture
+def start(lab):
+    """start(host, *words): an lbrun in the background until the test is over."""
+    started = []
+
+    def begin(host, *words):
+        command = "echo $LBD_HOST $LBD_SLOTS; exec sleep 60"
+        started.append(lab.popen(host, "lbrun", *words, "sh", "-c", command, stdout=-1, text=True))
+        return started[-1].stdout.readline().split()
+
+    yield begin
+    for process in started:
+        kill_tree(process.pid)
+        process.stdout.close()
+        process.wait()
+    lab.wait_until(lambda: used(lab) == [0, 0, 0], "all slots are free", 20, lambda: used(lab))
+
+
+def used(lab):
+    return [host["slots"]["used"] for host in lab.lbctl_json("h1", "status")["hosts"]]
+
+
+def until_known(lab, *slots):
+    """At every host."""
+    for name in ("h1", "h2", "h3"):
+        lab.wait_until(
+            lambda name=name: [host["slots"]["used"]
+                               for host in lab.lbctl_json(name, "status")["hosts"]] == list(slots),
+            f"{name} knows of {slots}",
+        )  # fmt: skip
+
+
+def slots_told(lab, *words, host="h1"):
+    result = lab.run(host, "lbrun", *words, "sh", "-c", "echo $LBD_HOST $LBD_SLOTS")
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.split()
+
+
+def test_it_has_the_slots_it_asks_for_and_nobody_else_has_them(lab, start):
+    first, slots = start("h1", "--remote", "-n", "2")
+    assert (first in ("h2", "h3"), slots) == (True, "2")
+    until_known(lab, *(2 if name == first else 0 for name in ("h1", "h2", "h3")))
+    second, slots = start("h1", "--remote", "-n", "2")
+    assert {first, second} == {"h2", "h3"}
+    until_known(lab, 0, 2, 2)
+    began_s = time.monotonic()
+    result = lab.run("h1", "lbrun", "--remote", "-n2", "true")  # waits for room, and not for ever
+    assert (result.returncode, time.monotonic() - began_s > 0.9) == (125, True)
+    assert_one_line(result.stderr, "lbrun", "no host had room")
+    assert slots_told(lab, "--remote", "-n", "1-3")[1] == "1"  # of a range what is free
+
+
+def test_of_a_range_it_gets_what_is_free(lab):
+    assert slots_told(lab, "--remote", "--slots=1-8")[1] == "3"
+    assert slots_told(lab, "-H", "h2", "-n", "2-2") == ["h2", "2"]
+
+
+def test_it_stays_only_where_it_has_room(lab, start):
+    assert slots_told(lab, "-n", "2-8") == ["h1", "3"]
+    assert slots_told(lab, "-n", "2") == ["h1", "2"]
+    assert slots_told(lab, "--local", "-n", "2")[1] == "2"
+    start("h2", "-H", "h1", "-n", "3")
+    until_known(lab, 3, 0, 0)
+    assert slots_told(lab, "-n", "2")[0] in ("h2", "h3")
+
+
+@pytest.mark.parametrize("options", [(), ("--remote",), ("--no-fallback",)])
+def test_more_than_any_host_has_is_refused_at_once(lab, options):
+    result = lab.run("h1", "lbrun", *options, "-n", "9", "true")
+    assert (result.returncode, result.stdout) == (125, "")
+    assert_one_line(result.stderr, "lbrun", "-n 9: no host has so many slots; the most are 3, on h")
+
+
+def test_more_than_the_named_host_has_is_refused(lab):
+    for _ in range(2):  # the second time its address is known
+        result = lab.run("h1", "lbrun", "-H", "h2", "-n", "9", "true")
+        assert (result.returncode, result.stdout) == (125, "")
+        assert_one_line(result.stderr, "lbrun", "h2", "has 3 slots")
+        lab.run("h1", "lbrun", "-H", "h2", "true")
+
+
+def test_it_takes_its_files_along(lab, work):
+    result = lab.run("h1", "lbrun", "-H", "h2", "-n", "2", "--send", "src", "--fetch", "out", "sh",
+                     "-c", "cat src/a; echo $LBD_SLOTS > out", cwd=work)  # fmt: skip
+    assert (result.returncode, result.stdout, result.stderr) == (0, "a\n", "")
+    assert (work / "out").read_text() == "2\n"
+
+
+BAD = [("0", "at least one"), ("3-2", "backwards"), ("x", "how many"), ("70000", "no host has")]
+
+
+@pytest.mark.parametrize(("text", "part"), BAD)
+def test_what_makes_no_sense(lab, text, part):
+    result = lab.run("h1", "lbrun", "-n", text, "true")
+    assert result.returncode == 125
+    assert_one_line(result.stderr, "lbrun", f"--slots {text}", part)
