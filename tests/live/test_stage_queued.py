@@ -237,3 +237,14 @@ def test_who_goes_away_gets_nothing(lab, work):
     time.sleep(1)
     assert listing(work) == before
     assert_no_stage(lab)
+
+
+def test_one_that_is_cut_off_starts_again_from_its_inputs_in_the_next_tier(make_lab, work):
+    lab = make_lab(2, "none", "--mode", "tags", settings=(*SETTINGS, "tags.cutoffs_s=[0.3]"))
+    script = "cat src/a; rm src/a; i=0; while [ $i -lt 900000 ]; do i=$((i+1)); done; \
+              echo $LBD_TIER > out"
+    result = lbrun(lab, work, "-q", "--send", "src", "--fetch", "out", "sh", "-c", script,
+                   timeout=60)  # fmt: skip
+    assert (result.returncode, result.stdout, result.stderr) == (0, "a\n", "")
+    assert (work / "out").read_text() == "2\n"
+    assert (work / "src/a").exists()
