@@ -1,6 +1,10 @@
 """What to believe of loads that are not news any more, and whom to ask before deciding: what our
 own rules, P2C and PREDICT, share.
 
+Staying. At or below T_l commands stay, as under every rule, but not while faster cores are to be
+had: T_l counts tasks and says nothing of how long they take. By it alone a third of all commands of
+a cluster may run at half the speed beside free cores.
+
 Trust. A load told a moment ago is the load; one of a minute ago says little. Between them it is
 drawn towards the mean of the hosts looked at: trust = exp(-age / `lim.trust_s`). What we ourselves
 have sent there since is known for certain and never discounted. (Mitzenmacher 2000 shows why: who
@@ -23,7 +27,7 @@ from itertools import islice
 from random import Random
 
 from lbd.model import HostId, PlacementRequest
-from lbd.policy.ranking import choose, leaves, others
+from lbd.policy.ranking import choose, is_light_here, leaves, others, settled_early
 from lbd.policy.view import NO_SLOT, HostView, Probe, Reply, Step, View
 
 DRAWN_MAX = 16
@@ -40,6 +44,8 @@ def decide(
     request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random, cost: Cost
 ) -> Step:
     """The next question, or the host of the least cost by what is believed."""
+    if (early := settled_early(request, view, stays)) is not None:
+        return early
     asked = {reply.host for reply in replies}
     answered = [reply.host for reply in replies if reply.answered]
     hosts = others(request, view, answered) + drawn(request, view, asked, dice)
@@ -56,6 +62,14 @@ def decide(
             return Probe((promising.name,), 1.0 / left)
     names = [host.name for host in hosts] + full_ones(request, view)
     return choose(request, as_believed(hosts, view, cost), dice, names)
+
+
+def stays(view: View) -> bool:
+    """Light here, and no core elsewhere is faster by more than Δ, the gain a move must bring."""
+    if not is_light_here(view):
+        return False
+    limit = 1.0 / view.me.speed - view.params.min_gain
+    return not any(1.0 / host.speed < limit for host in view.hosts.values() if not host.why)
 
 
 def trust(host: HostView, view: View) -> float:

@@ -6,7 +6,8 @@ much better than either one by lot or the least of all by loads that are old: th
 the same host until the next news. Here the lot is as wide as the loads are fresh, two when they are
 old; an old load counts for less, and its host is asked if that may change the choice (`belief`).
 
-A load counts for a command as everywhere: tasks, the command included, a core of reference speed.
+Hosts are compared by what one more task costs all who are there (`delay`), not by tasks per power
+as Zhou's rules do: by those a wide host of slow cores looks idle for long.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.belief import decide
-from lbd.policy.ranking import settled_early
-from lbd.policy.view import HostView, Reply, Step, Telling, View
+from lbd.policy.delay import time_for_all
+from lbd.policy.view import Reply, Step, Telling, View
 
 
 class TwoChoices:
@@ -24,8 +25,4 @@ class TwoChoices:
     def next_step(
         self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
     ) -> Step:
-        return settled_early(request, view) or decide(request, view, replies, dice, load_with_it)
-
-
-def load_with_it(host: HostView, load: float) -> float:
-    return load + 1.0 / (host.cores * host.speed)
+        return decide(request, view, replies, dice, time_for_all)

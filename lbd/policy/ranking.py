@@ -10,7 +10,7 @@ And where others would take it but for their slots and we are overloaded, it wai
 rather than making things worse here.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from heapq import nsmallest
 from operator import attrgetter
 from random import Random
@@ -24,14 +24,20 @@ CANDIDATES = 16  # that an answer shows, best first
 by_load = attrgetter("load")
 
 
-def settled_early(request: PlacementRequest, view: View) -> Decision | None:
+def is_light_here(view: View) -> bool:
+    return view.me.load_now <= view.params.local_threshold
+
+
+def settled_early(
+    request: PlacementRequest, view: View, stays: Callable[[View], bool] = is_light_here
+) -> Decision | None:
     """The decision if no other host's load matters to it, else None."""
     me = view.me
     if request.wanted is not None:
         return wanted_host(request.wanted, view)
     if request.must_stay:
         return here(view, "must-stay")
-    if not leaves(request, view) and me.load_now <= view.params.local_threshold:
+    if not leaves(request, view) and stays(view):
         return here(view, "below-threshold")
     if not any(host.alive for host in view.hosts.values() if host is not me):
         if must_leave(request, view):

@@ -5,7 +5,9 @@
 all rules get the very same jobs, and ours are divided by whichever of the seven did best there; by
 the mean and by the 99th percentile of response times. Parameters are those the daemons come with,
 costs are of machines of today. The seven know each job's CPU time exactly where T_CPU asks for it,
-PREDICT to a factor of two, as what is learnt of commands might be.
+PREDICT to a factor of two, as what is learnt of commands might be. The constants of our rules were
+chosen by the jobs of the seeds in `TUNED_ON`; who judges by these is told so. That the best of
+seven is found out by the same runs favours it: its luck counts, ours does not.
 
 `stale-loads`: hosts with exponential jobs, all for nothing, as loads get older than a job lasts.
 """
@@ -17,7 +19,7 @@ from operator import attrgetter
 from lbd.config import ALGORITHMS, LimConfig
 from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import Telling
-from lbd.sim.balance import Outcome, mean_and_sd, run_once
+from lbd.sim.balance import Outcome, half_width, mean_and_sd, run_once
 from lbd.sim.balance_setup import LIM, Setup
 from lbd.sim.balance_workload import WORKLOADS, Costs, Workload
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
@@ -32,6 +34,7 @@ AS_THEY_COME = (
 )  # fmt: skip
 LEARNT_ERROR = 0.7  # sigma: a factor of two either way
 NO_WORSE = 1.02
+TUNED_ON = (1, 101)
 
 Run = tuple[Setup, str, int]
 Cell = tuple[float, float]  # load, age
@@ -50,10 +53,21 @@ UNEQUAL = Hosts(12, (1.0, 2.0, 4.0, 8.0), (2.0, 1.0, 1.0, 0.5))
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Of one rule in one cell, over the replications."""
+    """Of one rule in one cell, by replication."""
 
-    mean_s: float
-    p99_s: float
+    mean_s: tuple[float, ...]
+    p99_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Of two means over the same replications, with half of its 95 % interval."""
+
+    value: float
+    half: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ± {self.half:.3f}"
 
 
 def run(what: Run) -> Outcome:
@@ -101,9 +115,20 @@ def qualities(
 def quality(runs: Iterable[Outcome]) -> Quality:
     found = list(runs)
     return Quality(
-        mean_and_sd([one.mean_response_s for one in found])[0],
-        mean_and_sd([one.p99_response_s for one in found])[0],
+        tuple(one.mean_response_s for one in found), tuple(one.p99_response_s for one in found)
     )
+
+
+def mean(values: Sequence[float]) -> float:
+    return mean_and_sd(values)[0]
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """What differs between replications differs for both: to first order the error of the ratio is
+    that of ours - ratio * theirs."""
+    value = mean(ours) / mean(theirs)
+    rest = [one - value * other for one, other in zip(ours, theirs, strict=True)]
+    return Ratio(value, half_width(rest) / mean(theirs))
 
 
 def against_the_best(
@@ -112,33 +137,40 @@ def against_the_best(
 ) -> Drawing:  # fmt: skip
     cells = [(load, age_s) for load in loads for age_s in ages_s]
     found = qualities(hosts, cells, scale, map_)
-    measures: dict[str, Callable[[Quality], float]]
+    measures: dict[str, Callable[[Quality], Sequence[float]]]
     measures = {"mean": attrgetter("mean_s"), "p99": attrgetter("p99_s")}
     lines, claims = [], []
     for rule in WEIGH_AGE:
         for measure, of in measures.items():
-            best = {cell: min(of(found[cell, name]) for name in SEVEN) for cell in cells}
-            ratios = {cell: of(found[cell, rule]) / best[cell] for cell in cells}
+            best = {c: min((of(found[c, name]) for name in SEVEN), key=mean) for c in cells}
+            ratios = {cell: ratio(of(found[cell, rule]), best[cell]) for cell in cells}
             for age_s in ages_s:
-                y = tuple(ratios[load, age_s] for load in loads)
-                lines.append(Line(f"{rule} {measure}, P = {age_s:g} s", tuple(loads), y))
+                at = [ratios[load, age_s] for load in loads]
+                lines.append(Line(
+                    f"{rule} {measure}, P = {age_s:g} s", tuple(loads),
+                    tuple(one.value for one in at), tuple(one.half for one in at),
+                ))  # fmt: skip
             claims += verdicts(rule, measure, ratios)
-    winners = {min(SEVEN, key=lambda name: found[cell, name].mean_s) for cell in cells}
+    winners = {min(SEVEN, key=lambda name: mean(found[cell, name].mean_s)) for cell in cells}
     claims.append(Claim("which of the seven is best depends on the cell", len(winners) > 1,
                         ", ".join(sorted(winners))))  # fmt: skip
+    claims.append(Claim("judged by other jobs than our rules' constants were chosen by",
+                        scale.seed not in TUNED_ON, f"seed {scale.seed}"))  # fmt: skip
     return Drawing("CPU utilisation by the jobs", "response time / that of the best of the seven",
                    tuple(lines), tuple(claims))  # fmt: skip
 
 
-def verdicts(rule: str, measure: str, ratios: dict[Cell, float]) -> list[Claim]:
-    better = sum(ratio < 1 for ratio in ratios.values())
-    worse = {cell: ratio for cell, ratio in ratios.items() if ratio > NO_WORSE}
-    where = ", ".join(f"{ratio:.3f} at load {c[0]:g}, P = {c[1]:g} s" for c, ratio in worse.items())
+def verdicts(rule: str, measure: str, ratios: dict[Cell, Ratio]) -> list[Claim]:
+    better = sum(one.value < 1 for one in ratios.values())
+    surely = sum(one.value + one.half < 1 for one in ratios.values())
+    worse = {cell: one for cell, one in ratios.items() if one.value > NO_WORSE}
+    where = ", ".join(f"{one} at load {c[0]:g}, P = {c[1]:g} s" for c, one in worse.items())
+    worst = max(ratios.values(), key=attrgetter("value"))
     return [
         Claim(f"{rule} is better than the best of the seven in most cells, by the {measure}",
-              better > len(ratios) / 2, f"{better} of {len(ratios)} cells"),
+              better > len(ratios) / 2, f"{better} of {len(ratios)} cells, {surely} surely"),
         Claim(f"{rule} is nowhere worse than it by more than 2 %, by the {measure}",
-              not worse, where or f"worst {max(ratios.values()):.3f}"),
+              not worse, where or f"worst {worst}"),
     ]  # fmt: skip
 
 
@@ -181,7 +213,7 @@ def stale_loads(scale: Scale, map_: Map) -> Drawing:
     outcomes = dict(zip(wanted, map_(run, wanted), strict=True))
 
     def mean_s(setup: Setup, rule: str) -> float:
-        return quality(outcomes[setup, rule, n] for n in numbers).mean_s
+        return mean([outcomes[setup, rule, n].mean_response_s for n in numbers])
 
     y = {
         rule: tuple(mean_s(setup, name) for setup, name in by_age if name == rule)

@@ -8,7 +8,7 @@ import pytest
 from lbd.config import LimConfig
 from lbd.model import HostId, Verdict
 from lbd.policy import belief
-from lbd.policy.predict import time_for_all
+from lbd.policy.delay import time_for_all
 from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import NO_SLOT, HostView, Placement, Probe, Reply, View
 from lbd.testing.builders import request
@@ -166,15 +166,41 @@ def test_a_command_that_must_leave_does(algorithm):
     ],
 )
 def test_what_a_cpu_second_there_costs_everybody(tasks, cores, speed, expected):
-    assert time_for_all(tasks, cores, speed) == pytest.approx(expected)
+    there = host("h2", tasks, cores, speed)
+    assert time_for_all(there, there.load_now) == pytest.approx(expected)
 
 
-def test_predict_prefers_a_fast_free_core_where_load_alone_prefers_many_slow_ones():
-    view = seen(
-        host("h1", 9.0), host("wide", 0.0, cores=8, speed=0.5), host("fast", 0.0, speed=2.0)
-    )
-    assert set(picks("P2C", view)) == {"wide"}
-    assert set(picks("PREDICT", view)) == {"fast"}
+WIDE_AND_FAST = (host("wide", 0.0, cores=8, speed=0.5), host("fast", 0.0, speed=2.0))
+
+
+@OWN
+def test_a_fast_free_core_is_preferred_where_load_alone_prefers_many_slow_ones(algorithm):
+    view = seen(host("h1", 9.0), *WIDE_AND_FAST)
+    assert set(picks("GLOBAL", view)) == {"wide"}
+    assert set(picks(algorithm, view)) == {"fast"}
+
+
+@OWN
+def test_a_fast_host_does_not_draw_who_would_delay_the_others_there_by_more(algorithm):
+    """Two tasks share the fast core at the speed of the slow one, but one of them was alone."""
+    view = seen(host("h1", 9.0), host("fast", 1.0, speed=2.0), host("slow", 0.0, speed=0.9))
+    assert set(picks(algorithm, view)) == {"slow"}
+
+
+@OWN
+@pytest.mark.parametrize(
+    ("speed", "why", "found"),
+    [
+        (2.0, "", "h2"),
+        (1.05, "", "h1"),  # no more than Δ
+        (0.5, "", "h1"),
+        (2.0, NO_SLOT, "h1"),
+    ],
+)
+def test_a_light_host_keeps_its_commands_but_from_faster_cores(algorithm, speed, why, found):
+    view = seen(host("h1", 0.0), host("h2", 0.0, speed=speed, why=why))
+    assert set(picks(algorithm, view, count=20)) == {found}
+    assert step("GLOBAL", view).host == "h1"
 
 
 def test_predict_moves_a_long_command_where_a_short_one_is_not_worth_the_way():

@@ -13,9 +13,12 @@ from lbd.sim.figures_own import (
     EQUAL,
     SEVEN,
     STALE_AGES,
+    TUNED_ON,
     UNEQUAL,
+    Ratio,
     against_the_best,
     cell_setup,
+    ratio,
     stale_claims,
     verdicts,
 )  # fmt: skip
@@ -41,17 +44,33 @@ def test_a_drawing_has_each_rule_by_mean_and_p99_at_each_age():
         f"{rule} {measure}, P = {age} s"
         for rule in WEIGH_AGE for measure in ("mean", "p99") for age in (1, 30)
     ]  # fmt: skip
-    assert all(math.isfinite(y) for line in drawing.lines for y in line.y)
+    assert all(math.isfinite(y) for line in drawing.lines for y in (*line.y, *line.interval))
 
 
 def test_a_cell_that_is_worse_is_named():
-    better, no_worse = verdicts(
-        "P2C", "mean", {(0.5, 1.0): 0.9, (0.9, 30.0): 1.05, (0.9, 1.0): 0.8}
-    )
+    ratios = {
+        (0.5, 1.0): Ratio(0.9, 0.2),
+        (0.9, 30.0): Ratio(1.05, 0.04),
+        (0.9, 1.0): Ratio(0.8, 0.1),
+    }
+    better, no_worse = verdicts("P2C", "mean", ratios)
     assert better.holds
-    assert better.ours == "2 of 3 cells"
+    assert better.ours == "2 of 3 cells, 1 surely"
     assert not no_worse.holds
-    assert no_worse.ours == "1.050 at load 0.9, P = 30 s"
+    assert no_worse.ours == "1.050 ± 0.040 at load 0.9, P = 30 s"
+
+
+def test_a_ratio_knows_that_both_had_the_same_jobs():
+    always_half = ratio([1.0, 2.0, 5.0], [2.0, 4.0, 10.0])
+    assert (always_half.value, always_half.half) == pytest.approx((0.5, 0.0))
+    assert ratio([1.0, 2.0, 5.0], [2.0, 10.0, 4.0]).half > 0.5
+
+
+@pytest.mark.parametrize(("seed", "fair"), [(TUNED_ON[0], False), (7, True)])
+def test_who_judges_by_the_jobs_it_was_tuned_on_is_told(seed, fair):
+    scale = Scale(duration_s=2.0, replications=2, seed=seed)
+    drawing = against_the_best(UNEQUAL, scale, plain_map, loads=(0.5,), ages_s=(1.0,))
+    assert drawing.claims[-1].holds is fair
 
 
 def test_what_is_claimed_of_old_loads_is_judged_by_the_numbers():
