@@ -294,6 +294,8 @@ class Attempt:
         status, cpu_s = (news.exit_status, news.cpu_s) if ended is not None else (None, None)
         self._host.jobs.end(self.name, state, time.time(), status, cpu_s, news.cause)
         self._host.job_ended(self.name)
+        if ended is not None:
+            self._spool.ended(self._start.job, self._start.attempt)
         self.over = True
         self._say(news)
 

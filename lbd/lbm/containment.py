@@ -117,11 +117,11 @@ class Containment:
         if self.base is None:
             _kill(_with_descendants(_children() - spares))
 
-    def forget(self, group: str) -> None:
-        """Remove a job's empty cgroups."""
+    def forget(self, group: str, *, beside: bool = True) -> None:
+        """Remove a job's empty cgroups; `beside`: those of its limits, too."""
         if group:
             _remove(group)
-        for parent in self._beside if group else ():
+        for parent in self._beside if group and beside else ():
             _remove(f"{parent}/{os.path.basename(group)}")
 
     def close(self) -> None:

@@ -276,7 +276,7 @@ class Keeper:
         finally:
             for descriptor in own:
                 os.close(descriptor)
-        self._jobs[job] = Running(spare.pid, spare.group)
+        self._jobs[job] = Running(spare.pid, spare.group, plain)
         self._starting[spare.socket.fileno()] = (job, spare.socket)
         self._poll.register(spare.socket, select.POLLIN)
 
@@ -361,7 +361,7 @@ class Keeper:
                 (OUT_OF_MEMORY, int(out_of_memory)),
                 (OVER, self._limits.ended(name) or (KEEPER if self._quitting else "")),
             )
-            self._containment.forget(job.group)
+            self._containment.forget(job.group, beside=not job.plain)
             if not self._jobs:
                 kept = {spare.pid for spare in self._spares}
                 self._containment.end_strays(

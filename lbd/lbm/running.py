@@ -12,6 +12,7 @@ class Running:
 
     pid: int
     group: str
+    plain: bool = False  # then it has no cgroup but `group`
     begun: bool = False
     ended: tuple[int, resource.struct_rusage] | None = None
     kill_at_s: float | None = None

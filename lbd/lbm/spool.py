@@ -7,10 +7,15 @@ directories over the disk, so a thousand jobs share one.
 The command writes into the file itself, so output outlives whatever happens to us. A file that
 grows too large loses its middle (a hole is punched into it, so that the disk has it back): the
 beginning and the end are what people look for. `.cut` beside it says what is missing.
+
+Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 goes
+through all inodes that were freed within the last minutes. So a file that an attempt has left empty
+becomes that of a later one, if nobody has it open any more; `silent` lists whose are gone so.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import time
 from dataclasses import dataclass
@@ -19,7 +24,11 @@ from pathlib import Path
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 PIECE_BYTES = 256 << 10
 DAY_S = 86400.0
-FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+AGAIN = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
+STREAMS = ("out", "err")
+SILENT = "silent"
+BLANKS = 16  # empty files that are remembered for others
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +42,16 @@ class Spool:
     def __init__(self, state_dir: str, limit_bytes: int) -> None:
         self.root = Path(state_dir) / "spool"
         self._limit_bytes = limit_bytes
+        self._blanks: list[tuple[str, int, str]] = []
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def open(self, job: str, attempt: int, name: str) -> int:
         """For the command to write to. Nobody else gets here, so that mode lets only those reopen
         it who have it already. Raises OSError."""
-        path = self._path(job, attempt, name)
+        file = self._file(job, attempt, name)
+        if name in STREAMS and (blank := self._take_blank(file)) is not None:
+            return blank
+        path = Path(file)
         try:
             descriptor = os.open(path, FLAGS, 0o600)
         except FileNotFoundError:
@@ -48,16 +61,53 @@ class Spool:
         os.fchmod(descriptor, 0o666)
         return descriptor
 
-    def _path(self, job: str, attempt: int, name: str) -> Path:
+    def ended(self, job: str, attempt: int) -> None:
+        """All of its processes have."""
+        for name in STREAMS:
+            with contextlib.suppress(OSError):
+                size = os.stat(self._file(job, attempt, name)).st_size
+                if not size and len(self._blanks) < BLANKS:
+                    self._blanks.append((job, attempt, name))
+
+    def _take_blank(self, path: str) -> int | None:
+        """An empty file of an attempt that has ended, as `path` from now on. Raises OSError."""
+        if not self._blanks:
+            return None
+        job, attempt, name = self._blanks.pop()
+        old = self._file(job, attempt, name)
+        try:
+            if name == "out":
+                add_line(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
+            os.rename(old, path)
+        except OSError:  # it was swept, or there is no such directory yet
+            return None
+        descriptor = os.open(path, AGAIN)
+        if is_ours_alone(descriptor):
+            os.utime(descriptor)
+            return descriptor
+        os.close(descriptor)
+        os.rename(path, old)
+        return None
+
+    def _file(self, job: str, attempt: int, name: str) -> str:
+        """As text: a `Path` takes longer to make than a file to open."""
         thousand = int(job) // 1000 if job.isdecimal() else 0
-        return Path(f"{self.root}/{thousand}/{job}.{attempt}.{name}")
+        return f"{self.root}/{thousand}/{job}.{attempt}.{name}"
+
+    def _path(self, job: str, attempt: int, name: str) -> Path:
+        return Path(self._file(job, attempt, name))
 
     def pack(self, job: str, attempt: int) -> Path:
         """What it has made for --fetch, if anything."""
         return self._path(job, attempt, "pack")
 
     def exists(self, job: str, attempt: int) -> bool:
-        return self._path(job, attempt, "out").exists()
+        path = self._path(job, attempt, "out")
+        if path.exists():
+            return True
+        with contextlib.suppress(OSError):
+            return f"{job}.{attempt}" in path.with_name(SILENT).read_text().split()
+        return False
 
     def read(self, job: str, attempt: int, name: str, at: int) -> Piece:
         """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError."""
@@ -81,7 +131,7 @@ class Spool:
 
     def trim(self, job: str, attempt: int) -> None:
         """Drop the middle of what is too large."""
-        for name in ("out", "err"):
+        for name in STREAMS:
             path = self._path(job, attempt, name)
             with contextlib.suppress(OSError):
                 size = path.stat().st_size
@@ -117,3 +167,25 @@ class Spool:
                         if is_old and path.name.partition(".")[0] not in running:
                             path.unlink(missing_ok=True)
                     directory.rmdir()  # unless there is something in it
+
+
+def add_line(path: str, line: str) -> None:
+    """Raises OSError."""
+    descriptor = os.open(path, AGAIN | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def is_ours_alone(descriptor: int) -> bool:
+    """Empty, and open nowhere else: of such a file alone a lease to write can be had, which nobody
+    can get around; a process that has escaped from its job may have kept the job's output."""
+    try:
+        if os.fstat(descriptor).st_size:
+            return False
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True

@@ -268,12 +268,28 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
         clauses.append('s."user" = ?')
         values.append(wanted.user)
     if wanted.ranges:
-        clauses.append("(" + " OR ".join("j.id BETWEEN ? AND ?" for _ in wanted.ranges) + ")")
-        values += [end for pair in wanted.ranges for end in pair]
+        clause, ends = within(wanted.ranges)
+        clauses.append(clause)
+        values += ends
     where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
     newest_first = f"SELECT {JOB_COLUMNS} {where} ORDER BY j.id DESC LIMIT ?"
     rows = yield Ask(newest_first, (*values, wanted.limit))
     return jobs_of(rows)[::-1]
+
+
+def within(ranges: Sequence[tuple[int, int]]) -> tuple[str, list[int]]:
+    """That an id is in one of these, so that the store looks at no others: of alternatives alone it
+    would try each with every job there is."""
+    singles = [first for first, last in ranges if first == last]
+    wide = [pair for pair in ranges if pair[0] != pair[1]]
+    either = ["j.id BETWEEN ? AND ?"] * len(wide)
+    if singles:
+        either.append(f"j.id IN ({', '.join('?' * len(singles))})")
+    values = [end for pair in wide for end in pair] + singles
+    if len(either) == 1:
+        return either[0], values
+    ends = [min(values), max(values)]
+    return f"j.id BETWEEN ? AND ? AND ({' OR '.join(either)})", ends + values
 
 
 def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:

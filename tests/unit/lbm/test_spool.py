@@ -3,6 +3,8 @@
 import os
 import time
 
+import pytest
+
 from lbd.lbm.spool import PIECE_BYTES, Spool
 
 LIMIT_BYTES = 1 << 20
@@ -80,3 +82,67 @@ def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
         os.utime(tmp_path / f"spool/0/{job}.1.out", (old_s, old_s))
     spool.sweep(7.0, {"2"})
     assert sorted(path.name for path in (tmp_path / "spool/0").iterdir()) == ["2.1.out", "3.1.out"]
+
+
+def both(spool, job):
+    return [spool.open(job, 1, name) for name in ("out", "err")]
+
+
+def inodes(descriptors):
+    return {os.fstat(descriptor).st_ino for descriptor in descriptors}
+
+
+def close(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_files_that_were_left_empty_become_those_of_later_attempts(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7")
+    used = inodes(first)
+    close(first)
+    spool.ended("7", 1)
+    second = both(spool, "8")
+    assert inodes(second) == used
+    assert [os.fstat(one).st_mode & 0o777 for one in second] == [0o666] * 2
+    os.write(second[0], b"of eight")
+    close(second)
+    assert [spool.exists(job, 1) for job in "78"] == [True, True]
+    with pytest.raises(FileNotFoundError):
+        spool.read("7", 1, "out", 0)
+    assert b"of eight" in {spool.read("8", 1, name, 0).data for name in ("out", "err")}
+    assert not Spool(str(tmp_path), LIMIT_BYTES).exists("9", 1)
+    assert Spool(str(tmp_path), LIMIT_BYTES).exists("7", 1)
+
+
+def test_one_that_somebody_has_open_yet_stays_what_it_is(tmp_path):
+    """Its writer may have escaped, a reader may be about to read."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7")
+    spool.ended("7", 1)
+    second = both(spool, "8")
+    assert not inodes(first) & inodes(second)
+    os.write(first[0], b"late")
+    assert spool.read("7", 1, "out", 0).data == b"late"
+    close((*first, *second))
+
+
+def test_one_with_something_in_it_stays_what_it_is(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7")
+    for descriptor in first:
+        os.write(descriptor, b"kept")
+    close(first)
+    spool.ended("7", 1)
+    close(both(spool, "8"))
+    assert [spool.read("7", 1, name, 0).data for name in ("out", "err")] == [b"kept"] * 2
+
+
+def test_one_that_was_swept_meanwhile_is_made_anew(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    spool.ended("7", 1)
+    spool.sweep(-1.0, set())
+    close(both(spool, "8"))
+    assert spool.exists("8", 1)
