@@ -37,6 +37,8 @@ class HostCharges:
 
     def picked_since(self, moment_s: float) -> int:
         """How many."""
+        if not self._picked_at_s:
+            return 0
         return sum(at_s >= moment_s for at_s in self._picked_at_s.values())
 
     def add(self, job: JobId, now_s: float) -> None:

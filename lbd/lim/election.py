@@ -62,5 +62,5 @@ class Election:
         return at_s is not None and now_s - at_s <= silence_s
 
     def heard_lately(self, now_s: float, silence_s: float) -> list[HostId]:
-        """Every host that acts as a centre within our hearing."""
-        return [name for name in self._heard_at_s if self._hears(name, now_s, silence_s)]
+        """Every host that acts as a centre within our hearing, by name."""
+        return sorted(n for n, at_s in self._heard_at_s.items() if now_s - at_s <= silence_s)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lbd.lim.messages import Body, Message
 from lbd.lim.settings import InForce, Value
-from lbd.model import HostId, JobId, Queues
+from lbd.model import HostId, JobId, Queues, quick_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Tick:
     """The moment `next_due_s` came."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Sampled:
     """The sampler's result of one second."""
 
@@ -41,7 +41,7 @@ class JobStarted:
     host: HostId
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class JobEnded:
     job: JobId
 
@@ -65,7 +65,7 @@ class ChangeSettings:
     params: Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Received:
     """Another LIM said something; exactly one of the actions is a Reply."""
 
@@ -108,7 +108,7 @@ Event = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Send:
     """To another LIM. `to` is "" when only an address is known yet."""
 
@@ -118,7 +118,7 @@ class Send:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Reply:
     body: Body
 

@@ -28,6 +28,8 @@ def worth_telling(
     """Whether `sample` differs enough from what was told last."""
     if told is None or told.incarnation != sample.incarnation:
         return True
+    if sample.vector is told.vector and sample.drained == told.drained:
+        return False
     if eligibility(sample) != eligibility(told):
         return True
     if not exchanges_load:

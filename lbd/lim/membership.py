@@ -117,7 +117,8 @@ class Membership:
         if entry.left:
             return False
         entry.heard_at_s = now_s
-        self._table.skewed(message.sender, "", now_s)
+        if entry.skew:
+            self._table.skewed(message.sender, "", now_s)
         return True
 
     def unknown(self, name: HostId) -> m.Ack:
@@ -195,6 +196,8 @@ class Membership:
 
     def forget_the_lost(self, now_s: float) -> list[Action]:
         """Drop joined hosts that nobody has heard of for too long."""
+        if not self._table.joined:
+            return []
         limit_s = self._table.params.forget_after_s
         entries = self._table.entries
         lost = [name for name in self._table.joined if now_s - entries[name].last_news_s > limit_s]

@@ -6,7 +6,7 @@ doubt a message.
 
 from dataclasses import dataclass, field
 
-from lbd.model import HostId, JobId, LoadVector, Verdict
+from lbd.model import HostId, JobId, LoadVector, Verdict, quick_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def target(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Sample:
     """One host's load, and how old it was when it was sent."""
 
@@ -77,7 +77,7 @@ class Members:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Report:
     """`ended`: jobs that the centre placed for this host."""
 
@@ -96,7 +96,7 @@ class Probe:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class ProbeReply:
     sample: Sample
 
@@ -172,7 +172,7 @@ Body = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Message:
     cluster: str
     sender: HostId

@@ -24,12 +24,13 @@ from lbd.lim.placement import Placer
 from lbd.lim.reservations import Reservations
 from lbd.lim.settings import InForce, as_set, changed, in_force, retuned
 from lbd.lim.table import Table
-from lbd.lim.teller import Teller, send
+from lbd.lim.teller import Teller, send, send_all
 from lbd.load.index import fade_s
-from lbd.model import HostId, HostState, LoadVector, Queues
+from lbd.model import HostId, LoadVector, Queues
 from lbd.policy.registry import POLICIES
 
 HOUSEKEEPING_S = 1.0
+TAKEN = e.Reply(m.Ack())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class LimState:
             case e.Sampled():
                 self._sampled, self._sampled_at_s = event, now_s
                 self._publish(now_s)
+            case e.Received():
+                return self._received(event.message, now_s)
             case e.LbmStatus():
                 self._lbm_status(event, now_s)
             case e.JobStarted():
@@ -114,8 +117,6 @@ class LimState:
             case e.ChangeSettings():
                 settings = changed(self.settings, self.me, event.algorithm, event.params)
                 return self._adopt(settings, now_s) + self._tell_all(settings, now_s)
-            case e.Received():
-                return self._received(event.message, now_s)
             case e.Replied():
                 return self._replied(event, now_s)
             case e.Undelivered():
@@ -126,8 +127,7 @@ class LimState:
             case e.Skewed():
                 return self._skewed(event.host, event.why, now_s)
             case e.Stopping():
-                others = self._teller.others(now_s, alive=True)
-                return [send(self.table, name, m.Leave()) for name in others]
+                return send_all(self.table, self._teller.others(now_s, alive=True), m.Leave())
         return []
 
     # -- our own load ----------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class LimState:
             self.table.expire_charges(now_s, silence_is_news=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_anew(now_s)
-            actions += self._tune(now_s)
+            actions += self._tune(now_s) if self.centre == self.me else []
         if now_s >= self._next_knock_s:
             self._next_knock_s = now_s + self.in_force.lim.keepalive_s
             actions += self.membership.join_again()
@@ -213,9 +213,9 @@ class LimState:
 
         def gone(name: HostId) -> bool:
             entry = self.table.entries[name]
-            waited_s = now_s - entry.known_since_s
-            down = self.table.state(name, now_s)[0] is HostState.DOWN
-            return entry.left or (down and (entry.sample is not None or waited_s > silence_s))
+            known = entry.left or entry.sample is not None
+            waited = known or now_s - entry.known_since_s > silence_s
+            return waited and self.table.is_down(entry, now_s)
 
         return self._election.centre(self.table.ranking(), gone, now_s, silence_s)
 
@@ -252,7 +252,7 @@ class LimState:
     def _tune(self, now_s: float) -> list[Action]:
         """As the centre: let the parameters follow the load of all."""
         params = as_set(self.base, self.settings).lim
-        if self.centre != self.me or not (params.adaptive or self.settings.tuned):
+        if not (params.adaptive or self.settings.tuned):
             return []
         vectors = [sample.vector for sample in self._teller.samples_alive(now_s)]
         found = self._tuner.tune(vectors, params, self.settings.tuned, now_s)
@@ -264,7 +264,7 @@ class LimState:
 
     def _tell_all(self, settings: m.Settings, now_s: float) -> list[Action]:
         others = self._teller.others(now_s, alive=False)
-        return [send(self.table, name, settings) for name in others]
+        return send_all(self.table, others, settings)
 
     def _compare_settings(
         self, sender: HostId, version: tuple[int, str], now_s: float
@@ -283,7 +283,7 @@ class LimState:
             text = f"this is cluster {self.identity.cluster!r}, not {message.cluster!r}"
             return [e.Reply(m.Ack(error=text))]
         if isinstance(body, m.Ping):
-            return [e.Reply(m.Ack())]
+            return [TAKEN]
         if isinstance(body, m.Hello):
             return self._hello(body, now_s)
         if not self.membership.knows(message, now_s):
@@ -315,7 +315,7 @@ class LimState:
             case _:
                 kind = type(body).__name__
                 return [e.Reply(m.Ack(error=f"{kind} from {sender} makes no sense here"))]
-        return [e.Reply(m.Ack()), *actions]
+        return [TAKEN, *actions]
 
     def _skewed(self, name: HostId, why: str, now_s: float) -> list[Action]:
         """Said once, and shown by `lbctl status` for as long as it is so."""
@@ -341,7 +341,7 @@ class LimState:
             vector = m.Vector(tuple(samples), self.settings.version)
             actions = [*actions, send(self.table, hello.self.name, vector)]
         if not hello.wants_members:
-            return [e.Reply(m.Ack()), *actions]
+            return [TAKEN, *actions]
         known = tuple(entry.member for entry in self.table.entries.values() if not entry.left)
         return [e.Reply(m.Members(known, self.settings)), *actions]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 NEVER = -math.inf
+UP, DOWN = HostState.UP, HostState.DOWN
 SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
 
 
@@ -197,6 +198,8 @@ class Table:
     def expire_charges(self, now_s: float, silence_is_news: bool = False) -> None:
         """Drop the oldest. `silence_is_news`: who reports no change has not changed, so what was
         charged to it fades as if a sample had come."""
+        if not self._charges.jobs():
+            return
         for host in self._charges.expire(now_s, self.params.down_after_s):
             self._judge(host, now_s)
         if not silence_is_news:
@@ -216,16 +219,19 @@ class Table:
 
     def _state_of(self, entry: Entry, now_s: float) -> tuple[HostState, str]:
         if entry.skew or entry.left:
-            return HostState.DOWN, entry.skew or "has left"
+            return DOWN, entry.skew or "has left"
         if entry.sample is None:
-            return HostState.DOWN, "not heard of yet"
+            return DOWN, "not heard of yet"
         if entry.member.name != self.me:
             # the same sums as in `_judge`, or rounding could make it look a moment too early
             if now_s >= entry.sampled_at_s + self.params.down_after_s:
-                return HostState.DOWN, f"no sample for {self.params.down_after_s:g} s"
+                return DOWN, f"no sample for {self.params.down_after_s:g} s"
             if now_s >= entry.sampled_at_s + self.params.stale_after_s:
                 return HostState.LATE, ""
-        return (HostState.DRAINED if entry.sample.drained else HostState.UP), ""
+        return (HostState.DRAINED if entry.sample.drained else UP), ""
+
+    def is_down(self, entry: Entry, now_s: float) -> bool:
+        return self._state_of(entry, now_s)[0] is DOWN
 
     def view(self, centre: HostId | None, now_s: float) -> View:
         if now_s >= self._changes_at_s:
@@ -250,16 +256,15 @@ class Table:
     def _judge(self, name: HostId, now_s: float) -> None:
         entry = self.entries[name]
         charges = self._charges.of(name).total
-        self._views[name] = self._make_view(entry, charges, now_s, own=name == self.me)
-        at_s = entry.sampled_at_s
-        params = self.params
-        for moment_s in (
-            at_s + params.stale_after_s,
-            at_s + params.down_after_s,
-            entry.avoid_until_s,
-        ):
-            if now_s < moment_s < self._changes_at_s:
-                self._changes_at_s = moment_s
+        self._views[name] = self._make_view(entry, charges, now_s, name == self.me)
+        late_s = entry.sampled_at_s + self.params.stale_after_s
+        down_s = entry.sampled_at_s + self.params.down_after_s
+        if now_s < late_s < self._changes_at_s:
+            self._changes_at_s = late_s
+        if now_s < down_s < self._changes_at_s:
+            self._changes_at_s = down_s
+        if now_s < entry.avoid_until_s < self._changes_at_s:
+            self._changes_at_s = entry.avoid_until_s
 
     def _make_view(self, entry: Entry, charges: float, now_s: float, own: bool) -> HostView:
         """`own`: as seen by a command of that host itself."""
@@ -268,19 +273,19 @@ class Table:
             return HostView(name, math.inf, math.inf, NEVER, own, "not heard of yet")
         vector = entry.sample.vector
         power = vector.cores * vector.speed
-        load_now = vector.index + charges / power
+        charged = charges / power
+        load_now = vector.index + charged
         state, _ = self._state_of(entry, now_s)
-        alive = state is not HostState.DOWN
-        why = self._why_not(entry, state, now_s, own)
-        load = load_now + 1.0 / power
+        alive = state is not DOWN
+        why = "" if own and state is UP else self._why_not(entry, state, now_s, own)
         return HostView(
-            name, load_now, load, entry.sampled_at_s, alive, why, vector.hog,
-            vector.cores, vector.speed, charges / power,
+            name, load_now, load_now + 1.0 / power, entry.sampled_at_s, alive, why, vector.hog,
+            vector.cores, vector.speed, charged,
         )  # fmt: skip
 
     def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
         """Why a job may not run there, or "". Slots bound foreign jobs only."""
-        if state is not HostState.UP:
+        if state is not UP:
             return str(state.value)
         if own or entry.sample is None:
             return ""

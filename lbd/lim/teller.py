@@ -13,14 +13,18 @@ from lbd.lim.events import Action, Send
 from lbd.lim.exchange import Broadcaster, Reporter
 from lbd.lim.reservations import Reservations
 from lbd.lim.table import Table
-from lbd.model import HostId, HostState, JobId
+from lbd.model import HostId, JobId
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Telling
 
 
-def send(table: Table, name: HostId, body: m.Body) -> Send:
-    target = table.entries[name].member.lim_target
-    return Send(name, target, body, table.params.centre_silence_s / 3)
+def send(table: Table, name: HostId, body: m.Body) -> Action:
+    return send_all(table, [name], body)[0]
+
+
+def send_all(table: Table, names: Iterable[HostId], body: m.Body) -> list[Action]:
+    entries, timeout_s = table.entries, table.params.centre_silence_s / 3
+    return [Send(name, entries[name].member.lim_target, body, timeout_s) for name in names]
 
 
 class Teller:
@@ -43,13 +47,13 @@ class Teller:
         telling = POLICIES[lim.algorithm].telling
         own = table.own_sample(now_s)
         actions: list[Action] = []
+        changes = telling.of_changes
         to = self._audience(own, centre, telling, now_s)
-        if to and (self.reporter.due(own, now_s, lim, telling.of_changes) or ended):
+        if to and (self.reporter.due(own, now_s, lim, changes) or ended):
             report = m.Report(own, ended)
-            actions += [send(table, name, report) for name in sorted(to)]
+            actions += send_all(table, to, report)
         if centre == table.me:
-            changes = telling is Telling.VECTOR
-            actions += self._broadcast(settings_version, changes, now_s)
+            actions += self._broadcast(settings_version, telling is Telling.VECTOR, now_s)
         if telling is Telling.RESERVATIONS:
             said = self._reservations.exchange(own, now_s)
             actions += [send(table, name, body) for name, body in said]
@@ -57,15 +61,15 @@ class Teller:
 
     def _audience(
         self, own: m.Sample, centre: HostId | None, telling: Telling, now_s: float
-    ) -> set[HostId]:
+    ) -> list[HostId]:
         """Whom a report goes to: whoever acts as a centre, or a change everybody under DISTED."""
         table, lim = self._table, self._table.params
         if telling is Telling.EVERYBODY and self.reporter.has_news(own, lim, telling.of_changes):
-            return set(self.others(now_s, alive=True))
-        centres = set(self._election.heard_lately(now_s, lim.centre_silence_s))
-        if centre is not None:
-            centres.add(centre)
-        return {name for name in centres if name in table.entries} - {table.me}
+            return sorted(self.others(now_s, alive=True))
+        centres = self._election.heard_lately(now_s, lim.centre_silence_s)
+        if centre is not None and centre not in centres:
+            centres = sorted([*centres, centre])
+        return [name for name in centres if name != table.me and name in table.entries]
 
     def _broadcast(
         self, settings_version: tuple[int, str], changes: bool, now_s: float
@@ -76,7 +80,7 @@ class Teller:
         news, full = due
         vector = m.Vector(tuple(self._of_now(news, now_s)), settings_version)
         # Hosts that are down hear of the full vectors only, in case they are back.
-        return [send(self._table, name, vector) for name in self.others(now_s, alive=not full)]
+        return send_all(self._table, self.others(now_s, alive=not full), vector)
 
     def samples_alive(self, now_s: float) -> list[m.Sample]:
         """The newest sample of each host that is not down."""
@@ -99,10 +103,8 @@ class Teller:
 
     def others(self, now_s: float, alive: bool) -> list[HostId]:
         table = self._table
-        return [
-            name
-            for name, entry in table.entries.items()
-            if name != table.me
-            and not entry.left
-            and not (alive and table.state(name, now_s)[0] is HostState.DOWN)
-        ]
+        if alive:
+            hosts = table.view(None, now_s).hosts.values()
+            return [host.name for host in hosts if host.alive and host.name != table.me]
+        entries = table.entries.items()
+        return [name for name, entry in entries if name != table.me and not entry.left]

@@ -14,7 +14,7 @@ from random import Random
 from typing import Protocol
 
 from lbd.config import LimConfig
-from lbd.model import Candidate, HostId, Placement, PlacementRequest
+from lbd.model import Candidate, HostId, Placement, PlacementRequest, quick_value
 
 NO_SLOT = "no free slot"
 CLOSED = "its owner takes no commands now"
@@ -59,7 +59,7 @@ class View:
     reserved: tuple[HostId, ...] = ()  # RESERVE: who asked us for a job, newest first
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Probe:
     """Ask these hosts for their load as of now, within this share of the time that is left."""
 
@@ -82,7 +82,7 @@ class Nowhere:
     candidates: tuple[Candidate, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Reply:
     """What came of probing or asking `host`. A probed host's load is in the view by then."""
 
@@ -106,7 +106,10 @@ class Telling(Enum):
 
     @property
     def of_changes(self) -> bool:
-        return self in (Telling.VECTOR, Telling.CENTRE, Telling.EVERYBODY)
+        return self in OF_CHANGES
+
+
+OF_CHANGES = (Telling.VECTOR, Telling.CENTRE, Telling.EVERYBODY)
 
 
 class Policy(Protocol):

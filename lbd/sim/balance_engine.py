@@ -10,13 +10,14 @@ A job alternates between the CPU and the disks. Its I/Os are spread evenly over 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import count
 from typing import Protocol, TypeVar
 
 from lbd.sim.balance_setup import Setup
 from lbd.sim.balance_workload import Job
-from lbd.sim.cpu import SharedCpu
+from lbd.sim.cpu import NEVER, SharedCpu
 from lbd.sim.cpu_round_robin import RoundRobinCpu
 from lbd.sim.disks import Disks
 
@@ -51,7 +52,6 @@ class Engine:
         # none: disks are plenty, and nobody waits for one
         self.disks = [Disks(setup.disks) for _ in range(setup.hosts)] if setup.disks else []
         self.coming = [0] * setup.hosts  # jobs on their way there
-        self.now_s = 0.0
         self.handled = 0  # events
         self.messages = 0
         self.overhead_s = 0.0  # CPU time of load balancing, on all hosts
@@ -61,15 +61,14 @@ class Engine:
         self.placement: Placement
         self.on_end: Callable[[Job, float], None] | None = None  # who waits for each job
         self._events: list[tuple[float, int, Body[object], object]] = []
-        self._order = 0
+        self._order = count(1)
 
     # -- time ------------------------------------------------------------------------------------
 
     def at(self, moment_s: float, body: Body[What], what: What) -> None:
         """Call body(what, moment_s) then."""
-        self._order += 1
         event: tuple[float, int, Body[object], object]
-        event = (moment_s, self._order, body, what)  # type: ignore[assignment]  # they fit
+        event = (moment_s, next(self._order), body, what)  # type: ignore[assignment]  # they fit
         heappush(self._events, event)
 
     def run(self, jobs: Sequence[Job]) -> None:
@@ -79,18 +78,26 @@ class Engine:
         job = next(coming, None)
         next_s = math.inf if job is None else job.arrived_s
         handled = 0
-        while events or job is not None:
-            handled += 1
-            if job is not None and (not events or next_s <= events[0][0]):
-                self.now_s = next_s
+        while True:
+            if events and events[0][0] < next_s:
+                now_s, _, body, what = heappop(events)
+                body(what, now_s)
+            elif job is not None:
                 arrive(job, next_s)
                 job = next(coming, None)
                 next_s = math.inf if job is None else job.arrived_s
             else:
-                now_s, _, body, what = heappop(events)
-                self.now_s = now_s
-                body(what, now_s)
+                break
+            handled += 1
         self.handled = handled
+
+    def overhead_of_all(self, cpus: Iterable[Cpu], seconds: float, now_s: float) -> None:
+        """As much on each of them, whenever it is done."""
+        overhead_s = self.overhead_s
+        for cpu in cpus:
+            overhead_s += seconds
+            cpu.overhead(seconds, now_s)
+        self.overhead_s = overhead_s
 
     def overhead(self, host: int, seconds: float, now_s: float) -> float:
         """CPU time there that goes before its jobs. Returns when it is done."""
@@ -108,7 +115,8 @@ class Engine:
 
     def start(self, job: Job, host: int, now_s: float) -> None:
         job.host = host
-        job.bursts_left = min(job.ios, IO_BURSTS) or 1
+        ios = job.ios
+        job.bursts = job.bursts_left = ios or 1 if ios < IO_BURSTS else IO_BURSTS
         self._compute(job, now_s)
 
     def move(self, job: Job, to: int, now_s: float, costly: bool = True) -> None:
@@ -134,9 +142,8 @@ class Engine:
         self.start(job, to, now_s)
 
     def _compute(self, job: Job, now_s: float) -> None:
-        bursts = min(job.ios, IO_BURSTS) or 1
         host = job.host
-        due_s = self.cpus[host].add(job, job.cpu_s / bursts, now_s)
+        due_s = self.cpus[host].add(job, job.cpu_s / job.bursts, now_s)
         if due_s is not None:
             self.at(due_s, self._cpu_due, host)
 
@@ -147,13 +154,13 @@ class Engine:
         for job in cpu.finished(now_s):
             job.bursts_left -= 1
             if job.ios:
-                seconds = job.ios * self.costs.io_s / min(job.ios, IO_BURSTS)
+                seconds = job.ios * self.costs.io_s / job.bursts
                 disks = self.disks
                 done_s = disks[host].begin(seconds, now_s) if disks else now_s + seconds
                 self.at(done_s, self._io_done, job)
             else:
                 self._end(job, now_s)
-        if cpu.due_s < math.inf:
+        if cpu.due_s < NEVER:
             self.at(cpu.due_s, self._cpu_due, host)
 
     def _io_done(self, job: Job, now_s: float) -> None:

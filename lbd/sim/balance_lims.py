@@ -9,8 +9,8 @@ when its LIM has something to say; a host with no news has no tick; what was bro
 for all (`shared_table`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from lbd.config import LimConfig, LoadConfig
@@ -18,34 +18,56 @@ from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim.settings import InForce
 from lbd.lim.state import Identity, LimState
-from lbd.lim.table import Table
 from lbd.load.index import load_index, smoothed
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues, Verdict
 from lbd.policy.registry import POLICIES, WEIGH_AGE
-from lbd.policy.view import Ask, Nowhere, Probe, Reply, Telling
-from lbd.sim.balance_engine import Engine
+from lbd.policy.view import Ask, Probe, Reply, Telling
+from lbd.sim.balance_engine import Cpu, Engine
 from lbd.sim.balance_workload import Job
-from lbd.sim.shared_table import SharedTable, board_of
+from lbd.sim.shared_table import Board, SharedTable, board_of
 
 CLUSTER = "sim"
 SLOTS = 1_000_000  # the thesis knows none
 AT_ONCE_S = 1e-9  # T of an index that shows a job as soon as it runs
 
-Answered = Callable[[m.Body, float], None]
+TICK = e.Tick()
+PROBE = m.Probe()
 
 
 class Host:
     """One host's LIM."""
 
-    __slots__ = ("index", "name", "number", "restless", "shown_at_s", "state")
+    __slots__ = ("cpu", "index", "name", "number", "restless", "shown_at_s", "state")
 
-    def __init__(self, number: int, state: LimState) -> None:
+    def __init__(self, number: int, state: LimState, cpu: Cpu) -> None:
         self.number = number
         self.name = state.me
         self.state = state
+        self.cpu = cpu
         self.index = -1.0  # as last sampled, in tasks
         self.shown_at_s = 0.0
         self.restless = True  # it may have something to say at its next tick
+
+
+@dataclass(slots=True)
+class Command:
+    """A job whose host is being looked for."""
+
+    job: Job
+    host: Host  # where it was submitted
+    request: PlacementRequest
+    replies: tuple[Reply, ...] = ()
+
+
+@dataclass(slots=True)
+class Question:
+    """On its way there or back."""
+
+    asker: Host
+    asked: Host
+    body: m.Body
+    command: Command | None  # None: a reservation
+    reply: m.Body = PROBE  # until there is one
 
 
 class Lims:
@@ -54,11 +76,15 @@ class Lims:
         self.lim = replace(engine.setup.lim, algorithm=algorithm)
         self.job_threshold_s = self.lim.job_threshold_s
         self._costs = engine.costs
+        self._until_s = engine.setup.duration_s
+        self._period_s = self.lim.exchange_period_s
         self._smoothing_s = engine.setup.smoothing_s
         self._of_queue = engine.setup.index != "utilisation"
         of_disks = engine.setup.index == "sum" and engine.disks
         self._io_weight = LoadConfig().io_weight if of_disks else 0.0
         self._telling = POLICIES[algorithm].telling
+        self._reserving = self._telling is Telling.RESERVATIONS
+        self._to_everybody = self._telling is Telling.EVERYBODY
         self._ages = algorithm in WEIGH_AGE
         self._learnt_error = engine.setup.learnt_error
         self._learning = Random(f"{seed} learnt")
@@ -79,43 +105,26 @@ class Lims:
         if self._learnt_error:
             cpu_s *= self._learning.lognormvariate(0.0, self._learnt_error)
         request = PlacementRequest(JobId(str(job.number)), cpu_s=cpu_s, shown=False)
-        self._next_step(host, job, request, (), now_s)
+        self._next_step(Command(job, host, request), now_s)
 
-    def _next_step(
-        self, host: Host, job: Job, request: PlacementRequest, replies: tuple[Reply, ...],
-        now_s: float,
-    ) -> None:  # fmt: skip
+    def _next_step(self, command: Command, now_s: float) -> None:
+        host, request = command.host, command.request
         self._look(host, now_s)
-        table = host.state.table
+        state = host.state
+        table, placer = state.table, state.placer
         if isinstance(table, SharedTable):
             table.take_in(now_s)
-        placer = host.state.placer
-        step = placer.next_step(request, replies, now_s)
-        if isinstance(step, Placement | Nowhere):
+        step = placer.next_step(request, command.replies, now_s)
+        if isinstance(step, Probe):
+            (asked,) = step.hosts
+            self._ask(Question(host, self._by_name[asked], PROBE, command), now_s)
+        elif isinstance(step, Ask):
+            body = placer.question(request, state.own_sample(now_s), dry=False)
+            self._ask(Question(host, self._by_name[step.centre], body, command), now_s)
+        else:
             decision = placer.settle(request, step, now_s, dry=False)
             assert isinstance(decision, Placement)
-            self._carry_out(host, job, decision, now_s)
-            return
-
-        def go_on(reply: Reply, then_s: float) -> None:
-            self._next_step(host, job, request, (*replies, reply), then_s)
-
-        if isinstance(step, Ask):
-            centre = step.centre
-            question = placer.question(request, host.state.own_sample(now_s), dry=False)
-
-            def told(body: m.Body, then_s: float) -> None:
-                go_on(placer.answered(request, centre, body, then_s), then_s)
-
-            self._ask(host, centre, question, now_s, told)
-            return
-        assert isinstance(step, Probe)
-        (asked,) = step.hosts
-
-        def probed(body: m.Body, then_s: float) -> None:
-            go_on(placer.probed(asked, body, then_s), then_s)
-
-        self._ask(host, asked, m.Probe(), now_s, probed)
+            self._carry_out(host, command.job, decision, now_s)
 
     def _carry_out(self, host: Host, job: Job, decision: Placement, now_s: float) -> None:
         job.charged = True
@@ -130,26 +139,26 @@ class Lims:
         host.state.handle(e.JobEnded(JobId(str(job.number))), now_s)
 
     def departed(self, host: int) -> None:
-        if self._telling is Telling.RESERVATIONS:
+        if self._reserving:
             self.hosts[host].state.reservations.departed()
 
     # -- what a LIM knows ------------------------------------------------------------------------
 
     def _look(self, host: Host, now_s: float) -> None:
         """Read the sampler."""
-        cpu = self.engine.cpus[host.number]
-        tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host.number)
+        tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
         if tasks != host.index or self._ages:
             host.index = tasks
+            cpu = host.cpu
             # what waits for disks is in the sum already, each as `load.io_weight` has it
             queues = Queues(cpu=tasks)
             index = load_index(queues, cpu.cores, cpu.speed, 0.0, 0.0)
             host.state.handle(e.Sampled(queues, index, min(1.0, tasks / cpu.cores)), now_s)
 
-    def _now(self, host: int) -> float:
-        tasks = float(len(self.engine.cpus[host]))
+    def _now(self, host: Host) -> float:
+        tasks = float(len(host.cpu))
         if self._io_weight:
-            tasks += self._io_weight * len(self.engine.disks[host])
+            tasks += self._io_weight * len(self.engine.disks[host.number])
         return tasks
 
     def _smoothed(self, host: Host, now_s: float) -> float:
@@ -158,7 +167,7 @@ class Lims:
         passed_s = now_s - host.shown_at_s
         if passed_s <= 0:
             return max(0.0, host.index)
-        cpu = self.engine.cpus[host.number]
+        cpu = host.cpu
         tasks, busy = cpu.means(now_s, passed_s)
         mean = tasks if self._of_queue else busy * cpu.cores
         if self._io_weight:
@@ -172,15 +181,14 @@ class Lims:
     # -- messages --------------------------------------------------------------------------------
 
     def _tick(self, host: Host, now_s: float) -> None:
-        engine = self.engine
-        if now_s >= engine.setup.duration_s:
+        if now_s >= self._until_s:
             return  # no job comes any more
-        engine.at(now_s + self.lim.exchange_period_s, self._tick, host)
-        central = host.state.centre == host.name or self._telling is Telling.RESERVATIONS
-        if not central and not host.restless and self._now(host.number) == host.index:
+        self.engine.at(now_s + self._period_s, self._tick, host)
+        speaks = host.restless or self._reserving or host.state.placer.centre == host.name
+        if not speaks and self._now(host) == host.index:
             return
         self._look(host, now_s)
-        self._send(host, host.state.handle(e.Tick(), now_s), now_s)
+        self._send(host, host.state.handle(TICK, now_s), now_s)
         host.restless = bool(self._smoothing_s) or host.state.table.charged_jobs() > 0
 
     def _send(self, host: Host, actions: Sequence[e.Action], now_s: float) -> None:
@@ -191,17 +199,17 @@ class Lims:
             if not isinstance(action, e.Send):
                 continue
             if action.body is not last:
-                self._broadcast(host, to, last, now_s)
+                if last is not None:
+                    self._broadcast(host, to, last, now_s)
                 last, to = action.body, []
             to.append(self._by_name[action.to])
-        self._broadcast(host, to, last, now_s)
+        if last is not None:
+            self._broadcast(host, to, last, now_s)
 
-    def _broadcast(self, host: Host, to: list[Host], body: m.Body | None, now_s: float) -> None:
-        if body is None:
-            return
+    def _broadcast(self, host: Host, to: list[Host], body: m.Body, now_s: float) -> None:
         if isinstance(body, m.Reserve):
             for other in to:
-                self._ask(host, other.name, body, now_s, self._reserving(host, other.name, body))
+                self._ask(Question(host, other, body, None), now_s)
             return
         self.engine.messages += len(to)
         sent_s = self.engine.overhead(host.number, self._costs.send_s, now_s)
@@ -209,51 +217,63 @@ class Lims:
 
     def _deliver(self, what: tuple[Host, list[Host], m.Body], now_s: float) -> None:
         sender, to, body = what
-        receive_s, overhead = self._costs.receive_s, self.engine.overhead
-        for host in to:
-            overhead(host.number, receive_s, now_s)
+        cpus = [host.cpu for host in to]
+        self.engine.overhead_of_all(cpus, self._costs.receive_s, now_s)
         if isinstance(body, m.Vector):
             for sample in body.samples:
                 self._board.record(sample, now_s)
-        elif isinstance(body, m.Report) and self._telling is Telling.EVERYBODY:
+        elif self._to_everybody and isinstance(body, m.Report):
             self._board.record(body.sample, now_s)
         else:
             for host in to:
                 self._hear(host, sender.name, body, now_s)
 
-    def _reserving(self, host: Host, name: HostId, sent: m.Body) -> Answered:
-        def replied(reply: m.Body, now_s: float) -> None:
-            message = m.Message(CLUSTER, name, 1, reply)
-            host.state.handle(e.Replied(name, sent, message), now_s)
-
-        return replied
-
     # -- questions -------------------------------------------------------------------------------
 
-    def _ask(self, host: Host, to: HostId, body: m.Body, now_s: float, answered: Answered) -> None:
-        engine, costs = self.engine, self._costs
-        other = self._by_name[to]
+    def _ask(self, question: Question, now_s: float) -> None:
+        engine = self.engine
         engine.messages += 2
+        sent_s = engine.overhead(question.asker.number, self._costs.send_s, now_s)
+        engine.at(sent_s, self._arrive, question)
 
-        def arrive(_: object, at_s: float) -> None:
-            engine.at(engine.overhead(other.number, costs.receive_s, at_s), answer, None)
+    def _arrive(self, question: Question, now_s: float) -> None:
+        engine = self.engine
+        received_s = engine.overhead(question.asked.number, self._costs.receive_s, now_s)
+        engine.at(received_s, self._answer, question)
 
-        def answer(_: object, at_s: float) -> None:
-            self._look(other, at_s)
-            other.restless = True
-            actions = self._hear(other, host.name, body, at_s)
-            (reply,) = [action.body for action in actions if isinstance(action, e.Reply)]
-            engine.at(engine.overhead(other.number, costs.send_s, at_s), back, reply)
+    def _answer(self, question: Question, now_s: float) -> None:
+        engine, asked = self.engine, question.asked
+        self._look(asked, now_s)
+        asked.restless = True
+        actions = self._hear(asked, question.asker.name, question.body, now_s)
+        (question.reply,) = [action.body for action in actions if isinstance(action, e.Reply)]
+        sent_s = engine.overhead(asked.number, self._costs.send_s, now_s)
+        engine.at(sent_s, self._back, question)
 
-        def back(reply: m.Body, at_s: float) -> None:
-            engine.at(engine.overhead(host.number, costs.receive_s, at_s), answered, reply)
+    def _back(self, question: Question, now_s: float) -> None:
+        engine = self.engine
+        received_s = engine.overhead(question.asker.number, self._costs.receive_s, now_s)
+        engine.at(received_s, self._answered, question)
 
-        engine.at(engine.overhead(host.number, costs.send_s, now_s), arrive, None)
+    def _answered(self, question: Question, now_s: float) -> None:
+        command, reply, name = question.command, question.reply, question.asked.name
+        state = question.asker.state
+        if command is None:
+            message = m.Message(CLUSTER, name, 1, reply)
+            state.handle(e.Replied(name, question.body, message), now_s)
+            return
+        placer = state.placer
+        if question.body is PROBE:
+            heard = placer.probed(name, reply, now_s)
+        else:
+            heard = placer.answered(command.request, name, reply, now_s)
+        command.replies = (*command.replies, heard)
+        self._next_step(command, now_s)
 
 
 def make_hosts(
     engine: Engine, lim: LimConfig, fade_s: float, dice: Random
-) -> tuple[Table, list[Host]]:
+) -> tuple[Board, list[Host]]:
     """Every LIM, knowing every other and that it is idle; and the board with what all know.
 
     The centre has a table of its own, as it is the first to know what is then broadcast.
@@ -276,7 +296,7 @@ def make_hosts(
         state = LimState(identity, base, Random(dice.getrandbits(64)), 0.0, table)
         state.table.smoothing_s = fade_s
         state.handle(e.LbmStatus(accepting=True, slots_total=SLOTS), 0.0)
-        hosts.append(Host(number, state))
+        hosts.append(Host(number, state, engine.cpus[number]))
     for host in hosts:
         sample = host.state.own_sample(0.0)
         board.record(sample, 0.0)

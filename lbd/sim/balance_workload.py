@@ -67,6 +67,7 @@ class Job:
     cpu_s: float  # demand, on a reference core
     ios: int
     mobile: bool = True
+    bursts: int = 0  # into which its CPU time is parted
     bursts_left: int = 0
     host: int = -1  # where it runs
     response_s: float = math.nan

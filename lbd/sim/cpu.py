@@ -77,10 +77,15 @@ class SharedCpu(Generic[Task]):
         """Work that goes before the tasks, after such work already waiting. Returns its end."""
         if not seconds:
             return max(now_s, self._stalled_until_s)
-        self._advance(now_s)
-        began_s = max(now_s, self._stalled_until_s)
-        self._stalled_until_s = began_s + seconds / (self.cores * self.speed)
-        return self._stalled_until_s
+        if self._queue:
+            self._advance(now_s)
+        else:
+            self._at_s = now_s
+        stalled_s = self._stalled_until_s
+        if stalled_s < now_s:
+            stalled_s = now_s
+        self._stalled_until_s = stalled_s = stalled_s + seconds / (self.cores * self.speed)
+        return stalled_s
 
     def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
         """Tasks, and the share of the cores they kept busy, since this was last asked for."""

@@ -9,24 +9,55 @@ As in the daemons a host takes in what was broadcast when it came, here before i
 """
 
 from collections import ChainMap
+from collections.abc import MutableMapping
 
 from lbd.config import LimConfig
 from lbd.lim.messages import Member, Sample
-from lbd.lim.table import Entry, Table
+from lbd.lim.table import NEVER, Entry, Table
 from lbd.model import HostId
 from lbd.policy.view import View
 
 TOLD_MAX = 64  # hosts whose answers are kept
 
 
+class Board(Table):
+    """What all know. It is no host's own."""
+
+    newest_s = NEVER  # when something was last recorded
+
+    def record(self, sample: Sample, now_s: float) -> bool:
+        self.newest_s = now_s
+        return super().record(sample, now_s)
+
+
+class Entries(ChainMap[HostId, Entry]):
+    """A host's own, then the board's. Every message is looked up here, and `ChainMap` is slow."""
+
+    def __init__(self, own: dict[HostId, Entry], board: MutableMapping[HostId, Entry]) -> None:
+        super().__init__(own, board)
+        self._own = own
+        self._board = board
+
+    def __getitem__(self, name: HostId) -> Entry:
+        found = self._own.get(name)
+        return self._board[name] if found is None else found
+
+    def get(self, name: HostId, default: Entry | None = None) -> Entry | None:  # type: ignore[override]
+        found = self._own.get(name)
+        return self._board.get(name, default) if found is None else found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._board
+
+
 class SharedTable(Table):
-    def __init__(self, me: Member, params: LimConfig, smoothing_s: float, board: Table) -> None:
+    def __init__(self, me: Member, params: LimConfig, smoothing_s: float, board: Board) -> None:
         super().__init__(me, params, smoothing_s, now_s=0.0)
         assert isinstance(self.entries, dict)
         self._own = self.entries
         self._board = board
         self._taken_in_s = 0.0
-        self.entries = ChainMap(self._own, board.entries)
+        self.entries = Entries(self._own, board.entries)
 
     def ranking(self) -> list[HostId]:
         return self._board.ranking()
@@ -43,6 +74,8 @@ class SharedTable(Table):
     def take_in(self, now_s: float) -> None:
         """What was broadcast since this was called last, if it is news of hosts we know more of."""
         since_s, self._taken_in_s = self._taken_in_s, now_s
+        if self._board.newest_s <= since_s:
+            return
         for name in [name for name in self._views if name != self.me]:
             entry = self._board.entries[name]
             if entry.recorded_at_s <= since_s or entry.sample is None:
@@ -72,9 +105,9 @@ class SharedTable(Table):
             self._judge(name, now_s)
 
 
-def board_of(members: list[Member], params: LimConfig, smoothing_s: float) -> Table:
+def board_of(members: list[Member], params: LimConfig, smoothing_s: float) -> Board:
     """Knows every host, and of nobody how loaded it is."""
-    board = Table(members[0], params, smoothing_s, now_s=0.0)
+    board = Board(members[0], params, smoothing_s, now_s=0.0)
     for member in members[1:]:
         board.add(member, listed=True, now_s=0.0)
     return board
