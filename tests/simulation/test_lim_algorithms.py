@@ -10,6 +10,7 @@ from lbd.model import HostId, JobId, Verdict
 from lbd.policy.view import Nowhere
 from lbd.testing.builders import request
 from lbd.testing.virtual_cluster import VirtualCluster
+from tests.bench import load_bytes
 
 SEEDS = range(1, 6)
 PARAMS = LimConfig()
@@ -80,6 +81,17 @@ def test_a_restless_cluster_says_no_more_than_its_bound(algorithm):
         bounds = BOUNDS[algorithm] if name == "h1" else {**BOUNDS[algorithm], "Vector": 0}
         for kind, count in host.sent.items():
             assert count <= bounds.get(kind, 0), (name, kind, count)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_loads_that_jump_each_second_and_commands_stay_within_the_thesis_bound(algorithm):
+    """Of all hosts together, keep-alives aside. GLOBAL comes near it; NOLB has keep-alives only."""
+    _, _, sent = load_bytes.measure(10, algorithm, 20, 1, jump_s=1.0)
+    most = load_bytes.bound(algorithm, 10)
+    assert sent <= most + load_bytes.keep_alives(10)
+    if algorithm in ("GLOBAL", "CENTRAL"):
+        assert sent >= 0.7 * most
+    assert (most == 0) == (algorithm in ("NOLB", "RANDOM"))
 
 
 def test_under_disted_everybody_hears_of_a_change_from_its_host():
