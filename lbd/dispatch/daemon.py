@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -26,6 +25,7 @@ from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.lines import Line
 from lbd.dispatch.lives import KEPT
 from lbd.dispatch.restore import live_job
+from lbd.dispatch.specs import Specs
 from lbd.dispatch.tuning import tier_order
 from lbd.model import HostId, JobId
 from lbd.rpc.gen import dispatch_pb2 as pb
@@ -39,7 +39,6 @@ LEARN_FROM = 5000  # the last jobs of the last dispatcher
 LEARN_EVERY_S = 0.5
 LEARN_AT_ONCE = 200  # more tell nothing new
 DAY_S = 86400.0
-SPECS_KEPT = 1024
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
 CAUSES = {cause.value: cause for cause in Cause}
 
@@ -78,7 +77,7 @@ class Dispatcher:
     watchers: dict[JobId, set[Watcher]] = field(default_factory=dict)
     estimates: Estimates | None = None  # for disciplines that go by them
     _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
-    _specs: OrderedDict[int, pb.StoredSpec] = field(default_factory=OrderedDict)
+    _specs: Specs[pb.StoredSpec] = field(default_factory=Specs)
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
 
     async def run(
@@ -212,15 +211,13 @@ class Dispatcher:
 
     async def _spec(self, submission: int) -> pb.StoredSpec:
         spec = self._specs.get(submission)
-        if spec is None:
-            spec = pb.StoredSpec.FromString(await self.ledger.spec(submission))
-            self.keep_spec(submission, spec)
-        return spec
+        return spec or self.keep_spec(submission, await self.ledger.spec(submission))
 
-    def keep_spec(self, submission: int, spec: pb.StoredSpec) -> None:
-        self._specs[submission] = spec
-        while len(self._specs) > SPECS_KEPT:
-            self._specs.popitem(last=False)
+    def keep_spec(self, submission: int, stored: bytes) -> pb.StoredSpec:
+        """Read anew, for a message within another keeps all of that in memory."""
+        spec = pb.StoredSpec.FromString(stored)
+        self._specs.keep(submission, spec, len(stored))
+        return spec
 
     def _tell_watchers(self, job: JobId) -> None:
         for watcher in self.watchers.get(job, ()):

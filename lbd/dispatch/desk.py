@@ -159,7 +159,7 @@ class Desk:
         )
         accepted = await self._ledger.submit(submission, time.time())
         if accepted.is_new:
-            self._dispatcher.keep_spec(accepted.submission, asked.spec)
+            self._dispatcher.keep_spec(accepted.submission, submission.spec)
             self._queue(submission, accepted)
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
         return pb.SubmitReply(first=accepted.first, count=accepted.count, warning=warning)
