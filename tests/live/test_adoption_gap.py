@@ -80,12 +80,14 @@ def a_signal(lab, _directory):
     assert shell_status(process.returncode) == 128 + signal.SIGTERM
 
 
-def a_stop(lab, _directory):
+def a_stop(lab, directory):
+    go = directory / "go"
     process = begun(lab, "exec sleep 0.1")
-    second = begun(lab, "sleep 1.5; echo on")
+    second = begun(lab, f"while [ ! -e {go} ]; do sleep 0.02; done; echo on")
     second.send_signal(signal.SIGTSTP)
     stopped = lambda: psutil.Process(second.pid).status() == psutil.STATUS_STOPPED  # noqa: E731
     lab.wait_until(stopped, "lbrun has stopped with its command")
+    go.touch()
     yield
     yield
     assert process.wait(30) == 0
