@@ -182,7 +182,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": options.ids, "patience_s": patience_s}
-            reply = patiently(daemons, question)
+            reply = patiently(daemons, {**question, "brief": not options.json})
             if reply.get("open") == 0:
                 break
             if left_s <= 0:
@@ -191,10 +191,10 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
     except LbdError as problem:
         complain("lbctl", problem)
         return NO_ANSWER
-    found = tables(reply, "jobs")
     if options.json:
+        found = tables(reply, "jobs")
         print(json.dumps([{"schema": SCHEMA, **one} for one in found], indent=2))
-    return 0 if all(text(one, "state") == "done" for one in found) else NOT_ALL
+    return 0 if reply.get("all_done") else NOT_ALL
 
 
 def act(daemons: Daemons, options: argparse.Namespace, verb: str, number: int = 0) -> int:

@@ -19,9 +19,10 @@ from lbd.dispatch.lines import Line
 from lbd.dispatch.reasons import stuck_reason, waiting_reason
 from lbd.dispatch.restore import queued_job
 from lbd.dispatch.selectors import read_selectors
-from lbd.dispatch.told import add_attempts, job_told
+from lbd.dispatch.told import add_attempts, job_told, without_reason
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId
+from lbd.ranges import ranges_in
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.transport import HOST_HEADER, Trust
 
@@ -172,7 +173,8 @@ class Desk:
         asked = await self._read(pb.JobsAsked, data, context)
         try:
             rows = await self._chosen(asked.selectors, asked.user, asked.ended_too)
-            told = [self._tell(row) for row in rows]
+            tell = without_reason if asked.unexplained else self._tell
+            told = [tell(row) for row in rows]
             if len(told) > EXPLAINED_MAX:  # how they were predicted takes more than all the rest
                 for job in told:
                     job.ClearField("predicted_by")
@@ -188,7 +190,7 @@ class Desk:
     def _tell(self, row: JobRow) -> pb.JobTold:
         live = self._life.jobs.get(JobId(str(row.id)))
         if live is None:
-            return job_told(row, "", is_final=row.state in ENDED_NAMES)
+            return without_reason(row)
         is_final = live.lease is not None and live.lease.cutoff_s is None
         booked = self._life.queues.books.find(live.job.id)
         if booked is None or booked.host is not None:
@@ -255,11 +257,9 @@ class Desk:
         while open_ids:
             changed, watcher.changed = watcher.changed & open_ids, set()
             watcher.event.clear()
-            rows = await self._rows([(number, number) for number in sorted(changed)])
+            rows = await self._rows(ranges_in(changed), ended_only=once_ended)
             told = [self._tell(row) for row in rows]
             open_ids -= {job.id for job in told if job.state in ENDED_NAMES}
-            if once_ended:
-                told = [job for job in told if job.state in ENDED_NAMES]
             if told:
                 await context.write(pb.JobsTold(jobs=told).SerializeToString())
             if open_ids:
@@ -281,12 +281,14 @@ class Desk:
         else:
             await watcher.event.wait()
 
-    async def _rows(self, ranges: Sequence[tuple[int, int]]) -> list[JobRow]:
+    async def _rows(self, ranges: Sequence[tuple[int, int]], *, ended_only: bool) -> list[JobRow]:
         """In pieces that a statement of SQL can hold."""
         rows: list[JobRow] = []
         for at in range(0, len(ranges), 200):
             piece = tuple(ranges[at : at + 200])
-            rows += await self._ledger.find(Wanted(piece, ended_too=True, limit=ANSWER_MAX))
+            rows += await self._ledger.find(
+                Wanted(piece, ended_too=True, ended_only=ended_only, limit=ANSWER_MAX)
+            )
         return rows
 
     def _forget_watcher(self, job: JobId, watcher: Watcher) -> None:

@@ -4,9 +4,14 @@ from collections.abc import Sequence
 
 from lbd.dispatch.forecast import Prediction
 from lbd.dispatch.ledger.rows import AttemptRow, JobRow
+from lbd.model import ENDED_NAMES
 from lbd.rpc.gen import dispatch_pb2 as pb
 
 NOTHING = Prediction(None, "")
+
+
+def without_reason(row: JobRow) -> pb.JobTold:
+    return job_told(row, "", is_final=row.state in ENDED_NAMES)
 
 
 def job_told(

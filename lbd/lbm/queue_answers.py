@@ -68,13 +68,14 @@ class QueueAnswers:
         return self._home.queue
 
     async def _find(
-        self, question: Json, caller: Caller, *, attempts: bool = False
+        self, question: Json, caller: Caller, *, attempts: bool = False, explained: bool = True
     ) -> list[pb.JobTold]:
         """The jobs that are meant, as far as the caller may see them. Raises LbdError."""
         user = user_name(caller.uid)
         asked = pb.JobsAsked(
-            selectors=selectors_of(question), user=user, ended_too=True, with_attempts=attempts
-        )
+            selectors=selectors_of(question), user=user, ended_too=True, with_attempts=attempts,
+            unexplained=not explained,
+        )  # fmt: skip
         told = await self._queue().jobs(asked)
         if told.error:
             raise Refusal(told.error)
@@ -103,8 +104,9 @@ class QueueAnswers:
         return {"slots": slots, "predicted_wait_s": wait_s, "predicted_by": told.how}
 
     async def _wait(self, question: Json, caller: Caller) -> Json:
-        """Those of the jobs that have ended, once all have or after a while."""
-        jobs = await self._find(question, caller)
+        """How many have not ended, once all have or after a while; those that have, unless it is
+        to be `brief`."""
+        jobs = await self._find(question, caller, explained=False)
         waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
         ended = [job for job in jobs if job.state in ENDED_NAMES]
         asked_s = question.get("patience_s", 0.0)
@@ -115,7 +117,11 @@ class QueueAnswers:
                 async with asyncio.timeout(min(patience_s, PATIENCE_MAX_S)):
                     async for told in self._queue().watch(asked):
                         ended += told.jobs
-        return {"open": len(jobs) - len(ended), "jobs": [queued_json(job) for job in ended]}
+        return {
+            "open": len(jobs) - len(ended),
+            "all_done": all(job.state == "done" for job in ended),
+            "jobs": [] if question.get("brief") else [queued_json(job) for job in ended],
+        }
 
     async def _logs(self, question: Json, caller: Caller) -> Json:
         """A piece of one attempt's output, from where the last piece ended."""

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from lbd.config import Config
 from lbd.errors import Unavailable
 from lbd.lbm.spool import Spool
+from lbd.ranges import ranges_in
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import JsonClient
 from lbd.rpc.transport import Peers
@@ -257,11 +258,4 @@ class QueueClient:
 
 def ranges_of(ids: list[str]) -> list[str]:
     """The same jobs in fewer selectors."""
-    numbers = sorted(map(int, ids))
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return [f"{first}-{last}" for first, last in ranges]
+    return [f"{first}-{last}" for first, last in ranges_in(map(int, ids))]

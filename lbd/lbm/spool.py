@@ -43,6 +43,7 @@ class Spool:
         self.root = Path(state_dir) / "spool"
         self._limit_bytes = limit_bytes
         self._blanks: list[tuple[str, int, str]] = []
+        self._silent = "", -1  # the list that is being written, and its descriptor
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def open(self, job: str, attempt: int, name: str) -> int:
@@ -77,7 +78,7 @@ class Spool:
         old = self._file(job, attempt, name)
         try:
             if name == "out":
-                add_line(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
+                self._add_silent(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
             os.rename(old, path)
         except OSError:  # it was swept, or there is no such directory yet
             return None
@@ -88,6 +89,17 @@ class Spool:
         os.close(descriptor)
         os.rename(path, old)
         return None
+
+    def _add_silent(self, path: str, line: str) -> None:
+        """Raises OSError."""
+        known, descriptor = self._silent
+        if path != known or not os.fstat(descriptor).st_nlink:  # it was swept
+            self._silent = "", -1
+            if known:
+                os.close(descriptor)
+            descriptor = os.open(path, AGAIN | os.O_CREAT, 0o600)
+            self._silent = path, descriptor
+        os.write(descriptor, line.encode())
 
     def _file(self, job: str, attempt: int, name: str) -> str:
         """As text: a `Path` takes longer to make than a file to open."""
@@ -167,15 +179,6 @@ class Spool:
                         if is_old and path.name.partition(".")[0] not in running:
                             path.unlink(missing_ok=True)
                     directory.rmdir()  # unless there is something in it
-
-
-def add_line(path: str, line: str) -> None:
-    """Raises OSError."""
-    descriptor = os.open(path, AGAIN | os.O_CREAT, 0o600)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
 
 
 def is_ours_alone(descriptor: int) -> bool:

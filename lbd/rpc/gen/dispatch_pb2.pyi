@@ -191,18 +191,20 @@ class SubmitReply(_message.Message):
     def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
-    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended")
+    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained")
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     ENDED_TOO_FIELD_NUMBER: _ClassVar[int]
     WITH_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     ONCE_ENDED_FIELD_NUMBER: _ClassVar[int]
+    UNEXPLAINED_FIELD_NUMBER: _ClassVar[int]
     selectors: _containers.RepeatedScalarFieldContainer[str]
     user: str
     ended_too: bool
     with_attempts: bool
     once_ended: bool
-    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ...) -> None: ...
+    unexplained: bool
+    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ...) -> None: ...
 
 class AttemptTold(_message.Message):
     __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason", "slots")
