@@ -53,6 +53,8 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
     try:
         return Shell(config, overrides, libc, account).run()
     finally:
+        while signal.sigtimedwait(HELD, 0):  # one that came last must not end us its own way
+            pass
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(lock)
 
@@ -120,14 +122,16 @@ class Shell:
         self._code: int | None = None
 
     def run(self) -> int:
-        while self._code is None:
-            self._reap()
-            self._hear()
-            orphans = self._orphans() if self._supervisor.stopping else []
-            self._carry_out(self._supervisor.tick(time.monotonic(), len(orphans)))
-            if self._code is None:
-                self._wait()
-        self._notices.close()
+        try:
+            while self._code is None:
+                self._reap()
+                self._hear()
+                orphans = self._orphans() if self._supervisor.stopping else []
+                self._carry_out(self._supervisor.tick(time.monotonic(), len(orphans)))
+                if self._code is None:
+                    self._wait()
+        finally:
+            self._notices.close()
         return self._code
 
     def _wait(self) -> None:

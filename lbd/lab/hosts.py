@@ -36,6 +36,7 @@ KEEPER = b"lbd.lbm.keeper"
 ENTER = Path(__file__).with_name("enter.py")
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
+CRASH_LINES, CRASH_SHOWN = 200, 12
 
 Say = Callable[[str], None]
 
@@ -198,8 +199,10 @@ def wait_ready(record: Record, host: str, daemon: str, timeout_s: float) -> None
 
 
 def log_tail(record: Record, host: str, daemon: str) -> str:
-    """ " (its log: …)", "" without one."""
-    lines = processes.tail(record.plan.paths(host).log(daemon), 2)
+    """ " (its log: …)", "" without one. Of a crash what it was, not the stack's last lines."""
+    lines = processes.tail(record.plan.paths(host).log(daemon), CRASH_LINES)
+    crash = [n for n, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    lines = lines[crash[-1] :][:CRASH_SHOWN] if crash else lines[-2:]
     return f" (its log ends: {' / '.join(lines)})" if lines else ""
 
 

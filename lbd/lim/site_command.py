@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import time
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from lbd.load import site
 log = logging.getLogger(__name__)
 
 KILLED_WITHIN_S = 1.0
+ENDED_POLL_S = 0.01
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C"}
 
 
@@ -48,30 +50,30 @@ class SiteCommand:
             self.tried = True
             await asyncio.sleep(site.pause_s(self.load, self._failures))
 
-    async def _output(self) -> bytes:
-        """Of one run. Raises ValueError with what was wrong."""
-        starting = asyncio.create_task(
-            asyncio.create_subprocess_exec(
-                *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL, start_new_session=True, cwd="/",
-                env=self._environment,
-            )
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Not by asyncio, which forks under gRPC's threads: a segmentation fault now and then.
+
+        This is vfork and exec, and has begun or failed before anything else can happen.
+        """
+        return subprocess.Popen(
+            self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True, cwd="/", env=self._environment,
         )  # fmt: skip
-        try:
-            process = await asyncio.shield(starting)
-        except asyncio.CancelledError:  # asyncio would end the command, not what that has started
-            await put_an_end_to(await starting)
-            raise
+
+    async def _output(self) -> bytes:
+        """Of one run. Raises ValueError with what was wrong, OSError if it cannot be started."""
+        process = self._start()
         try:
             async with asyncio.timeout(self.load.site_timeout_s):
                 output = await read_bounded(process)
-                status = None if len(output) > site.OUTPUT_BYTES_MAX else await process.wait()
+                if len(output) <= site.OUTPUT_BYTES_MAX:
+                    await until_ended(process.pid)
         except TimeoutError:
             raise ValueError(f"took longer than {self.load.site_timeout_s:g} s") from None
         finally:
             await put_an_end_to(process)
-        if status:
-            raise ValueError(f"failed with exit status {status}")
+        if process.returncode and len(output) <= site.OUTPUT_BYTES_MAX:
+            raise ValueError(f"failed with exit status {process.returncode}")
         return output
 
     def _failed(self, reason: str) -> None:
@@ -87,24 +89,39 @@ class SiteCommand:
         self.fault, self._failures = "", 0
 
 
-async def put_an_end_to(process: asyncio.subprocess.Process) -> None:
-    """And to all of its session; a pipe that outlives even that is not waited for."""
+async def read_bounded(process: subprocess.Popen[bytes]) -> bytes:
+    """All it prints, or one byte more than it may. The pipe is closed then."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), process.stdout
+    )
+    output = b""
+    try:
+        while len(output) <= site.OUTPUT_BYTES_MAX:
+            part = await reader.read(site.OUTPUT_BYTES_MAX + 1 - len(output))
+            if not part:
+                break
+            output += part
+    finally:
+        transport.close()
+    return output
+
+
+async def until_ended(pid: int) -> None:
+    """A child of ours, which is not reaped: its pid stays that of its process group."""
+    while not has_ended(pid):  # noqa: ASYNC110  # it has closed its output and is about to end
+        await asyncio.sleep(ENDED_POLL_S)
+
+
+def has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+async def put_an_end_to(process: subprocess.Popen[bytes]) -> None:
+    """And to all of its session. What even KILL does not end now is reaped some time later."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):
         async with asyncio.timeout(KILLED_WITHIN_S):
-            while process.stdout is not None and await process.stdout.read(1 << 16):
-                pass
-            await process.wait()
-
-
-async def read_bounded(process: asyncio.subprocess.Process) -> bytes:
-    """All it prints, or one byte more than it may."""
-    assert process.stdout is not None
-    output = b""
-    while len(output) <= site.OUTPUT_BYTES_MAX:
-        part = await process.stdout.read(site.OUTPUT_BYTES_MAX + 1 - len(output))
-        if not part:
-            break
-        output += part
-    return output
+            await until_ended(process.pid)
+    process.poll()

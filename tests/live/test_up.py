@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import psutil
 import pytest
@@ -16,6 +17,15 @@ from tests.live.cluster import client_environment, wait_until
 from tests.live.conftest import need_namespaces
 
 QUICK = ("--set", "up.restart_backoff_s=0.1", "--set", "up.stop_timeout_s=4")
+SAY_ON = """
+import socket, sys
+sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+while True:
+    try:
+        sock.sendto(b"STATUS=here", sys.argv[1])
+    except OSError:
+        break
+"""
 
 
 class Up:
@@ -77,6 +87,20 @@ def test_an_orderly_end_stops_lbm_then_lim_and_leaves_nothing(up, number):
     words = [line.removeprefix("lbd up: ") for line in up.said().splitlines() if "lbd up" in line]
     assert words[-5:] == ["stopping lbm", "lbm stopped", "stopping lim", "lim stopped", "stopped"]
     assert up.left() == []
+
+
+def test_what_daemons_say_to_the_last_does_not_become_its_end(up):
+    """News at its socket is a signal to it, whose own way is to kill."""
+    saying = [
+        subprocess.Popen([sys.executable, "-c", SAY_ON, str(up.root / "run" / "up.notify")])
+        for _ in range(2)
+    ]
+    try:
+        assert up.stop() == 0
+    finally:
+        for process in saying:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("daemon", ["lim", "lbm"])
