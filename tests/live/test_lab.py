@@ -13,6 +13,7 @@ from lbd.lab import cgroups, processes
 from lbd.lab.plan import cgroup_name
 from lbd.lab.record import load
 from tests.live.cluster import (
+    FAST,
     Lab,
     assert_nothing_left,
     client_environment,
@@ -32,6 +33,14 @@ def test_up_returns_when_every_host_sees_every_other(request, isolate):
     for host in lab.hosts:
         assert lab.states(host) == {"h1": "up", "h2": "up", "h3": "up"}
     assert all(None not in daemons.values() for daemons in lab.pids().values())
+
+
+def test_eight_hosts_come_up_whose_lims_all_run_a_command_of_the_site(make_lab):
+    """Started by a fork, it ended one LIM in ten, whose gRPC had just begun to call others."""
+    command = 'load.site_command=["sh", "-c", "echo gpu 1"]'
+    lab = make_lab(8, settings=(*FAST, command, "load.site_period_s=0.2"))
+    for host in lab.hosts:
+        assert lab.ask(host, "lim", "doctor")["site_fault"] == ""
 
 
 def test_the_key_is_for_its_owner_only_and_of_this_lab_only(lab, make_lab):
