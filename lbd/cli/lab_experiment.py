@@ -48,7 +48,7 @@ def main(options: argparse.Namespace) -> int:
     with store.held():
         design, commands = begun(store, design)
         outcomes = carried_out(store, design, commands, place, str(options.out))
-        found = with_simulated(design, rows(design, outcomes))
+        found = with_simulated(design, commands, rows(design, outcomes))
         how = how_made(design, commands, str(options.out))
         write_report(store, design, how, found, outcomes)
     if options.json:
@@ -162,14 +162,15 @@ def made(
     return outcome
 
 
-def with_simulated(design: Design, found: Sequence[Row]) -> list[Row]:
+def with_simulated(design: Design, commands: Sequence[Command], found: Sequence[Row]) -> list[Row]:
     """Beside each row, what the simulator expects."""
+    works = {load: run.work_of(design, load, commands) for load in design.loads}
     asked = [
-        Asked(row.load, row.algorithm, words_of(row.algorithm, row.index))
+        Asked(row.load, row.algorithm, words_of(design, row.algorithm, row.index))
         for row in found
         if row.algorithm != NOLB
     ]
-    told = iter(reductions(asked, design.hosts, design.users, design.seed))
+    told = iter(reductions(asked, works, design.replications, design.seed))
     return [row if row.algorithm == NOLB else replace(row, simulated=next(told)) for row in found]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lbd.errors import LbdError, PeerError, Unavailable
-from lbd.experiment.design import Case, Design, index_of
+from lbd.experiment.design import Case, Design, change_threshold, index_of
 from lbd.lab import lab, removal
 from lbd.lab.hosts import Say
 from lbd.lab.record import Record
@@ -25,7 +25,7 @@ def lab_settings(design: Design) -> tuple[str, ...]:
         "lbm.slots=10000",
         "lim.report_ceiling=10000",
         "lim.probe_timeout_s=1",  # a host whose quota is used up answers a tenth of a second later
-        f"lim.change_threshold={0.1 / design.cpus:.3g}",
+        f"lim.change_threshold={change_threshold(design.cpus)}",
         "dispatch.host=",
         *design.settings,
     )

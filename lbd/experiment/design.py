@@ -26,8 +26,12 @@ PERIODS_S = {"GLOBAL": 5.0, "CENTRAL": 10.0, "DISTED": 15.0, "P2C": 5.0, "PREDIC
 PERIOD_S = 10.0  # of the others, which tell nobody of changes
 LOCAL_THRESHOLD, MIN_GAIN, PROBE_LIMIT = 0.8, 0.5, 4
 UTILISATION_GAIN = 0.1
+CHANGE = 0.1  # a task's tenth is told
 SMOOTHING_S = 4.0
 SHORTEST_S = 0.1
+OF_LIM = (
+    "lim.exchange_period_s", "lim.local_threshold", "lim.min_gain", "lim.probe_limit",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +156,17 @@ class Design:
         }
 
 
-def words_of(algorithm: str, index: str) -> tuple[str, ...]:
-    """The same parameters for the simulator, whose hosts have one core and the thesis's jobs."""
-    found = index_of(index)
-    measure = found.measure
-    smoothing_s = found.smoothing_s if measure.has_time else measure.fixed_s
-    return (
-        f"index={'utilisation' if measure.utilisation else 'queue'}",
-        f"smoothing_s={smoothing_s:g}",
-        f"exchange_period_s={PERIODS_S.get(algorithm, PERIOD_S):g}",
-        f"local_threshold={LOCAL_THRESHOLD:g}",
-        f"min_gain={UTILISATION_GAIN if measure.utilisation else MIN_GAIN:g}",
-        f"probe_limit={PROBE_LIMIT}",
-    )
+def words_of(design: Design, algorithm: str, index: str) -> tuple[str, ...]:
+    """The same parameters, as the simulator reads them."""
+    given = design.parameters(Case("", algorithm, index, 0))
+    has_time = index_of(index).measure.has_time  # or the index's name says T
+    names = ("load.index", *(("load.smoothing_s",) if has_time else ()), *OF_LIM)
+    words = [f"{name.partition('.')[2]}={given[name]}" for name in names]
+    return (*words, f"change_threshold={change_threshold(design.cpus)}")
+
+
+def change_threshold(cpus: float) -> float:
+    return round(CHANGE / cpus, 3)
 
 
 def design_of(body: Mapping[str, object]) -> Design:

@@ -16,7 +16,7 @@ from lbd.experiment.design import Case, Design
 from lbd.experiment.outcome import HostCost, Job, Outcome
 from lbd.lab import hosts
 from lbd.lab.record import Record
-from lbd.sim.scripts import Line, levels, scripts
+from lbd.sim.scripts import Line, Work, levels, scripts
 
 USERS = Path(__file__).with_name("users.py")
 HEAD_START_S = 1.5  # for every host's users to be there
@@ -39,10 +39,7 @@ def made(
 ) -> Outcome:
     """Raises LbdError if the run cannot be made or does not end."""
     bench_lab.prepare(record, design, case)
-    leaving = [command.name for command in commands if command.may_leave]
-    staying = [command.name for command in commands if not command.may_leave]
-    plan = design.work(case.load, leaving, staying)
-    drawn = scripts(plan, f"{design.seed} {case.replication}")
+    drawn = scripts(work_of(design, case.load, commands), f"{design.seed} {case.replication}")
     by_name = {command.name: command for command in commands}
     before = meters.read_all(record)
     machine_s = meters.machine_cpu_s()
@@ -68,6 +65,12 @@ def made(
         others_cores=round(max(0.0, others_s / (elapsed_s + HEAD_START_S)), 3),
         jobs=jobs, hosts=costs, said=said,
     )  # fmt: skip
+
+
+def work_of(design: Design, load: str, commands: Sequence[Command]) -> Work:
+    leaving = [command.name for command in commands if command.may_leave]
+    staying = [command.name for command in commands if not command.may_leave]
+    return design.work(load, leaving, staying)
 
 
 def let_go(

@@ -26,7 +26,8 @@ from lbd.model import Queues
 # A page brought in from swap keeps a task waiting about this long (flash; a disk takes longer).
 PAGE_IN_S = 0.002
 LOAD_AVERAGE_S = 60.0
-HALF_A_WINDOW_S = 0.5  # a mean of one second shows a job in full a second after it began
+WINDOW_S = 1.0  # of one reading of the sampler
+HALF_A_WINDOW_S = WINDOW_S / 2  # a reading shows a job in full a window after it began
 
 
 def smoothed(old: float, new: float, dt_s: float, smoothing_s: float) -> float:

@@ -20,7 +20,6 @@ from lbd.load import cgroup, index, procfs, scopes
 from lbd.load.speed import known_speed
 from lbd.model import Queues
 
-WINDOW_S = 1.0
 JITTER = 0.2  # of the interval, to either side
 COST_WEIGHT = 0.1  # of the newest scan in the mean cost of one
 PRESSURE = "/proc/pressure/memory"
@@ -73,7 +72,7 @@ class Sampler:
         self._seen[1] += counts.running
         self._seen[2] += counts.blocked
         elapsed_s = now_s - self._window_began_s
-        return self._close_window(now_s, elapsed_s) if elapsed_s >= WINDOW_S else None
+        return self._close_window(now_s, elapsed_s) if elapsed_s >= index.WINDOW_S else None
 
     def _close_window(self, now_s: float, elapsed_s: float) -> Reading:
         readings, running, blocked = self._seen

@@ -79,6 +79,7 @@ class Lims:
         self._until_s = engine.setup.duration_s
         self._period_s = self.lim.exchange_period_s
         self._smoothing_s = engine.setup.smoothing_s
+        self._window_s = engine.setup.window_s
         self._of_queue = engine.setup.index != "utilisation"
         of_disks = engine.setup.index == "sum" and engine.disks
         self._io_weight = LoadConfig().io_weight if of_disks else 0.0
@@ -89,12 +90,15 @@ class Lims:
         self._learnt_error = engine.setup.learnt_error
         self._learning = Random(f"{seed} learnt")
         dice = Random(f"{seed} {algorithm}")
-        fade_s = self._smoothing_s or AT_ONCE_S
+        fade_s = max(self._smoothing_s, self._window_s / 2) or AT_ONCE_S
         self._board, self.hosts = make_hosts(engine, self.lim, fade_s, dice)
         self._by_name = {host.name: host for host in self.hosts}
         if self._telling is not Telling.NOBODY:
             for host in self.hosts:
                 engine.at(dice.uniform(0, self.lim.exchange_period_s), self._tick, host)
+        if self._window_s:
+            for host in self.hosts:
+                engine.at(dice.uniform(0, self._window_s), self._close_window, host)
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -145,8 +149,18 @@ class Lims:
     # -- what a LIM knows ------------------------------------------------------------------------
 
     def _look(self, host: Host, now_s: float) -> None:
-        """Read the sampler."""
-        tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
+        """Read the sampler, if it does not tell by itself."""
+        if not self._window_s:
+            tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
+            self._show(host, tasks, now_s)
+
+    def _close_window(self, host: Host, now_s: float) -> None:
+        if now_s < self._until_s:
+            self.engine.at(now_s + self._window_s, self._close_window, host)
+        self._show(host, self._smoothed(host, now_s), now_s)
+        host.restless = True
+
+    def _show(self, host: Host, tasks: float, now_s: float) -> None:
         if tasks != host.index or self._ages:
             host.index = tasks
             cpu = host.cpu

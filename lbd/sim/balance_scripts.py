@@ -1,5 +1,5 @@
-"""Users who wait for their commands, in virtual time: the scripts of `lbd lab experiment` on hosts
-of one core, as the thesis's workstations were (chapter 4).
+"""Users who wait for their commands, in virtual time: the scripts of `lbd lab experiment`, on its
+hosts or on workstations of one core as the thesis's were (chapter 4).
 
 Unlike arrivals that wait for nobody, users of a crowded host submit less. So hosts that are behind
 do not fall further behind, and the gain over NOLB is what people would see.
@@ -23,16 +23,30 @@ class Scripted:
     """One run of an algorithm."""
 
     setup: Setup
-    load: str  # as in `scripts.LOADS`
+    work: Work
     algorithm: str
     replication: int
-    users: int = USERS  # on each host that has any
+    draw: int = 0  # of the algorithm's dice; the scripts are the replication's
+
+
+def as_in_thesis(setup: Setup, load: str, users: int = USERS) -> Work:
+    """The setup's jobs; `load` as in `scripts.LOADS`, `users` on each host that has any."""
+    return Work(
+        load, setup.hosts, 1.0, users, setup.workload.cpu_mean_s, setup.duration_s,
+        (LEAVING,), (STAYING,),
+    )  # fmt: skip
 
 
 class Users:
-    def __init__(self, engine: Engine, drawn: Sequence[Sequence[Sequence[Line]]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        drawn: Sequence[Sequence[Sequence[Line]]],
+        leaving: Sequence[str],
+    ) -> None:
         self.jobs: list[Job] = []
         self._engine = engine
+        self._leaving = leaving
         self._scripts = [(host, lines) for host, some in enumerate(drawn) for lines in some]
         self._next = [0] * len(self._scripts)
         self._waits: dict[int, int] = {}  # job -> user
@@ -50,7 +64,7 @@ class Users:
         host, lines = self._scripts[user]
         line = lines[self._next[user]]
         self._next[user] += 1
-        job = Job(len(self.jobs), host, now_s, line.demand_s, 0, line.kind == LEAVING)
+        job = Job(len(self.jobs), host, now_s, line.demand_s, 0, line.kind in self._leaving)
         self.jobs.append(job)
         self._waits[job.number] = user
         self._engine.arrive(job, now_s)
@@ -60,15 +74,12 @@ class Users:
 
 
 def played(what: Scripted) -> tuple[Engine, list[Job]]:
-    setup = what.setup
+    setup, work = what.setup, what.work
     seed = f"{setup.seed} {what.replication}"
-    work = Work(
-        what.load, setup.hosts, 1.0, what.users, setup.workload.cpu_mean_s, setup.duration_s,
-        (LEAVING,), (STAYING,),
-    )  # fmt: skip
-    engine = Engine(replace(setup, duration_s=setup.duration_s * LATE))
-    engine.placement = placement_of(engine, what.algorithm, seed)
-    users = Users(engine, scripts(work, seed))
+    engine = Engine(replace(setup, duration_s=work.duration_s * LATE))
+    its_own = f"{seed} {what.draw}" if what.draw else seed
+    engine.placement = placement_of(engine, what.algorithm, its_own)
+    users = Users(engine, scripts(work, seed), work.leaving)
     engine.run(())
     return engine, users.jobs
 

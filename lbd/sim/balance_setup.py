@@ -43,6 +43,7 @@ class Setup:
     imbalance: float = IMBALANCE
     weights: tuple[float, ...] = ()  # of the hosts' loads in turn, instead of `imbalance`
     smoothing_s: float = 0.0  # T; 0: of the moment
+    window_s: float = 0.0  # the sampler tells the mean of so long at its end; 0: of the moment
     index: str = "queue"  # of the CPUs; or "utilisation" of them; or "sum", of CPUs and disks
     quantum_s: float = 0.0  # of round robin; 0: the CPUs are shared equally at every moment
     disks: int = 0  # of each host; 0: as many as there are jobs, so nobody waits
@@ -56,6 +57,7 @@ class Setup:
 
 NUMBERS = {
     "immobile": (0.0, 1.0), "imbalance": (0.0, 0.9), "smoothing_s": (0.0, 600.0),
+    "window_s": (0.0, 60.0),
     "quantum_s": (0.0, 3600.0), "learnt_error": (0.0, 3.0),
 }  # fmt: skip
 LISTS = {"cores": (0.1, 1024.0), "speeds": (0.01, 100.0), "weights": (0.01, 100.0)}

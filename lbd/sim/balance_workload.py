@@ -29,6 +29,8 @@ class Costs:
 
 
 BERKELEY = Costs()
+# What it takes machines of today, with these daemons.
+TODAY = Costs(send_s=0.0001, receive_s=0.0001, transfer_s=0.002, transfer_delay_s=0.005)
 VAX_8650 = Costs(send_s=0.010, receive_s=0.005, transfer_s=0.050, transfer_delay_s=0.100)
 
 

@@ -21,13 +21,12 @@ from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import Telling
 from lbd.sim.balance import Outcome, half_width, mean_and_sd, run_once
 from lbd.sim.balance_setup import LIM, Setup
-from lbd.sim.balance_workload import WORKLOADS, Costs, Workload
+from lbd.sim.balance_workload import TODAY, WORKLOADS, Costs, Workload
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
 
 SEVEN = tuple(name for name in ALGORITHMS if name not in ("NOLB", *WEIGH_AGE))
 LOADS = (0.5, 0.8, 0.95)
 AGES_S = (0.1, 1.0, 5.0, 30.0)
-TODAY = Costs(send_s=0.0001, receive_s=0.0001, transfer_s=0.002, transfer_delay_s=0.005)
 AS_THEY_COME = (
     "local_threshold", "min_gain", "probe_limit", "reservations", "job_threshold_s",
     "change_threshold", "trust_s", "move_cost_s",

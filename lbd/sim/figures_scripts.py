@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from lbd.sim.balance import Result, summed_up
-from lbd.sim.balance_scripts import Scripted, classes_of, run_scripted
+from lbd.sim.balance_scripts import Scripted, as_in_thesis, classes_of, run_scripted
 from lbd.sim.balance_setup import Setup, with_settings
 from lbd.sim.balance_workload import SCRIPTS
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
@@ -78,10 +78,11 @@ def rows(
     """Of each row, and of NOLB."""
     numbers = range(scale.replications)
     without = as_nolb(base(scale, hosts, ()))
+    work = as_in_thesis(without, load)
     setups = [base(scale, hosts, (*common, *words)) for _, _, words, _, _ in table]
-    runs = [Scripted(without, load, "NOLB", n) for n in numbers]
+    runs = [Scripted(without, work, "NOLB", n) for n in numbers]
     runs += [
-        Scripted(setup, load, row[1], n)
+        Scripted(setup, work, row[1], n)
         for row, setup in zip(table, setups, strict=True)
         for n in numbers
     ]
@@ -214,8 +215,9 @@ def job_classes(scale: Scale, map_: Map) -> Drawing:
     words = (*QUEUE, "smoothing_s=4", "exchange_period_s=5", "local_threshold=0.8")
     numbers = range(scale.replications)
     without, with_it = as_nolb(base(scale, 6, ())), base(scale, 6, words)
-    runs = [Scripted(without, "canonical", "NOLB", n) for n in numbers]
-    runs += [Scripted(with_it, "canonical", "GLOBAL", n) for n in numbers]
+    work = as_in_thesis(without, "canonical")
+    runs = [Scripted(without, work, "NOLB", n) for n in numbers]
+    runs += [Scripted(with_it, work, "GLOBAL", n) for n in numbers]
     found = map_(classes_of, runs)
     ratios = []
     for key in PRINTED_CLASSES:

@@ -1,17 +1,22 @@
-"""What the simulator expects of a live experiment: its scripts on hosts of one core, with the
-thesis's jobs of 7.45 s, costs and parameters. Only shares of NOLB's time can be compared.
+"""What the simulator expects of a live experiment: its very scripts, replication by replication, on
+hosts of its cores, with its parameters, and loads that are told once a second as the sampler does.
+
+Only what a run's chance decides is drawn anew, `DRAWS` times, so the interval says how well the
+expectation is known, not how much a live run may differ from it.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lbd.sim.balance import summed_up
-from lbd.sim.balance_scripts import Scripted, run_scripted
+from lbd.load.index import WINDOW_S
+from lbd.sim.balance import half_width, mean_and_sd
+from lbd.sim.balance_scripts import Scripted, played
 from lbd.sim.balance_setup import Setup, with_settings
-from lbd.sim.balance_workload import SCRIPTS
+from lbd.sim.balance_workload import SCRIPTS, TODAY
+from lbd.sim.scripts import Work
 
-DURATION_S = 1200.0
-REPLICATIONS = 5
+DRAWS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +29,34 @@ class Asked:
 
 
 def reductions(
-    asked: Sequence[Asked], hosts: int, users: int, seed: int
+    asked: Sequence[Asked], works: Mapping[str, Work], replications: int, seed: int
 ) -> list[tuple[float, float]]:
     """Of each, the share of NOLB's mean response time that it saves, and half its interval."""
-    base = Setup(SCRIPTS, hosts=hosts, duration_s=DURATION_S, seed=seed, costs=SCRIPTS.costs)
-    numbers = range(REPLICATIONS)
-    nolb = {
-        load: [run_scripted(Scripted(base, load, "NOLB", n, users)) for n in numbers]
-        for load in dict.fromkeys(one.load for one in asked)
+    numbers = range(replications)
+    nolb_s = {
+        load: sum(responses_s(Scripted(setup_of(work, seed), work, "NOLB", n)) for n in numbers)
+        for load, work in works.items()
     }
     found = []
     for one in asked:
-        setup = with_settings(base, ["job_threshold_s=0", *one.words])
-        runs = [run_scripted(Scripted(setup, one.load, one.algorithm, n, users)) for n in numbers]
-        result = summed_up(runs, nolb[one.load])
-        found.append((1.0 - result.ratio_to_nolb, result.ratio_ci95))
+        work = works[one.load]
+        setup = with_settings(setup_of(work, seed), ["job_threshold_s=0", *one.words])
+        saved = []
+        for draw in range(1, DRAWS + 1):
+            runs = [Scripted(setup, work, one.algorithm, n, draw) for n in numbers]
+            mine_s = sum(map(responses_s, runs))
+            saved.append(1.0 - mine_s / nolb_s[one.load] if nolb_s[one.load] else math.nan)
+        found.append((mean_and_sd(saved)[0], half_width(saved)))
     return found
+
+
+def setup_of(work: Work, seed: int) -> Setup:
+    return Setup(
+        SCRIPTS, hosts=work.hosts, seed=seed, costs=TODAY, cores=(work.cores,), window_s=WINDOW_S
+    )
+
+
+def responses_s(what: Scripted) -> float:
+    """The sum of the response times; the jobs are the same under every algorithm."""
+    _, jobs = played(what)
+    return math.fsum(job.response_s for job in jobs)

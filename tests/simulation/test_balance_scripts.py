@@ -1,6 +1,6 @@
 """Chapter 4 of Zhou's thesis (1987) in virtual time: users who wait for their commands."""
 
-from lbd.sim.balance_scripts import Scripted, played
+from lbd.sim.balance_scripts import Scripted, as_in_thesis, played
 from lbd.sim.balance_setup import Setup, with_settings
 from lbd.sim.balance_workload import SCRIPTS
 from lbd.sim.figures import Scale, plain_map
@@ -14,8 +14,9 @@ ROBUST = ("every algorithm", "RANDOM gains least", "GLOBAL, CENTRAL and LOWEST",
 def test_a_user_has_one_command_at_a_time_and_every_script_is_played_to_its_end():
     setup = Setup(SCRIPTS, hosts=6, duration_s=300.0, costs=SCRIPTS.costs)
     setup = with_settings(setup, ["job_threshold_s=0", "min_gain=0.5"])
-    _, mine = played(Scripted(setup, "canonical", "LOWEST", 0))
-    _, base_ = played(Scripted(setup, "canonical", "NOLB", 0))
+    work = as_in_thesis(setup, "canonical")
+    _, mine = played(Scripted(setup, work, "LOWEST", 0))
+    _, base_ = played(Scripted(setup, work, "NOLB", 0))
     assert sorted(job.cpu_s for job in mine) == sorted(job.cpu_s for job in base_)
     assert all(job.response_s > job.cpu_s - 1e-6 for job in mine)
     assert any(job.host != job.origin for job in mine)
@@ -39,7 +40,7 @@ def test_the_levels_are_those_of_table_4_4():
     """CPU use 30-45, 60-70, 70-85 %; ours as the scripts are made, over all hosts of a level."""
     for load, low, high in (("light", 0.28, 0.45), ("moderate", 0.5, 0.7), ("heavy", 0.65, 0.9)):
         setup = base(SCALE, 6, ())
-        _, jobs = played(Scripted(setup, load, "NOLB", 0))
+        _, jobs = played(Scripted(setup, as_in_thesis(setup, load), "NOLB", 0))
         last_s = max(job.arrived_s for job in jobs)
         use = sum(job.cpu_s for job in jobs) / 6 / last_s
         assert low < use < high, (load, use)

@@ -10,7 +10,9 @@ from lbd.cli.program import Parser
 from lbd.config import ALGORITHMS
 from lbd.errors import ConfigError, LbdError
 from lbd.experiment import commands
-from lbd.experiment.design import Case
+from lbd.experiment.design import OF_LIM, Case, words_of
+from lbd.sim.balance_setup import Setup, with_settings
+from lbd.sim.balance_workload import SCRIPTS
 
 
 def options(*words):
@@ -88,6 +90,27 @@ def test_times_shrink_as_the_jobs_do_and_queues_are_divided_by_cores():
     assert of_cpus["load.index"] == "utilisation"
     of_queue = wanted.parameters(Case("canonical", "GLOBAL", "queue/4", 0))
     assert (of_queue["load.index"], of_queue["load.io_weight"]) == ("smoothed", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("index", "is_utilisation", "smoothing_s"),
+    [
+        ("smoothed/4", False, 0.8),
+        ("queue/20", False, 4.0),
+        ("utilisation/10", True, 2.0),
+        ("instant", False, 0.0),
+        ("load-average", False, 60.0),
+    ],
+)
+def test_the_simulator_is_told_the_same(index, is_utilisation, smoothing_s):
+    wanted = design("--cpus", "0.2", "--demand", "0.298")
+    setup = with_settings(Setup(SCRIPTS), list(words_of(wanted, "GLOBAL", index)))
+    given = wanted.parameters(Case("canonical", "GLOBAL", index, 0))
+    assert (setup.index == "utilisation") is is_utilisation
+    assert setup.smoothing_s == pytest.approx(smoothing_s)
+    for name in OF_LIM:
+        assert getattr(setup.lim, name.removeprefix("lim.")) == pytest.approx(given[name])
+    assert setup.lim.change_threshold == pytest.approx(0.5)
 
 
 def test_commands_are_those_that_are_here():

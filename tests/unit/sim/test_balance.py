@@ -1,11 +1,14 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from lbd.cli.main import main
 from lbd.sim.balance import half_width, mean_and_sd, run_once, summed_up
+from lbd.sim.balance_engine import Engine
+from lbd.sim.balance_lims import Lims
 from lbd.sim.balance_setup import EVERY, Setup, with_settings
-from lbd.sim.balance_workload import WORKLOADS
+from lbd.sim.balance_workload import WORKLOADS, Job
 
 BERKELEY = WORKLOADS["berkeley"]
 SMALL = Setup(BERKELEY, hosts=6, duration_s=300.0)
@@ -26,6 +29,7 @@ def test_a_run_follows_from_its_seed(algorithm):
         ["speeds=1,4", "cores=1,2"],
         ["smoothing_s=4", "quantum_s=0.5", "cores=1.5"],
         ["index=utilisation-10"],
+        ["index=queue-1", "window_s=1"],
         ["index=smoothed", "disks=1"],
     ],
 )
@@ -40,6 +44,25 @@ def test_unequal_hosts_and_a_smoothed_index(algorithm, words):
 @pytest.mark.parametrize("algorithm", EVERY)
 def test_immobile_jobs_stay(algorithm):
     assert run_once(with_settings(SMALL, ["immobile=1"]), algorithm, 0).moved == 0
+
+
+def test_a_window_tells_its_mean_at_its_end():
+    """One job of ten seconds from the beginning."""
+    engine = Engine(with_settings(replace(SMALL, hosts=1), ["window_s=1"]))
+    engine.placement = lims = Lims(engine, "LOWEST", "seed")
+    told = []
+
+    def look(_, now_s):
+        if not told or told[-1][1] != lims.hosts[0].index:
+            told.append((now_s, lims.hosts[0].index))
+
+    for hundredth in range(1300):
+        engine.at(hundredth / 100, look, None)
+    engine.run([Job(0, 0, 0.0, 10.0, 0, False)])
+    (_, nothing), (first_s, full), (part_s, part), (_, idle) = told
+    assert (nothing, full, idle) == pytest.approx((-1.0, 1.0, 0.0))
+    assert (part_s - first_s) % 1.0 == pytest.approx(0.0, abs=0.011)
+    assert part == pytest.approx(1.0 - (part_s - 10.0), abs=0.011)
 
 
 def test_messages_and_moves_cost_what_was_said():
