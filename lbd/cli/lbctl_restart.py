@@ -39,6 +39,8 @@ def restarted(daemons: Daemons, name: str) -> int:
     ask = daemons.lim if name == "lim" else daemons.lbm
     ask({"op": "status"})  # that it runs
     old = pid_in(file)
+    if not old:  # a signal to process 0 would reach our own caller's whole group
+        raise Unavailable(f"{name} answers, but {file} does not say which process it is")
     try:
         os.kill(old, signal.SIGUSR2)
     except PermissionError:
@@ -54,8 +56,9 @@ def restarted(daemons: Daemons, name: str) -> int:
 
 
 def pid_in(file: Path) -> int:
+    """0 if it is missing or holds no pid."""
     try:
-        return int(file.read_text(encoding="ascii"))
+        return max(0, int(file.read_text(encoding="ascii")))
     except (OSError, ValueError):
         return 0
 
