@@ -51,7 +51,7 @@ SHELLS = (
     "lbm/descriptor.py",  # reading and writing one
     "lbm/streams.py",  # pipes and passed descriptors
     "lbm/running.py",  # with its usage, as the kernel gives it
-    "lbm/ceilings.py",  # cgroups and rlimits
+    *("lbm/ceilings.py", "lbm/rlimits.py"),  # cgroups and rlimits
     "lbm/start_keeper.py",
     "lbm/treatment.py",  # halts and priorities
     "lbm/owner.py",  # terminals and load of whose host it is

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lbd.cli.lbrun_signals import die_of
 from lbd.cli.status_file import write_status
+from lbd.lbm import rlimits
 from lbd.lbm.launch import become, exit_status_of
 from lbd.rpc import client_tags as tags
 
@@ -112,8 +113,7 @@ class Supervisor:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         if self._options.memory_bytes:
-            limit = self._options.memory_bytes
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+            rlimits.lower(resource.RLIMIT_DATA, self._options.memory_bytes)
         if "no_stdin" in self._options.plain:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         problem = become(self._command, self._environment)

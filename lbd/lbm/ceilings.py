@@ -12,6 +12,7 @@ import resource
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lbd.lbm import rlimits
 from lbd.load import cgroup
 
 CONTROLLERS = ("memory", "pids", "cpu")
@@ -131,7 +132,7 @@ class Ceilings:
     def _limit_memory(self, name: str, limit_bytes: int, trees: set[str]) -> None:
         base = self.groups.get("memory")
         if base is None or not name:
-            resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+            rlimits.lower(resource.RLIMIT_DATA, limit_bytes)
             return
         own = base / name
         own.mkdir(exist_ok=True)
@@ -147,7 +148,7 @@ class Ceilings:
     def _limit_processes(self, name: str, count: int, trees: set[str]) -> None:
         base = self.groups.get("pids")
         if base is None or not name:
-            resource.setrlimit(resource.RLIMIT_NPROC, (count, count))
+            rlimits.lower(resource.RLIMIT_NPROC, count)
             return
         own = base / name
         own.mkdir(exist_ok=True)

@@ -134,6 +134,15 @@ def test_status_file_names_this_host(config, tmp_path):
     assert read_status(tmp_path / "ran")["host"] == "solo"
 
 
+def test_a_memory_limit_above_ones_own_is_ones_own(config):
+    words = "ulimit -d 1048576; exec lbrun --local --mem 2G bash -c 'ulimit -Hd'"
+    result = subprocess.run(
+        ["bash", "-c", words], env=client_environment(LBD_CONFIG=str(config)), text=True,
+        capture_output=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1048576\n", "")
+
+
 def test_a_time_limit_holds(config):
     result = lbrun(config, "--timeout", "0.3", "sleep", "600")
     assert result.returncode == 124
