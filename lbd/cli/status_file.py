@@ -16,10 +16,10 @@ def write_status(path: str, ended: dict[bytes, str]) -> None:
         "host": ended.get(tags.HOST) or None,
         "exit_status": int(ended[tags.STATUS]),
         "signal": signal_number or None,
-        "attempt": 1,
+        "attempt": int(ended.get(tags.ATTEMPT, "1")),
         "cause": ended[tags.CAUSE],
         "reason": ended.get(tags.REASON) or None,
-        "cpu_s": float(ended.get(tags.TIMEOUT, "0")),
+        "cpu_s": float(ended.get(tags.ENDED_CPU, "0")),
     }
     temporary = f"{path}.{os.getpid()}.tmp"
     try:

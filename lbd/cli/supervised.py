@@ -58,7 +58,7 @@ def run_supervised(
             tags.CAUSE: cause,
             tags.REASON: reason,
             tags.HOST: environment.get(b"LBD_HOST", b"").decode(),
-            tags.TIMEOUT: f"{usage.ru_utime + usage.ru_stime:.6f}",
+            tags.ENDED_CPU: f"{usage.ru_utime + usage.ru_stime:.6f}",
         }
         write_status(options.values["status_file"], ended)
     if number and not timed_out:

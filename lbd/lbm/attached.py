@@ -167,7 +167,8 @@ class Attached:
         if len(bad) > 1:
             reason = f"{len(bad)} of {len(jobs)} jobs did not succeed; {reason}".rstrip("; ")
         cause = job.cause or job.state
-        body = end_of_command(status, cause, job.host, reason, job.signal, job.cpu_s)
+        attempt = max(1, job.attempt)
+        body = end_of_command(status, cause, job.host, reason, job.signal, job.cpu_s, attempt)
         await self.send(tags.DONE, body)
 
     async def listen(

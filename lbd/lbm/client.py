@@ -62,15 +62,22 @@ class Client(Listener, Protocol):
 
 
 def end_of_command(
-    status: int, cause: str, host: str, reason: str = "", number: int = 0, cpu_s: float = 0.0
+    status: int,
+    cause: str,
+    host: str,
+    reason: str = "",
+    number: int = 0,
+    cpu_s: float = 0.0,
+    attempt: int = 1,
 ) -> bytes:
-    """The body of DONE."""
+    """The body of DONE. `number`: of the signal."""
     pairs = (
         (tags.STATUS, str(status)),
         (tags.CAUSE, cause),
         (tags.HOST, host),
         (tags.REASON, reason),
         (tags.SIGNAL_NUMBER, str(number)),
-        (tags.TIMEOUT, f"{cpu_s:.6f}"),
+        (tags.ENDED_CPU, f"{cpu_s:.6f}"),
+        (tags.ATTEMPT, str(attempt)),
     )
     return frames.pack_fields((key, text.encode()) for key, text in pairs)

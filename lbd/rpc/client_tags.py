@@ -98,3 +98,5 @@ REASON = b"r"
 STATUS = b"s"
 SIGNAL_NUMBER = b"g"
 CAUSE = b"c"
+ENDED_CPU = b"t"  # DONE: as CPU
+ATTEMPT = b"A"  # DONE, of a queued job: the number of its last

@@ -205,6 +205,18 @@ def test_requeue_begins_anew(lab, tmp_path):
     assert [one["state"] for one in job(lab, name)["attempts"]] == ["cancelled", "done"]
 
 
+def test_the_status_file_tells_which_attempt_it_was(lab, tmp_path):
+    script = "test $LBD_ATTEMPT = 2 && exit 3; touch begun; sleep 60"
+    words = ("lbrun", "-q", "--name", "again", "--status-file", tmp_path / "status")
+    waiting = lab.popen("h2", *words, "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "begun").exists, "it runs")
+    (found,) = lab.lbctl_json("h1", "jobs")
+    lab.run("h1", "lbctl", "requeue", str(found["id"]), check=True)
+    assert waiting.wait(20) == 3
+    told = json.loads((tmp_path / "status").read_text())
+    assert (told["attempt"], told["exit_status"], told["cause"]) == (2, 3, "exited")
+
+
 @pytest.mark.root
 def test_jobs_of_another_user_are_not_ones_own(lab):
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
