@@ -3,7 +3,8 @@
 "mon-fri 18:00-08:00"   days and hours; past midnight the day is the one on which it began
 "sat,sun"               whole days
 "22:00-06:00"           every day
-"* 0-7,20-23 * * 1-5"   as in a crontab: minute, hour, day of month, month, day of week
+"* 0-7,20-23 * * 1-5"   as in a crontab: minute, hour, day of month, month, day of week; of days of
+                        both kinds either will do
 """
 
 from dataclasses import dataclass
@@ -46,15 +47,20 @@ class Cron:
     month_days: frozenset[int]
     months: frozenset[int]
     weekdays: frozenset[int]  # 0 and 7 are Sunday
+    either_day: bool  # as cron has it if neither field of days begins with "*"
 
     def holds(self, now: Moment) -> bool:
         return (
             now.minute in self.minutes
             and now.hour in self.hours
-            and now.day in self.month_days
             and now.month in self.months
-            and not self.weekdays.isdisjoint({(now.weekday + 1) % 7, now.weekday + 1})
+            and self._holds_day(now)
         )
+
+    def _holds_day(self, now: Moment) -> bool:
+        of_month = now.day in self.month_days
+        of_week = not self.weekdays.isdisjoint({(now.weekday + 1) % 7, now.weekday + 1})
+        return of_month or of_week if self.either_day else of_month and of_week
 
 
 Window = Hours | Cron
@@ -71,8 +77,11 @@ def read_window(text: str) -> Window:
 
 def _read(words: list[str]) -> Window:
     if len(words) == len(CRON_FIELDS):
-        sets = (_numbers(word, *bounds) for word, bounds in zip(words, CRON_FIELDS, strict=True))
-        return Cron(*sets)
+        minutes, hours, month_days, months, weekdays = (
+            _numbers(word, *bounds) for word, bounds in zip(words, CRON_FIELDS, strict=True)
+        )
+        either_day = not (words[2].startswith("*") or words[4].startswith("*"))
+        return Cron(minutes, hours, month_days, months, weekdays, either_day)
     if not 1 <= len(words) <= 2:
         raise ValueError(words)
     has_hours = ":" in words[-1]
