@@ -71,13 +71,9 @@ class LoadVector:
     site: tuple[tuple[str, float], ...] = ()  # loads that the site measures itself, by name
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a host's two daemons listen."""
-
-    host: str
-    lim_port: int
-    lbm_port: int
+def target_of(address: str, port: int) -> str:
+    """As gRPC takes it: an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 class Verdict(Enum):

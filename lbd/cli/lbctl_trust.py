@@ -14,6 +14,7 @@ from lbd.cli.program import Parser, complain
 from lbd.config import Config
 from lbd.config_file import absent_file, load, load_new
 from lbd.errors import ConfigError, LbdError
+from lbd.model import target_of
 from lbd.rpc import joining
 from lbd.rpc.local import ask
 from lbd.trust import token as tokens
@@ -102,7 +103,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     else:
         authority.create(config.cluster.name, config.host.name, now_s)
         print(f"authority of cluster {config.cluster.name} in {authority.root} (keep a copy of it)")
-    target = joining.target_of((config.host.address, config.lim.port))
+    target = target_of(config.host.address, config.lim.port)
     enrol(authority, files, config.host.name, target, now_s)
     print(f"certificate of {config.host.name} in {files.root}")
     settle_config(own, {})
@@ -117,7 +118,7 @@ def join(options: argparse.Namespace, path: str | None) -> int:
     token = tokens.parse(given)
     address = joining.parse_address(options.target)
     own = this_host(options, path, address, {})
-    config, target = own.config, joining.target_of(address)
+    config, target = own.config, target_of(*address)
     files = host_files(config)
     refuse_if_joined(files)
     check_name(config.host.name)
@@ -218,7 +219,7 @@ def create(options: argparse.Namespace, path: str | None) -> int:
         until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
         print_json({"token": token.text(), **until})
         return 0
-    target = joining.target_of((config.host.address, config.lim.port))
+    target = target_of(config.host.address, config.lim.port)
     say(f"on the new host, within {duration_text(options.expires)}: lbctl join {target} TOKEN")
     print(token.text())
     return 0

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from lbd.config import Config
 from lbd.errors import Unavailable
 from lbd.lbm.spool import Spool
+from lbd.model import target_of
 from lbd.ranges import ranges_in
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import JsonClient
@@ -237,17 +238,17 @@ class QueueClient:
 
     async def _target(self, host: str) -> str:
         """ "address:port" of its dispatcher. Raises Unavailable."""
-        address = (await self._lbm_of(host)).rpartition(":")[0]
-        return f"{address}:{self._config.dispatch.port}"
+        address = (await self._lbm_of(host)).rpartition(":")[0].strip("[]")
+        return target_of(address, self._config.dispatch.port)
 
     async def _lbm_of(self, host: str) -> str:
         """ "address:port" of its LBM. Raises Unavailable."""
         own = self._config
         if host == own.host.name:
-            return f"{own.host.address}:{own.lbm.port}"
+            return target_of(own.host.address, own.lbm.port)
         for entry in own.cluster.hosts:
             if entry.name == host:
-                return f"{entry.address}:{entry.lbm_port}"
+                return target_of(entry.address, entry.lbm_port)
         answer = await self._lim.call({"op": "peers"}, LIM_S)
         peers = answer.get("peers")
         for peer in peers if isinstance(peers, list) else []:

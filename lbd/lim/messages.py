@@ -6,7 +6,7 @@ doubt a message.
 
 from dataclasses import dataclass, field
 
-from lbd.model import HostId, JobId, LoadVector, Verdict, quick_value
+from lbd.model import HostId, JobId, LoadVector, Verdict, quick_value, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,11 @@ class Member:
 
     @property
     def lim_target(self) -> str:
-        return target(self.address, self.lim_port)
+        return target_of(self.address, self.lim_port)
 
     @property
     def lbm_target(self) -> str:
-        return target(self.address, self.lbm_port)
-
-
-def target(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        return target_of(self.address, self.lbm_port)
 
 
 @quick_value

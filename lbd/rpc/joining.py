@@ -15,6 +15,7 @@ import grpc
 
 from lbd import __version__
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
+from lbd.model import target_of
 from lbd.rpc.gen import trust_pb2 as pb
 from lbd.trust import certificates
 from lbd.trust.authority import verified
@@ -49,11 +50,6 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def target_of(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def own_address(address: tuple[str, int]) -> str:
     """The one of this host that the other one sees. Nothing is sent. Raises ConfigError."""
     try:
@@ -81,7 +77,9 @@ def join(address: tuple[str, int], token: Token, host: str, now_s: float) -> Joi
     reply = ask(address, authority, Credentials(key, proof), request)
     credentials = Credentials(key, reply.certificates)
     if not certificates.is_signed_by(reply.certificates, authority):
-        raise PeerError(f"{target_of(address)} has given a certificate that is not its authority's")
+        raise PeerError(
+            f"{target_of(*address)} has given a certificate that is not its authority's"
+        )
     if reply.revocations:
         verified(reply.revocations, authority)
     return Joined(reply.cluster, reply.authority_host, credentials, authority, reply.revocations)
@@ -97,7 +95,7 @@ def authority_at(address: tuple[str, int], fingerprint: bytes) -> bytes:
             return pem
     found = hashlib.sha256(rest[-1] if rest else own).hexdigest()
     raise PeerError(
-        f"{target_of(address)} is not of the cluster that the token is for: its authority is "
+        f"{target_of(*address)} is not of the cluster that the token is for: its authority is "
         f"{found[:16]}…, the token's {fingerprint.hex()[:16]}…; nothing was sent"
     )
 
@@ -109,7 +107,7 @@ def chain_at(address: tuple[str, int]) -> list[bytes]:
     context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_3  # older ones show them only to known callers
     context.set_alpn_protocols(["h2"])
-    where = target_of(address)
+    where = target_of(*address)
     try:
         with (
             socket.create_connection(address, TIMEOUT_S) as sock,
@@ -139,7 +137,7 @@ def ask(
     address: tuple[str, int], authority: bytes, own: Credentials, request: pb.JoinRequest
 ) -> pb.JoinReply:
     """The certificate asked for. Raises Unavailable, or LbdError with the reason of a refusal."""
-    where = target_of(address)
+    where = target_of(*address)
     credentials = grpc.ssl_channel_credentials(authority, own.key, own.chain)
     options = [("grpc.ssl_target_name_override", ANY_HOST), ("grpc.enable_http_proxy", 0)]
     with grpc.secure_channel(where, credentials, options) as channel:

@@ -26,6 +26,7 @@ import grpc.aio
 
 from lbd import wire
 from lbd.errors import ConfigError, Unavailable
+from lbd.model import target_of
 from lbd.rpc.neighbours import NeighbourCheck, Skewed, ignore
 
 if TYPE_CHECKING:  # generic in the stubs only
@@ -297,13 +298,10 @@ def bind(
     server = grpc.aio.server(options=server_options, interceptors=[trust.interceptor(cuts), check])
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
-        bound = trust.add_port(
-            server, f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        )
+        bound = trust.add_port(server, target_of(address, port))
     except RuntimeError:
         bound = 0
     if bound == 0:
-        raise ConfigError(
-            f"cannot listen on {address}:{port}: in use, or not an address of this host"
-        )
+        where = target_of(address, port)
+        raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
     return server
