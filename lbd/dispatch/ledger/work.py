@@ -289,7 +289,11 @@ def within(ranges: Sequence[tuple[int, int]]) -> tuple[str, list[int]]:
     if len(either) == 1:
         return either[0], values
     ends = [min(values), max(values)]
-    return f"j.id BETWEEN ? AND ? AND ({' OR '.join(either)})", ends + values
+    groups = [either[at : at + VALUES_MAX] for at in range(0, len(either), VALUES_MAX)]
+    nested = " OR ".join(
+        f"({' OR '.join(group)})" for group in groups
+    )  # SQLite nests them 1000 deep
+    return f"j.id BETWEEN ? AND ? AND ({nested})", ends + values
 
 
 def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:

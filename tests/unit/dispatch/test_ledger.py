@@ -172,6 +172,8 @@ async def test_questions_are_narrowed(ledger):
     assert await ids((1, 1), (3, 3), ended_too=True) == [1, 3]
     assert await ids((3, 9), (1, 1), (7, 8), ended_too=True) == [1, 3]
     assert await ids((3, 3), (8, 8)) == []
+    spread = [(job, job + 1) for job in range(2, 6000, 3)]
+    assert await ids(*spread, ended_too=True) == [2, 3]
     assert await ids(ended_only=True) == [3]
     assert await ids(ended_too=True, limit=1) == [3]
 
