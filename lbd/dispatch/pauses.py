@@ -26,9 +26,10 @@ class Pauses:
 
     def over(self, jobs: Mapping[JobId, Live], now_s: float) -> list[JobId]:
         """Those to be tried again, of `jobs`, which have not ended; what has is forgotten."""
+        for job in [job for job in self._counts if job not in jobs]:
+            del self._counts[job]
+            self._until_s.pop(job, None)
         found = [job for job, until_s in self._until_s.items() if now_s >= until_s]
         for job in found:
             del self._until_s[job]
-            if job not in jobs:
-                del self._counts[job]
-        return [job for job in found if job in jobs and jobs[job].held.startswith(HELD)]
+        return [job for job in found if jobs[job].held.startswith(HELD)]

@@ -12,6 +12,7 @@ from lbd.dispatch.disciplines.registry import MODES, make
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, Settle, Signal
 from lbd.dispatch.lifecycle import Lifecycle
+from lbd.dispatch.pauses import Pauses
 from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId, JobState
@@ -162,6 +163,20 @@ def test_who_is_held_for_a_while_may_be_held_for_good_or_leave():
     assert isinstance(table.life.release(JobId("2"), *table.when)[-1], Begin)
     table.now_s = 10.0
     assert table.life.tick(*table.when) == []
+
+
+def test_pauses_of_jobs_that_have_ended_are_forgotten():
+    table = Table(aside_s=10.0)
+    jobs, pauses = {}, Pauses()
+    for name in ("1", "2", "3"):
+        table.submit(name)
+        jobs[JobId(name)] = live = table.life.jobs[JobId(name)]
+        live.held = pauses.begin(live, table.life.terms, 0.0)
+    del jobs[JobId("1")]
+    assert pauses.over(jobs, 10.0) == ["2", "3"]
+    del jobs[JobId("2")]
+    assert pauses.over(jobs, 11.0) == []
+    assert list(pauses._counts) == ["3"]
 
 
 def test_a_full_host_is_not_asked_again_until_it_beats():
