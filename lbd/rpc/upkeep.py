@@ -141,10 +141,10 @@ class Upkeep:
         if self._authority is not None:
             return
         others = self._hosts()
+        others.pop(self._tls.files.read_home()[0], None)
         try:
             await self._exchange(*self._home())
         except Unavailable:
-            others.pop(self._home()[0], None)
             if others:
                 name = self._dice.choice(sorted(others))
                 await self._exchange(name, others[name])
