@@ -9,6 +9,7 @@ from contextlib import suppress
 from lbd.lbm import keeper, treatment
 from lbd.lbm.accounts import find_account
 from lbd.lbm.host import Host
+from lbd.lbm.limits import group_cpu_s
 from lbd.lbm.owner_rules import Presence, Seen, Treatment
 from lbd.lbm.readers import members
 from lbd.load import procfs
@@ -139,7 +140,8 @@ def busy_s() -> float:
 
 def cpu_s_of(pid: int, group: str) -> float:
     """What a job has used so far, about."""
-    with suppress(OSError, ValueError, IndexError), open(f"{group}/cpu.stat", "rb") as file:
-        return int(file.readline().split()[1]) / 1e6
+    counted_s = group_cpu_s(group)
+    if counted_s is not None:
+        return counted_s
     tasks = (procfs.task_of(member) for member in members(pid, group))
     return sum(task.cpu_ticks for task in tasks if task is not None) / TICKS_PER_S

@@ -107,10 +107,13 @@ class MemoryQueue:
         for path in [*paths, PRESSURE]:
             try:
                 self._file = procfs.HeldFile(path, procfs.STAT_BYTES)
-                self._before = procfs.psi_stall_us(self._file.read())
-            except (OSError, ValueError):
+            except OSError:
                 continue
-            return
+            try:
+                self._before = procfs.psi_stall_us(self._file.read())
+                return
+            except (OSError, ValueError):
+                self._file.close()
         self._file = None
         self._before = pages_in()
 

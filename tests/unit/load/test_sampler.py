@@ -1,4 +1,5 @@
 import math
+import os
 
 import pytest
 
@@ -97,6 +98,16 @@ def test_the_memory_queue_reads_what_this_kernel_has():
     queue = kernel.MemoryQueue(own_group=False)
     assert queue.read(1.0) >= 0.0
     assert kernel.machine().memory_total_bytes > 0
+
+
+def test_a_pressure_file_that_says_nothing_is_not_kept_open(monkeypatch, tmp_path):
+    path = tmp_path / "memory"
+    path.write_text("no pressure\n")
+    monkeypatch.setattr(kernel, "PRESSURE", str(path))
+    assert kernel.MemoryQueue(own_group=False).read(1.0) >= 0.0
+    assert str(path) not in [
+        os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+    ]
 
 
 @pytest.mark.parametrize(
