@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from lbd.policy.eligibility import (
-    CONVINCING,
     ENTRY_CHARACTERS,
+    LATELY,
     LIST_ENTRIES,
     SUSPICIOUS,
     Estimate,
@@ -223,7 +223,7 @@ def read_row(row: object) -> tuple[str, Known]:
     key, *numbers = row
     if not all(type(n) in (int, float) and 0 <= n <= STORED_MAX for n in numbers):
         raise ValueError(f"{key!r}: numbers were expected")
-    if not 4 <= len(numbers) <= 3 + CONVINCING or numbers[1] < 1:
+    if not 4 <= len(numbers) <= 3 + LATELY or numbers[1] < 1:
         raise ValueError(f"{key!r}: {len(numbers)} numbers")
     mean_s, runs, measured, *recent_s = numbers
     estimate = Estimate(float(mean_s), int(runs), float(measured), tuple(map(float, recent_s)))

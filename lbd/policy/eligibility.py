@@ -5,10 +5,16 @@ the job's arrival" (4.2): the thesis fell back on a list of names. Most commands
 again, though, so here it is learnt: a new command runs on its own host once, measured; from then on
 an exponentially weighted mean of its CPU seconds stands for the next run.
 
-False friends are unlearnt both ways. A command that leaves is measured each time, so one that has
-become short is seen at once. One that stays becomes its caller and is not measured; it is again,
-after 8, 16, 32, 64 runs, or an hour, or when the last run took suspiciously long by the clock. And
-as a mean forgets an old giant slowly, `CONVINCING` runs in a row that say otherwise replace it.
+The two mistakes do not cost the same. A short command that leaves loses some milliseconds, and is
+measured. A long one that stays may cost the caller all its CPU time at a loaded host's pace, is not
+measured, and takes others of its kind along: one key covers every compilation of a build, trifles
+and giants, and a dozen trifles in a row are no news. So the mean reaches back over some 30 runs,
+and a command counts as short only while the mean of its last `LATELY` runs is short as well.
+
+False friends are unlearnt both ways. A command that leaves is measured each time. One that stays
+becomes its caller and is not measured; it is again, after 8, 16, 32, 64 runs, or an hour, or when
+the last run took suspiciously long by the clock; then `LATELY` long ones are enough. And as a mean
+forgets an old giant slowly, `CONVINCING` runs in a row that say otherwise replace it.
 
 Order of rules: this host's owner (never), the user (never, then always), the owner (always), the
 table of what stays, what was learnt.
@@ -22,8 +28,9 @@ from functools import lru_cache
 
 from lbd.policy.invocation import OURS, name_of, why_stays
 
-WEIGHT = 0.25  # of a new run in the mean, once there are four
-CONVINCING = 4  # runs in a row on the other side of the threshold replace the mean
+WEIGHT = 1 / 32  # of a new run in the mean, once there are so many
+LATELY = 4  # runs
+CONVINCING = 16  # runs in a row on the other side of the threshold: the last ones are the mean
 SURE_RUNS = 3  # measured before a short command is left alone
 FIRST_PAUSE_RUNS, LONGEST_PAUSE_RUNS = 8, 64
 MEASURED_FOR_S = 3600.0
@@ -64,7 +71,8 @@ class Estimate:
     mean_s: float
     runs: int
     measured: float  # UNIX seconds: it outlives restarts
-    recent_s: tuple[float, ...] = ()  # the last ones, newest last
+    recent_s: tuple[float, ...]  # of the last `LATELY` runs, newest last
+    alike: int = 1  # runs in a row on the same side of the threshold as the last
 
 
 def learn(known: Estimate | None, cpu_s: float, threshold_s: float, unix_s: float) -> Estimate:
@@ -73,13 +81,17 @@ def learn(known: Estimate | None, cpu_s: float, threshold_s: float, unix_s: floa
         return Estimate(cpu_s, 1, unix_s, (cpu_s,))
     weight = max(WEIGHT, 1.0 / (known.runs + 1))
     mean_s = known.mean_s + weight * (cpu_s - known.mean_s)
-    recent_s = (*known.recent_s, cpu_s)[-CONVINCING:]
-    sides = {value >= threshold_s for value in recent_s}
-    if len(recent_s) == CONVINCING and len(sides) == 1 and (mean_s >= threshold_s) not in sides:
-        mean_s = sum(recent_s) / CONVINCING
-        # The mean of equal values may come out a hair beside them.
-        mean_s = min(max(mean_s, min(recent_s)), max(recent_s))
-    return Estimate(mean_s, known.runs + 1, unix_s, recent_s)
+    recent_s = (*known.recent_s, cpu_s)[-LATELY:]
+    same_side = (known.recent_s[-1] >= threshold_s) == (cpu_s >= threshold_s)
+    alike = known.alike + 1 if same_side else 1
+    if alike >= CONVINCING and (mean_s >= threshold_s) != (cpu_s >= threshold_s):
+        mean_s = mean_of(recent_s)
+    return Estimate(mean_s, known.runs + 1, unix_s, recent_s, alike)
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """That of equal values would come out a hair beside them without the bounds."""
+    return min(max(sum(values) / len(values), min(values)), max(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,11 @@ class Known:
 
 
 def is_short(known: Known, threshold_s: float) -> bool:
-    return known.estimate is not None and known.estimate.mean_s < threshold_s
+    """By the long run and by the last ones."""
+    estimate = known.estimate
+    if estimate is None or estimate.mean_s >= threshold_s:
+        return False
+    return mean_of(estimate.recent_s) < threshold_s
 
 
 def is_due(known: Known, unix_s: float) -> bool:

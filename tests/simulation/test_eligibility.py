@@ -66,7 +66,7 @@ def test_a_day_of_steady_commands(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_false_friend_is_unlearnt_within_a_bound(seed):
-    """Once long, now short: four runs. Once short, now long: as many, after at most a pause."""
+    """Once long, now short: some runs in a row. Once short, now long: after at most a pause."""
     day = Day(seed)
     for _ in range(200):
         day.run("fit", 30.0 * math.exp(day.rng.gauss(0.0, 0.5)))

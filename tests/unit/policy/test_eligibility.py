@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lbd.policy.eligibility import (
     CONVINCING,
+    LATELY,
     LONGEST_PAUSE_RUNS,
     MEASURED_FOR_S,
     SURE_RUNS,
@@ -40,7 +41,7 @@ def test_the_mean_lies_among_what_was_measured(values):
     slack = 1e-9 * max(values)
     assert min(values) - slack <= known.mean_s <= max(values) + slack
     assert known.runs == len(values)
-    assert known.recent_s == tuple(values[-CONVINCING:])
+    assert known.recent_s == tuple(values[-LATELY:])
 
 
 @given(runs)
@@ -69,6 +70,31 @@ def test_the_verdict_is_of_the_threshold_of_now(values, a, b):
     known = Known(after(values))
     low, high = sorted((a, b))
     assert judge_learnt(known, low, 0.0).leaves >= judge_learnt(known, high, 0.0).leaves
+
+
+@given(runs, st.lists(st.floats(0.05, 1e6), min_size=LATELY, max_size=LATELY))
+def test_what_was_long_lately_leaves(before, long):
+    assert judge_learnt(Known(after(long, after(before))), T_S, 0.0).leaves
+
+
+# CPU seconds of one key's runs in the order in which a real library's files are compiled.
+BUILD_S = (
+    0.24, 0.03, 0.04, 0.01, 0.08, 0.09, 0.06, 0.44, 0.06, 0.14, 0.08, 0.08, 0.07, 0.13, 0.08, 0.01,
+    0.10, 0.09, 0.14, 0.08, 0.05, 0.08, 0.01, 0.32, 0.19, 0.07, 0.03, 0.08, 0.11, 0.01, 0.04, 0.07,
+    0.09, 0.01, 0.01, 0.09, 0.01, 0.01, 0.01, 0.01, 0.08, 0.01, 0.08, 0.06, 0.07, 0.07, 0.06, 0.14,
+    0.07, 0.02, 0.02, 0.07, 0.53, 0.05, 0.07, 0.07, 0.03, 0.07, 0.05, 0.08, 0.07, 0.01, 0.07, 0.06,
+    0.04, 0.14, 0.25, 0.06, 0.13, 0.13, 0.12, 0.01, 0.05, 0.01, 0.02, 0.05, 0.02, 0.01, 0.01, 0.12,
+    0.02, 0.01, 0.05, 0.08, 0.27, 0.05, 0.08, 0.05, 0.08, 0.08, 0.05, 0.05, 0.27, 0.04, 0.43, 0.30,
+    0.05, 0.46, 0.01,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("share", [1.0, 0.8])  # of those times: a faster machine
+def test_a_dozen_trifles_in_a_build_are_no_news(share):
+    known = Known(after(second * share for second in BUILD_S))
+    for second in BUILD_S:
+        known = known.learnt(second * share, T_S, 0.0)
+        assert judge_learnt(known, T_S, 0.0).leaves
 
 
 def test_new_then_known_after_one_run():
