@@ -4,6 +4,8 @@ A refusal or a time-out that is part of normal work is a value, not an exception
 what stops the work at hand.
 """
 
+EXIT_RESTART = 3  # the status of a daemon that is to be started again at once
+
 
 class LbdError(Exception):
     """Root. The text is one line for a person: what, where, and the mend."""

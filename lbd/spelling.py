@@ -1,11 +1,12 @@
 """The nearest right spelling, for messages about a name nobody knows."""
 
-import difflib
 from collections.abc import Iterable
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
     """The most similar name whatever its case, or "" when none is near."""
+    import difflib  # only whoever errs needs it
+
     folded = {name.lower(): name for name in names}
     found = difflib.get_close_matches(word.lower(), folded, n=3, cutoff=0.6)
     if not found:

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lbd.config import UpConfig
+from lbd.errors import EXIT_RESTART
 
 EXIT_CONFIG = 2
-EXIT_RESTART = 3
 ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
 LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 

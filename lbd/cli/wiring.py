@@ -11,9 +11,8 @@ import uvloop
 
 from lbd.cli.journal import set_up_log
 from lbd.config import Config
-from lbd.errors import LbdError
+from lbd.errors import EXIT_RESTART, LbdError
 from lbd.rpc.service_manager import ServiceManager, has_terminal
-from lbd.supervise import EXIT_RESTART
 
 GARBAGE_THRESHOLDS = (20_000, 20, 50)
 

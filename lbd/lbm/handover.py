@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from lbd.errors import EXIT_RESTART
 from lbd.lbm.adopted_client import AdoptedConnection
 from lbd.lbm.adopted_command import AdoptedCommand
 from lbd.lbm.adopted_job import AdoptedJob
@@ -39,7 +40,6 @@ log = logging.getLogger("lbd.lbm")
 
 VERSION = 1  # of what is written
 NEEDS = 1  # whoever reads it must know this much
-EXIT_RESTART = 3  # to be started again at once
 FILES_S = 5.0  # for files that are on their way
 REST_S = 3.0  # for the streams to come to rest
 SETTLE_S = 1.0  # for what is half done

@@ -14,7 +14,6 @@ has names of any form, links of two kinds and owners, all to be guarded against,
 """
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -348,4 +347,6 @@ def clear_away(path: bytes) -> None:
                 if not os.path.islink(inner):
                     with suppress(OSError):
                         os.chmod(inner, 0o700)
+    import shutil  # with all that it imports, for a stage alone
+
     shutil.rmtree(path, ignore_errors=True)

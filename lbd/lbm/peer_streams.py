@@ -1,7 +1,7 @@
 """The streams to the hosts our users' commands are sent to: opened at the first, then kept."""
 
 import asyncio
-import secrets
+import os
 from typing import TYPE_CHECKING
 
 import grpc
@@ -51,7 +51,7 @@ class PeerStream:
         self._peers = peers
         self._connect_s, self._return_s = limits_s
         self.generation = peers.trust.generation  # of our certificates, as it is opened
-        self.token = token or secrets.token_hex(16)
+        self.token = token or os.urandom(16).hex()
         self.last_number = last_number
         self._heard = stream is not None
         self.turned_away: LbdError | None = None

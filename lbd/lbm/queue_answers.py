@@ -8,8 +8,6 @@ import base64
 import contextlib
 import os
 
-from google.protobuf.json_format import MessageToDict
-
 from lbd.errors import Unavailable
 from lbd.lbm.caller import user_name
 from lbd.lbm.home import Home
@@ -21,6 +19,15 @@ from lbd.rpc.local import Caller, Json, Refusal
 
 PATIENCE_MAX_S = 20.0
 CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
+
+
+def as_json(tags: pb.TagsTold) -> Json:
+    from google.protobuf.json_format import MessageToDict  # for this seldom question alone
+
+    found: Json = MessageToDict(
+        tags, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return found
 
 
 class QueueAnswers:
@@ -47,12 +54,7 @@ class QueueAnswers:
         if operation == "queue.logs":
             return await self._logs(question, caller)
         if operation == "queue.tags":
-            tags: Json = MessageToDict(
-                await self._queue().tags(),
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
-            return tags
+            return as_json(await self._queue().tags())
         raise Refusal(f"unknown operation {operation!r}")
 
     async def jobs(self, everything: bool, user: str) -> list[Json]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import secrets
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -76,7 +76,7 @@ class QueueClient:
         """
         own = self._config.dispatch
         if len(own.hosts) > 1:
-            request.key = request.key or f"{OWN_KEY}{secrets.token_hex(16)}"
+            request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
         until_s = time.monotonic() + TERMS_WAITED * own.term_s
         while True:
             try:

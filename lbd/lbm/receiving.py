@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import tempfile
 from typing import BinaryIO
 
 from lbd.config import StageConfig
@@ -21,6 +20,8 @@ async def receive_pack(
     OSError."""
     limit_bytes = limits.max_bytes + HEAD_BYTES * limits.max_files + END_BYTES
     os.makedirs(directory, mode=0o700, exist_ok=True)
+    import tempfile  # with all that it imports, for those who fetch files
+
     file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # the caller's
     try:
         size = 0

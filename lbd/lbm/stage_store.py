@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -47,7 +46,7 @@ class StageStore:
     def create(self) -> tuple[str, int]:
         """The name of a pack to be written, and a descriptor for that. Raises OSError."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = secrets.token_hex(16)
+        name = os.urandom(16).hex()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         return name, os.open(self.root / (name + PACK + UNFINISHED), flags, 0o600)
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class Stages:
         if request.id in self._stages:
             raise FileExistsError(17, "a stage of that name is here already")
         self._make_root()
-        path = os.fsencode(self._root / f"{request.id}.{secrets.token_hex(4)}")
+        path = os.fsencode(self._root / f"{request.id}.{os.urandom(4).hex()}")
         if owner is not None and self._as_user.is_needed:
             try:
                 await self._as_user.work(owner.uid, b"make", path)

@@ -8,7 +8,6 @@ LIM stops. It dies with a LIM that is killed, too, where `setpriv` is there to s
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -24,6 +23,14 @@ ENDED_POLL_S = 0.01
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C"}
 
 
+def bound_to_us() -> tuple[str, ...]:
+    """Before a command: it ends with us, where there is a way."""
+    import shutil  # with all that it imports, for those who have such a command
+
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
+
+
 class SiteCommand:
     """`fault` is what was wrong with the last run, "" if nothing was."""
 
@@ -34,9 +41,7 @@ class SiteCommand:
         self.tried = not load.site_command  # it has said or failed to say something
         self._environment = ENVIRONMENT | {"LBD_HOST": host}
         self._failures = 0
-        setpriv = shutil.which("setpriv")
-        bound = (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
-        self._argv = (*bound, *load.site_command)
+        self._argv = (*bound_to_us(), *load.site_command) if load.site_command else ()
 
     async def run(self) -> None:
         """Until it is cancelled. Without a command there is nothing to do."""
