@@ -6,7 +6,8 @@ data bodies are the bytes themselves. One stream for all, because opening one of
 than all the messages of a short command. When it breaks, every job on it has lost its other end.
 
 Each data direction of a job has a window of its own: a sender has at most `WINDOW_BYTES` under way
-that the receiver has not acknowledged as *delivered* (written to the reader's descriptor). Both
+that the receiver has not acknowledged as *delivered* (written to the reader's descriptor). An
+acknowledgement wakes four threads, so one stands for several pieces of a long stream. Both
 ends take every message as it comes, so a slow reader of one output holds back no other output, no
 signal and no other job, and memory stays bounded whatever gRPC buffers underneath.
 """
@@ -60,7 +61,7 @@ LENGTH_BYTES = 4
 MESSAGE_LIMIT_BYTES = (16 << 20) + (
     1 << 16
 )  # of the largest chunk or request, and its surroundings
-WINDOW_BYTES = 4 << 20
+WINDOW_BYTES = 8 << 20
 PIECE_MAX_BYTES = 1 << 24  # the largest lbm.chunk_bytes: the last piece may overdraw a window
 ACKNOWLEDGE_SHARE = 4  # of its window a receiver lets pass before it acknowledges
 ACKNOWLEDGE_BYTES = WINDOW_BYTES // ACKNOWLEDGE_SHARE

@@ -9,6 +9,7 @@ import pytest
 
 from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.streams import CRUMB_BYTES, CRUMBS, Sink, Source
+from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES
 
 CHUNK = 1 << 16
 
@@ -108,7 +109,7 @@ async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
     acknowledged = []
     sink = Sink(Descriptor(taken(pipe, "w"), borrowed=False), acknowledged.append, pytest.fail)
     task = asyncio.create_task(sink.run())
-    total = 3 << 20
+    total = 3 * ACKNOWLEDGE_BYTES
     for _ in range(total // CHUNK):
         sink.put(bytes(CHUNK))
     sink.put(b"")
