@@ -113,12 +113,12 @@ class Membership:
             return False
         if message.incarnation > entry.member.incarnation:
             renewed = replace(entry.member, incarnation=message.incarnation)
-            self._table.update(renewed, now_s)
+            self._table.update(renewed)
         if entry.left:
             return False
         entry.heard_at_s = now_s
         if entry.skew:
-            self._table.skewed(message.sender, "", now_s)
+            self._table.skewed(message.sender, "")
         return True
 
     def unknown(self, name: HostId) -> m.Ack:
@@ -162,9 +162,9 @@ class Membership:
             self._table.add(member, listed=False, now_s=now_s)
         else:
             rank = min(member.rank, entry.member.rank)
-            self._table.update(replace(member, rank=rank), now_s)
+            self._table.update(replace(member, rank=rank))
         self._table.entries[member.name].heard_at_s = now_s
-        self._table.skewed(member.name, "", now_s)
+        self._table.skewed(member.name, "")
         text = f"host {member.name} is here address={member.lim_target}"
         return [Log(text, peer=member.name)] if news else []
 
@@ -186,10 +186,10 @@ class Membership:
                 actions.append(self.hello(member, wants_members=False))
         return actions
 
-    def left(self, name: HostId, now_s: float) -> list[Action]:
+    def left(self, name: HostId) -> list[Action]:
         """A host said Leave."""
         if self._table.entries[name].listed:
-            self._table.leave(name, now_s)
+            self._table.leave(name)
         else:
             self._bury(name)
         return [Log(f"host {name} has left", peer=name)]

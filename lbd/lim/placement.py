@@ -60,16 +60,16 @@ class Placer:
             return decision
         self.decisions[decision.reason] += 1
         if decision.verdict is Verdict.WAIT:
-            self.table.discharge(request.job, now_s)
+            self.table.discharge(request.job)
         else:
             self.table.charge(decision.host, request.job, now_s)
         return decision
 
-    def job_ended(self, job: JobId, now_s: float) -> None:
+    def job_ended(self, job: JobId) -> None:
         """Drop its charge, and remember to tell the centre if that has charged it too."""
         if self.table.charged_host(job) == self.table.me:
             self.reservations.departed()
-        self.table.discharge(job, now_s)
+        self.table.discharge(job)
         if job in self._placed_by_centre:
             del self._placed_by_centre[job]
             if len(self._ended) < ENDED_MAX:
@@ -124,15 +124,15 @@ class Placer:
                 del self._placed_by_centre[next(iter(self._placed_by_centre))]
         return Reply(centre, True, decision)
 
-    def centre_told(self, ended: Sequence[JobId], now_s: float) -> None:
+    def centre_told(self, ended: Sequence[JobId]) -> None:
         """As the centre: jobs of other hosts, placed by us, have ended."""
         for job in ended:
-            self.table.discharge(job, now_s)
+            self.table.discharge(job)
 
     def decide_for(self, origin: HostId, ask: m.AskCentre, now_s: float) -> m.CentreReply:
         """As the centre: place another host's command and charge our copy of the chosen host."""
         self.table.record(ask.sample, now_s)
-        self.centre_told(ask.ended, now_s)
+        self.centre_told(ask.ended)
         request = PlacementRequest(
             job=ask.job,
             excluded=ask.excluded,

@@ -107,7 +107,7 @@ class LimState:
             case e.JobStarted():
                 self.table.charge(event.host, event.job, now_s)
             case e.JobEnded():
-                self.placer.job_ended(event.job, now_s)
+                self.placer.job_ended(event.job)
             case e.Trouble():
                 self.table.avoid(event.host, event.reason, now_s)
                 text = f"host {event.host} gave trouble: {event.reason}"
@@ -123,9 +123,9 @@ class LimState:
                 if isinstance(event.sent, m.Report) and event.to == self.centre:
                     self._teller.reporter.again()
                 if event.skewed:
-                    return self._skewed(event.to, event.why, now_s)
+                    return self._skewed(event.to, event.why)
             case e.Skewed():
-                return self._skewed(event.host, event.why, now_s)
+                return self._skewed(event.host, event.why)
             case e.Stopping():
                 return send_all(self.table, self._teller.others(now_s, alive=True), m.Leave())
         return []
@@ -181,7 +181,7 @@ class LimState:
         entry = self.table.entries.get(name)
         if entry is not None and entry.sample is not None:
             entry.sample = replace(entry.sample, drained=drained)
-            self.table.update(entry.member, now_s)
+            self.table.update(entry.member)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class LimState:
             return []
         self.in_force = in_force(self.base, settings)
         self.settings = settings
-        self.table.set_params(self.in_force.lim, fade_s(self.in_force.load), now_s)
+        self.table.set_params(self.in_force.lim, fade_s(self.in_force.load))
         self.reservations.clear()
         self._exchange_soon(now_s)
         text = f"settings {settings.counter} of {settings.author}"
@@ -297,7 +297,7 @@ class LimState:
                 return [e.Reply(self.placer.decide_for(sender, body, now_s))]
             case m.Report() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
-                self.placer.centre_told(body.ended, now_s)
+                self.placer.centre_told(body.ended)
             case m.Reserve() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 taken = self.reservations.asked(sender, now_s)
@@ -317,9 +317,9 @@ class LimState:
                 return [e.Reply(m.Ack(error=f"{kind} from {sender} makes no sense here"))]
         return [TAKEN, *actions]
 
-    def _skewed(self, name: HostId, why: str, now_s: float) -> list[Action]:
+    def _skewed(self, name: HostId, why: str) -> list[Action]:
         """Said once, and shown by `lbctl status` for as long as it is so."""
-        news = self.table.skewed(name, why, now_s)
+        news = self.table.skewed(name, why)
         return [Log(why, warning=True)] if news else []
 
     def _trying(self, body: Callable[[], list[Action]]) -> list[Action]:
@@ -363,7 +363,7 @@ class LimState:
         return actions + elected
 
     def _left(self, name: HostId, now_s: float) -> list[Action]:
-        actions = self.membership.left(name, now_s)
+        actions = self.membership.left(name)
         self._election.forget(name)
         self._teller.broadcaster.forget(name)
         self.reservations.forget(name)

@@ -5,9 +5,9 @@ sample's moment is our clock at its arrival less its age. The state follows from
 up, then late after `stale_after_s`, then down after `down_after_s`; late is not zero and not
 trusted.
 
-Placements are asked for thousands of times a second and samples change a few times a second, so
-each host's HostView is made when something about it changes, and the moment at which time alone
-changes one (`_changes_at_s`) is known beforehand.
+Placements are asked for thousands of times a second and samples change a few times a second, so a
+host's HostView is kept until something about it changes, and made anew when a view is next asked
+for; the moment at which time alone changes one (`_changes_at_s`) is known beforehand.
 """
 
 import math
@@ -68,6 +68,7 @@ class Table:
         self.joined: set[HostId] = set()  # not listed: they may be forgotten
         self._charges = ChargeBook()
         self._views: dict[HostId, HostView] = {}
+        self._changed: dict[HostId, None] = {}  # whose view is to be made anew, in this order
         self._changes_at_s = math.inf
         self._ranking: list[HostId] = []  # best first; empty when it is to be made anew
         self.add(me, listed=True, now_s=now_s)
@@ -80,16 +81,16 @@ class Table:
         if not listed:
             self.joined.add(member.name)
         self._ranking.clear()
-        self._judge(member.name, now_s)
+        self._changed[member.name] = None
 
-    def update(self, member: Member, now_s: float) -> None:
+    def update(self, member: Member) -> None:
         """News of a known host: another address, a new incarnation. It has not left, then."""
         entry = self.entries[member.name]
         if entry.member.rank != member.rank:
             self._ranking.clear()
         entry.member = member
         entry.left = False
-        self._judge(member.name, now_s)
+        self._changed[member.name] = None
 
     def rank(self, name: HostId, rank: int) -> None:
         """The ranking must be the same everywhere: the best one heard of holds."""
@@ -109,25 +110,26 @@ class Table:
         self.joined.discard(name)
         self._ranking.clear()
         self._views.pop(name, None)
+        self._changed.pop(name, None)
         self._charges.forget_host(name)
 
-    def leave(self, name: HostId, now_s: float) -> None:
+    def leave(self, name: HostId) -> None:
         self.entries[name].left = True
-        self._judge(name, now_s)
+        self._changed[name] = None
 
-    def skewed(self, name: HostId, why: str, now_s: float) -> bool:
+    def skewed(self, name: HostId, why: str) -> bool:
         """Our releases do not understand each other; "": they do. Whether that is news."""
         entry = self.entries.get(name)
         if entry is None or entry.skew == why or name == self.me:
             return False
         entry.skew = why
-        self._judge(name, now_s)
+        self._changed[name] = None
         return True
 
-    def set_params(self, params: LimConfig, smoothing_s: float, now_s: float) -> None:
+    def set_params(self, params: LimConfig, smoothing_s: float) -> None:
         self.params = params
         self.smoothing_s = smoothing_s
-        self._judge_all(now_s)
+        self._changes_at_s = NEVER
 
     # -- load ------------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Table:
         entry.recorded_at_s = now_s
         entry.freed_slots = 0
         self._charges.sampled(sample.host, entry.sampled_at_s, self.smoothing_s)
-        self._judge(sample.host, now_s)
+        self._changed[sample.host] = None
         return True
 
     def sample_of(self, name: HostId, now_s: float) -> Sample | None:
@@ -167,15 +169,15 @@ class Table:
         entry = self.entries[name]
         entry.avoid_until_s = now_s + self.params.avoid_s
         entry.avoid_reason = reason
-        self._judge(name, now_s)
+        self._changed[name] = None
 
     def charge(self, name: HostId, job: JobId, now_s: float) -> None:
         before = self._charges.add(name, job, now_s)
-        self._judge(name, now_s)
-        if before is not None and before != name:
-            self._judge(before, now_s)
+        self._changed[name] = None
+        if before is not None:
+            self._changed[before] = None
 
-    def discharge(self, job: JobId, now_s: float) -> None:
+    def discharge(self, job: JobId) -> None:
         """The job has ended, or goes elsewhere. If a sample shows its slot as taken, it is free."""
         host, picked_at_s = self._charges.host_of(job), self._charges.picked_at_s(job)
         if host is None:
@@ -183,7 +185,7 @@ class Table:
         self._charges.drop(job)
         if picked_at_s < self.entries[host].recorded_at_s:
             self.entries[host].freed_slots += 1
-        self._judge(host, now_s)
+        self._changed[host] = None
 
     def charged_host(self, job: JobId) -> HostId | None:
         return self._charges.host_of(job)
@@ -201,7 +203,7 @@ class Table:
         if not self._charges.jobs():
             return
         for host in self._charges.expire(now_s, self.params.down_after_s):
-            self._judge(host, now_s)
+            self._changed[host] = None
         if not silence_is_news:
             return
         heard_s = now_s - SILENT_PERIODS * self.params.exchange_period_s
@@ -209,7 +211,7 @@ class Table:
             entry = self.entries[host]
             if host != self.me and entry.sampled_at_s < heard_s:
                 self._charges.sampled(host, heard_s, self.smoothing_s)
-                self._judge(host, now_s)
+                self._changed[host] = None
 
     # -- what follows from it --------------------------------------------------------------------
 
@@ -234,8 +236,7 @@ class Table:
         return self._state_of(entry, now_s)[0] is DOWN
 
     def view(self, centre: HostId | None, now_s: float) -> View:
-        if now_s >= self._changes_at_s:
-            self._judge_all(now_s)
+        self._judge_changed(now_s)
         return View(self._views[self.me], self._views, self.params, now_s, centre)
 
     def view_from(
@@ -248,10 +249,13 @@ class Table:
         hosts = {**view.hosts, self.me: ours, origin: me}
         return View(me, hosts, self.params, now_s, centre)
 
-    def _judge_all(self, now_s: float) -> None:
-        self._changes_at_s = math.inf
-        for name in self.entries:
+    def _judge_changed(self, now_s: float) -> None:
+        if now_s >= self._changes_at_s:
+            self._changes_at_s = math.inf
+            self._changed.update(dict.fromkeys(self._views))
+        for name in self._changed:
             self._judge(name, now_s)
+        self._changed.clear()
 
     def _judge(self, name: HostId, now_s: float) -> None:
         entry = self.entries[name]

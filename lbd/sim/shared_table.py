@@ -66,7 +66,7 @@ class SharedTable(Table):
         name = sample.host
         if name not in self._own:
             if len(self._own) > TOLD_MAX:
-                self._forget(next(told for told in self._own if told != self.me), now_s)
+                self._forget(next(told for told in self._own if told != self.me))
             entry = self._board.entries[name]
             self._own[name] = Entry(entry.member, True, 0.0, entry.sample, entry.sampled_at_s)
         return super().record(sample, now_s)
@@ -76,7 +76,7 @@ class SharedTable(Table):
         since_s, self._taken_in_s = self._taken_in_s, now_s
         if self._board.newest_s <= since_s:
             return
-        for name in [name for name in self._views if name != self.me]:
+        for name in {*self._own, *self._charges.hosts()} - {self.me}:
             entry = self._board.entries[name]
             if entry.recorded_at_s <= since_s or entry.sample is None:
                 continue
@@ -84,25 +84,23 @@ class SharedTable(Table):
             if own is not None and own.sample and own.sample.number >= entry.sample.number:
                 continue
             self._charges.sampled(name, entry.sampled_at_s, self.smoothing_s)
-            self._forget(name, now_s)
+            self._forget(name)
 
     def view(self, centre: HostId | None, now_s: float) -> View:
+        self._judge_changed(now_s)
         me = self._views[self.me]
         common = self._board.view(None, now_s).hosts
         return View(me, {self.me: me, **common, **self._views}, self.params, now_s, centre)
 
-    def _forget(self, name: HostId, now_s: float) -> None:
+    def _forget(self, name: HostId) -> None:
         self._own.pop(name, None)
-        self._judge(name, now_s)
+        self._changed[name] = None
 
     def _judge(self, name: HostId, now_s: float) -> None:
-        super()._judge(name, now_s)
-        if name != self.me and name not in self._own and not self._charges.of(name).total:
-            del self._views[name]  # nothing but what is on the board
-
-    def _judge_all(self, now_s: float) -> None:
-        for name in list(self._views):
-            self._judge(name, now_s)
+        if name == self.me or name in self._own or self._charges.of(name).total:
+            super()._judge(name, now_s)
+        else:
+            self._views.pop(name, None)  # nothing but what is on the board
 
 
 def board_of(members: list[Member], params: LimConfig, smoothing_s: float) -> Board:

@@ -55,7 +55,7 @@ def test_load_counts_charges_cores_and_speed(table):
     seen = table.view(None, 100.0).hosts[H2]
     assert seen.load_now == pytest.approx(0.5 + 2 / 8)
     assert seen.load == pytest.approx(0.5 + 3 / 8)
-    table.discharge(JobId("a"), 100.0)
+    table.discharge(JobId("a"))
     assert table.view(None, 100.0).hosts[H2].load_now == pytest.approx(0.5 + 1 / 8)
 
 
@@ -72,7 +72,7 @@ def test_a_slot_is_free_again_when_our_job_there_ends_not_when_the_next_sample_s
     table.charge(H2, JobId("a"), 100.0)
     table.record(sample("h2", 1, vector(slots=(1, 1))), 100.5)
     assert why(table, 100.5) == NO_SLOT
-    table.discharge(JobId("a"), 100.6)
+    table.discharge(JobId("a"))
     assert why(table, 100.6) == ""
     table.charge(H2, JobId("b"), 100.7)
     assert why(table, 100.7) == NO_SLOT
@@ -83,7 +83,7 @@ def test_a_slot_is_free_again_when_our_job_there_ends_not_when_the_next_sample_s
 def test_a_pick_that_no_sample_showed_frees_no_slot_of_others(table):
     table.record(sample("h2", 1, vector(slots=(2, 1))), 100.0)
     table.charge(H2, JobId("a"), 100.5)
-    table.discharge(JobId("a"), 100.6)
+    table.discharge(JobId("a"))
     table.charge(H2, JobId("b"), 100.7)
     assert why(table, 100.7) == NO_SLOT
 
@@ -122,7 +122,7 @@ def test_slots_bind_no_command_of_the_host_itself(table):
 
 def test_a_host_that_left_is_down_until_it_is_heard_anew(table):
     table.record(sample("h2", 1), 100.0)
-    table.leave(H2, 101.0)
+    table.leave(H2)
     assert table.state(H2, 101.0) == (HostState.DOWN, "has left")
     assert why(table, 101.0) == "down"
     table.record(sample("h2", 1, incarnation=2), 102.0)

@@ -44,9 +44,9 @@ class Both:
         for table in (self.plain, self.shared):
             table.charge(HostId(name), JobId(job), now_s)
 
-    def discharge(self, job, now_s):
+    def discharge(self, job):
         for table in (self.plain, self.shared):
-            table.discharge(JobId(job), now_s)
+            table.discharge(JobId(job))
 
     def check(self, now_s):
         self.shared.take_in(now_s)
@@ -70,11 +70,24 @@ def test_it_shows_what_a_table_of_its_own_would():
     both.check(2.5)
     both.broadcast("h2", 2, 0.9, 3.0)  # the charge begins to fade
     both.check(3.0)
-    both.discharge("a", 3.5)
+    both.discharge("a")
     both.broadcast("h4", 4, 0.2, 3.5)
     both.check(3.5)
-    both.discharge("b", 4.0)
+    both.discharge("b")
     both.check(4.0)
+
+
+def test_what_a_host_was_told_and_whom_it_charged_grows_old_there_too():
+    both = Both()
+    for name in NAMES[1:]:
+        both.broadcast(name, 1, 0.5, 1.0)
+    both.charge("h2", "a", 1.5)
+    both.told("h4", 2, 7.0, 2.0)
+    params = both.plain.params
+    for passed_s in (0.0, params.stale_after_s, params.down_after_s):
+        for news_s in (1.0, 2.0):
+            both.check(news_s + passed_s + 0.1)
+    assert not both.shared.view(None, 100.0).hosts["h4"].alive
 
 
 def ran(hosts, algorithm, duration_s):
