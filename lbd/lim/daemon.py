@@ -25,6 +25,7 @@ from lbd.lim.membership import UNLISTED_RANK
 from lbd.lim.settings import InForce
 from lbd.lim.site_command import SiteCommand
 from lbd.lim.state import Identity, LimState
+from lbd.lim.teller import sends
 from lbd.load import sampler as kernel
 from lbd.load import site
 from lbd.load.index import exchanged
@@ -170,6 +171,9 @@ class Lim:
             match action:
                 case e.Send():
                     self._start_send(action)
+                case e.Broadcast():
+                    for send in sends(self.state.table, action):
+                        self._start_send(send)
                 case e.SaveDrained():
                     self._save_drained(action.drained)
                 case e.Configure():

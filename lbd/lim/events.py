@@ -119,6 +119,15 @@ class Send:
 
 
 @quick_value
+class Broadcast:
+    """The same to several LIMs, all of them in the table: to each a `Send` of its own."""
+
+    to: tuple[HostId, ...]
+    body: Body
+    timeout_s: float
+
+
+@quick_value
 class Reply:
     body: Body
 
@@ -151,4 +160,4 @@ class Stop:
     reason: str
 
 
-Action = Send | Reply | SaveDrained | Configure | Log | Stop
+Action = Send | Broadcast | Reply | SaveDrained | Configure | Log | Stop

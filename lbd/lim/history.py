@@ -27,7 +27,7 @@ from lbd.model import HostId, PlacementRequest
 from lbd.policy import view
 from lbd.policy.view import Decision, Reply, Step
 
-MADE_OF = "lbd-lim-history-1"
+MADE_OF = "lbd-lim-history-2"
 Write = Callable[[str], None]
 Packed = None | bool | int | float | str | list["Packed"] | dict[str, "Packed"]
 
@@ -154,6 +154,6 @@ class RecordedState(LimState):
         self._write(line_of(now_s, "handle", (event, now_s), actions))
         return actions
 
-    def drained_there(self, name: HostId, drained: bool, now_s: float) -> None:
-        super().drained_there(name, drained, now_s)
-        self._write(line_of(now_s, "drained_there", (name, drained, now_s), None))
+    def drained_there(self, name: HostId, drained: bool) -> None:
+        super().drained_there(name, drained)
+        self._write(line_of(None, "drained_there", (name, drained), None))

@@ -168,7 +168,7 @@ class Operations:
             raise Refusal(f"{host} did not confirm: {problem}", "unavailable") from None
         if not isinstance(reply.body, m.Ack) or reply.body.error or reply.body.unknown_sender:
             raise Refusal(f"{host} did not confirm; try again", "unavailable")
-        self._state.drained_there(host, drained, time.monotonic())
+        self._state.drained_there(host, drained)
         return {"host": host, "drained": drained}
 
     async def _peers(self, _request: Json, _caller: Caller) -> Json:

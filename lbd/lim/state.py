@@ -24,7 +24,7 @@ from lbd.lim.placement import Placer
 from lbd.lim.reservations import Reservations
 from lbd.lim.settings import InForce, as_set, changed, in_force, retuned
 from lbd.lim.table import Table
-from lbd.lim.teller import Teller, send, send_all
+from lbd.lim.teller import Teller, broadcast, send
 from lbd.load.index import fade_s
 from lbd.model import HostId, LoadVector, Queues
 from lbd.policy.registry import POLICIES
@@ -127,7 +127,7 @@ class LimState:
             case e.Skewed():
                 return self._skewed(event.host, event.why)
             case e.Stopping():
-                return send_all(self.table, self._teller.others(now_s, alive=True), m.Leave())
+                return broadcast(self.table, self._teller.others(now_s, alive=True), m.Leave())
         return []
 
     # -- our own load ----------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class LimState:
         self._exchange_soon(now_s)
         return [e.SaveDrained(drained), Log("drained" if drained else "no longer drained")]
 
-    def drained_there(self, name: HostId, drained: bool, now_s: float) -> None:
+    def drained_there(self, name: HostId, drained: bool) -> None:
         """That host confirmed it; do not wait for its next sample."""
         entry = self.table.entries.get(name)
         if entry is not None and entry.sample is not None:
@@ -264,7 +264,7 @@ class LimState:
 
     def _tell_all(self, settings: m.Settings, now_s: float) -> list[Action]:
         others = self._teller.others(now_s, alive=False)
-        return send_all(self.table, others, settings)
+        return broadcast(self.table, others, settings)
 
     def _compare_settings(
         self, sender: HostId, version: tuple[int, str], now_s: float

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from lbd.lim import messages as m
 from lbd.lim.election import Election
-from lbd.lim.events import Action, Send
+from lbd.lim.events import Action, Broadcast, Send
 from lbd.lim.exchange import Broadcaster, Reporter
 from lbd.lim.reservations import Reservations
 from lbd.lim.table import Table
@@ -18,13 +18,25 @@ from lbd.policy.registry import POLICIES
 from lbd.policy.view import Telling
 
 
-def send(table: Table, name: HostId, body: m.Body) -> Action:
-    return send_all(table, [name], body)[0]
+def send(table: Table, name: HostId, body: m.Body) -> Send:
+    return Send(name, table.entries[name].member.lim_target, body, timeout_s(table))
 
 
-def send_all(table: Table, names: Iterable[HostId], body: m.Body) -> list[Action]:
-    entries, timeout_s = table.entries, table.params.centre_silence_s / 3
-    return [Send(name, entries[name].member.lim_target, body, timeout_s) for name in names]
+def broadcast(table: Table, names: Iterable[HostId], body: m.Body) -> list[Action]:
+    to = tuple(names)
+    return [Broadcast(to, body, timeout_s(table))] if to else []
+
+
+def timeout_s(table: Table) -> float:
+    return table.params.centre_silence_s / 3
+
+
+def sends(table: Table, said: Broadcast) -> list[Send]:
+    """What it means where no network broadcasts."""
+    entries = table.entries
+    return [
+        Send(name, entries[name].member.lim_target, said.body, said.timeout_s) for name in said.to
+    ]
 
 
 class Teller:
@@ -51,7 +63,7 @@ class Teller:
         to = self._audience(own, centre, telling, now_s)
         if to and (self.reporter.due(own, now_s, lim, changes) or ended):
             report = m.Report(own, ended)
-            actions += send_all(table, to, report)
+            actions += broadcast(table, to, report)
         if centre == table.me:
             actions += self._broadcast(settings_version, telling is Telling.VECTOR, now_s)
         if telling is Telling.RESERVATIONS:
@@ -80,7 +92,7 @@ class Teller:
         news, full = due
         vector = m.Vector(tuple(self._of_now(news, now_s)), settings_version)
         # Hosts that are down hear of the full vectors only, in case they are back.
-        return send_all(self._table, self.others(now_s, alive=not full), vector)
+        return broadcast(self._table, self.others(now_s, alive=not full), vector)
 
     def samples_alive(self, now_s: float) -> list[m.Sample]:
         """The newest sample of each host that is not down."""

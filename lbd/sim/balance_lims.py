@@ -206,25 +206,18 @@ class Lims:
         host.restless = bool(self._smoothing_s) or host.state.table.charged_jobs() > 0
 
     def _send(self, host: Host, actions: Sequence[e.Action], now_s: float) -> None:
-        """What is one body for several hosts is broadcast."""
-        last: m.Body | None = None
-        to: list[Host] = []
         for action in actions:
-            if not isinstance(action, e.Send):
-                continue
-            if action.body is not last:
-                if last is not None:
-                    self._broadcast(host, to, last, now_s)
-                last, to = action.body, []
-            to.append(self._by_name[action.to])
-        if last is not None:
-            self._broadcast(host, to, last, now_s)
+            if isinstance(action, e.Broadcast):
+                to = [self._by_name[name] for name in action.to]
+                self._tell(host, to, action.body, now_s)
+            elif isinstance(action, e.Send):
+                to = [self._by_name[action.to]]
+                if isinstance(action.body, m.Reserve):
+                    self._ask(Question(host, to[0], action.body, None), now_s)
+                else:
+                    self._tell(host, to, action.body, now_s)
 
-    def _broadcast(self, host: Host, to: list[Host], body: m.Body, now_s: float) -> None:
-        if isinstance(body, m.Reserve):
-            for other in to:
-                self._ask(Question(host, other, body, None), now_s)
-            return
+    def _tell(self, host: Host, to: list[Host], body: m.Body, now_s: float) -> None:
         self.engine.messages += len(to)
         sent_s = self.engine.overhead(host.number, self._costs.send_s, now_s)
         self.engine.at(sent_s, self._deliver, (host, to, body))

@@ -18,6 +18,7 @@ from lbd.config import LimConfig
 from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim.state import LimState
+from lbd.lim.teller import sends
 from lbd.model import HostId, HostState, Placement, PlacementRequest, Queues
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 from lbd.sim import lim_hosts
@@ -177,6 +178,9 @@ class LimCluster:
             match action:
                 case e.Send():
                     self._send(host, action)
+                case e.Broadcast():
+                    for send in sends(host.state.table, action):
+                        self._send(host, send)
                 case e.SaveDrained():
                     host.drained_kept = action.drained
                 case e.Log():

@@ -42,7 +42,7 @@ class Replay:
             self._make(given)
             return
         if self.state is None:
-            raise ConfigError("line 1: it is no history of a LIM")
+            raise ConfigError("line 1: it is no history of a LIM, or one of an earlier release")
         found = pack(self._answer(call, given))
         if found != gave:
             raise Divergence(
@@ -82,11 +82,18 @@ class Replay:
         elif call == "handle":
             self.seen["messages received"] += isinstance(given[0], e.Received)
             actions = gave if isinstance(gave, list) else []
-            self.seen["messages sent"] += sum(
-                isinstance(a, dict) and a["is"] in ("events.Send", "events.Reply") for a in actions
-            )
+            self.seen["messages sent"] += sum(map(messages_in, actions))
         elif call in ("question", "probed"):
             self.seen["messages sent"] += 1
+
+
+def messages_in(action: Packed) -> int:
+    match action:
+        case {"is": "events.Send" | "events.Reply"}:
+            return 1
+        case {"is": "events.Broadcast", "of": [list(to), *_]}:
+            return len(to)
+    return 0
 
 
 def shown(packed: Packed) -> str:

@@ -147,7 +147,7 @@ def lim_conversation(data: bytes) -> None:
             replies = [action for action in actions if isinstance(action, e.Reply)]
             assert len(replies) == 1
             for action in actions:
-                if isinstance(action, e.Reply | e.Send):
+                if isinstance(action, e.Reply | e.Send | e.Broadcast):
                     convert.encode(state.envelope(action.body))
             sent = m.Hello(member("h1"), wants_members=True)
             state.handle(e.Replied(message.sender, sent, message), now_s)

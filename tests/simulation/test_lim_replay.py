@@ -7,8 +7,13 @@ import pytest
 from lbd.cli.main import main
 from lbd.config import ALGORITHMS
 from lbd.errors import ConfigError
+from lbd.lim import events as e
+from lbd.lim import messages as m
+from lbd.lim.teller import sends
+from lbd.model import HostId
 from lbd.sim.fault_schedule import FaultRun
 from lbd.sim.replay import Divergence, Replay
+from lbd.testing.builders import lim_state, member, sample
 from lbd.testing.virtual_cluster import VirtualCluster
 
 
@@ -64,6 +69,7 @@ def test_one_answer_that_differs_is_found(history):
         ('[1, "handle", {"is": "os.system", "of": ["ls"]}, []]', "does not know"),
         ('[1, "handle", {"what": 1}, []]', "damaged"),
         ("[1, 7, [], []]", "no call"),
+        ('[1, "lbd-lim-history-1", [], null]', "an earlier release"),
     ],
 )
 def test_what_is_no_history_is_refused(line, says):
@@ -74,6 +80,25 @@ def test_what_is_no_history_is_refused(line, says):
 def test_only_what_the_daemon_calls_is_called(history):
     with pytest.raises(ConfigError, match="a LIM has no '__class__'"):
         fed([history[0], '[1, "__class__", [], []]'])
+
+
+def test_a_broadcast_counts_as_a_message_to_each():
+    replay = Replay()
+    state = lim_state("h1", others=("h2", "h3"), write=replay.feed)
+    state.start()
+    assert state.handle(e.Stopping(), 0.5) == []  # nobody is there
+    for number, name in enumerate(("h2", "h3"), 2):
+        hello = m.Hello(member(name, number - 1), wants_members=False)
+        state.handle(e.Received(m.Message("test", HostId(name), 1, hello)), 1.0)
+        said = m.Report(sample(name, 1))
+        state.handle(e.Received(m.Message("test", HostId(name), 1, said)), 1.0)
+    before = replay.seen["messages sent"]
+    (leave,) = state.handle(e.Stopping(), 2.0)
+    assert leave == e.Broadcast(("h2", "h3"), m.Leave(), leave.timeout_s)
+    assert replay.seen["messages sent"] == before + 2
+    assert [(send.to, send.target) for send in sends(state.table, leave)] == [
+        (name, member(name).lim_target) for name in ("h2", "h3")
+    ]
 
 
 def test_the_command(history, tmp_path, capsys):
