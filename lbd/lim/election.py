@@ -63,4 +63,4 @@ class Election:
 
     def heard_lately(self, now_s: float, silence_s: float) -> list[HostId]:
         """Every host that acts as a centre within our hearing, by name."""
-        return sorted(n for n, at_s in self._heard_at_s.items() if now_s - at_s <= silence_s)
+        return sorted([n for n, at_s in self._heard_at_s.items() if now_s - at_s <= silence_s])

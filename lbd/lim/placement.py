@@ -33,6 +33,10 @@ class Placer:
         self._placed_by_centre: dict[JobId, None] = {}  # and not yet ended; oldest first
         self._ended: list[JobId] = []  # of these, and the centre does not know
 
+    @property
+    def is_centre(self) -> bool:
+        return self.centre == self.table.me
+
     def next_step(
         self, request: PlacementRequest, replies: Sequence[Reply], now_s: float, dry: bool = False
     ) -> Step:

@@ -45,13 +45,14 @@ class Reservations:
 
     def exchange(self, own: m.Sample, now_s: float) -> list[tuple[HostId, m.Body]]:
         """What to say this period, and to whom: R messages at most."""
-        view = self._table.view(None, now_s)
-        light = is_light(view.me, view.params) and not view.me.why and own.vector.accepting
+        me = self._table.own_view(now_s)
+        light = is_light(me, self._table.params) and not me.why and own.vector.accepting
         departed = self._departed or (light and not self._was_light)
         self._departed, self._was_light = False, light
         if not light:
             cancelled, self.made = sorted(self.made), set()
             return [(name, m.Unreserve()) for name in cancelled]
+        view = self._table.view(None, now_s)
         self.made = {name for name in self.made if name in view.hosts and view.hosts[name].alive}
         return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
 
@@ -84,7 +85,7 @@ class Reservations:
     def asked(self, name: HostId, now_s: float) -> bool:
         """Whether we take the reservation."""
         params = self._table.params
-        loaded = self._table.view(None, now_s).me.load_now > params.local_threshold
+        loaded = self._table.own_view(now_s).load_now > params.local_threshold
         self.cancelled(name)
         if POLICIES[params.algorithm].telling is not Telling.RESERVATIONS or not loaded:
             return False

@@ -193,14 +193,14 @@ class LimState:
             self.table.expire_charges(now_s, silence_is_news=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_anew(now_s)
-            actions += self._tune(now_s) if self.centre == self.me else []
+            actions += self._tune(now_s) if self.placer.is_centre else []
         if now_s >= self._next_knock_s:
             self._next_knock_s = now_s + self.in_force.lim.keepalive_s
             actions += self.membership.join_again()
             actions += self.membership.greet_again(now_s, self._dice)
         if now_s >= self._next_exchange_s:
             self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
-            ended = () if self.centre == self.me else self.placer.take_ended()
+            ended = () if self.placer.is_centre else self.placer.take_ended()
             actions += self._teller.exchange(self.centre, self.settings.version, ended, now_s)
         self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
         return actions
@@ -221,7 +221,7 @@ class LimState:
 
     def _elect_anew(self, now_s: float) -> list[Action]:
         centre = self._elect(now_s)
-        if centre == self.centre:
+        if centre == self.placer.centre:
             return []
         self.placer.centre = centre
         self._teller.reporter.again()
@@ -336,7 +336,7 @@ class LimState:
         self._teller.reporter.again()
         self.reservations.forget(hello.self.name)
         self._next_housekeeping_s = self.next_due_s = now_s
-        if self.centre == self.me:  # do not let it wait for the next keep-alive
+        if self.placer.is_centre:  # do not let it wait for the next keep-alive
             samples = self._teller.samples_alive(now_s)
             vector = m.Vector(tuple(samples), self.settings.version)
             actions = [*actions, send(self.table, hello.self.name, vector)]

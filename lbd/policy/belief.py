@@ -21,8 +21,7 @@ was wrong, must get the chance to say so.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from random import Random
 
@@ -51,17 +50,18 @@ def decide(
     hosts = others(request, view, answered) + drawn(request, view, asked, dice)
     if not hosts:
         return choose(request, view, dice)
+    trusts = trusted(hosts, view)
     left = view.params.probe_limit - len(replies)
-    unsure = [host for host in hosts if host.name not in asked and trust(host, view) < SURE]
+    unsure = [host for host in hosts if host.name not in asked and trusts[host.name] < SURE]
     if left > 0 and unsure:
         if not replies and dice.random() < ASKED_ANYWAY:
             oldest = min(unsure, key=lambda host: host.sampled_at_s)
             return Probe((oldest.name,), 1.0 / left)
-        promising = most_promising(hosts, unsure, view, dice, cost)
+        promising = most_promising(hosts, unsure, trusts, view, dice, cost)
         if promising is not None:
             return Probe((promising.name,), 1.0 / left)
     names = [host.name for host in hosts] + full_ones(request, view)
-    return choose(request, as_believed(hosts, view, cost), dice, names)
+    return choose(request, as_believed(hosts, trusts, view, cost), dice, names)
 
 
 def stays(view: View) -> bool:
@@ -78,6 +78,10 @@ def trust(host: HostView, view: View) -> float:
     return math.exp(-age_s / view.params.trust_s) if age_s > 0 else 1.0
 
 
+def trusted(hosts: Iterable[HostView], view: View) -> dict[HostId, float]:
+    return {host.name: trust(host, view) for host in hosts}
+
+
 def drawn(
     request: PlacementRequest, view: View, asked: set[HostId], dice: Random
 ) -> list[HostView]:
@@ -91,7 +95,7 @@ def drawn(
         found = worth_it(request, view, names, asked, most)
     if len(found) <= CHOICES:
         return found
-    mean_trust = sum(trust(host, view) for host in found) / len(found)
+    mean_trust = sum(trusted(found, view).values()) / len(found)
     return found[: max(CHOICES, math.ceil(most * mean_trust))]
 
 
@@ -108,28 +112,31 @@ def worth_it(
 
 
 def most_promising(
-    hosts: Sequence[HostView], unsure: Sequence[HostView], view: View, dice: Random, cost: Cost
-) -> HostView | None:
+    hosts: Sequence[HostView], unsure: Sequence[HostView], trusts: Mapping[HostId, float],
+    view: View, dice: Random, cost: Cost,
+) -> HostView | None:  # fmt: skip
     """The one to ask: it would be the best, if what is not trusted of its load had gone."""
-    me = view.me
-    sure = [host for host in hosts if not host.why and host not in unsure]
+    me, may_be_asked = view.me, {host.name for host in unsure}
+    sure = [host for host in hosts if not host.why and host.name not in may_be_asked]
     best = min([cost(host, host.load_now) for host in sure] + [cost(me, me.load_now)])
-    hopes = [cost(host, host.load_now * trust(host, view) ** HOPE) for host in unsure]
+    hopes = [cost(host, host.load_now * trusts[host.name] ** HOPE) for host in unsure]
     hope = min(hopes)
     if hope >= best - view.params.min_gain:
         return None
     return dice.choice([host for host, h in zip(unsure, hopes, strict=True) if h == hope])
 
 
-def as_believed(hosts: Sequence[HostView], view: View, cost: Cost) -> View:
+def as_believed(
+    hosts: Sequence[HostView], trusts: Mapping[HostId, float], view: View, cost: Cost
+) -> View:
     """The view with their loads, and ours, as believed; `load` is the command's cost there."""
-    me = replace(view.me, load=cost(view.me, view.me.load_now))
+    me = view.me.believed(view.me.load_now, cost(view.me, view.me.load_now))
     seen = {**view.hosts, me.name: me}
     mean = sum(host.load_now - host.charged for host in hosts) / len(hosts)
     for host in hosts:
         told = host.load_now - host.charged
-        now = mean + (told - mean) * trust(host, view) + host.charged
-        seen[host.name] = replace(host, load_now=now, load=cost(host, now))
+        now = mean + (told - mean) * trusts[host.name] + host.charged
+        seen[host.name] = host.believed(now, cost(host, now))
     return View(me, seen, view.params, view.now_s, view.centre)
 
 

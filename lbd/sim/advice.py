@@ -19,7 +19,6 @@ from statistics import fmean, median, stdev
 from lbd.config import ALGORITHMS, LimConfig, LoadConfig
 from lbd.lim.settings import InForce, overlaid
 from lbd.policy.registry import POLICIES
-from lbd.policy.view import Telling
 from lbd.sim.balance import PARTS, Outcome
 from lbd.sim.balance_setup import LIM, Setup
 from lbd.sim.balance_trace import TraceJob
@@ -206,7 +205,7 @@ def trials(day: Day) -> list[Trial]:
         ("min_gain", max(0.2, lim.min_gain * 3)),
         ("job_threshold_s", max(0.5, lim.job_threshold_s * 10)),
     ]
-    if POLICIES[tuned].telling in (Telling.VECTOR, Telling.CENTRE, Telling.EVERYBODY):
+    if POLICIES[tuned].telling.of_changes:
         sets += [("exchange_period_s", max(0.05, lim.exchange_period_s / 2))]
         sets += [("exchange_period_s", min(3600.0, lim.exchange_period_s * 4))]
     if tuned in PROBING:

@@ -67,9 +67,8 @@ class Engine:
 
     def at(self, moment_s: float, body: Body[What], what: What) -> None:
         """Call body(what, moment_s) then."""
-        event: tuple[float, int, Body[object], object]
-        event = (moment_s, next(self._order), body, what)  # type: ignore[assignment]  # they fit
-        heappush(self._events, event)
+        event = (moment_s, next(self._order), body, what)
+        heappush(self._events, event)  # type: ignore[misc]  # body and what fit each other
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Until every job has ended."""

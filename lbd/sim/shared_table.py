@@ -87,8 +87,7 @@ class SharedTable(Table):
             self._forget(name)
 
     def view(self, centre: HostId | None, now_s: float) -> View:
-        self._judge_changed(now_s)
-        me = self._views[self.me]
+        me = self.own_view(now_s)
         common = self._board.view(None, now_s).hosts
         return View(me, {self.me: me, **common, **self._views}, self.params, now_s, centre)
 

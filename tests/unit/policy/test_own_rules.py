@@ -69,7 +69,9 @@ def test_trust_fades_with_age_but_silence_under_short_periods_is_news(age_s, per
 def test_an_old_load_is_believed_to_be_like_the_others():
     old, new = host("h2", 0.0, age_s=5.0), host("h3", 4.0)
     view = seen(host("h1", 9.0), old, new)
-    believed = belief.as_believed([old, new], view, lambda _, load: load).hosts
+    believed = belief.as_believed(
+        [old, new], belief.trusted([old, new], view), view, lambda _, load: load
+    ).hosts
     assert believed[HostId("h2")].load_now == pytest.approx(2.0 - 2.0 * 0.3679, abs=1e-3)
     assert believed[HostId("h3")].load_now == pytest.approx(4.0)
 
@@ -77,7 +79,7 @@ def test_an_old_load_is_believed_to_be_like_the_others():
 def test_our_own_picks_are_known_however_old_the_load():
     old = host("h2", 3.0, age_s=1000.0, charged=3.0)
     view = seen(host("h1", 9.0), old, host("h3", 0.0, age_s=1000.0))
-    found = belief.as_believed([old], view, lambda _, load: load)
+    found = belief.as_believed([old], belief.trusted([old], view), view, lambda _, load: load)
     assert found.hosts[HostId("h2")].load_now == pytest.approx(3.0)
 
 
