@@ -2,7 +2,7 @@
 
 A string is simple when dash and bash would both make one command of it, with exactly the words
 returned here, and find that command on PATH. Everything in doubt is not simple: the real shell
-gets it. What front.c takes must be a subset of this.
+gets it. What lbsh.c starts must be a subset of this; it also prints the words of a plain `echo`.
 """
 
 # Characters that mean nothing to a shell, wherever in a word they stand.

@@ -53,7 +53,9 @@ STRINGS = [
     "if", "shows >out; cat out", "shows a &\nwait $!; echo $?", "umask", "echo \"$PWD\"",
     "cd /; shows; pwd", "shows -- -x", "printf '%s|' a b", "'shows' x", "kill -9 $$",
     "exec -a other shows x", "shows \"$(nosuch)\"", "test -t 0; echo $?", "ulimit -n",
-    "read x; echo \"$x\"",
+    "read x; echo \"$x\"", "echo", "echo ''", "  echo  'a  b' \"c\" d ", "echo '' x ''",
+    "echo -n x", "echo -- x", "echo - x", "echo x -n", "echo 'a\\tb\\c' d", "echo x\\\\y",
+    "'echo' x", "echo x >&-", f"echo {'x' * 5000}", f"echo {'x ' * 2047}x y", "echo é",
 ]  # fmt: skip
 
 
@@ -62,6 +64,19 @@ STRINGS = [
 def test_a_string_is_what_it_is_to_the_shell(lab, commands, shell, text):
     plain, *ours = all_three(lab, shell, ["-c", text], commands, cwd=commands.directory)
     assert ours == [plain] * len(ours)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("output", ["&-", "/dev/full", "/dev/null"])
+def test_what_cannot_be_written_is_said_as_the_shell_says_it(lab, commands, shell, output):
+    env = {"LBD_SHELL": shell, "PATH": f"{commands.path}:{lab.environment('h1')['PATH']}"}
+    results = [
+        lab.run("h1", "sh", "-c", f'"$0" -c "echo x y" >{output}', program, env=env)
+        for program in (shell, "lbsh")
+    ]
+    plain, ours = ((r.stdout, r.stderr, r.returncode) for r in results)
+    assert ours == plain
+    assert ours[2] == (0 if output == "/dev/null" else 1)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
