@@ -32,6 +32,23 @@ class Shown:
 
 
 @dataclass(slots=True)
+class Patience:
+    """With a dispatcher that is away: counted from when it was missed, not from when it last had
+    something to say. Pure."""
+
+    limit_s: float
+    since_s: float | None = None  # nothing was heard
+
+    def heard(self) -> None:
+        self.since_s = None
+
+    def ends(self, now_s: float) -> bool:
+        """It was asked in vain now."""
+        self.since_s = now_s if self.since_s is None else self.since_s
+        return now_s - self.since_s >= self.limit_s
+
+
+@dataclass(slots=True)
 class Attached:
     """A client that waits for its job, or for those of its array."""
 
@@ -49,11 +66,11 @@ class Attached:
 
     async def follow(self) -> None:
         """Until all have ended and the client has been told. Raises OSError if it is gone."""
-        patient_until_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+        patience = Patience(RETRY_FOR_S)
         while True:
             try:
                 async for told in self.queue.watch(pb.JobsAsked(selectors=[self.jobs])):
-                    patient_until_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+                    patience.heard()
                     if told.error:
                         raise Unavailable(told.error)
                     for job in told.jobs:
@@ -61,7 +78,7 @@ class Attached:
                 await self._tell_end()
                 return
             except LbdError as problem:
-                if asyncio.get_running_loop().time() > patient_until_s:
+                if patience.ends(asyncio.get_running_loop().time()):
                     text = f"{problem}; job {self.jobs} goes on: lbctl wait {self.jobs}"
                     await self.send(tags.DONE, end_of_command(LBRUN_FAILED, "lost", "", text))
                     return
@@ -114,9 +131,23 @@ class Attached:
 
     async def _show(self, job: pb.JobTold, *, follow: bool) -> None:
         """What it has printed and was not shown; with `follow` until its attempt is over."""
-        for number, host in await self._continued(job):
+        continued = await self._continued(job)
+        for number, host in continued:
             await self._show_attempt(job.id, number, host, follow=False)
+        if (job.id, job.attempt) not in self._shown:
+            await self._tell_vain(job, {number for number, _ in continued})
         await self._show_attempt(job.id, job.attempt, job.host, follow=follow)
+
+    async def _tell_vain(self, job: pb.JobTold, continued: set[int]) -> None:
+        """Of an attempt that was shown and is made again, lest both be taken for one output."""
+        vain = [
+            number
+            for (of, number), shown in self._shown.items()
+            if of == job.id and number not in continued and shown.output + shown.error
+        ]
+        if vain:
+            text = f"attempt {max(vain)} came to nothing; this is attempt {job.attempt}"
+            await self.send(tags.WARN, text.encode())
 
     async def _continued(self, job: pb.JobTold) -> list[tuple[int, str]]:
         """The attempts before its last that stopped at a checkpoint."""

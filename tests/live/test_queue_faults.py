@@ -4,6 +4,7 @@ Each attempt holds a lock on a file for as long as it lives and complains if ano
 no time are two attempts of a job alive. Every acknowledged job must end well.
 """
 
+import subprocess
 import time
 
 import pytest
@@ -91,6 +92,20 @@ def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part
     for attempt, words in ((number, f"words of {number}\n") for number in ends):
         logs = lab.run("h1", "lbctl", "logs", "--attempt", attempt, name, check=True)
         assert logs.stdout == words, "what a lost attempt has printed is kept, too"
+
+
+def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):
+    script = 'echo "words of $LBD_ATTEMPT"; echo >>began; sleep 2'
+    command = ("lbrun", "-q", "-H", "h2", "sh", "-c", script)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with lab.popen("h1", *command, cwd=tmp_path, **pipes) as watching:
+        lab.wait_until(lambda: (tmp_path / "began").exists(), "it has begun")
+        assert watching.stdout.readline() == "words of 1\n"
+        lab.kill("h2", "keeper")
+        out, err = watching.communicate(timeout=60)
+    last = (tmp_path / "began").read_text().count("\n")
+    assert (watching.returncode, out.splitlines()[-1]) == (0, f"words of {last}")
+    assert err.splitlines()[0] == "lbrun: attempt 1 came to nothing; this is attempt 2"
 
 
 def test_a_host_without_power_loses_its_jobs_to_others(lab, tmp_path):
