@@ -38,6 +38,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     queued = [name for name in options.ids if is_selector(name)]
     others = [name for name in options.ids if not is_selector(name)]
     found: list[Json] = []
+    missing: list[str] = []
     if others or not queued:
         reply = fetch(daemons, options.all or bool(others))
         found = tables(reply, "jobs")
@@ -51,7 +52,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         print(json.dumps([{"schema": SCHEMA, **job} for job in found], indent=2))
     elif found:
         print("\n".join(job_lines(found, paint_for(sys.stdout), time.time())))
-    else:
+    elif not missing:
         print("lbctl: no jobs", file=sys.stderr)
     return 0
 

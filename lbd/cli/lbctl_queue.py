@@ -11,16 +11,18 @@ import sys
 import time
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.lbctl_jobs import is_selector, job_lines, since
+from lbd.cli.lbctl_jobs import job_lines, since
 from lbd.cli.output import SCHEMA, lay_out, paint_for
 from lbd.cli.program import Parser, complain
 from lbd.cli.reply import Json, number, tables, text, texts
-from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.dispatch.selectors import read_selectors
+from lbd.errors import LbdError, Unavailable
 from lbd.units import duration_s, duration_text
 
 PATIENCE_S = 15.0
 ANSWER_S = 25.0  # more than the LBM's longest patience
 FOLLOW_S = 0.2
+LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a daemon that is being started again
 NOT_ALL, NO_ANSWER = 1, 2
@@ -36,7 +38,8 @@ def add_options(name: str, parser: Parser) -> None:
     one = name in ("job", "logs")
     if name == "logs":
         parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
-        parser.add_argument("--attempt", metavar="N", type=int, help="that one, not the last")
+        parser.add_argument("--attempt", metavar="N", type=attempt_number,
+                            help="that one, not the last")  # fmt: skip
     elif name == "kill":
         parser.add_argument("-s", "--signal", metavar="SIG", type=signal_named, default=0,
                             help="only this signal (default: TERM, then KILL)")  # fmt: skip
@@ -50,6 +53,12 @@ def add_options(name: str, parser: Parser) -> None:
 def slot_count(given: str) -> int:
     if not (given.isascii() and given.isdecimal() and 0 < int(given) <= SLOTS_MAX):
         raise argparse.ArgumentTypeError(f"{given!r} is no number of slots")
+    return int(given)
+
+
+def attempt_number(given: str) -> int:
+    if not (given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"{given!r} is no attempt; the first is 1")
     return int(given)
 
 
@@ -72,9 +81,7 @@ def signal_named(given: str) -> int:
 
 def check_ids(ids: list[str]) -> None:
     """Raises ConfigError."""
-    for name in ids:
-        if not is_selector(name):
-            raise ConfigError(f"{name!r} names no queued job; write 3, 2-5, last or @me")
+    read_selectors(ids, "", 1)
 
 
 def job(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -161,17 +168,18 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def patiently(daemons: Daemons, question: Json) -> Json:
+def patiently(daemons: Daemons, question: Json, patience_s: float = RETRY_FOR_S) -> Json:
     """The answer; daemons that are away are given time to come back. Raises LbdError."""
-    give_up_s = time.monotonic() + RETRY_FOR_S
+    give_up_s = time.monotonic() + min(patience_s, RETRY_FOR_S)
     while True:
         try:
-            return daemons.lbm(question, ANSWER_S)
+            return daemons.lbm(question, min(ANSWER_S, patience_s + LEAST_ANSWER_S))
         except LbdError as problem:
             away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
-            if not away or time.monotonic() > give_up_s:
+            left_s = give_up_s - time.monotonic()
+            if not away or left_s <= 0:
                 raise
-            time.sleep(RETRY_S)
+            time.sleep(min(RETRY_S, left_s))
 
 
 def wait(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -182,11 +190,13 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
             left_s = give_up_s - time.monotonic()
             patience_s = max(0.0, min(PATIENCE_S, left_s))
             question: Json = {"op": "queue.wait", "ids": options.ids, "patience_s": patience_s}
-            reply = patiently(daemons, {**question, "brief": not options.json})
+            reply = patiently(daemons, {**question, "brief": not options.json}, max(0.0, left_s))
             if reply.get("open") == 0:
                 break
             if left_s <= 0:
-                complain("lbctl", f"{reply.get('open')} jobs have not ended yet")
+                count = int(number(reply, "open"))
+                some = "1 job has" if count == 1 else f"{count} jobs have"
+                complain("lbctl", f"{some} not ended yet")
                 return NO_ANSWER
     except LbdError as problem:
         complain("lbctl", problem)

@@ -24,6 +24,7 @@ FORWARDED = (1, 2, 3, 10, 12, 15)  # HUP INT QUIT USR1 USR2 TERM
 FORCE_WITHIN_S = 1.0
 SLOTS_MAX = 65536
 INDEX_DIGITS = 18  # of an array's indices: they fit 64 bits
+ARRAY_MAX = 10_000_000  # jobs: the most that dispatch.max_array can be
 
 
 def check_queued(options: Options) -> None:
@@ -43,8 +44,15 @@ def check_queued(options: Options) -> None:
         check_staged(options)
     if "output" in values and "queue" in plain:
         raise Trouble("-o goes with -d; with -q redirect the output of lbrun")
+    if "error" in values and "queue" in plain:
+        raise Trouble("--error goes with -d; with -q redirect the errors of lbrun")
+    if "status_file" in values and "detach" in plain:
+        raise Trouble("--status-file goes with -q; of a job of -d `lbctl job ID --json` tells")
     if "array" in values:
         first, last = read_range("--array", values["array"], "FIRST-LAST, like 1-10")
+        if last - first >= ARRAY_MAX:
+            raise Trouble(f"--array {values['array']}: {last - first + 1} jobs are more than any "
+                          f"queue takes at once ({ARRAY_MAX}; dispatch.max_array)")  # fmt: skip
         values["array"] = f"{first}-{last}"
     if "checkpoint" in values:
         values["checkpoint"] = directory_at(values["checkpoint"])

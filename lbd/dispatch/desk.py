@@ -18,7 +18,7 @@ from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, S
 from lbd.dispatch.lines import Line
 from lbd.dispatch.reasons import stuck_reason, waiting_reason
 from lbd.dispatch.restore import queued_job
-from lbd.dispatch.selectors import read_selectors
+from lbd.dispatch.selectors import in_few_lines, is_wide, read_selectors
 from lbd.dispatch.told import add_attempts, job_told, without_reason
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId
@@ -163,7 +163,12 @@ class Desk:
             self._dispatcher.keep_spec(accepted.submission, submission.spec)
             self._queue(submission, accepted)
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
-        return pb.SubmitReply(first=accepted.first, count=accepted.count, warning=warning)
+        return pb.SubmitReply(
+            first=accepted.first,
+            count=accepted.count,
+            warning=warning,
+            is_other=accepted.is_other,
+        )
 
     def _queue(self, sent: Submission, accepted: Accepted) -> None:
         jobs = sent.jobs(accepted, self._dispatcher.estimate_s(sent.user, sent.command))
@@ -310,6 +315,13 @@ class Desk:
             theirs = f"job {rows[0].id} is" if len(rows) == 1 else "all of these jobs are"
             owners = ", ".join(sorted({row.user for row in rows})[:4])
             return pb.ActReply(errors=[f"{theirs} {owners}'s"]).SerializeToString()
+        if asked.verb != "requeue" and is_wide(asked.selectors):
+            rows = [r for r in rows if r.state not in ENDED_NAMES or str(r.id) in asked.selectors]
+            if not rows:
+                return pb.ActReply(
+                    errors=[f"nothing to {asked.verb}: all these jobs have ended"]
+                ).SerializeToString()
+        problems: list[tuple[int, str]] = []
         for row in rows:
             try:
                 if row.user != asked.user and not asked.is_admin:
@@ -318,7 +330,8 @@ class Desk:
                 reply.done.append(row.id)
             except LbdError as problem:
                 if len(rows) == 1 or row.user == asked.user:
-                    reply.errors.append(str(problem))
+                    problems.append((row.id, str(problem)))
+        reply.errors.extend(in_few_lines(problems))
         await self._dispatcher.settled()
         return reply.SerializeToString()
 

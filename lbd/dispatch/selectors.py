@@ -1,6 +1,6 @@
-"""Which jobs a user means: `3`, `2-5`, `last`, `@me`. Pure."""
+"""Which jobs a user means: `3`, `2-5`, `last`, `@me`; and what is said of many at once. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lbd.dispatch.ledger.rows import Wanted
@@ -33,6 +33,22 @@ def read_range(text: str) -> tuple[int, int]:
     if low > high:
         raise ConfigError(f"{text!r}: the range runs backwards")
     return low, high
+
+
+def is_wide(texts: Iterable[str]) -> bool:
+    """Do they mean whatever jobs there are, rather than only certain ones?"""
+    return any(text == "@me" or "-" in text for text in texts)
+
+
+def in_few_lines(problems: Sequence[tuple[int, str]]) -> list[str]:
+    """What is wrong with each of these jobs, in a line for all that have the same."""
+    alike: dict[str, list[str]] = {}
+    for job, text in problems:
+        alike.setdefault(text.replace(f"job {job} ", "job "), []).append(text)
+    return [
+        texts[0] + (f"; {len(texts) - 1} more likewise" if texts[1:] else "")
+        for texts in alike.values()
+    ]
 
 
 def is_number(text: str) -> bool:

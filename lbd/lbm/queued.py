@@ -103,6 +103,9 @@ async def serve_queued(
         await home.files.queued(note_of(name, caller, request, reply))
     attached = Attached(home.queue, home.files, submission.user, text, send, name)
     try:
+        if reply.is_other:
+            await send(tags.WARN, f"--idempotency-key {wish.key}: job {text} has it, another "
+                                  "command: nothing new is queued".encode())  # fmt: skip
         if reply.warning:
             attached.told = reply.warning
             await send(tags.WARN, f"job {text} waits: {reply.warning}".encode())

@@ -143,6 +143,45 @@ def test_the_same_key_is_the_same_job(lab):
     assert len(names) == 1
 
 
+def test_a_key_of_another_command_says_whose_it_is(lab):
+    first = submit(lab, "--idempotency-key", "taken", "echo", "first")
+    for words in (("echo", "second"), ("--array", "1-2", "echo", "first")):
+        again = lab.run("h2", "lbrun", "-d", "--idempotency-key", "taken", *words, check=True)
+        assert again.stdout.strip() == first
+        assert again.stderr == (
+            f"lbrun: --idempotency-key taken: job {first} has it, another command: "
+            "nothing new is queued\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-q", "--error", "x"), "--error goes with -d"),
+        (("-d", "--status-file", "x"), "--status-file goes with -q"),
+        (("-d", "--array", "1-99999999999"), "--array 1-99999999999: 99999999999 jobs are more"),
+    ],
+)
+def test_what_would_be_left_undone_is_refused(lab, words, told, tmp_path):
+    result = lab.run("h2", "lbrun", *words, "true", cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (125, "", 1)
+    assert result.stderr.startswith(f"lbrun: {told}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_of_mine_are_those_that_have_not_ended(lab):
+    assert wait(lab, submit(lab, "--array", "1-3", "true")) == 0
+    names = [submit(lab, "sleep", "60") for _ in range(2)]
+    killed = lab.run("h2", "lbctl", "kill", "@me")
+    assert (killed.returncode, killed.stdout, killed.stderr) == (0, "", "")
+    assert wait(lab, *names) == 1
+    again = lab.run("h2", "lbctl", "kill", "@me")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == "lbctl: nothing to kill: all these jobs have ended\n"
+    of_one = lab.run("h2", "lbctl", "kill", names[0])
+    assert (of_one.returncode, of_one.stderr) == (1, f"lbctl: job {names[0]} has ended\n")
+
+
 def test_first_come_first_served_and_held_ones_are_passed(lab):
     blocks = [submit(lab, "sleep", "60") for _ in range(4)]
     held, first, second = (submit(lab, "true") for _ in range(3))
@@ -265,7 +304,7 @@ def test_others_may_not_touch_it(lab):
         "lbctl: no job 99999 in the queue's ledger\n",
     )
     backwards = lab.run("h1", "lbctl", "kill", "5-2")
-    assert (backwards.returncode, "backwards" in backwards.stderr) == (1, True)
+    assert (backwards.returncode, "backwards" in backwards.stderr) == (2, True)
 
 
 def test_an_lbm_that_is_restarted_goes_on_with_what_runs(lab, tmp_path):

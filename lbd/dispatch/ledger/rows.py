@@ -75,6 +75,7 @@ class Accepted:
     first: int  # id of its first job; the others follow
     count: int
     is_new: bool
+    is_other: bool = False  # what came before with that key is not what came now
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,13 +67,15 @@ MakeWork = Callable[[], Work[Result]]
 def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     if sent.key:
         found = yield Ask(
-            'SELECT id, first_job, jobs FROM submissions WHERE "user" = ? AND idempotency_key = ?'
+            "SELECT id, first_job, jobs, command FROM submissions"
+            ' WHERE "user" = ? AND idempotency_key = ?'
             " AND idempotency_key <> ''",
             (sent.user, sent.key),
         )
         if found:
-            submission, first, count = map(whole, found[0])
-            return Accepted(submission, first, count, is_new=False)
+            submission, first, count = map(whole, found[0][:3])
+            is_other = (found[0][3], count) != (sent.command, sent.count)
+            return Accepted(submission, first, count, is_new=False, is_other=is_other)
     rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
     first = whole(rows[0][0])
     yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (first + sent.count,))

@@ -179,16 +179,18 @@ class SubmitRequest(_message.Message):
     def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("error", "first", "count", "warning")
+    __slots__ = ("error", "first", "count", "warning", "is_other")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
+    IS_OTHER_FIELD_NUMBER: _ClassVar[int]
     error: str
     first: int
     count: int
     warning: str
-    def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ...) -> None: ...
+    is_other: bool
+    def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
     __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained")

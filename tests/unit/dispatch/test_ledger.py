@@ -84,6 +84,14 @@ async def test_the_same_key_of_one_user_is_the_same_submission(ledger):
     other = await ledger.submit(submission("bob", key="k"), 3.0)
     assert (once.is_new, again.is_new, other.is_new) == (True, False, True)
     assert (again.first, other.first) == (once.first, once.first + 1)
+    assert [one.is_other for one in (once, again, other)] == [False, False, False]
+
+
+@pytest.mark.parametrize("more", [{"command": b"echo\0y"}, {"count": 2, "first_index": 0}])
+async def test_a_key_that_stands_for_something_else_says_so(ledger, more):
+    once = await ledger.submit(submission(key="k"), 1.0)
+    other = await ledger.submit(replace(submission(key="k"), **more), 2.0)
+    assert (other.first, other.count, other.is_new, other.is_other) == (once.first, 1, False, True)
 
 
 async def test_a_job_and_its_attempts_from_begin_to_end(ledger):

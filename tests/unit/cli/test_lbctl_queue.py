@@ -1,0 +1,58 @@
+"""`lbctl`'s commands on the queue, against canned answers: what they refuse, and when they end."""
+
+import time
+
+import pytest
+
+from lbd.cli import lbctl
+
+AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
+
+
+@pytest.mark.parametrize("verb", ["job", "logs", "wait", "kill", "hold", "release", "requeue"])
+@pytest.mark.parametrize("ids", ["0", "abc", "5-2", "9" * 30, "@you", ""])
+def test_an_id_that_makes_no_sense_is_a_mistake_of_the_command_line(daemon, capsys, verb, ids):
+    daemon("lbm")
+    assert lbctl.main([verb, ids]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{ids!r}" in err
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "x", "1.5"])
+def test_an_attempt_that_makes_no_sense(daemon, capsys, given):
+    daemon("lbm")
+    assert lbctl.main(["logs", f"--attempt={given}", "3"]) == 2
+    assert f"{given!r} is no attempt; the first is 1" in capsys.readouterr().err
+
+
+def test_wait_ends_at_its_time_also_if_the_dispatcher_is_away(daemon, capsys):
+    lbm = daemon("lbm", **{"queue.wait": lambda request: AWAY})
+    began_s = time.monotonic()
+    assert lbctl.main(["wait", "--timeout", "0.7s", "3"]) == 2
+    assert 0.7 <= time.monotonic() - began_s < 5
+    assert capsys.readouterr().err == "lbctl: the dispatcher on h1 cannot be reached\n"
+    assert len(lbm.asked) > 1  # it was given time to come back
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 job has"), (3, "3 jobs have")])
+def test_wait_says_how_many_are_left(daemon, capsys, count, said):
+    daemon("lbm", **{"queue.wait": {"open": count, "jobs": []}})
+    assert lbctl.main(["wait", "--timeout", "0", "1-3"]) == 2
+    assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
+
+
+def test_no_jobs_is_not_said_where_not_all_have_answered(daemon, capsys):
+    daemon("lbm", jobs={"jobs": [], "missing": ["the dispatcher"]})
+    assert lbctl.main(["jobs"]) == 0
+    assert capsys.readouterr().err == "lbctl: these hosts did not answer: the dispatcher\n"
+
+
+def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys):
+    config = tmp_path / "h1" / "lbd.toml"
+    config.parent.mkdir()
+    config.write_text(f'# made by `lbd lab`\n[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\n')
+    monkeypatch.setenv("LBD_CONFIG", str(config))
+    assert lbctl.main(["restart"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("lbctl: in a lab nobody starts daemons again; by hand: lbd lab kill h1 ")
