@@ -26,16 +26,18 @@ class Home:
 
     name: str
     slots: int  # commands at once
+    fault: str = ""  # "; ", and why the configuration is of no use
 
     @classmethod
     def from_config(cls, path: str | None) -> "Home":
-        """The built-in defaults where the configuration makes no sense: the daemons say why."""
+        """The built-in defaults where the configuration makes no sense."""
+        fault = ""
         try:
             config = load(path)
-        except ConfigError:
-            config = Config()
+        except ConfigError as problem:
+            config, fault = Config(), f"; {problem}"
         cores = len(os.sched_getaffinity(0))
-        return cls(config.host.name, config.lbm.fallback_slots or SLOTS_PER_CORE * cores)
+        return cls(config.host.name, config.lbm.fallback_slots or SLOTS_PER_CORE * cores, fault)
 
 
 def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], None]) -> None:

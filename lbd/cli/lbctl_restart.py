@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from lbd.cli.daemons import Daemons
 from lbd.cli.output import print_json
 from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.lab.plan import MADE_BY
 from lbd.rpc.local import Refusal
 
 DAEMONS = ("lim", "lbm")
@@ -22,6 +24,7 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
     for name in names:
         if name not in DAEMONS:
             raise ConfigError(f"{name!r} is no daemon of this host; there are {', '.join(DAEMONS)}")
+    refuse_in_lab(Path(daemons.config.path))
     done: dict[str, object] = {}
     for name in names:
         pid = restarted(daemons, name)
@@ -31,6 +34,18 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json(done)
     return 0
+
+
+def refuse_in_lab(config: Path) -> None:
+    """Raises Refusal before anything makes way: nobody watches over a lab's daemons."""
+    if not config.is_file() or not config.read_text("utf-8").startswith(MADE_BY):
+        return
+    host, lab = config.parent.name, config.parent.parent
+    raise Refusal(
+        f"in a lab nobody starts daemons again; by hand: lbd lab kill {host} lbm -s USR2"
+        f" --dir {shlex.quote(str(lab))}, then lbd lab start {host} lbm, too",
+        "denied",
+    )
 
 
 def restarted(daemons: Daemons, name: str) -> int:

@@ -391,6 +391,7 @@ def without_daemon(
     from lbd.cli.fallback import Home, take_turn
 
     home = Home.from_config(options.values.get("config"))
+    what += home.fault
     if home.name in options.excluded:
         raise Trouble(f"{what}, and --exclude forbids to run here, on {home.name}")
     runtime_dir = caller.find_runtime_dirs(options.values.get("config"))[0]

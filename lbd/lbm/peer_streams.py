@@ -12,6 +12,7 @@ from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.one_line import one_line
 from lbd.rpc import job_stream as tags
+from lbd.rpc.details import in_plain_words
 from lbd.rpc.transport import Peers
 
 METHOD = "/lbd.v1.Lbm/Run"
@@ -144,7 +145,8 @@ class PeerStream:
         self.announced.set_result(release)
 
     async def _how_it_ended(self) -> LbdError:
-        code, details = await self._call.code(), one_line(await self._call.details() or "")
+        code = await self._call.code()
+        details = one_line(in_plain_words(await self._call.details()))
         if code in NOTHING_RAN and not self._heard:
             return Unavailable(f"{self.host} turned it away: {details}")
         return LostContact(f"lost contact with {self.host}: {details}")

@@ -16,6 +16,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.spool import Spool
 from lbd.model import target_of
 from lbd.ranges import ranges_in
+from lbd.rpc.details import in_plain_words
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import JsonClient
 from lbd.rpc.transport import Peers
@@ -129,7 +130,7 @@ class QueueClient:
             async for message in call:
                 yield pb.LogsPiece.FromString(message)
         except grpc.aio.AioRpcError as problem:
-            raise Unavailable(f"{host} cannot be asked for output: {problem.details()}") from None
+            raise Unavailable(f"{host} cannot be asked for output: {why_of(problem)}") from None
         finally:
             call.cancel()
 
@@ -145,8 +146,7 @@ class QueueClient:
                     raise NotKept(f"{host}: {piece.trouble}")
                 yield piece.data
         except (grpc.aio.AioRpcError, DecodeError) as problem:
-            why = problem.details() if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
-            raise Unavailable(f"{host} cannot be asked for files: {why}") from None
+            raise Unavailable(f"{host} cannot be asked for files: {why_of(problem)}") from None
         finally:
             call.cancel()
 
@@ -161,9 +161,8 @@ class QueueClient:
         return answer
 
     def _unavailable(self, problem: Exception) -> Unavailable:
-        why = problem.details() if isinstance(problem, grpc.aio.AioRpcError) else str(problem)
         self.doubt()
-        return Unavailable(f"the dispatcher on {self.leader} does not answer: {why}")
+        return Unavailable(f"the dispatcher on {self.leader} does not answer: {why_of(problem)}")
 
     # Who leads
 
@@ -255,6 +254,12 @@ class QueueClient:
             if isinstance(peer, dict) and peer.get("name") == host:
                 return str(peer.get("lbm"))
         raise Unavailable(f"host {host} is not in this cluster")
+
+
+def why_of(problem: Exception) -> str:
+    if isinstance(problem, grpc.aio.AioRpcError):
+        return in_plain_words(problem.details())
+    return str(problem)
 
 
 def ranges_of(ids: list[str]) -> list[str]:

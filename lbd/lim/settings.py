@@ -6,9 +6,9 @@ missed a change notices. What was never changed holds as in each host's own conf
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 
-from lbd.config import ALGORITHMS, LimConfig, LoadConfig, fault_of
+from lbd.config import ALGORITHMS, Config, LimConfig, LoadConfig, fault_of
 from lbd.errors import ConfigError
 from lbd.lim.messages import Settings
 from lbd.spelling import hint
@@ -19,6 +19,12 @@ TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
 FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes", "history_bytes")
 SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
 PARAMS = (*(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS))
+CONFIGURED = {
+    f"{section.name}.{item.name}"
+    for section in fields(Config)
+    if is_dataclass(own := getattr(Config(), section.name))
+    for item in fields(own)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,13 @@ def full_name(name: str) -> str:
     for candidate in (name, f"lim.{name}", f"load.{name}"):
         if candidate in PARAMS:
             return candidate
+    if name == "lim.algorithm":
+        raise ConfigError("lim.algorithm is no parameter: `lbctl algorithm NAME` changes it")
+    if name in CONFIGURED:
+        raise ConfigError(
+            f"{name} cannot be changed while the daemons run: "
+            "it is set in lbd.toml and read when they start"
+        )
     raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
 
 

@@ -24,6 +24,7 @@ from lbd.lim.messages import (
 )
 from lbd.rates import Rates
 from lbd.rpc import convert, transport
+from lbd.rpc.details import in_plain_words
 from lbd.rpc.neighbours import Skewed, ignore
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class LimNetwork:
         try:
             packed: bytes = await call(data, timeout=timeout_s, metadata=self.peers.metadata)
         except grpc.aio.AioRpcError as problem:
-            text = f"{name or target}: {problem.details() or problem.code().name}"
+            text = f"{name or target}: {in_plain_words(problem.details()) or problem.code().name}"
             if problem.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise PeerError(text) from None
             if problem.code() is grpc.StatusCode.FAILED_PRECONDITION:

@@ -118,6 +118,16 @@ def test_input_flows(config):
     assert (result.returncode, result.stdout) == (0, "x" * 500_000)
 
 
+def test_a_configuration_that_makes_no_sense_is_in_the_warning(tmp_path):
+    config = write_config(tmp_path, lim={"slot": 3})
+    result = lbrun(config, "echo", "x")
+    assert (result.returncode, result.stdout) == (0, "x\n")
+    assert_one_line(result.stderr)
+    assert f"{config}:" in result.stderr
+    assert "lim.slot: unknown key" in result.stderr
+    assert result.stderr.endswith("; running here\n")
+
+
 def test_status_file(config, tmp_path):
     lbrun(config, "--status-file", tmp_path / "ran", "sh", "-c", "exit 125")
     ran = read_status(tmp_path / "ran")

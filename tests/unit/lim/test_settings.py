@@ -31,10 +31,21 @@ def test_a_wrong_name_is_met_with_the_nearest_right_one(name, near):
         settings.full_name(name)
 
 
-@pytest.mark.parametrize("name", ["port", "max_hosts", "load.scope", "lbm.slots", ""])
+@pytest.mark.parametrize("name", ["port", "max_hosts", "lbm.slot", ""])
 def test_what_is_not_shared_cannot_be_changed(name):
     with pytest.raises(ConfigError, match="no parameter"):
         settings.full_name(name)
+
+
+@pytest.mark.parametrize("name", ["load.scope", "lbm.slots", "tags.cutoffs_s", "lim.max_hosts"])
+def test_who_asks_for_another_setting_is_told_where_it_is_made(name):
+    with pytest.raises(ConfigError, match=f"{name} cannot be changed .* set in lbd.toml"):
+        settings.full_name(name)
+
+
+def test_the_algorithm_has_a_command_of_its_own():
+    with pytest.raises(ConfigError, match="`lbctl algorithm NAME` changes it"):
+        settings.full_name("lim.algorithm")
 
 
 def test_algorithms_in_any_case_and_the_nearest_name():
