@@ -235,7 +235,7 @@ UNKNOWN = [
     (("lbd", "lab", "up", "--isolate", "x"), "namespaces"),
 ]  # fmt: skip
 QUEUE_WRONG = [
-    (("job", "h1-3"), "h1-3"), (("logs", "x"), "'x'"), (("kill", "5-2"), "no queue"),
+    (("job", "h1-3"), "h1-3"), (("logs", "x"), "'x'"), (("kill", "5-2"), "backwards"),
     (("kill",), "ID"), (("kill", "-s", "NOSUCH", "1"), "NOSUCH"), (("wait", "--timeout", "x", "1"),
     "'x'"), (("hold", "-1"), "-1"), (("release", "0"), "no queue"), (("requeue", "@you"), "@you"),
     (("predict", "-n", "0"), "'0'"), (("predict", "-n", "two"), "'two'"), (("predict",), "queue"),
