@@ -12,11 +12,13 @@ from typing import NoReturn
 
 import lbd
 from lbd.errors import ConfigError, LbdError
+from lbd.one_line import one_line
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+COMPLAINT_CHARS_MAX = 8000
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,7 +35,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
+        said = one_line(message, COMPLAINT_CHARS_MAX)
+        self.exit(EXIT_USAGE, f"{self.prog}: {said}; see {self.prog} --help\n")
 
     def add_config_options(self) -> None:
         self.add_argument("--config", metavar="FILE", help="lbd.toml to use instead of $LBD_CONFIG,"
@@ -43,12 +46,9 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--version", action="version", version=f"{self.prog} {lbd.__version__}")
 
 
-def one_line(text: object) -> str:
-    return " ".join(str(text).split())
-
-
 def complain(program: str, text: object) -> None:
-    print(f"{error_mark()}{program}: {one_line(text)}", file=sys.stderr)
+    said = one_line(str(text), COMPLAINT_CHARS_MAX)
+    print(f"{error_mark()}{program}: {said}", file=sys.stderr)
 
 
 def error_mark() -> str:
