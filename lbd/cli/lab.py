@@ -12,6 +12,7 @@ from pathlib import Path
 from lbd.cli import lab_experiment_options
 from lbd.cli.output import print_json, print_table
 from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import signal_named
 from lbd.cli.reply import Json, table, tables, text
 from lbd.config_dispatch import MODES
 from lbd.config_file import default_runtime_dir
@@ -135,16 +136,6 @@ def existing(given: str) -> Path:
     if not path.is_dir():
         raise argparse.ArgumentTypeError(f"{given}: no directory")
     return path
-
-
-def signal_named(given: str) -> int:
-    if given.isdigit() and int(given) in {s.value for s in signal.Signals}:
-        return int(given)
-    name = given.upper() if given.upper().startswith("SIG") else f"SIG{given.upper()}"
-    known = {s.name: s.value for s in signal.Signals}
-    if name not in known:
-        raise argparse.ArgumentTypeError(f"{given!r} is no signal")
-    return known[name]
 
 
 def root_of(options: argparse.Namespace) -> Path:

@@ -4,11 +4,10 @@ import argparse
 from pathlib import Path
 
 from lbd.cli.program import Parser
-from lbd.cli.quantities import count, positive
+from lbd.cli.quantities import count, duration, positive
 from lbd.experiment.commands import NAMES
 from lbd.experiment.design import INDEX, NOLB
 from lbd.sim.scripts import LOADS, USERS
-from lbd.units import duration_s
 
 ABOUT = "run a script-driven workload under each algorithm, and report"
 EVERY = "GLOBAL,LOWEST,CENTRAL,DISTED,RANDOM"
@@ -52,10 +51,7 @@ def words(given: str) -> list[str]:
 
 
 def span(given: str) -> float:
-    try:
-        found = duration_s(given)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
+    found = duration(given)
     if found < 1.0:
         raise argparse.ArgumentTypeError(f"{given!r} is too short to tell anything; 1s or more")
     return found

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.program import Parser, guard
+from lbd.cli.quantities import duration
 from lbd.config_file import load
 from lbd.errors import ConfigError
 from lbd.spelling import hint
-from lbd.units import duration_s
 
 Command = Callable[[Daemons, argparse.Namespace], int]
 
@@ -166,14 +166,6 @@ def command_parser(name: str) -> Parser:
         parser.add_argument("value", metavar="VALUE", nargs="?",
                             help="without it, what is in force is shown")  # fmt: skip
     return parser
-
-
-def duration(text: str) -> float:
-    """A DUR of the command line, in seconds."""
-    try:
-        return duration_s(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def explain(daemons: Daemons, options: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shlex
-import signal
 import sys
 import time
 
@@ -14,10 +13,11 @@ from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import job_lines, since
 from lbd.cli.output import SCHEMA, lay_out, paint_for
 from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration, signal_named
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.dispatch.selectors import read_selectors
 from lbd.errors import LbdError, Unavailable
-from lbd.units import duration_s, duration_text
+from lbd.units import duration_text
 
 PATIENCE_S = 15.0
 ANSWER_S = 25.0  # more than the LBM's longest patience
@@ -60,23 +60,6 @@ def attempt_number(given: str) -> int:
     if not (given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 31):
         raise argparse.ArgumentTypeError(f"{given!r} is no attempt; the first is 1")
     return int(given)
-
-
-def duration(given: str) -> float:
-    try:
-        return duration_s(given)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-
-
-def signal_named(given: str) -> int:
-    names = {item.name: item.value for item in signal.Signals}
-    name = given.upper() if given.upper().startswith("SIG") else f"SIG{given.upper()}"
-    if given.isdigit() and int(given) in names.values():
-        return int(given)
-    if name not in names:
-        raise argparse.ArgumentTypeError(f"{given!r} is no signal")
-    return names[name]
 
 
 def check_ids(ids: list[str]) -> None:

@@ -7,11 +7,12 @@ import time
 from lbd.cli.daemons import Daemons
 from lbd.cli.output import Row, print_json, print_table
 from lbd.cli.program import complain
+from lbd.cli.quantities import duration
 from lbd.cli.reply import Json, number, text
 from lbd.cli.usage_hosts import Gathered, ask_host, complain_of, gather
 from lbd.errors import PeerError
 from lbd.lbm.measures import Measure, Moments, measure_of_row, merged
-from lbd.units import duration_s, duration_text, show_duration
+from lbd.units import duration_text, show_duration
 
 DAY_S = 86400.0
 SHOWN = 12  # rows of a kind
@@ -26,10 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def span(given: str) -> float:
-    try:
-        found = duration_s(given)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
+    found = duration(given)
     if found <= 0:
         raise argparse.ArgumentTypeError(f"{given!r} is no time at all")
     return found

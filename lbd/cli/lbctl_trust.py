@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbd.cli.lbctl import COMMANDS, duration
+from lbd.cli.lbctl import COMMANDS
 from lbd.cli.output import print_json, print_table
 from lbd.cli.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration
 from lbd.config import Config
 from lbd.config_file import absent_file, load, load_new
 from lbd.errors import ConfigError, LbdError

@@ -1,8 +1,11 @@
-"""Numbers of the command line of `lbctl tags` and `lbd sim`, each with its own one-line refusal."""
+"""Numbers, times and signals of command lines, each with its own one-line refusal."""
 
 import argparse
 import math
+import signal
 from itertools import pairwise
+
+from lbd.units import duration_s
 
 
 def positive(text: str) -> float:
@@ -43,3 +46,22 @@ def rising(text: str) -> tuple[float, ...]:
     if any(not a < b for a, b in pairwise(values)):
         raise argparse.ArgumentTypeError(f"{text}: must rise")
     return values
+
+
+def duration(text: str) -> float:
+    """A DUR, in seconds."""
+    try:
+        return duration_s(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def signal_named(text: str) -> int:
+    """Of "9", "KILL" and "SIGKILL"."""
+    names = {item.name: item.value for item in signal.Signals}
+    if text.isdecimal() and int(text) in names.values():
+        return int(text)
+    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    if name not in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is no signal")
+    return names[name]
