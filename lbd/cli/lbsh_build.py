@@ -5,7 +5,6 @@ old. A new set is complete before the stamp names it, and sets that shells may s
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
@@ -20,11 +19,11 @@ from lbd.config_file import load
 from lbd.errors import ConfigError, LbdError
 from lbd.lbm.launch import DEFAULT_PATH
 from lbd.policy.invocation import OURS, WHY_STAYS
+from lbd.rpc.file_lock import lock_file
 from lbd.rpc.local import Json, ask
 
 LOCK_WAIT_S = 2.0
 ASK_S = 1.0
-POLL_S = 0.02
 # A directory changed so lately may change again without its time showing it.
 RACY_NS = 50_000_000
 SETS_KEPT = 4  # whole, for shells that remember where they found a command
@@ -81,20 +80,14 @@ def private(directory: bytes) -> None:
 @contextlib.contextmanager
 def locked(directory: bytes) -> Iterator[None]:
     """One at a time; not for ever, should that one be stopped. Raises TimeoutError."""
-    number = os.open(directory + b"/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline_s = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    raise TimeoutError(110, "another lbsh is busy with the shims") from None
-                time.sleep(POLL_S)
+        descriptor = lock_file(directory + b"/lock", LOCK_WAIT_S)
+    except TimeoutError:
+        raise TimeoutError(110, "another lbsh is busy with the shims") from None
+    try:
         yield
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def settled(place: Place) -> bytes:

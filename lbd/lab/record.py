@@ -4,10 +4,8 @@ A crash of the lab at any point so leaves a record of more than there is, never 
 cleans up after it. One `lbd lab` command at a time changes a lab: they hold DIR/lock.
 """
 
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -15,9 +13,9 @@ from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
 from lbd.lab.plan import Plan
+from lbd.rpc.file_lock import lock_file
 
 SCHEMA = 1
-LOCK_POLL_S = 0.05
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 
 
@@ -106,19 +104,12 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
 def locked(root: Path, patience_s: float) -> Iterator[None]:
     """Hold the lab's lock. Raises LbdError if another command keeps it for longer."""
     try:
-        descriptor = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = lock_file(root / "lock", patience_s)
+    except TimeoutError:
+        raise LbdError(f"another `lbd lab` command is at work in {root}") from None
     except OSError as problem:
         raise ConfigError(f"--dir {root}: cannot write there: {problem.strerror}") from problem
     try:
-        deadline_s = time.monotonic() + patience_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    raise LbdError(f"another `lbd lab` command is at work in {root}") from None
-                time.sleep(LOCK_POLL_S)
         yield
     finally:
         os.close(descriptor)

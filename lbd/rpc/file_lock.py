@@ -1,0 +1,25 @@
+"""A lock on a file that is waited for, but not for ever: whoever has it may be stopped."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+POLL_S = 0.02
+
+
+def lock_file(path: Path | bytes, patience_s: float) -> int:
+    """A descriptor that holds the lock until it is closed. Raises TimeoutError if somebody else
+    holds it for longer, OSError if the file cannot be written."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                os.close(descriptor)
+                raise TimeoutError(f"{os.fsdecode(path)} is held for too long") from None
+            time.sleep(POLL_S)
+        else:
+            return descriptor
