@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 
-from lbd.errors import LbdError, PeerError
+from lbd.errors import PeerError
 from lbd.lbm.bundle import Bundle
 from lbd.lbm.caller import open_process, user_name, wait_for_process
 from lbd.lbm.client import Ends, end_of_command
@@ -26,7 +26,7 @@ from lbd.rpc import frames
 from lbd.rpc import job_stream as stream
 from lbd.rpc.descriptors import receive
 from lbd.rpc.gen.handover_pb2 import HeldClient
-from lbd.rpc.local import Caller, Json, Refusal, caller_of, decode, encode
+from lbd.rpc.local import Caller, Json, caller_of, decode, encode, reply_to
 
 FIRST_FRAME_S = 10.0
 IDLE_QUESTIONER_S = 60.0
@@ -158,16 +158,7 @@ class Connection:
             for frame in received:
                 question = decode(*frame)
                 await self._turn()
-                reply: Json
-                try:
-                    reply = {"ok": True, **await self._answer(question, self.caller)}
-                except Refusal as refusal:
-                    reply = {"ok": False, "error": str(refusal), "code": refusal.code}
-                except LbdError as problem:
-                    reply = {"ok": False, "error": str(problem), "code": "unavailable"}
-                except (KeyError, TypeError, ValueError) as problem:
-                    text = f"bad request {question.get('op')!r}: {problem!r}"
-                    reply = {"ok": False, "error": text, "code": "usage"}
+                reply = await reply_to(question, self._answer(question, self.caller))
                 if "id" in question:
                     message = encode({"id": question["id"], **reply})
                     await asyncio.wait_for(

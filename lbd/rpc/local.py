@@ -92,6 +92,19 @@ def decode(tag: bytes, body: bytes) -> Json:
 Handler = Callable[[Json, Caller], Awaitable[Json | None]]
 
 
+async def reply_to(request: Json, answer: Awaitable[Json | None]) -> Json:
+    """What is said of it, whichever way that goes."""
+    try:
+        return {"ok": True, **(await answer or {})}
+    except Refusal as refusal:
+        return {"ok": False, "error": str(refusal), "code": refusal.code}
+    except LbdError as problem:
+        return {"ok": False, "error": str(problem), "code": "unavailable"}
+    except (KeyError, TypeError, ValueError) as problem:
+        text = f"bad request {request.get('op')!r}: {problem!r}"
+        return {"ok": False, "error": text, "code": "usage"}
+
+
 class Connection(asyncio.Protocol):
     """One client of a JSON socket. Each request is handled in a task of its own.
 
@@ -184,15 +197,7 @@ class Connection(asyncio.Protocol):
     async def _answer(self, request: Json) -> None:
         if wait_s := self._crowd.turn_s(self.caller):
             await asyncio.sleep(wait_s)
-        try:
-            reply = {"ok": True, **(await self._handler(request, self.caller) or {})}
-        except Refusal as refusal:
-            reply = {"ok": False, "error": str(refusal), "code": refusal.code}
-        except LbdError as problem:
-            reply = {"ok": False, "error": str(problem), "code": "unavailable"}
-        except (KeyError, TypeError, ValueError) as problem:
-            text = f"bad request {request.get('op')!r}: {problem!r}"
-            reply = {"ok": False, "error": text, "code": "usage"}
+        reply = await reply_to(request, self._handler(request, self.caller))
         if "id" in request and not self._transport.is_closing():
             self._transport.write(encode({"id": request["id"], **reply}))
 
