@@ -8,6 +8,7 @@ Messages and job transfers go before all tasks (Zhou 1987, section 3.2.3): while
 the virtual time stands still.
 """
 
+from abc import ABC, abstractmethod
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -17,31 +18,40 @@ ROUNDING_S = 1e-9
 NEVER = float("inf")
 
 
-class SharedCpu(Generic[Task]):
-    __slots__ = (
-        "_at_s",
-        "_busy_seconds",
-        "_order",
-        "_queue",
-        "_served_s",
-        "_stalled_until_s",
-        "_task_seconds",
-        "cores",
-        "due_s",
-        "speed",
-    )  # fmt: skip
+class MeteredCpu(ABC):
+    """How busy a host's CPUs have been, however they share their time."""
+
+    __slots__ = ("_busy_seconds", "_task_seconds", "cores", "speed")
 
     def __init__(self, cores: float, speed: float) -> None:
         self.cores = cores
         self.speed = speed
+        self._task_seconds = 0.0  # since `means` was last asked for
+        self._busy_seconds = 0.0  # of cores, the same
+
+    def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
+        """Tasks, and the share of the cores they kept busy, since this was last asked for."""
+        self._advance(now_s)
+        tasks, busy = self._task_seconds / passed_s, self._busy_seconds / passed_s / self.cores
+        self._task_seconds = self._busy_seconds = 0.0
+        return tasks, busy
+
+    @abstractmethod
+    def _advance(self, now_s: float) -> None:
+        """Count what has passed until now."""
+
+
+class SharedCpu(MeteredCpu, Generic[Task]):
+    __slots__ = ("_at_s", "_order", "_queue", "_served_s", "_stalled_until_s", "due_s")
+
+    def __init__(self, cores: float, speed: float) -> None:
+        super().__init__(cores, speed)
         self.due_s = NEVER  # when the next task would be done if nothing else came
         self._queue: list[tuple[float, int, Task]] = []
         self._served_s = 0.0
         self._at_s = 0.0
         self._stalled_until_s = 0.0
         self._order = 0
-        self._task_seconds = 0.0  # since `means` was last asked for
-        self._busy_seconds = 0.0  # of cores, the same
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -86,13 +96,6 @@ class SharedCpu(Generic[Task]):
             stalled_s = now_s
         self._stalled_until_s = stalled_s = stalled_s + seconds / (self.cores * self.speed)
         return stalled_s
-
-    def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
-        """Tasks, and the share of the cores they kept busy, since this was last asked for."""
-        self._advance(now_s)
-        tasks, busy = self._task_seconds / passed_s, self._busy_seconds / passed_s / self.cores
-        self._task_seconds = self._busy_seconds = 0.0
-        return tasks, busy
 
     def _advance(self, now_s: float) -> None:
         tasks = len(self._queue)

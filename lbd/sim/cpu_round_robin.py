@@ -13,17 +13,16 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from lbd.sim.cpu import NEVER, ROUNDING_S
+from lbd.sim.cpu import NEVER, ROUNDING_S, MeteredCpu
 
 Task = TypeVar("Task")
 
 
-class RoundRobinCpu(Generic[Task]):
+class RoundRobinCpu(MeteredCpu, Generic[Task]):
     """Used as `SharedCpu` is."""
 
     def __init__(self, cores: float, speed: float, quantum_s: float) -> None:
-        self.cores = cores
-        self.speed = speed
+        super().__init__(cores, speed)
         self.due_s = NEVER  # when to call `finished` if nothing else comes
         self._quantum_s = quantum_s
         self._cores = max(1, int(cores))
@@ -33,8 +32,6 @@ class RoundRobinCpu(Generic[Task]):
         self._order = 0
         self._stalled_until_s = 0.0
         self._at_s = 0.0
-        self._task_seconds = 0.0  # since `means` was last asked for
-        self._busy_seconds = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running)
@@ -75,13 +72,6 @@ class RoundRobinCpu(Generic[Task]):
             self._running = [(end + stall_s, *rest) for end, *rest in self._running]  # type: ignore[misc]
             return self._stalled_until_s
         return began_s
-
-    def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
-        """Tasks, and the share of the cores they kept busy, since this was last asked for."""
-        self._advance(now_s)
-        tasks, busy = self._task_seconds / passed_s, self._busy_seconds / passed_s / self.cores
-        self._task_seconds = self._busy_seconds = 0.0
-        return tasks, busy
 
     def _advance(self, now_s: float) -> None:
         passed_s = now_s - self._at_s
