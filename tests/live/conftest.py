@@ -1,5 +1,6 @@
 """Labs for the live tests, and the check that none of them left anything."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -37,19 +38,25 @@ def two():
     lab.down()
 
 
-@pytest.fixture
-def reloaded(two):
-    """reloaded("section", key=value, …): that of h2 from now on; none at the end."""
-    config = two.paths("h2").config
+@contextlib.contextmanager
+def reloading(lab):
+    """reload("section", key=value, …): that of h2 from now on; none at the end."""
+    config = lab.paths("h2").config
     before = config.read_text()
 
     def reload(section, **values):
         more = toml({section: values}) if values else ""
         config.write_text(f"{before}\n{more}")
-        two.run("h2", "lbctl", "reload", check=True)
+        lab.run("h2", "lbctl", "reload", check=True)
 
     yield reload
     reload("")
+
+
+@pytest.fixture
+def reloaded(two):
+    with reloading(two) as reload:
+        yield reload
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cluster import FAST, Lab
+from tests.live.conftest import reloading
 from tests.live.test_admission import refused
 
 pytestmark = pytest.mark.root
@@ -62,20 +63,15 @@ def terminal():
 @pytest.fixture
 def rules(three):
     """rules(kind): what h2 does when its owner is back."""
-    config = three.paths("h2").config
-    before = config.read_text()
+    with reloading(three) as reload:
 
-    def set_rules(kind, **more):
-        values = {"owner_idle_s": 600.0, "owners": [OWNER], "owner_is_back": kind, **more}
-        lines = [f"{key} = {value!r}" for key, value in values.items()]
-        config.write_text("\n".join([before, "[admission]", *lines, ""]).replace("'", '"'))
-        three.run("h2", "lbctl", "reload", check=True)
-        to_h2 = ("lbrun", "--remote", "-x", "h3", "true")
-        three.wait_until(lambda: three.run("h1", *to_h2).returncode == 0, "h2 is open")
+        def set_rules(kind, **more):
+            values = {"owner_idle_s": 600.0, "owners": (OWNER,), "owner_is_back": kind, **more}
+            reload("admission", **values)
+            to_h2 = ("lbrun", "--remote", "-x", "h3", "true")
+            three.wait_until(lambda: three.run("h1", *to_h2).returncode == 0, "h2 is open")
 
-    yield set_rules
-    config.write_text(before)
-    three.run("h2", "lbctl", "reload", check=True)
+        yield set_rules
 
 
 def value_of(file):
