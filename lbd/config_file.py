@@ -221,7 +221,7 @@ def host_entries(value: object, place: str, lines: Sequence[str]) -> tuple[HostE
         if missing:
             raise ConfigError(f"{where}: no {missing[0]}; write it like {example}")
         entry = HostEntry(**table)
-        if not is_name(entry.name):
+        if not is_host_name(entry.name):
             raise ConfigError(f"{where}: name: {shown(entry.name)} {NAME_RULE}")
         if entry.name in entries:
             raise ConfigError(f'{where}: another entry is named "{entry.name}"')
@@ -260,7 +260,7 @@ def settle(config: Config, given: Given) -> Config:
     return config
 
 
-def is_name(name: str) -> bool:
+def is_host_name(name: str) -> bool:
     """Host names become part of job ids and of lines that scripts take apart."""
     return name.isascii() and name.strip("-._") == name and name.translate(NAME_MARKS).isalnum()
 
@@ -271,7 +271,7 @@ NAME_RULE = "is no host name: letters, digits and - . _ between them"
 
 def check_texts(config: Config, given: Given) -> None:
     """The forms of the texts, which bounds cannot tell. Raises ConfigError."""
-    if not is_name(config.host.name):
+    if not is_host_name(config.host.name):
         place = given.place("host", "name") or "this machine's host name"
         raise ConfigError(f"{place}: host.name: {shown(config.host.name)} {NAME_RULE}")
     for section, key in (("host", "runtime_dir"), ("host", "state_dir"), ("security", "key_file"),

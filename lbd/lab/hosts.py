@@ -4,7 +4,6 @@ Both kinds of isolation look the same from here: `Entrance` says how a process g
 """
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -235,7 +234,3 @@ def inside_environment(record: Record, host: str) -> dict[str, str]:
     marks = {processes.MARK: str(record.plan.root), processes.MARK_HOST: host}
     config = str(record.plan.paths(host).config)
     return {**os.environ, **marks, "LBD_CONFIG": config, "PATH": search_path(record.plan.root)}
-
-
-def start_hint(host: str, root: Path) -> str:
-    return f"`lbd lab start {host} --dir {shlex.quote(str(root))}`"

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm.client import end_of_command
-from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.client import LBRUN_FAILED, end_of_command
+from lbd.lbm.queue_client import CHECKPOINT, QueueClient
 from lbd.lbm.queued_files import QueuedFiles
 from lbd.lbm.remote import ENDING_SIGNALS
 from lbd.model import ENDED_NAMES
@@ -15,8 +15,6 @@ from lbd.rpc import client_tags as tags
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.units import duration_text
 
-LBRUN_FAILED = 125
-CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
 LAST_WORDS_S = 1.0
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a dispatcher that is being started again

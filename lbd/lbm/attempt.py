@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from lbd.errors import LbdError
 from lbd.lbm import keeper
 from lbd.lbm.attempt_stage import AttemptStage, StageRefused
+from lbd.lbm.client import LBRUN_FAILED
 from lbd.lbm.host import Host
 from lbd.lbm.job_input import input_of
 from lbd.lbm.limits import CPU, KEEPER, LEASE, limit_frame
@@ -29,7 +30,6 @@ from lbd.rpc.gen import dispatch_pb2, lbm_pb2
 
 Tell = Callable[[dispatch_pb2.News], None]
 KEEPER_POLL_S = 0.1
-LBRUN_FAILED = 125
 CHECKPOINTED = 85  # exit status: as HTCondor has it
 OUT_OF_LEASE = "its host could not renew its lease"
 BOTH = b'o=$1; shift 2; exec "$@" >"$o" 2>&1'

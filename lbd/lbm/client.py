@@ -11,6 +11,8 @@ from lbd.rpc import frames
 if TYPE_CHECKING:
     from lbd.lbm.staging import Pipes
 
+LBRUN_FAILED = 125  # the exit status of a command that never began, or whose end is not known
+
 
 @dataclass(slots=True)
 class Ends:

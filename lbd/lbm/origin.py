@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lbd.errors import LbdError, LostContact, Unavailable
-from lbd.lbm.client import Client, Ends
+from lbd.lbm.client import LBRUN_FAILED, Client, Ends
 from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.environment import outgoing
@@ -40,7 +40,6 @@ ASK_TIMEOUT_S = 1.0
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
 ADDRESS_KEPT_S = 5.0
 MAX_TRIES = 8
-LBRUN_FAILED = 125
 
 
 class Command:

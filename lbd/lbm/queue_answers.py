@@ -11,14 +11,13 @@ import os
 from lbd.errors import Unavailable
 from lbd.lbm.caller import user_name
 from lbd.lbm.home import Home
-from lbd.lbm.queue_client import QueueClient, ranges_of
+from lbd.lbm.queue_client import CHECKPOINT, QueueClient, ranges_of
 from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import Caller, Json, Refusal
 
 PATIENCE_MAX_S = 20.0
-CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
 
 
 def as_json(tags: pb.TagsTold) -> Json:

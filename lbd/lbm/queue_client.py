@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
 SERVICE = "/lbd.v1.Dispatch/"
 LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
+CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
 ASK_S = 10.0
 LIM_S = 1.0
 OWN_KEY = "lbrun:"  # an idempotency key that no user chose

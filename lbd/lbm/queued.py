@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm.attached import LBRUN_FAILED, Attached, Frame
+from lbd.lbm.attached import Attached, Frame
 from lbd.lbm.caller import user_name
-from lbd.lbm.client import end_of_command
+from lbd.lbm.client import LBRUN_FAILED, end_of_command
 from lbd.lbm.directory import Directory
 from lbd.lbm.environment import outgoing
 from lbd.lbm.home import Home

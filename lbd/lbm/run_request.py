@@ -10,6 +10,7 @@ import re
 from google.protobuf.message import DecodeError
 
 from lbd.errors import PeerError
+from lbd.lbm.request import MEMORY_BYTES_MAX, TIMEOUT_S_MAX
 from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 
@@ -17,8 +18,6 @@ JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup di
 WORDS_MAX = 1 << 20  # arguments and variables; execve takes no more than a quarter of that
 LIMITS_MAX = 64
 TEXT_CHARS_MAX = 255
-TIMEOUT_S_MAX = 1e9
-MEMORY_BYTES_MAX = 1 << 62
 NICE_MAX = 19
 WORD = re.compile(r"[^\s\0]{0,63}")  # part of a stamp, which travels on as words
 

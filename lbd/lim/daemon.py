@@ -55,7 +55,6 @@ class Lim:
         self.network = network
         self.failure: str = ""
         self.undelivered: Counter[str] = Counter()
-        self.lbm_pid = 0
         self.own_pids = {os.getpid()}
         state_dir = Path(config.host.state_dir)
         self._drained_file = make_dir(state_dir, "host.state_dir") / "drained"

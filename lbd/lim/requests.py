@@ -181,11 +181,3 @@ def peers(state: LimState, now_s: float) -> list[Json]:
         for name, entry in state.table.entries.items()
         if name != state.me
     ]
-
-
-def alive_peers(state: LimState, now_s: float) -> list[HostId]:
-    return [
-        name
-        for name in state.table.entries
-        if name != state.me and state.table.state(name, now_s)[0] is not HostState.DOWN
-    ]

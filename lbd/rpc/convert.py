@@ -38,8 +38,6 @@ VERDICTS = {
 }
 FROM_VERDICTS = {number: verdict for verdict, number in VERDICTS.items()}
 
-NAME_CHARS_MAX = 255  # of a user
-
 
 def encode(message: m.Message) -> bytes:
     envelope = pb.LimMessage(

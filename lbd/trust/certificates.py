@@ -166,11 +166,6 @@ def is_signed_by(certificate: bytes, issuer: bytes) -> bool:
     return True
 
 
-def key_matches(credentials: Credentials) -> bool:
-    certificate = x509.load_pem_x509_certificate(credentials.chain)
-    return certificate.public_key() == private_key(credentials.key).public_key()
-
-
 def sign_text(authority: Credentials, text: bytes) -> bytes:
     """Hexadecimal."""
     return private_key(authority.key).sign(text, SIGNED_WITH).hex().encode()
