@@ -58,9 +58,10 @@ def remove_files(root: Path, record: Record | None) -> None:
         return  # no lab of ours: touch nothing
     for name in names:
         shutil.rmtree(root / name, ignore_errors=True)
-    for name in ("key", "lock", "lab.new", "lab.json"):
+    unfinished = root.glob("key.[0-9]*")  # of a lab that was killed as it wrote its key
+    for path in (*unfinished, *(root / name for name in ("key", "lock", "lab.new", "lab.json"))):
         with contextlib.suppress(OSError):
-            (root / name).unlink()
+            path.unlink()
     if record is not None and record.made_root:
         with contextlib.suppress(OSError):
             root.rmdir()
