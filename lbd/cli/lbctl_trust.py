@@ -13,7 +13,7 @@ from lbd.cli.own_config import Keys, OwnConfig, complete, need_writable, own_con
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
 from lbd.config import Config
-from lbd.config_file import absent_file, load, load_new
+from lbd.config_file import NAME_RULE, absent_file, is_host_name, load, load_new
 from lbd.errors import ConfigError, LbdError
 from lbd.model import target_of
 from lbd.rpc import joining
@@ -214,6 +214,8 @@ def need_readable(path: Path) -> None:
 
 def create(options: argparse.Namespace, path: str | None) -> int:
     config, authority = need_authority(path)
+    if options.host and not is_host_name(options.host):
+        raise ConfigError(f"{options.host!r} {NAME_RULE}")
     now_s = time.time()
     token = authority.new_token(options.host, options.expires, now_s)
     if options.json:

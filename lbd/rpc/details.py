@@ -12,6 +12,8 @@ CAUSES = (  # the first that is found in it
 def in_plain_words(details: str | None) -> str:
     """Only what names no cause of ours: everything else is said by an LBM, LIM or dispatcher."""
     text = details or ""
+    if "Hostname Verification Check failed" in text:
+        return "it does not prove to be that host: its certificate is another's, or it is revoked"
     if text.startswith("failed to connect to all addresses"):
         return f"it cannot be reached ({text.rpartition(': ')[2]})"
     if text == "Socket closed" or text.startswith(("Stream removed", "recvmsg:", "sendmsg:")):

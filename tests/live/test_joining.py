@@ -56,6 +56,13 @@ def refused(done):
     return line.removeprefix("lbctl: ")
 
 
+def test_no_token_is_made_for_what_is_no_host_name(tls_lab):
+    before = tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout
+    line = refused(tls_lab.run("h1", "lbctl", "token", "create", "bad name"))
+    assert line == "'bad name' is no host name: letters, digits and - . _ between them"
+    assert tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout == before
+
+
 def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
     done = newcomer.join(new_token(tls_lab))
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,9 @@ from lbd.rpc.details import in_plain_words
         ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: Failed to "
          "connect to remote host: getsockopt(SO_ERROR): Connection refused (111)",
          "it cannot be reached (Connection refused (111))"),
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: "
+         "Hostname Verification Check failed.",
+         "it does not prove to be that host: its certificate is another's, or it is revoked"),
         ("h2 is revoked", "h2 is revoked"),
         ("the job printed: Socket closed", "the job printed: Socket closed"),
         (None, ""),
