@@ -58,7 +58,7 @@ class Owner:
             seen = self._see(admission.owners)
         now_s = time.monotonic()
         self._presence.tick(seen, now_s)
-        if self._presence.why[:1] != self._host.rules.owner[:1]:
+        if bool(self._presence.why) != bool(self._host.rules.owner):
             self._changed()
         self._host.rules.owner = self._presence.why
         await self._treat(self._presence.treatment(now_s))
