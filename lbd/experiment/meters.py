@@ -8,12 +8,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lbd.errors import LbdError
 from lbd.lab import hosts
+from lbd.lab.lab import ports_of
 from lbd.lab.namespaces import search_path
 from lbd.lab.record import Record
 from lbd.rpc.local import Json, ask
@@ -23,7 +25,6 @@ ASK_S = 5.0
 PATIENCE_S = 10.0
 SENT = re.compile(r"bytes_sent:(\d+)")
 RECEIVED = re.compile(r"bytes_received:(\d+)")
-PORTS = {":7901": "lim", ":7902": "lbm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ def read_host(record: Record, host: str, keeper: int) -> Reading:
     """`keeper`: its pid."""
     lim, lbm = (record.processes[f"{host}/{daemon}"].pid for daemon in ("lim", "lbm"))
     counters = ask(record.plan.paths(host).socket("lim"), {"op": "counters"}, ASK_S)
-    connections = host_connections(record.processes[host].pid)
+    ports = ports_of(record.plan.settings)
+    connections = host_connections(record.processes[host].pid, ports)
     return Reading(
         cpu_s=group_cpu_s(record.cgroups, host),
         lim_cpu_s=process_cpu_s(lim),
@@ -105,7 +107,7 @@ def machine_cpu_s() -> float:
     return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / TICKS_HZ
 
 
-def host_connections(pid: int) -> dict[str, tuple[str, int]] | None:
+def host_connections(pid: int, ports: Mapping[str, int]) -> dict[str, tuple[str, int]] | None:
     """Of the network namespace of this process; None if `ss` cannot say."""
     path = search_path()
     tool = shutil.which("ss", path=path)
@@ -119,11 +121,11 @@ def host_connections(pid: int) -> dict[str, tuple[str, int]] | None:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return None
-    return connections_of(result.stdout) if result.returncode == 0 else None
+    return connections_of(result.stdout, ports) if result.returncode == 0 else None
 
 
-def connections_of(text: str) -> dict[str, tuple[str, int]]:
-    """Each line: queues, our address, theirs, then what the kernel knows."""
+def connections_of(text: str, ports: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+    """Each line: queues, our address, theirs, then what the kernel knows. `ports`: by daemon."""
     found = {}
     for line in text.splitlines():
         words = line.split()
@@ -131,7 +133,7 @@ def connections_of(text: str) -> dict[str, tuple[str, int]]:
             continue
         ours, theirs = words[2], words[3]
         for end in (ours, theirs):
-            daemon = next((name for port, name in PORTS.items() if end.endswith(port)), "")
+            daemon = next((name for name, port in ports.items() if end.endswith(f":{port}")), "")
             if daemon:
                 count = sum(int(m[1]) for m in (SENT.search(line), RECEIVED.search(line)) if m)
                 found[f"{ours} {theirs}"] = (daemon, count)

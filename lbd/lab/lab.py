@@ -77,7 +77,7 @@ def make_plan(
         cpus = share_of_machine(len(os.sched_getaffinity(0)), count)
     rng = random.Random()
     if isolate == "none":
-        subnet = loopback.free_subnet(count, ports_of(settings), rng)
+        subnet = loopback.free_subnet(count, list(ports_of(settings).values()), rng)
     else:
         subnet = choose_subnet(isolate, rng)
     is_root = os.geteuid() == 0
@@ -94,12 +94,13 @@ def must_see(root: Path) -> dict[str, Path]:
     return {"the lab": root, "lbd": package, "Python": Path(sys.prefix).resolve()}
 
 
-def ports_of(settings: tuple[str, ...]) -> list[int]:
+def ports_of(settings: tuple[str, ...]) -> dict[str, int]:
+    """By the daemon's section of the configuration."""
     ports = {"lim": 7901, "lbm": 7902, "dispatch": 7903}
     for section, key, value in map(parse_setting, settings):
         if section in ports and key == "port" and isinstance(value, int):
             ports[section] = value
-    return list(ports.values())
+    return ports
 
 
 def up(plan: Plan, say: hosts.Say, progress: Progress) -> Record:

@@ -11,6 +11,7 @@ from lbd.experiment.design import Case
 from lbd.experiment.meters import connections_of
 from lbd.experiment.outcome import HostCost, Job, Outcome, as_json, from_json
 from lbd.experiment.summary import present, rows
+from lbd.lab.lab import ports_of
 from tests.unit.experiment.test_design import design
 
 HOSTS = [("h1", "H"), ("h2", "H"), ("h3", "M"), ("h4", "M"), ("h5", "L"), ("h6", "L")]
@@ -110,12 +111,12 @@ def test_drawings_are_elements_of_the_page():
 
 def test_bytes_by_the_ports_of_the_daemons():
     text = (
-        "0 0 10.1.2.1:7901 10.1.2.2:40000 cubic rto:204 bytes_sent:100 bytes_acked:99 "
+        "0 0 10.1.2.1:17901 10.1.2.2:40000 cubic rto:204 bytes_sent:100 bytes_acked:99 "
         "bytes_received:23\n"
         "0 0 10.1.2.1:41000 10.1.2.2:7902 cubic bytes_sent:7\n"
         "0 0 10.1.2.1:22 10.1.2.2:1234 cubic bytes_sent:7\n\n"
     )
-    assert connections_of(text) == {
-        "10.1.2.1:7901 10.1.2.2:40000": ("lim", 123),
+    assert connections_of(text, ports_of(("lim.port=17901", "lim.min_gain=1"))) == {
+        "10.1.2.1:17901 10.1.2.2:40000": ("lim", 123),
         "10.1.2.1:41000 10.1.2.2:7902": ("lbm", 7),
     }
