@@ -3,7 +3,7 @@
 The formulas take the arrivals at every host for Poisson. For the random discipline that is so, and
 simulation must meet them; for tags it is so at host 1 only, and they are an upper bound.
 
-Sizes here are those of the other figures but for the largest, 1e6 s: with 1e10 the jobs that make
+Sizes here are those of the other figures but for the largest, 1e5 s: with 1e10 the jobs that make
 up half of the work come once in a hundred million, and no simulation of a feasible length sees one.
 """
 
