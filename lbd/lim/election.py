@@ -61,6 +61,6 @@ class Election:
         at_s = self._heard_at_s.get(name)
         return at_s is not None and now_s - at_s <= silence_s
 
-    def heard_lately(self, now_s: float, silence_s: float) -> list[HostId]:
-        """Every host that acts as a centre within our hearing, by name."""
-        return sorted([n for n, at_s in self._heard_at_s.items() if now_s - at_s <= silence_s])
+    def heard_lately(self, now_s: float, silence_s: float) -> set[HostId]:
+        """Every host that acts as a centre within our hearing."""
+        return {name for name, at_s in self._heard_at_s.items() if now_s - at_s <= silence_s}

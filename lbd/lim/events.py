@@ -35,7 +35,7 @@ class LbmStatus:
     jobs_foreign: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class JobStarted:
     job: JobId
     host: HostId
@@ -72,7 +72,7 @@ class Received:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Replied:
     """`sent` reached its host, and this came back."""
 

@@ -81,7 +81,7 @@ class Report:
     ended: tuple[JobId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Vector:
     samples: tuple[Sample, ...]
     settings_version: tuple[int, str]
@@ -97,7 +97,7 @@ class ProbeReply:
     sample: Sample
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class AskCentre:
     job: JobId
     excluded: frozenset[HostId]
@@ -109,7 +109,7 @@ class AskCentre:
     ended: tuple[JobId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class CentreReply:
     """`verdict` None: nowhere."""
 
@@ -118,14 +118,14 @@ class CentreReply:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Reserve:
     """From a lightly loaded host: send me your next command."""
 
     sample: Sample
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class ReserveReply:
     taken: bool  # not by a host that is not loaded itself
     sample: Sample
@@ -151,7 +151,7 @@ class Ping:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Ack:
     error: str = ""
     unknown_sender: bool = False

@@ -136,20 +136,12 @@ class LimState:
         """Our newest sample, into the table like any other host's."""
         self._number += 1
         sampled, lbm = self._sampled, self.lbm
-        vector = LoadVector(
-            index=sampled.index,
-            queues=sampled.queues,
-            utilisation=sampled.utilisation,
-            cores=self.identity.cores,
-            speed=self.identity.speed,
-            slots_total=lbm.slots_total,
-            slots_used=lbm.slots_used,
-            jobs_local=lbm.jobs_local,
-            jobs_foreign=lbm.jobs_foreign,
-            accepting=lbm.accepting,
-            hog=lbm.hog,
-            site=sampled.site,
-        )
+        vector = LoadVector(  # in order: by their names it takes four times as long
+            sampled.index, sampled.queues, sampled.utilisation,
+            self.identity.cores, self.identity.speed,
+            lbm.slots_total, lbm.slots_used, lbm.jobs_local, lbm.jobs_foreign,
+            lbm.accepting, lbm.hog, sampled.site,
+        )  # fmt: skip
         incarnation = self.membership.me.incarnation
         age_s = now_s - self._sampled_at_s
         sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)

@@ -79,9 +79,10 @@ class Teller:
         if telling is Telling.EVERYBODY and self.reporter.has_news(own, lim, telling.of_changes):
             return sorted(self.others(now_s, alive=True))
         centres = self._election.heard_lately(now_s, lim.centre_silence_s)
-        if centre is not None and centre not in centres:
-            centres = sorted([*centres, centre])
-        return [name for name in centres if name != table.me and name in table.entries]
+        if centre is not None:
+            centres.add(centre)
+        centres.discard(table.me)
+        return sorted(name for name in centres if name in table.entries) if centres else []
 
     def _broadcast(
         self, settings_version: tuple[int, str], changes: bool, now_s: float

@@ -74,7 +74,7 @@ class Probe:
     time_share: float
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Ask:
     """Let the centre decide."""
 

@@ -62,7 +62,7 @@ def test_every_centre_within_hearing_is_known():
     election = Election(HostId("h3"))
     election.heard(HostId("h1"), 0.0)
     election.heard(HostId("h2"), 5.0)
-    assert set(election.heard_lately(5.5, SILENCE_S)) == {"h1", "h2"}
-    assert election.heard_lately(8.0, SILENCE_S) == ["h2"]
+    assert election.heard_lately(5.5, SILENCE_S) == {"h1", "h2"}
+    assert election.heard_lately(8.0, SILENCE_S) == {"h2"}
     election.forget(HostId("h2"))
-    assert election.heard_lately(8.0, SILENCE_S) == []
+    assert election.heard_lately(8.0, SILENCE_S) == set()
