@@ -25,7 +25,7 @@ from lbd.lim.membership import UNLISTED_RANK
 from lbd.lim.settings import InForce
 from lbd.lim.site_command import SiteCommand
 from lbd.lim.state import Identity, LimState
-from lbd.lim.teller import sends
+from lbd.lim.teller import IN_FLIGHT_MAX, sends
 from lbd.load import sampler as kernel
 from lbd.load import site
 from lbd.load.index import exchanged
@@ -35,7 +35,6 @@ from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 
 log = logging.getLogger(__name__)
 
-IN_FLIGHT_MAX = 4  # messages to one host; what comes on top is dropped, newer news follows
 LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to everybody
 
 

@@ -17,6 +17,8 @@ from lbd.model import HostId, JobId
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Telling
 
+IN_FLIGHT_MAX = 4  # messages to one host; what comes on top is dropped, newer news follows
+
 
 def send(table: Table, name: HostId, body: m.Body) -> Send:
     return Send(name, table.entries[name].member.lim_target, body, timeout_s(table))

@@ -90,13 +90,16 @@ class Engine:
             handled += 1
         self.handled = handled
 
-    def overhead_of_all(self, cpus: Iterable[Cpu], seconds: float, now_s: float) -> None:
-        """As much on each of them, whenever it is done."""
-        overhead_s = self.overhead_s
+    def overhead_of_all(self, cpus: Iterable[Cpu], seconds: float, now_s: float) -> float:
+        """As much on each of them. Returns when the last is done."""
+        overhead_s, last_s = self.overhead_s, now_s
         for cpu in cpus:
             overhead_s += seconds
-            cpu.overhead(seconds, now_s)
+            done_s = cpu.overhead(seconds, now_s)
+            if done_s > last_s:
+                last_s = done_s
         self.overhead_s = overhead_s
+        return last_s
 
     def overhead(self, host: int, seconds: float, now_s: float) -> float:
         """CPU time there that goes before its jobs. Returns when it is done."""

@@ -2,7 +2,10 @@
 what `lim.daemon` does in a real host, in virtual time and at the thesis's costs.
 
 A message takes CPU time at both ends, before any job; the network itself is not waited for. What
-goes to everybody is sent once (the thesis's network broadcasts), though `messages` counts each.
+goes to everybody is sent once (the thesis's network broadcasts), though `messages` counts each. Who
+has as many on their way as the daemon would says nothing until one has been taken: a centre of more
+hosts than it can hear (300 at the thesis's costs) then knows less, rather than falling ever further
+behind.
 
 What would change nothing is left out, or a simulated day would take one. A host's sampler is read
 when its LIM has something to say; a host with no news has no tick; what was broadcast is kept once
@@ -18,6 +21,7 @@ from lbd.lim import events as e
 from lbd.lim import messages as m
 from lbd.lim.settings import InForce
 from lbd.lim.state import Identity, LimState
+from lbd.lim.teller import IN_FLIGHT_MAX
 from lbd.load.index import load_index, smoothed
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues, Verdict
 from lbd.policy.registry import POLICIES, WEIGH_AGE
@@ -37,7 +41,9 @@ PROBE = m.Probe()
 class Host:
     """One host's LIM."""
 
-    __slots__ = ("cpu", "index", "name", "number", "restless", "shown_at_s", "state")
+    __slots__ = (
+        "cpu", "index", "name", "number", "restless", "shown_at_s", "state", "taken_at_s", "unsent",
+    )  # fmt: skip
 
     def __init__(self, number: int, state: LimState, cpu: Cpu) -> None:
         self.number = number
@@ -47,6 +53,12 @@ class Host:
         self.index = -1.0  # as last sampled, in tasks
         self.shown_at_s = 0.0
         self.restless = True  # it may have something to say at its next tick
+        self.unsent = 0  # of what it tells others: waits for its CPU
+        self.taken_at_s: list[float] = []  # of what was sent: when the last of them has taken it
+
+    def in_flight(self, now_s: float) -> int:
+        self.taken_at_s = [at_s for at_s in self.taken_at_s if at_s > now_s]
+        return self.unsent + len(self.taken_at_s)
 
 
 @dataclass(slots=True)
@@ -201,6 +213,8 @@ class Lims:
         speaks = host.restless or self._reserving or host.state.placer.centre == host.name
         if not speaks and self._now(host) == host.index:
             return
+        if host.in_flight(now_s) >= IN_FLIGHT_MAX:
+            return  # the others, or its own CPU, cannot keep up: it says later what is new then
         self._look(host, now_s)
         self._send(host, host.state.handle(TICK, now_s), now_s)
         host.restless = bool(self._smoothing_s) or host.state.table.charged_jobs() > 0
@@ -218,6 +232,7 @@ class Lims:
                     self._tell(host, to, action.body, now_s)
 
     def _tell(self, host: Host, to: list[Host], body: m.Body, now_s: float) -> None:
+        host.unsent += 1
         self.engine.messages += len(to)
         sent_s = self.engine.overhead(host.number, self._costs.send_s, now_s)
         self.engine.at(sent_s, self._deliver, (host, to, body))
@@ -225,7 +240,9 @@ class Lims:
     def _deliver(self, what: tuple[Host, list[Host], m.Body], now_s: float) -> None:
         sender, to, body = what
         cpus = [host.cpu for host in to]
-        self.engine.overhead_of_all(cpus, self._costs.receive_s, now_s)
+        taken_s = self.engine.overhead_of_all(cpus, self._costs.receive_s, now_s)
+        sender.unsent -= 1
+        sender.taken_at_s.append(taken_s)
         if isinstance(body, m.Vector):
             for sample in body.samples:
                 self._board.record(sample, now_s)
