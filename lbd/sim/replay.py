@@ -7,7 +7,6 @@ moment what the LIM was handed then; what they answer has to be what it answered
 import json
 from collections import Counter
 from random import Random
-from typing import cast
 
 from lbd.errors import ConfigError
 from lbd.lim import events as e
@@ -19,6 +18,7 @@ from lbd.one_line import one_line
 OF_PLACER = ("next_step", "settle", "question", "answered", "probed")
 OF_STATE = ("start", "handle", "drained_there")
 SHOWN_CHARS = 400
+NO_HISTORY = "line 1: it is no history of a LIM, or one of an earlier release"
 
 
 class Divergence(Exception):
@@ -42,8 +42,14 @@ class Replay:
             self._make(given)
             return
         if self.state is None:
-            raise ConfigError("line 1: it is no history of a LIM, or one of an earlier release")
-        found = pack(self._answer(call, given))
+            raise ConfigError(NO_HISTORY)
+        try:
+            found = pack(self._answer(call, given))
+        except (TypeError, ValueError, AttributeError, LookupError) as problem:
+            what = f"fails now: {type(problem).__name__}: {one_line(str(problem))}"
+            raise Divergence(
+                f"line {self.lines}: {call} gave then {shown(gave)} and {what}"
+            ) from problem
         if found != gave:
             raise Divergence(
                 f"line {self.lines}: {call} gave then {shown(gave)} and gives now {shown(found)}"
@@ -61,11 +67,12 @@ class Replay:
         return call, given, gave
 
     def _make(self, given: tuple[object, ...]) -> None:
-        release, identity, base, seed, now_s = given
-        assert isinstance(identity, Identity)
-        assert isinstance(base, InForce)
-        self.release = str(release)
-        self.state = LimState(identity, base, Random(cast("int", seed)), cast("float", now_s))
+        match given:
+            case (str(release), Identity() as identity, InForce() as base, int(seed), float(now_s)):
+                self.release = release
+                self.state = LimState(identity, base, Random(seed), now_s)
+            case _:
+                raise ConfigError(NO_HISTORY)
 
     def _answer(self, call: str, given: tuple[object, ...]) -> object:
         assert self.state is not None

@@ -77,6 +77,17 @@ def test_what_is_no_history_is_refused(line, says):
         fed([line])
 
 
+def test_what_it_was_made_of_must_be_all_there(history):
+    now_s, call, given, gave = json.loads(history[0])
+    with pytest.raises(ConfigError, match="no history of a LIM"):
+        fed([json.dumps([now_s, call, given[:-1], gave])])
+
+
+def test_what_this_release_cannot_take_differs_and_is_no_traceback(history):
+    with pytest.raises(Divergence, match="line 2: settle gave then null and fails now: TypeError"):
+        fed([history[0], '[1, "settle", [1], null]'])
+
+
 def test_only_what_the_daemon_calls_is_called(history):
     with pytest.raises(ConfigError, match="a LIM has no '__class__'"):
         fed([history[0], '[1, "__class__", [], []]'])
