@@ -25,6 +25,7 @@ from lbd.rpc.descriptors import receive
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
 READ_S = 2.0
+FRAME_LIMIT_BYTES = 1 << 20
 START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
 LEAVE_TIMEOUT_S = 5.0
 
@@ -79,7 +80,7 @@ class KeeperLink:
     def __init__(self, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
         self._jobs: dict[JobId, Spawned] = {}
-        self._split = frames.Splitter(1 << 20)
+        self._split = frames.Splitter(FRAME_LIMIT_BYTES)
         self._sending = asyncio.Lock()
         self._socket: socket.socket | None = None
         self.containment = "none"
@@ -119,6 +120,7 @@ class KeeperLink:
             start_keeper(path, config)
             await loop.sock_connect(sock, str(path))
         self._socket = sock
+        self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have gone in mid-frame
         hello: asyncio.Future[None] = loop.create_future()
         self._hello = hello
         self.given, self._meanwhile = [], []
