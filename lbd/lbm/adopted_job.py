@@ -10,7 +10,7 @@ from lbd.lbm.agent import ForeignJob
 from lbd.lbm.bundle import Bundle, Given, NotNow
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.link import Begun, Exit, NotStarted
-from lbd.lbm.orders import explain, is_rule
+from lbd.lbm.orders import explain, stage_of
 from lbd.model import JobId, JobState
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.gen.handover_pb2 import HeldExit, HeldJob
@@ -95,9 +95,8 @@ class AdoptedJob(ForeignJob):
         except NotStarted as trouble:
             self._ends.close()
             self._spawned = None
-            stage = "admission" if is_rule(trouble.stage) else trouble.stage
             reason = explain(self._request, trouble)
-            self._refuse(reason, stage, try_another=True, number=trouble.number)
+            self._refuse(reason, stage_of(trouble), try_another=True, number=trouble.number)
         finally:
             if self._spawned is not None and not self._spawned.exited.done():
                 self._end("lost")

@@ -16,7 +16,7 @@ from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.host import Host
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
-from lbd.lbm.orders import explain, is_rule, make_order, over_memory
+from lbd.lbm.orders import explain, make_order, over_memory, stage_of
 from lbd.lbm.readers import command_of, is_read
 from lbd.lbm.run_request import read_run_request
 from lbd.lbm.state import Claims, Job
@@ -158,8 +158,8 @@ class ForeignJob:
         try:
             await self._start(admitted)
         except NotStarted as trouble:
-            stage = "admission" if is_rule(trouble.stage) else trouble.stage
-            self._refuse(explain(request, trouble), stage, try_another=True, number=trouble.number)
+            reason, number = explain(request, trouble), trouble.number
+            self._refuse(reason, stage_of(trouble), try_another=True, number=number)
             return
         job.state, job.started = JobState.RUNNING, time.time()
         if request.may_restart:

@@ -18,7 +18,7 @@ from lbd.lbm.host import Host
 from lbd.lbm.job_input import input_of
 from lbd.lbm.limits import CPU, KEEPER, LEASE, limit_frame
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
-from lbd.lbm.orders import explain, is_rule, over_memory
+from lbd.lbm.orders import explain, over_memory, stage_of
 from lbd.lbm.pattern import fill_in
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.run_request import JOB_ID
@@ -65,6 +65,7 @@ class Attempt:
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.begun = False
         self.over = False
+        self.halted: bool | None = None  # by SIGSTOP, last; None: never
         self.ran_s = 0.0  # once it has ended
         self._waits = True
         self._told_to_end: int | None = None
@@ -111,8 +112,7 @@ class Attempt:
                 self._refuse(str(trouble), trouble.stage)
             return
         except NotStarted as trouble:
-            stage = "admission" if is_rule(trouble.stage) else trouble.stage
-            self._refuse(explain(self._request, trouble), stage, trouble.number)
+            self._refuse(explain(self._request, trouble), stage_of(trouble), trouble.number)
             return
         except (LbdError, OSError) as trouble:
             self._refuse(str(trouble), "spawn", getattr(trouble, "errno", None) or 0)
@@ -361,6 +361,7 @@ class Attempt:
         job = self._host.jobs.running.get(self.name)
         if job is not None:
             job.state = JobState.SUSPENDED if stopped else JobState.RUNNING
+        self.halted = stopped
         self._tell("stopped" if stopped else "continued")
 
     def _free_slot(self) -> None:

@@ -10,6 +10,7 @@ As subreaper it inherits every orphan of its jobs, so nothing escapes to init un
 """
 
 import contextlib
+import errno
 import gc
 import os
 import select
@@ -50,15 +51,10 @@ FAILED = b"F"  # JOB, STAGE, NUMBER (errno): nothing ran
 STOPPED = b"Z"  # JOB, NUMBER 1 stopped, 0 continued
 EXITED = b"X"  # JOB, NUMBER (wait status), USER_US, SYSTEM_US, RSS_KIB, OUT_OF_MEMORY, OVER
 
-PID = b"p"
+PID, UID, GROUP = b"p", b"u", b"g"
 KIND, LIMITS = b"k", b"m"
-UID = b"u"
-GROUP = b"g"
-STAGE = b"s"
-WANTED = b"w"
-NUMBER = b"n"
-USER_US = b"U"
-SYSTEM_US = b"Y"
+STAGE, WANTED, NUMBER = b"s", b"w", b"n"
+USER_US, SYSTEM_US = b"U", b"Y"
 RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
 
@@ -107,17 +103,17 @@ class Keeper:
         self._spares_wanted = NURSERY_SPARES if program else SPARES
 
     def _asked_to_quit(self, *_: object) -> None:
-        self._quitting = True
-        self._end_all()
+        self._quitting = True  # the loop ends all; a signal comes at any moment
 
     def run(self) -> None:
         """Until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not (self._quitting and not self._jobs):
-            if self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s:
-                if not self._jobs and not self._gate.is_apart:
-                    break
+            alone = self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s
+            if alone and not self._jobs and not self._gate.is_apart:
+                break
+            if alone or self._quitting:
                 self._end_all()
             ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms()))
             for descriptor, _ in ready:
@@ -199,7 +195,7 @@ class Keeper:
     def _end_all(self) -> None:
         self._holding.drop()
         for job in self._jobs.values():
-            if job.kill_at_s is not None:
+            if job.ended or job.kill_at_s is not None:
                 continue
             signal_group(job.pid, signal.SIGTERM)
             signal_group(job.pid, signal.SIGCONT)
@@ -241,7 +237,8 @@ class Keeper:
             if job is None:
                 return
             if tag == SIGNAL:
-                deliver(job.pid, int(given[NUMBER]))
+                if not job.ended:  # else its number may be another's by now
+                    deliver(job.pid, int(given[NUMBER]))
             elif tag == END_TREE:
                 job.kill_at_s = time.monotonic()
             elif tag == LIMIT:
@@ -265,13 +262,16 @@ class Keeper:
         count = 3 - closed_fds.bit_count()
         own, self._descriptors = self._descriptors[:count], self._descriptors[count:]
         try:
+            if self._quitting:
+                raise OSError(errno.ECANCELED, "the next keeper takes it")
             self._gate.check(given.get(USER, b""))
             plain = is_plain(given) and not self._containment.ceilings.is_joined
             spare = self._take_spare(plain=plain)
             spare.start(body, own)
         except OSError as error:
-            stage = (STAGE, "user" if isinstance(error, PermissionError) else "spawn")
-            self._tell(FAILED, (JOB, job), stage, (NUMBER, error.errno or 0))
+            stage = "user" if isinstance(error, PermissionError) else "spawn"
+            stage = KEEPER if self._quitting else stage
+            self._tell(FAILED, (JOB, job), (STAGE, stage), (NUMBER, error.errno or 0))
             return
         finally:
             for descriptor in own:

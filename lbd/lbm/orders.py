@@ -4,6 +4,7 @@ import os
 
 from lbd.config import Config
 from lbd.lbm.ceilings import nice_of
+from lbd.lbm.limits import KEEPER
 from lbd.lbm.link import NotStarted
 from lbd.lbm.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.lbm.stamp import Stamp
@@ -87,6 +88,13 @@ def is_rule(stage: str) -> bool:
     return stage.startswith("admission.")
 
 
+def stage_of(trouble: NotStarted) -> str:
+    """As the other end knows it. That the keeper is ending is nobody's fault: another follows."""
+    if is_rule(trouble.stage):
+        return "admission"
+    return "late" if trouble.stage == KEEPER else trouble.stage
+
+
 def account_variables(account: LocalUser) -> dict[bytes, bytes]:
     """What a login would set: it is not who asked, whose home would be closed to it."""
     name, home, shell = map(os.fsencode, (account.name, account.home, account.shell))
@@ -134,4 +142,6 @@ def explain(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
         return f"{name} is not allowed here ({trouble.stage})"
     if trouble.stage == "exec":
         return f"{request.argv[0].decode(errors='replace')}: {what}"
+    if trouble.stage == KEEPER:
+        return "its keeper was told to end"
     return f"{trouble.stage}: {what}"
