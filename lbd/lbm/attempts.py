@@ -26,6 +26,7 @@ from lbd.lbm.host import Host
 from lbd.lbm.leases import Key, Leases
 from lbd.lbm.limits import clock_s
 from lbd.lbm.logs import output_of
+from lbd.lbm.news import Untold
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.turns import Turns
 from lbd.model import JobId
@@ -48,6 +49,7 @@ LINGER_S = 0.005
 SLOTS_SETTLE_S = 0.05  # most slots that were taken are free again by then: nothing to tell
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
+STOPPED = "its host's LBM was stopped"
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ class Attempts:
         self._lease_s = host.config.dispatch.lease_s
         self._turns = Turns(host)
         self._names: set[JobId] = set()  # of what is held, as the slots know it
-        self._news: list[pb.News] = []
+        self._untold = Untold[pb.News]()
         self._wake = asyncio.Event()
         self._beat_wanted = False
         self._others_told = 0
@@ -82,7 +84,7 @@ class Attempts:
         self._settling: asyncio.TimerHandle | None = None
         self._load = 0.0
         self._ceiling = host.config.dispatch.load_ceiling
-        self._drained = False
+        self._drained = self._ending = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
 
     async def run(self) -> None:
@@ -105,9 +107,7 @@ class Attempts:
     async def _converse(self) -> None:
         """One stream, until it breaks. Raises LbdError, AioRpcError, DecodeError."""
         call = await self._client.work()
-        self._news = [held.end for held in self._held.values() if held.end is not None]
-        for job, number in (key for key, held in self._held.items() if held.attempt.begun):
-            self._news.insert(0, pb.News(job=job, attempt=number, event="begun"))
+        self._untold = self._all_news()
         self._beat_wanted = True
         sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
         try:
@@ -119,6 +119,20 @@ class Attempts:
             with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
                 await sending
 
+    def _all_news(self) -> Untold[pb.News]:
+        """The last stream may have broken before any of it was heard."""
+        untold = Untold[pb.News]()
+        for (job, number), held in self._held.items():
+            halted = held.attempt.halted
+            if held.attempt.begun:
+                untold.add(pb.News(job=job, attempt=number, event="begun"))
+            if halted is not None and held.end is None:
+                event = "stopped" if halted else "continued"
+                untold.add(pb.News(job=job, attempt=number, event=event))
+            if held.end is not None:
+                untold.add(held.end)
+        return untold
+
     async def _send(self, call: "Call") -> None:
         beat_due_s = 0.0
         while True:
@@ -127,8 +141,7 @@ class Attempts:
                 self._beat_wanted = False
                 beat_due_s = clock_s() + self._lease_s / BEATS_PER_LEASE
                 up.beat.CopyFrom(self._beat())
-            up.news.extend(self._news)
-            self._news = []
+            up.news.extend(self._untold.take())
             self._wake.clear()
             if up.ByteSize():
                 await call.write(up.SerializeToString())
@@ -145,7 +158,7 @@ class Attempts:
             slots=total,
             open_slots=max(0, total - self._others_told),
             load=self._load,
-            drained=self._drained,
+            drained=self._drained or self._ending,
             held=[pb.Held(job=job, attempt=number) for job, number in self._held],
             ahead=ahead.told,
         )
@@ -179,16 +192,12 @@ class Attempts:
         key = JobId(start.job), start.attempt
         if key in self._held:
             return
-        if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
-            self._news.append(
-                pb.News(
-                    job=start.job,
-                    attempt=start.attempt,
-                    event="refused",
-                    stage="late",
-                    reason="the order came too late",
-                )
-            )
+        late = self._ending or not self._leases.take(key, start.anchor, start.lease_s, clock_s())
+        if late:
+            reason = STOPPED if self._ending else "the order came too late"
+            job, number = start.job, start.attempt
+            refused = pb.News(job=job, attempt=number, event="refused", stage="late", reason=reason)
+            self._untold.add(refused)
             self._wake.set()
             return
         attempt = Attempt(
@@ -219,7 +228,7 @@ class Attempts:
             self._leases.drop(key)
             if held.attempt.ran_s:
                 self._turns.ahead.ran(held.attempt.ran_s)
-        self._news.append(news)
+        self._untold.add(news)
         if news.stage == "slot" or self._turns.ahead.is_news(self._host.slots.total):
             self._beat_wanted = True
         # While others wait here to take the slot, the end of one may wait for more of them; and a
@@ -349,9 +358,9 @@ class Attempts:
 
     async def end_all(self) -> None:
         """We are to stop: end what runs here and say so, that it may begin elsewhere at once."""
-        self._drained = True
+        self._ending = True
         for held in [held for held in self._held.values() if not held.attempt.over]:
-            held.attempt.give_up("its host's LBM was stopped")
+            held.attempt.give_up(STOPPED)
         self._beat_wanted = True
         self._wake.set()
         with contextlib.suppress(TimeoutError):
