@@ -22,7 +22,6 @@ was wrong, must get the chance to say so.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from random import Random
 
 from lbd.model import HostId, PlacementRequest
@@ -47,10 +46,11 @@ def decide(
         return early
     asked = {reply.host for reply in replies}
     answered = [reply.host for reply in replies if reply.answered]
-    hosts = others(request, view, answered) + drawn(request, view, asked, dice)
+    told, lot = others(request, view, answered), drawn(request, view, asked, dice)
+    trusts = trusted(told + lot, view)
+    hosts = [*told, *fewer_if_old(lot, trusts, view)]
     if not hosts:
         return choose(request, view, dice)
-    trusts = trusted(hosts, view)
     left = view.params.probe_limit - len(replies)
     unsure = [host for host in hosts if host.name not in asked and trusts[host.name] < SURE]
     if left > 0 and unsure:
@@ -72,43 +72,61 @@ def stays(view: View) -> bool:
     return not any(1.0 / host.speed < limit for host in view.hosts.values() if not host.why)
 
 
-def trust(host: HostView, view: View) -> float:
-    """0 to 1. Under both rules changes are told, so silence means that there was none."""
-    age_s = min(view.now_s - host.sampled_at_s, SILENT_PERIODS * view.params.exchange_period_s)
-    return math.exp(-age_s / view.params.trust_s) if age_s > 0 else 1.0
-
-
 def trusted(hosts: Iterable[HostView], view: View) -> dict[HostId, float]:
-    return {host.name: trust(host, view) for host in hosts}
+    """0 to 1. Under both rules changes are told, so silence means that there was none."""
+    now_s, trust_s = view.now_s, view.params.trust_s
+    oldest_s = SILENT_PERIODS * view.params.exchange_period_s
+    return {host.name: trust(min(now_s - host.sampled_at_s, oldest_s), trust_s) for host in hosts}
+
+
+def trust(age_s: float, trust_s: float) -> float:
+    return math.exp(-age_s / trust_s) if age_s > 0 else 1.0
 
 
 def drawn(
     request: PlacementRequest, view: View, asked: set[HostId], dice: Random
 ) -> list[HostView]:
-    """By lot, of those that might take it; fewer the older their loads are."""
-    names = list(view.hosts)
-    most = max(CHOICES, min(DRAWN_MAX, len(names) // 2))
+    """By lot, of those that might take it."""
+    names, most = list(view.hosts), drawn_max(view)
     lot = dice.sample(names, min(len(names), 2 * most + 2))
     found = worth_it(request, view, lot, asked, most)
     if not found and len(lot) < len(names):  # nearly all of them are full, or down
         dice.shuffle(names)
         found = worth_it(request, view, names, asked, most)
-    if len(found) <= CHOICES:
-        return found
-    mean_trust = sum(trusted(found, view).values()) / len(found)
-    return found[: max(CHOICES, math.ceil(most * mean_trust))]
+    return found
+
+
+def drawn_max(view: View) -> int:
+    return max(CHOICES, min(DRAWN_MAX, len(view.hosts) // 2))
 
 
 def worth_it(
     request: PlacementRequest, view: View, lot: Sequence[HostId], asked: set[HostId], most: int
 ) -> list[HostView]:
     """The first `most` of the lot that may take it, by the last that was heard."""
-    able = (
-        host
-        for host in others(request, view, lot)
-        if host.alive and host.why in ("", "late") and host.name not in asked
-    )
-    return list(islice(able, most))
+    found: list[HostView] = []
+    passed = {view.me.name} | request.excluded | asked
+    for name in lot:
+        if name in passed:
+            continue
+        host = view.hosts[name]
+        if host.hog:
+            host = host.for_user(request.user)
+        if host.alive and host.why in ("", "late"):
+            found.append(host)
+            if len(found) == most:
+                break
+    return found
+
+
+def fewer_if_old(
+    lot: Sequence[HostView], trusts: Mapping[HostId, float], view: View
+) -> Sequence[HostView]:
+    """Of those drawn the fewer are looked at, the older their loads are."""
+    if len(lot) <= CHOICES:
+        return lot
+    mean_trust = sum(trusts[host.name] for host in lot) / len(lot)
+    return lot[: max(CHOICES, math.ceil(drawn_max(view) * mean_trust))]
 
 
 def most_promising(

@@ -20,7 +20,9 @@ def time_for_all(host: HostView, load: float) -> float:
 
     Loads are means: between c - 1 and c tasks the last core is free at times only.
     """
-    cores, tasks = host.cores, load * host.cores * host.speed
-    own = max(1.0, (tasks + 1.0) / cores)
-    crowded = min(1.0, max(0.0, tasks + 1.0 - cores))
-    return (own + crowded * tasks / cores) / host.speed
+    cores, speed = host.cores, host.speed
+    tasks = load * cores * speed
+    if tasks + 1.0 <= cores:  # one is free
+        return 1.0 / speed
+    crowded = min(1.0, tasks + 1.0 - cores)
+    return ((tasks + 1.0) / cores + crowded * tasks / cores) / speed

@@ -63,7 +63,8 @@ def asked_first(algorithm, view, count=200):
 def test_trust_fades_with_age_but_silence_under_short_periods_is_news(age_s, period_s, expected):
     params = LimConfig(exchange_period_s=period_s, trust_s=5.0)
     view = seen(host("h1"), host("h2", age_s=age_s), params=params)
-    assert belief.trust(view.hosts[HostId("h2")], view) == pytest.approx(expected, abs=1e-4)
+    trusts = belief.trusted(view.hosts.values(), view)
+    assert trusts[HostId("h2")] == pytest.approx(expected, abs=1e-4)
 
 
 def test_an_old_load_is_believed_to_be_like_the_others():
@@ -125,7 +126,8 @@ def test_the_older_the_loads_the_fewer_hosts_a_decision_looks_at(algorithm):
     def looked_at(age_s):
         hosts = [host(f"h{n}", float(n), age_s=age_s) for n in range(2, 34)]
         view = seen(host("h1", 99.0), *hosts, params=LimConfig(exchange_period_s=60.0))
-        return len(belief.drawn(request(), view, set(), Random(1)))
+        lot = belief.drawn(request(), view, set(), Random(1))
+        return len(belief.fewer_if_old(lot, belief.trusted(lot, view), view))
 
     assert [looked_at(age_s) for age_s in (0.0, 5.0, 100.0)] == [16, 6, 2]
 
