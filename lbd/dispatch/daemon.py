@@ -35,6 +35,7 @@ log = logging.getLogger("lbd.dispatch")
 TICK_S = 0.2
 FORGET_EVERY_S = 60.0
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
+FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
 LEARN_FROM = 5000  # the last jobs of the last dispatcher
 LEARN_EVERY_S = 0.5
 LEARN_AT_ONCE = 200  # more tell nothing new
@@ -102,6 +103,7 @@ class Dispatcher:
 
     async def _restore(self) -> None:
         """What the last dispatcher left. Its attempts may be alive: they keep their leases."""
+        self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(Wanted(ended_only=True, limit=LEARN_FROM)))
         for row in await self.ledger.find(Wanted(ended_too=True, limit=KEPT)):

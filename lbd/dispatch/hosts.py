@@ -1,5 +1,6 @@
 """The hosts as the dispatcher knows them, and which of them are set aside for a while. Pure."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -43,6 +44,7 @@ class Known:
 class HostBook:
     terms: Terms
     known: dict[HostId, Known] = field(default_factory=dict)
+    more_until_s: float = -math.inf  # till then there may be hosts not heard of yet
 
     def heard(self, host: HostSlots, now_s: float) -> bool:
         """Whether it may have jobs now."""

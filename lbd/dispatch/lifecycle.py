@@ -44,16 +44,13 @@ from lbd.dispatch.jobs import (
 )
 from lbd.dispatch.pauses import AWAY, Pauses
 from lbd.dispatch.queues import Queues
+from lbd.dispatch.refusals import NO_KEEPER, NOT_THERE, PASSING, exit_status
 from lbd.dispatch.restore import Leased
 from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId, JobState
 
 KILL, TERM = 9, 15
-# Refusals that are nobody's fault: the host filled up, or the order came too late.
-PASSING = ("slot", "drained", "late")
-NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
-ENOENT = 2
 
 
 @dataclass(slots=True)
@@ -208,47 +205,31 @@ class Lifecycle:
         return [*actions, Settle(job, attempt, name)]
 
     def refused(
-        self,
-        name: HostId,
-        job: JobId,
-        attempt: int,
-        stage: str,
-        ending: Ending,
-        now_s: float,
+        self, name: HostId, job: JobId, attempt: int, stage: str, ending: Ending, now_s: float,
         dice: Random,
-    ) -> list[Action]:
+    ) -> list[Action]:  # fmt: skip
         """Nothing ran. `ending` has the reason, and as exit status the errno behind it."""
         live = self._holder(name, job, attempt)
         if live is None:
             return [Settle(job, attempt, name)]
         self._let_go(live)
         live.reason = f"{name}: {ending.reason}"
+        wish, live.wish = live.wish, ""
         actions: list[Action] = []
-        if live.wish == CANCEL:
+        if stage not in (*PASSING, *NOT_THERE, AWAY):
+            actions += self._host_failed(name, now_s, dice)
+        if wish == CANCEL:
             actions += self._final(
                 live, JobState.CANCELLED, "cancelled before it ran", now_s, dice, Fate.REFUSED
             )
-        elif stage in PASSING:
-            live.wish = ""
+        elif stage in PASSING or stage == NO_KEEPER:
             actions += self._close(name, now_s, dice)
             actions += self._again(live, Fate.REFUSED, None, now_s, dice)
         elif stage == AWAY:
-            live.wish, why = "", self.pauses.begin(live, self.terms, now_s)
+            why = self.pauses.begin(live, self.terms, now_s)
             actions += self._hold(live, why, Fate.REFUSED, None, now_s, dice)
         else:
-            self.queues.bar(job, name)
-            if stage not in ("exec", "chdir", "directory"):
-                actions += self._host_failed(name, now_s, dice)
-            if any(self.queues.books[job].job.may_go_to(host) for host in self.hosts.known):
-                actions += self._again(live, Fate.REFUSED, None, now_s, dice)
-            else:
-                status = FAILED
-                if stage == "exec":
-                    status = NOT_FOUND if ending.exit_status == ENOENT else NOT_EXECUTABLE
-                told = Ending(Cause.REFUSED, status, reason=live.reason)
-                actions += self._final(
-                    live, JobState.FAILED, live.reason, now_s, dice, Fate.REFUSED, told
-                )
+            actions += self._cannot_begin(live, name, stage, ending, now_s, dice)
         return [*actions, Settle(job, attempt, name)]
 
     def tick(self, now_s: float, dice: Random) -> list[Action]:
@@ -337,6 +318,22 @@ class Lifecycle:
             return self._again(live, Fate.LOST, ending, now_s, dice)
         why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
         return self._hold(live, why, Fate.LOST, ending, now_s, dice)
+
+    def _cannot_begin(
+        self, live: Live, name: HostId, stage: str, ending: Ending, now_s: float, dice: Random
+    ) -> list[Action]:
+        """On that host. Who can on none that is known fails; but while a dispatcher that has just
+        begun cannot know all of them it is asked again a moment later."""
+        job = self.queues.books[live.job.id].job
+        if any(job.may_go_to(host) for host in self.hosts.known if host != name):
+            self.queues.bar(job.id, name)
+            return self._again(live, Fate.REFUSED, None, now_s, dice)
+        if now_s < self.hosts.more_until_s:
+            why = self.pauses.until(live, self.hosts.more_until_s)
+            return self._hold(live, why, Fate.REFUSED, None, now_s, dice)
+        status = exit_status(stage, ending.exit_status)
+        told = Ending(Cause.REFUSED, status, reason=live.reason)
+        return self._final(live, JobState.FAILED, live.reason, now_s, dice, Fate.REFUSED, told)
 
     def _next_tier(self, live: Live, ending: Ending, now_s: float, dice: Random) -> list[Action]:
         """From scratch, or from where it stopped itself."""

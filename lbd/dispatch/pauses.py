@@ -1,4 +1,4 @@
-"""Jobs whose files cannot be had just now: held, and tried again later, then later still. Pure."""
+"""Jobs that cannot begin just now: held, and tried again later, then later still. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from lbd.dispatch.hosts import Terms
 from lbd.dispatch.jobs import Live
 from lbd.model import JobId
 
-AWAY = "files"  # the stage at which a host refuses such an attempt
+AWAY = "files"  # the stage at which a host refuses an attempt whose files cannot be had
 HELD = "held for a while: "  # begins the reason
 
 
@@ -21,7 +21,12 @@ class Pauses:
         job = live.job.id
         count = self._counts[job] = self._counts.get(job, 0) + 1
         pause_s = terms.aside_s * 2.0 ** min(count - 1, 30)
-        self._until_s[job] = now_s + min(pause_s, terms.aside_max_s)
+        return self.until(live, now_s + min(pause_s, terms.aside_max_s))
+
+    def until(self, live: Live, until_s: float) -> str:
+        """Why it is held."""
+        self._counts.setdefault(live.job.id, 0)
+        self._until_s[live.job.id] = until_s
         return HELD + live.reason
 
     def over(self, jobs: Mapping[JobId, Live], now_s: float) -> list[JobId]:

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
-from lbd.errors import LbdError
+from lbd.errors import LbdError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.attempt_stage import AttemptStage, StageRefused
 from lbd.lbm.client import LBRUN_FAILED
@@ -113,6 +113,9 @@ class Attempt:
             return
         except NotStarted as trouble:
             self._refuse(explain(self._request, trouble), stage_of(trouble), trouble.number)
+            return
+        except Unavailable as trouble:
+            self._refuse(str(trouble), "keeper")
             return
         except (LbdError, OSError) as trouble:
             self._refuse(str(trouble), "spawn", getattr(trouble, "errno", None) or 0)

@@ -237,7 +237,7 @@ def test_every_job_ends_once_whatever_is_killed_stopped_or_cut_off(lab, database
         for job in told
         if (fault := wrong(lab, tmp_path, job, *submitter.jobs[int(job["id"])]))
     ]
-    assert not faults, faults
+    assert not faults, "\n".join(faults)
     states = [job["state"] for job in told]
     print({state: states.count(state) for state in set(states)})
     attempts = [len(job["attempts"]) for job in told]

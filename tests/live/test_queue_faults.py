@@ -4,11 +4,13 @@ Each attempt holds a lock on a file for as long as it lives and complains if ano
 no time are two attempts of a job alive. Every acknowledged job must end well.
 """
 
+import signal
 import subprocess
 import time
 
 import pytest
 
+from lbd.lab import hosts, processes
 from tests.live.cluster import FAST, Lab
 
 SETTINGS = (
@@ -92,6 +94,25 @@ def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part
     for attempt, words in ((number, f"words of {number}\n") for number in ends):
         logs = lab.run("h1", "lbctl", "logs", "--attempt", attempt, name, check=True)
         assert logs.stdout == words, "what a lost attempt has printed is kept, too"
+
+
+def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
+    """It was not carried out, and the next keeper will be there in a moment."""
+    keeper = hosts.keepers(lab.record)["h2"]
+    path = lab.paths("h2").run / "keeper.sock"
+    lab.kill("h2", "lbm", "STOP")
+    processes.send(keeper, signal.SIGKILL)
+    path.unlink()
+    path.mkdir()  # none can listen there
+    lab.kill("h2", "lbm", "CONT")
+    command = ("lbrun", "-d", "-H", "h2", "sh", "-c", "exit 0")
+    name = lab.run("h1", *command, cwd=tmp_path, check=True).stdout.strip()
+    lab.wait_until(lambda: job(lab, name)["attempt"], "it was tried")
+    path.rmdir()
+    wait(lab, name)
+    refused, *_, done = job(lab, name)["attempts"]
+    assert (refused["state"], done["state"]) == ("refused", "done")
+    assert refused["reason"] == "h2: the keeper is away"
 
 
 def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):

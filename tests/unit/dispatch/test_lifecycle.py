@@ -135,6 +135,53 @@ def test_who_cannot_begin_anywhere_fails_as_not_found():
     assert (failed.state, failed.ending.exit_status) == (JobState.FAILED, 127)
 
 
+def test_who_cannot_begin_waits_for_the_other_hosts_of_a_new_dispatcher():
+    table = Table()
+    table.life.hosts.known.pop(H2)
+    table.life.hosts.more_until_s = 5.0
+    missing = Ending(Cause.LOST, 2, reason="nosuch: No such file or directory")
+    (begin,) = table.submit("1")
+    held, _ = table.life.refused(H1, begin.job, 1, "exec", missing, *table.when)
+    assert (held.state, held.reason) == (
+        JobState.PENDING,
+        f"held for a while: h1: {missing.reason}",
+    )
+    table.life.host_is(HostSlots(H2, 1), *table.when)
+    table.now_s = 5.0
+    _, begin = table.life.tick(*table.when)
+    actions = table.life.refused(begin.host, begin.job, 2, "exec", missing, *table.when)
+    again = next(action for action in actions if isinstance(action, Begin))
+    assert {begin.host, again.host} == {H1, H2}
+
+
+def test_a_host_whose_keeper_is_away_is_not_barred_and_is_set_aside_if_that_lasts():
+    table = Table(host_failures=3, aside_s=10.0)
+    table.life.host_gone(H2, *table.when)
+    table.life.hosts.known.pop(H2)
+    away = Ending(Cause.LOST, reason="the keeper went away")
+    (begin,) = table.submit("1")
+    for number in (1, 2, 3):
+        back, settle = table.life.refused(H1, "1", number, "keeper", away, *table.when)
+        assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
+        assert settle == Settle(JobId("1"), number, H1)
+        assert table.life.hosts.aside() == ([H1] if number == 3 else [])
+        begun = table.life.host_is(HostSlots(H1, 1), *table.when)
+        assert [begin.attempt for begin in begun] == ([] if number == 3 else [number + 1])
+    table.now_s = 10.0
+    (begin,) = table.life.tick(*table.when)
+    assert (begin.host, begin.attempt) == (H1, 4)
+
+
+def test_whom_a_host_does_not_let_in_is_no_fault_of_the_host():
+    table = Table(host_failures=1)
+    (begin,) = table.submit("1")
+    closed = Ending(Cause.LOST, reason="h1 takes no commands of alice")
+    actions = table.life.refused(begin.host, "1", 1, "admission", closed, *table.when)
+    again = next(action for action in actions if isinstance(action, Begin))
+    assert again.host != begin.host
+    assert not table.life.hosts.aside()
+
+
 def test_a_job_whose_files_are_away_is_held_and_tried_again_later_and_later():
     table = Table(aside_s=10.0, aside_max_s=30.0)
     (begin,) = table.submit("1")
