@@ -1,13 +1,13 @@
 """`lbd sim balance`: what is to be simulated, the runs spread over cores, the results."""
 
 import argparse
-import gzip
 import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
+from lbd.cli.input_file import text_file
 from lbd.cli.output import figure, print_json, print_table
 from lbd.cli.program import Parser
 from lbd.cli.reply import Json
@@ -134,11 +134,8 @@ def read_trace(name: str) -> tuple[TraceJob, ...]:
     """Raises ConfigError."""
     if not os.path.exists(name):
         raise ConfigError(f'no workload "{name}", nor a file of that name; {hint(name, WORKLOADS)}')
-    try:
-        with gzip.open(name, "rt") if name.endswith(".gz") else open(name) as file:
-            return read_jobs(file, name)
-    except (OSError, UnicodeDecodeError, EOFError) as problem:
-        raise ConfigError(f"{name}: {problem}") from problem
+    with text_file(name) as file:
+        return read_jobs(file, name)
 
 
 def show(setup: Setup, options: argparse.Namespace, results: list[Result]) -> None:

@@ -183,6 +183,8 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.cutoffs is not None and "tags" not in options.mode:
         raise ConfigError("dispatch: --cutoffs are for tags only")
+    if options.work_conserving and "tags" not in options.mode:
+        raise ConfigError("dispatch: --work-conserving is for tags only")
 
 
 def read_source(options: argparse.Namespace) -> Source:

@@ -1,7 +1,6 @@
 """`lbd sim replay FILE…`: every decision of a recorded LIM once more."""
 
-import gzip
-
+from lbd.cli.input_file import text_file
 from lbd.cli.output import print_json
 from lbd.cli.program import Parser
 from lbd.errors import ConfigError, LbdError
@@ -41,15 +40,13 @@ def replayed(name: str) -> tuple[Replay, str]:
     """And where it differs, "" if nowhere. Raises LbdError if it is no history."""
     replay = Replay()
     try:
-        with gzip.open(name, "rt") if name.endswith(".gz") else open(name) as file:
+        with text_file(name) as file:
             for line in file:
                 if not line.endswith("\n"):
                     break  # the LIM was killed while it wrote
                 replay.feed(line)
     except Divergence as problem:
         return replay, str(problem)
-    except (OSError, UnicodeDecodeError, EOFError) as problem:
-        raise ConfigError(f"{name}: {problem}") from problem
     except LbdError as problem:
         raise ConfigError(f"{name}: {problem}") from problem
     if replay.state is None:

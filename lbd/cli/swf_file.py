@@ -1,11 +1,8 @@
 """A trace from a file, .swf or .swf.gz, with one clear line for whatever is wrong with it."""
 
-import gzip
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
 
+from lbd.cli.input_file import UNREADABLE, opened, unreadable
 from lbd.cli.program import complain
 from lbd.errors import ConfigError
 from lbd.sim.trace import LONGEST_LINE, BrokenLine, Trace, read
@@ -29,10 +26,8 @@ def read_trace(program: str, path: str, limit: int | None, skip_broken: bool) ->
         raise ConfigError(
             f"{path}:{problem.number}: {problem}; --skip-broken passes over such lines"
         ) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        raise ConfigError(f"{path}: not a sound gzip file: {problem}") from None
-    except OSError as problem:
-        raise ConfigError(f"{path}: {problem.strerror or problem}") from None
+    except UNREADABLE as problem:
+        raise unreadable(path, problem) from None
     if len(met) > SHOWN:
         complain(program, f"{path}: {len(met)} broken lines in all")
     if not trace.jobs:
@@ -44,10 +39,3 @@ def lines_of(path: str) -> Iterator[bytes]:
     with opened(path) as stream:
         while line := stream.readline(LONGEST_LINE + 1):
             yield line
-
-
-def opened(path: str) -> BinaryIO | gzip.GzipFile:
-    """By its content, not its name: gzip begins with 1f 8b."""
-    with Path(path).open("rb") as stream:
-        compressed = stream.read(2) == b"\x1f\x8b"
-    return gzip.GzipFile(path) if compressed else Path(path).open("rb")

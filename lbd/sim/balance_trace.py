@@ -38,7 +38,7 @@ def read_jobs(lines: Iterable[str], name: str) -> tuple[TraceJob, ...]:
         if job[1] > 0:  # a job that used nothing moves nothing
             jobs.append(job)
     if not jobs:
-        raise ConfigError(f"{name}: holds no job")
+        raise ConfigError(f"{name}: holds no job that used CPU time")
     jobs.sort()
     first_s = jobs[0][0]
     return tuple((at_s - first_s, cpu_s, ios, host) for at_s, cpu_s, ios, host in jobs)
@@ -47,7 +47,10 @@ def read_jobs(lines: Iterable[str], name: str) -> tuple[TraceJob, ...]:
 def heading(words: Sequence[str], where: str) -> dict[int, int]:
     found = {COLUMNS[word]: place for place, word in enumerate(words) if word in COLUMNS}
     if 0 not in found or 1 not in found:
-        raise ConfigError(f"{where}: the heading names no arrival_s and cpu_s")
+        raise ConfigError(
+            f"{where}: neither a job (arrival, CPU seconds, I/Os)"
+            " nor a heading with arrival_s and cpu_s"
+        )
     return found
 
 

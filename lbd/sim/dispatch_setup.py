@@ -16,7 +16,7 @@ from lbd.theory.pareto_fit import fit
 from lbd.theory.rivals import sita_cutoffs_s
 from lbd.theory.tags import Traffic, balanced
 
-MOST_TIERS = 64  # that cutoffs are worked out for, in seconds
+MOST_TIERS = 64  # that cutoffs are worked out for within seconds
 
 
 class NoCutoffs(ValueError):
@@ -145,15 +145,19 @@ def cutoffs_for(
         return None
     if hosts < 2:
         raise NoCutoffs(f"{mode} needs at least two tiers, so at least two hosts")
+    if mode == "tags" and given is not None:
+        return Cutoffs(given)
+    if hosts > MOST_TIERS:
+        raise NoCutoffs(
+            f"no cutoffs for {mode}: they are worked out for at most {MOST_TIERS} tiers"
+        )
     if mode == "sita-e":
         return Cutoffs(workload.sita_cutoffs_s())
-    return Cutoffs(given) if given is not None else best_cutoffs(workload, hosts, objective)
+    return best_cutoffs(workload, hosts, objective)
 
 
 def best_cutoffs(workload: Workload, hosts: int, objective: Objective) -> Cutoffs:
     """By theory. Where a host must be overloaded, those that overload all alike."""
-    if hosts > MOST_TIERS:
-        raise NoCutoffs(f"no cutoffs are worked out for more than {MOST_TIERS} tiers: give them")
     try:
         traffic = workload.tags_traffic()
         found = solve(traffic, objective)

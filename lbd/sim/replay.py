@@ -60,10 +60,14 @@ class Replay:
         try:
             _, call, packed, gave = json.loads(line)
             given = unpack(packed)
-        except (ValueError, TypeError, ConfigError) as problem:
-            raise ConfigError(f"line {self.lines}: {one_line(str(problem))}") from None
+        except ConfigError as problem:
+            raise ConfigError(f"line {self.lines}: {problem}") from None
+        except (ValueError, TypeError, LookupError, RecursionError):
+            call = None
         if not isinstance(call, str) or not isinstance(given, tuple):
-            raise ConfigError(f"line {self.lines}: it is no call of a LIM")
+            raise ConfigError(
+                NO_HISTORY if self.lines == 1 else f"line {self.lines}: it is no call of a LIM"
+            )
         return call, given, gave
 
     def _make(self, given: tuple[object, ...]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 FIELDS = 18
 SUBMIT, RUN, REQUESTED = 1, 3, 8
 LONGEST_LINE = 4096  # bytes: real ones have some 120
+MOST_S = 1e12  # 30,000 years: whatever is beyond was no time, and sums of it are no numbers
 
 
 class BrokenLine(ValueError):
@@ -95,4 +96,6 @@ def seconds(number: int, fields: list[bytes], which: int) -> float:
     if not math.isfinite(value) or b"_" in field:
         shown = field[:20].decode("ascii", "replace")
         raise BrokenLine(number, f"field {which + 1} is no number: {shown!r}")
+    if abs(value) > MOST_S:
+        raise BrokenLine(number, f"field {which + 1}: {value:g} is more than {MOST_S:g} seconds")
     return value

@@ -62,19 +62,27 @@ def test_one_answer_that_differs_is_found(history):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "line 1: "),
-        ("[1, 2]", "line 1: "),
+        ("{", "line 1: it is no history"),
+        ("[1, 2]", "line 1: it is no history"),
+        ("[" * 100_000, "line 1: it is no history"),
+        ('[1, "handle", {"is": "model.Place", "of": []}, []]', "no history|does not know"),
+        ('[1, "handle", {"map": [[]]}, []]', "no history"),
         ('[1, "handle", [], []]', "no history of a LIM"),
         ('[1, "__init__", [], []]', "no history of a LIM"),
         ('[1, "handle", {"is": "os.system", "of": ["ls"]}, []]', "does not know"),
         ('[1, "handle", {"what": 1}, []]', "damaged"),
-        ("[1, 7, [], []]", "no call"),
+        ("[1, 7, [], []]", "no history"),
         ('[1, "lbd-lim-history-1", [], null]', "an earlier release"),
     ],
 )
 def test_what_is_no_history_is_refused(line, says):
     with pytest.raises(ConfigError, match=says):
         fed([line])
+
+
+def test_a_line_that_is_none_is_named(history):
+    with pytest.raises(ConfigError, match="line 3: it is no call of a LIM"):
+        fed([*history[:2], "[1, 7]"])
 
 
 def test_what_it_was_made_of_must_be_all_there(history):

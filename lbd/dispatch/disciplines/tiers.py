@@ -4,6 +4,7 @@ A tier that has lost its last host is served by the nearest tier above it, where
 long, and if there is none, by the nearest below: no job waits for hosts that are not there.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -12,15 +13,13 @@ from lbd.dispatch.discipline import Hosts, HostSlots, QueuedJob, able
 
 def tiers_of(host: HostSlots, hosts: Sequence[HostSlots], count: int) -> list[int]:
     """The tiers that this host serves, rising; a number beyond `count` means the last."""
-    there = {min(tier, count) for other in hosts for tier in other.tiers}
+    there = sorted({min(tier, count) for other in hosts for tier in other.tiers})
     mine = {min(tier, count) for tier in host.tiers}
-    served = set(mine)
-    for empty in set(range(1, count + 1)) - there:
-        above = [tier for tier in there if tier > empty]
-        stands_in = min(above) if above else max(there)
-        if stands_in in mine:
-            served.add(empty)
-    return sorted(served)
+
+    def served_by(tier: int) -> int:
+        return there[min(bisect_left(there, tier), len(there) - 1)]
+
+    return [tier for tier in range(1, count + 1) if served_by(tier) in mine]
 
 
 def tier_for(job: QueuedJob, tier: int, count: int, hosts: Hosts) -> int:

@@ -107,7 +107,9 @@ def test_traces_are_read(text, jobs):
     ("text", "part"),
     [
         ("", "no job"),
-        ("a b\n", "f:1: the heading"),
+        ("1 -2\n", "no job"),
+        ("a b\n", "f:1: neither a job"),
+        ("1e300 1 3\n", "f:1: neither a job"),
         ("1 2\n3 x\n", "f:2: not a job"),
         ("1\n", "f:1: not a job"),
         ("1 nan\n", "f:1: not a job"),

@@ -34,6 +34,8 @@ BROKEN = [
     (line(run="1_0"), "field 4"),
     (line(run="\x00"), "field 4"),
     (line(requested="--"), "field 9"),
+    (line(run="1e308"), "field 4: 1e[+]308 is more than 1e[+]12 seconds"),
+    (line(submit="-1e13"), "field 2: -1e[+]13"),
     (line(submit=-1), "no submit time"),
     (b"9" * 5000 + b"\n", "longer than 4096"),
     (b"\xff\xfe" * 9 + b"\n", "fields"),

@@ -1,0 +1,49 @@
+"""Whatever file a simulation is handed, the answer is one line that names it."""
+
+import gzip
+
+import pytest
+
+from lbd.cli import main as lbd
+
+TEXT = b"0 1 0\n1 1 0\n" * 500
+WHOLE = gzip.compress(TEXT)
+BROKEN = WHOLE[: len(WHOLE) // 2] + b"\x55" * 20
+UNREADABLE = {
+    "absent": (None, "No such file or directory"),
+    "binary": (bytes(range(256)), "it is no text"),
+    "cut.gz": (WHOLE[:-12], "not a sound gzip file"),
+    "headless.gz": (WHOLE[:5], "not a sound gzip file"),
+    "broken.gz": (BROKEN, "not a sound gzip file"),
+    "binary.gz": (gzip.compress(bytes(range(256))), "it is no text"),
+}
+
+
+BALANCE, REPLAY = ("balance", "--workload"), ("replay",)
+AT_ONCE = ("absent", "binary", "headless.gz", "binary.gz")  # before a first line is read
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [*((BALANCE, name) for name in UNREADABLE), *((REPLAY, name) for name in AT_ONCE)],
+)
+def test_one_line_says_what_is_wrong(words, name, tmp_path, capsys):
+    content, says = UNREADABLE[name]
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    elif words[0] == "balance":
+        says = "nor a file of that name"
+    assert lbd.main(["sim", *words, str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert str(path) in err
+    assert says in err
+
+
+def test_gzip_is_known_by_its_content(tmp_path, capsys):
+    path = tmp_path / "jobs"
+    path.write_bytes(WHOLE)
+    words = ("sim", "balance", "--hosts", "2", "--algorithm", "NOLB", "--replications", "1")
+    assert lbd.main([*words, "--workload", str(path)]) == 0
+    assert "NOLB" in capsys.readouterr().out
