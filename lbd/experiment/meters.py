@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from lbd.lab import hosts
 from lbd.lab.lab import ports_of
 from lbd.lab.namespaces import search_path
 from lbd.lab.record import Record
+from lbd.load import cgroup, procfs
 from lbd.rpc.local import Json, ask
 
-TICKS_HZ = os.sysconf("SC_CLK_TCK")
 ASK_S = 5.0
 PATIENCE_S = 10.0
 SENT = re.compile(r"bytes_sent:(\d+)")
@@ -81,30 +80,14 @@ def summed(counters: Json, name: str) -> int:
 
 def process_cpu_s(pid: int) -> float:
     """Of itself, not of the children it has waited for; 0 if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICKS_HZ
+    task = procfs.task_of(pid)
+    return task.cpu_ticks / procfs.TICKS_PER_S if task is not None else 0.0
 
 
 def group_cpu_s(groups: tuple[str, ...], host: str) -> float:
     """Of all that ever ran in the host's cgroup; 0 where no hierarchy counts it."""
-    for group in groups:
-        place = Path(group, host)
-        with suppress(OSError, ValueError):
-            return int((place / "cpuacct.usage").read_text()) / 1e9
-        with suppress(OSError, ValueError, IndexError):
-            words = (place / "cpu.stat").read_text().split()
-            if words[0] == "usage_usec":
-                return int(words[1]) / 1e6
-    return 0.0
-
-
-def machine_cpu_s() -> float:
-    """Of all that ran on this machine: user, nice, system, irq, softirq."""
-    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-    return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / TICKS_HZ
+    counted = (cgroup.cpu_used_s(Path(group, host)) for group in groups)
+    return next((used_s for used_s in counted if used_s is not None), 0.0)
 
 
 def host_connections(pid: int, ports: Mapping[str, int]) -> dict[str, tuple[str, int]] | None:

@@ -16,6 +16,7 @@ from lbd.experiment.design import Case, Design
 from lbd.experiment.outcome import HostCost, Job, Outcome
 from lbd.lab import hosts
 from lbd.lab.record import Record
+from lbd.load.procfs import machine_cpu_s
 from lbd.sim.scripts import Line, Work, levels, scripts
 
 USERS = Path(__file__).with_name("users.py")
@@ -42,7 +43,7 @@ def made(
     drawn = scripts(work_of(design, case.load, commands), f"{design.seed} {case.replication}")
     by_name = {command.name: command for command in commands}
     before = meters.read_all(record)
-    machine_s = meters.machine_cpu_s()
+    machine_s = machine_cpu_s()
     began, start_s = time.time(), time.monotonic() + HEAD_START_S
     users = let_go(record, drawn, by_name, work, start_s)
     try:
@@ -51,7 +52,7 @@ def made(
         end(users)
     elapsed_s = time.monotonic() - start_s
     after = meters.read_all(record)
-    machine_s = meters.machine_cpu_s() - machine_s
+    machine_s = machine_cpu_s() - machine_s
     jobs, said = told(record, drawn, by_name, work)
     letters = levels(case.load, design.hosts)
     sent = {host: sum(1 for job in jobs if job.host == host and job.may_leave) for host in before}

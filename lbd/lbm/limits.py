@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lbd.lbm import spawn_order
+from lbd.load import cgroup
 from lbd.rpc import frames
 
 # LBM -> keeper, with JOB: it may go on for so long from now, and use so much; then it is ended
@@ -127,15 +128,7 @@ def clock_s() -> float:
 
 def group_cpu_s(group: str) -> float | None:
     """What the processes of a cgroup have used, the dead ones too; None if nobody counts it."""
-    if not group:
-        return None
-    with contextlib.suppress(OSError):
-        for line in Path(group, "cpu.stat").read_bytes().splitlines():
-            if line.startswith(b"usage_usec "):
-                return int(line[11:]) / 1e6
-    with contextlib.suppress(OSError):
-        return int(Path(group, "cpuacct.usage").read_bytes()) / 1e9
-    return None
+    return cgroup.cpu_used_s(Path(group)) if group else None
 
 
 def processes_of(leader: int, group: str) -> dict[int, Process]:

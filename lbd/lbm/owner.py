@@ -16,8 +16,6 @@ from lbd.load import procfs
 from lbd.model import JobId, JobState
 
 WATCH_S = 1.0
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-BUSY = (0, 1, 2, 5, 6)  # columns of /proc/stat: user, nice, system, irq, softirq
 ORDERS = {
     Treatment.NONE: treatment.AS_EVER,
     Treatment.NICE: treatment.NICE_LOWEST,
@@ -36,7 +34,7 @@ class Owner:
         self._roots: dict[JobId, tuple[int, str]] = {}
         self._treated: dict[JobId, Treatment] = {}
         self._cpu_s: dict[JobId, float] = {}
-        self._busy_s, self._busy_at_s = busy_s(), time.monotonic()
+        self._busy_s, self._busy_at_s = procfs.machine_cpu_s(), time.monotonic()
 
     def job_began(self, job: JobId, pid: int, group: str) -> None:
         self._roots[job] = pid, group
@@ -72,7 +70,7 @@ class Owner:
 
     def _others_load(self) -> float:
         """Cores, since the last look."""
-        now_s, busy = time.monotonic(), busy_s()
+        now_s, busy = time.monotonic(), procfs.machine_cpu_s()
         foreign_s = 0.0
         for job, (pid, group) in self._roots.items():
             cpu_s = cpu_s_of(pid, group)
@@ -131,17 +129,10 @@ def terminal_of(pid: int) -> int:
     return 0
 
 
-def busy_s() -> float:
-    """CPU seconds that this machine has spent on something."""
-    with open("/proc/stat", "rb") as file:
-        columns = file.readline().split()[1:]
-    return sum(int(columns[at]) for at in BUSY) / TICKS_PER_S
-
-
 def cpu_s_of(pid: int, group: str) -> float:
     """What a job has used so far, about."""
     counted_s = group_cpu_s(group)
     if counted_s is not None:
         return counted_s
     tasks = (procfs.task_of(member) for member in members(pid, group))
-    return sum(task.cpu_ticks for task in tasks if task is not None) / TICKS_PER_S
+    return sum(task.cpu_ticks for task in tasks if task is not None) / procfs.TICKS_PER_S

@@ -132,12 +132,13 @@ def own_group(controller: str) -> Hierarchy | None:
     return next((h for h in candidates if not is_root(h)), None)
 
 
-def cpu_used_s(group: Hierarchy) -> float | None:
-    """CPU seconds a cgroup has used since it was made, or None where the kernel does not say."""
-    if group.version == 2:
-        words = read(group.own / "cpu.stat").split()
-        return int(words[1]) / 1e6 if words[:1] == ["usage_usec"] else None
-    usage = read(group.own / "cpuacct.usage")
+def cpu_used_s(directory: Path) -> float | None:
+    """CPU seconds that all that ever ran in this cgroup, of either version, has used since it was
+    made; None where nobody counts them."""
+    words = read(directory / "cpu.stat").split()
+    if words[:1] == ["usage_usec"]:  # version 1 has a file of that name, of its quota
+        return int(words[1]) / 1e6
+    usage = read(directory / "cpuacct.usage")
     return int(usage) / 1e9 if usage.isdigit() else None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 STAT_BYTES = 1024  # one task's stat line, with room to spare
+BUSY = (1, 2, 3, 6, 7)  # words of the first line of /proc/stat: user, nice, system, irq, softirq
 
 
 class HeldFile:
@@ -44,6 +45,17 @@ def running_and_blocked(stat: bytes) -> tuple[int, int]:
     running = int(stat[at : stat.index(b"\n", at)])
     at = stat.index(b"procs_blocked ") + 14
     return running, int(stat[at : stat.index(b"\n", at)])
+
+
+def busy_ticks(stat: bytes) -> int:
+    """What this machine has spent on something, by /proc/stat."""
+    words = stat[: stat.index(b"\n")].split()
+    return sum(int(words[at]) for at in BUSY)
+
+
+def machine_cpu_s() -> float:
+    """CPU seconds that this machine has spent on something since it was started."""
+    return busy_ticks(read_small("/proc/stat")) / TICKS_PER_S
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ class ContainerScope:
 
     def cpu_used_s(self) -> float | None:
         if self._cpu_group is not None:
-            used_s = cgroup.cpu_used_s(self._cpu_group)
+            used_s = cgroup.cpu_used_s(self._cpu_group.own)
             if used_s is not None:
                 return used_s
         return self._tally.used_s

@@ -85,16 +85,18 @@ def test_members_that_are_not_ours_to_see_are_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("controllers", "files", "expected"),
+    ("files", "expected"),
     [
-        (frozenset(), {"cpu__stat": "usage_usec 2500000\nuser_usec 1\n"}, 2.5),
-        (frozenset({"cpuacct"}), {"cpuacct__usage": "1500000000\n"}, 1.5),
-        (frozenset({"cpuacct"}), {}, None),
+        ({"cpu__stat": "usage_usec 2500000\nuser_usec 1\n"}, 2.5),
+        ({"cpuacct__usage": "1500000000\n"}, 1.5),
+        ({"cpu__stat": "nr_periods 7\n", "cpuacct__usage": "1500000000\n"}, 1.5),
+        ({"cpu__stat": "nr_periods 7\n"}, None),
+        ({}, None),
     ],
 )
-def test_cpu_used(tmp_path, controllers, files, expected):
+def test_cpu_used(tmp_path, files, expected):
     write(tmp_path, **files)
-    assert cgroup.cpu_used_s(Hierarchy(controllers, tmp_path, tmp_path)) == expected
+    assert cgroup.cpu_used_s(tmp_path) == expected
 
 
 def test_the_root_cgroup_is_told_by_its_files(tmp_path):

@@ -5,13 +5,19 @@ import pytest
 from lbd.load import procfs
 
 STAT = (
-    b"cpu  1 2 3\nintr 5 0 0\nctxt 9\nbtime 1\nprocesses 7\n"
+    b"cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 9 9 9 9 9 9 9\nintr 5 0 0\nctxt 9\nbtime 1\n"
+    b"processes 7\n"
     b"procs_running 12\nprocs_blocked 3\nsoftirq 1 2\n"
 )
 
 
 def test_running_and_blocked():
     assert procfs.running_and_blocked(STAT) == (12, 3)
+
+
+def test_waiting_and_what_other_machines_took_is_not_busy():
+    assert procfs.busy_ticks(STAT) == 1 + 2 + 4 + 32 + 64
+    assert procfs.machine_cpu_s() > 0
 
 
 @pytest.mark.parametrize("name", [b"sh", b"a b", b"x) R 1 (y", b")"])
