@@ -23,8 +23,8 @@ from lbd import self_start
 from lbd.cli.journal import set_up_log
 from lbd.cli.privilege import become, check_program, daemons_account, hand_over
 from lbd.config import Config
-from lbd.errors import ConfigError, LbdError
 from lbd.lbm.users import LocalUser
+from lbd.rpc.pid_lock import take_pid_lock
 from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager, has_terminal
 from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
 
@@ -45,7 +45,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
     if account is not None:
         check_program(account)
         hand_over(config, account)
-    lock = take_lock(Path(config.host.runtime_dir))
+    lock = take_pid_lock(Path(config.host.runtime_dir, "up.pid"), program="`lbd up`")
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     set_up_log("lbd up", config.host.name)
@@ -57,27 +57,6 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(lock)
-
-
-def take_lock(runtime_dir: Path) -> int:
-    """Hold up.pid. Raises ConfigError if it cannot be written, LbdError if it is held already."""
-    path = runtime_dir / "up.pid"
-    try:
-        runtime_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(path, flags, 0o644)
-    except OSError as problem:
-        text = f"host.runtime_dir {runtime_dir}: cannot write there: {problem.strerror}"
-        raise ConfigError(text) from problem
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = path.read_text(encoding="ascii").strip()
-        os.close(descriptor)
-        raise LbdError(f"another `lbd up` (pid {holder}) runs in {runtime_dir}") from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
-    return descriptor
 
 
 def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from lbd.dispatch.restore import live_job
 from lbd.dispatch.specs import Specs
 from lbd.dispatch.tuning import tier_order
 from lbd.model import HostId, JobId
+from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
 
 log = logging.getLogger("lbd.dispatch")
@@ -42,11 +43,6 @@ LEARN_AT_ONCE = 200  # more tell nothing new
 DAY_S = 86400.0
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
 CAUSES = {cause.value: cause for cause in Cause}
-
-
-def clock_s() -> float:
-    """Goes on while the machine sleeps, as leases do; nobody sets it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(slots=True)

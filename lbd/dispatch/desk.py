@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from lbd.dispatch.daemon import Dispatcher, Watcher, clock_s
+from lbd.dispatch.daemon import Dispatcher, Watcher
 from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.jobs import Action, Live
 from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
@@ -23,6 +23,7 @@ from lbd.dispatch.told import add_attempts, job_told, without_reason
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId
 from lbd.ranges import ranges_in
+from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.transport import HOST_HEADER, Trust
 

@@ -9,12 +9,13 @@ import math
 import time
 from collections import deque
 
-from lbd.dispatch.daemon import DAY_S, Dispatcher, clock_s
+from lbd.dispatch.daemon import DAY_S, Dispatcher
 from lbd.dispatch.discipline import HostSlots
 from lbd.dispatch.disciplines.registry import Tiered
 from lbd.dispatch.ledger.rows import LedgerTrouble, Wanted
 from lbd.dispatch.tuning import Record, Terms, Verdict, described, judge, layouts_of, past_jobs
 from lbd.model import HostId
+from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.theory.cutoffs import OBJECTIVES
 

@@ -24,12 +24,12 @@ from lbd.lbm.adopted_attempt import AdoptedAttempt
 from lbd.lbm.attempt import Attempt, keep
 from lbd.lbm.host import Host
 from lbd.lbm.leases import Key, Leases
-from lbd.lbm.limits import clock_s
 from lbd.lbm.logs import output_of
 from lbd.lbm.news import Untold
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.turns import Turns
 from lbd.model import JobId
+from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.gen.handover_pb2 import HeldAttempt
 

@@ -9,13 +9,13 @@ has it by now.
 
 import contextlib
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lbd.lbm import spawn_order
 from lbd.load import cgroup
 from lbd.rpc import frames
+from lbd.rpc.boot_clock import clock_s
 
 # LBM -> keeper, with JOB: it may go on for so long from now, and use so much; then it is ended
 LIMIT = b"M"
@@ -119,11 +119,6 @@ class Limits:
         """Why it was ended by us, "" if it was not."""
         limit = self._jobs.pop(job, None)
         return limit.over if limit is not None else ""
-
-
-def clock_s() -> float:
-    """Goes on while the machine sleeps; nobody sets it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def group_cpu_s(group: str) -> float | None:

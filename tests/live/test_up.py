@@ -159,7 +159,7 @@ def test_a_second_one_is_refused(up):
         env=client_environment(),
     )  # fmt: skip
     assert second.returncode == 1
-    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) runs in")
+    assert second.stderr.startswith(f"lbd up: another `lbd up` (pid {up.process.pid}) runs on")
     assert second.stderr.count("\n") == 1
 
 

@@ -10,7 +10,6 @@ version before must not find them changed under it.
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TypeVar
@@ -23,6 +22,7 @@ from lbd.dispatch.ledger.postgres import PostgresLedger
 from lbd.dispatch.ledger.rows import Deposed
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.errors import ConfigError
+from lbd.rpc.boot_clock import clock_s
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -58,11 +58,6 @@ DIALECT = (
 )
 MIGRATION_S = 600.0
 Found = TypeVar("Found")
-
-
-def clock_s() -> float:
-    """Goes on while the machine sleeps; nobody sets it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Leadership:
