@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm.client import LBRUN_FAILED, end_of_command
+from lbd.lbm.client import LBRUN_FAILED, CommandEnd
 from lbd.lbm.queue_client import CHECKPOINT, QueueClient
 from lbd.lbm.queued_files import QueuedFiles
 from lbd.lbm.remote import ENDING_SIGNALS
@@ -78,7 +78,7 @@ class Attached:
             except LbdError as problem:
                 if patience.ends(asyncio.get_running_loop().time()):
                     text = f"{problem}; job {self.jobs} goes on: lbctl wait {self.jobs}"
-                    await self.send(tags.DONE, end_of_command(LBRUN_FAILED, "lost", "", text))
+                    await self.send(tags.DONE, CommandEnd(LBRUN_FAILED, "lost", reason=text).pack())
                     return
                 await asyncio.sleep(RETRY_S)
 
@@ -197,8 +197,8 @@ class Attached:
             reason = f"{len(bad)} of {len(jobs)} jobs did not succeed; {reason}".rstrip("; ")
         cause = job.cause or job.state
         attempt = max(1, job.attempt)
-        body = end_of_command(status, cause, job.host, reason, job.signal, job.cpu_s, attempt)
-        await self.send(tags.DONE, body)
+        end = CommandEnd(status, cause, job.host, reason, job.signal, job.cpu_s, attempt)
+        await self.send(tags.DONE, end.pack())
 
     async def listen(
         self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]

@@ -35,6 +35,31 @@ class Ends:
         return self.stdin, self.stdout, self.stderr
 
 
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended, as its `lbrun` is told in DONE."""
+
+    status: int
+    cause: str
+    host: str = ""
+    reason: str = ""
+    signal: int = 0  # its number
+    cpu_s: float = 0.0
+    attempt: int = 1  # of a job of the queue
+
+    def pack(self) -> bytes:
+        pairs = (
+            (tags.STATUS, str(self.status)),
+            (tags.CAUSE, self.cause),
+            (tags.HOST, self.host),
+            (tags.REASON, self.reason),
+            (tags.SIGNAL_NUMBER, str(self.signal)),
+            (tags.ENDED_CPU, f"{self.cpu_s:.6f}"),
+            (tags.ATTEMPT, str(self.attempt)),
+        )
+        return frames.pack_fields((key, text.encode()) for key, text in pairs)
+
+
 class Listener(Protocol):
     """What the client is told while its command runs."""
 
@@ -52,34 +77,4 @@ class Client(Listener, Protocol):
     def warn(self, text: str) -> None: ...
     @property
     def pipes(self) -> "Pipes": ...
-    def done(
-        self,
-        status: int,
-        cause: str,
-        host: str,
-        reason: str = "",
-        number: int = 0,
-        cpu_s: float = 0.0,
-    ) -> None: ...
-
-
-def end_of_command(
-    status: int,
-    cause: str,
-    host: str,
-    reason: str = "",
-    number: int = 0,
-    cpu_s: float = 0.0,
-    attempt: int = 1,
-) -> bytes:
-    """The body of DONE. `number`: of the signal."""
-    pairs = (
-        (tags.STATUS, str(status)),
-        (tags.CAUSE, cause),
-        (tags.HOST, host),
-        (tags.REASON, reason),
-        (tags.SIGNAL_NUMBER, str(number)),
-        (tags.ENDED_CPU, f"{cpu_s:.6f}"),
-        (tags.ATTEMPT, str(attempt)),
-    )
-    return frames.pack_fields((key, text.encode()) for key, text in pairs)
+    def done(self, end: CommandEnd) -> None: ...

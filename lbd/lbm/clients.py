@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from lbd.errors import PeerError
 from lbd.lbm.bundle import Bundle
 from lbd.lbm.caller import open_process, user_name, wait_for_process
-from lbd.lbm.client import Ends, end_of_command
+from lbd.lbm.client import CommandEnd, Ends
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.local_cpu import LocalCpu
@@ -370,17 +370,9 @@ class Connection:
             self._terminal.leave_output_alone()
         self._send(NOTICES[tag])
 
-    def done(
-        self,
-        status: int,
-        cause: str,
-        host: str,
-        reason: str = "",
-        number: int = 0,
-        cpu_s: float = 0.0,
-    ) -> None:
+    def done(self, end: CommandEnd) -> None:
         self._told_end = True
-        self._send(tags.DONE, end_of_command(status, cause, host, reason, number, cpu_s))
+        self._send(tags.DONE, end.pack())
 
     def _send(self, tag: bytes, body: bytes = b"") -> None:
         """These frames are few and small: a client whose buffer they fill is not reading."""

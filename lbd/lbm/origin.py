@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lbd.errors import LbdError, LostContact, Unavailable
-from lbd.lbm.client import LBRUN_FAILED, Client, Ends
+from lbd.lbm.client import LBRUN_FAILED, Client, CommandEnd, Ends
 from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.environment import outgoing
@@ -117,7 +117,7 @@ class Command:
                 self._end_job(JobState.CANCELLED, reason="its lbrun went away")
                 raise
             status = 128 + self._interrupted_by
-            self._client.done(status, "signalled", "", number=self._interrupted_by)
+            self._client.done(CommandEnd(status, "signalled", signal=self._interrupted_by))
             self._end_job(JobState.CANCELLED, status, reason="interrupted before it began")
         finally:
             del self._home.commands[self.job.id]
@@ -319,7 +319,7 @@ class Command:
         reason = reason_of(ended, self._request, host)
         cpu_s = ended.user_cpu_s + ended.system_cpu_s
         self._client.done(
-            ended.exit_status, ended.cause, host, reason, number=ended.signal, cpu_s=cpu_s
+            CommandEnd(ended.exit_status, ended.cause, host, reason, ended.signal, cpu_s)
         )
         self._home.eligible.ran_there(self._uid, self._request.argv, cpu_s, ended.cause)
         state = JobState.DONE if ended.exit_status == 0 else JobState.FAILED
@@ -334,7 +334,7 @@ class Command:
             self._home.notes.trouble(host, answer.reason)
 
     def _fail(self, reason: str, cause: str, status: int = LBRUN_FAILED) -> None:
-        self._client.done(status, cause, self.job.host, reason)
+        self._client.done(CommandEnd(status, cause, self.job.host, reason))
         state = JobState.LOST if cause == "lost" else JobState.FAILED
         self._end_job(state, status, reason=reason)
 

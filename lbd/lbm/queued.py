@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.attached import Attached, Frame
 from lbd.lbm.caller import user_name
-from lbd.lbm.client import LBRUN_FAILED, end_of_command
+from lbd.lbm.client import LBRUN_FAILED, CommandEnd
 from lbd.lbm.directory import Directory
 from lbd.lbm.environment import outgoing
 from lbd.lbm.home import Home
@@ -95,7 +95,8 @@ async def serve_queued(
             submission.spec.files = await telling(packing, lambda: send_soon(sock, tags.TAKEN))
         reply = await submit(home.queue, home.files, submission)
     except LbdError as problem:
-        await send(tags.DONE, end_of_command(LBRUN_FAILED, "failed", "", str(problem)))
+        end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
+        await send(tags.DONE, end.pack())
         return
     last = reply.first + reply.count - 1
     text = str(reply.first) if reply.count == 1 else f"{reply.first}-{last}"
