@@ -1,12 +1,15 @@
 """What lbd.toml may say of the queue: `[dispatch]` and `[tags]`. No IO, as config.py."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from lbd.config_field import Section, one_of, within
 
-OBJECTIVES = ("slowdown", "waiting", "fairness")
+Mode = Literal["fcfs", "tags", "random", "round-robin", "shortest-queue", "least-work", "sita-e"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+Objective = Literal["slowdown", "waiting", "fairness"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 TERM_MIN_S = 0.5
-MODES = ("fcfs", "tags", "random", "round-robin", "shortest-queue", "least-work", "sita-e")
 
 
 @dataclass(frozen=True, slots=True)

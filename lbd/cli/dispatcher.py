@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from lbd.cli.wiring import Ready, run_daemon, told
 from lbd.config import Config, shown
+from lbd.config_dispatch import MODES
 from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.desk import Desk
 from lbd.dispatch.discipline import Discipline
@@ -175,7 +176,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Fou
 
 def make_discipline(config: Config) -> Discipline:
     """Raises ConfigError."""
-    mode = next(mode for mode in registry.MODES if mode == config.dispatch.mode)
+    mode = next(mode for mode in MODES if mode == config.dispatch.mode)
     tags = config.tags
     try:
         spread_tiers("", [], 1, tags.tiers)

@@ -11,11 +11,12 @@ from lbd.cli.output import print_json, print_table
 from lbd.cli.program import EXIT_FAILED, Parser, complain
 from lbd.cli.quantities import count, not_negative, positive
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace
+from lbd.config_dispatch import OBJECTIVES
 from lbd.config_file import load
 from lbd.errors import ConfigError
 from lbd.sim.trace import Trace
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
-from lbd.theory.cutoffs import OBJECTIVES, Infeasible, solve
+from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.pareto_fit import Fit, fit
 from lbd.theory.rivals import Means, at_random, least_work, sita_e
 from lbd.theory.tags import TagsFigures, Traffic

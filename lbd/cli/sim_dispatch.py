@@ -9,7 +9,7 @@ from lbd.cli.program import EXIT_FAILED, Parser, complain
 from lbd.cli.quantities import count, not_negative, positive, rising
 from lbd.cli.sim_progress import Progress
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace
-from lbd.dispatch.disciplines.registry import MODES, Mode
+from lbd.config_dispatch import MODES, OBJECTIVES, Mode
 from lbd.errors import ConfigError
 from lbd.sim.dispatch import PROGRESS_EVERY
 from lbd.sim.dispatch_report import Result
@@ -26,7 +26,6 @@ from lbd.sim.dispatch_setup import (
 from lbd.sim.intervals import BATCHES
 from lbd.spelling import hint
 from lbd.theory.bounded_pareto import with_mean
-from lbd.theory.cutoffs import OBJECTIVES
 
 PROGRAM = "lbd sim dispatch"
 MOST_HOSTS = 1024

@@ -9,6 +9,7 @@ import math
 import time
 from collections import deque
 
+from lbd.config_dispatch import OBJECTIVES
 from lbd.dispatch.daemon import DAY_S, Dispatcher
 from lbd.dispatch.discipline import HostSlots
 from lbd.dispatch.disciplines.registry import Tiered
@@ -17,7 +18,6 @@ from lbd.dispatch.tuning import Record, Terms, Verdict, described, judge, layout
 from lbd.model import HostId
 from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.theory.cutoffs import OBJECTIVES
 
 log = logging.getLogger("lbd.dispatch")
 

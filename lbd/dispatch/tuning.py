@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lbd.config_dispatch import Objective
 from lbd.dispatch.discipline import HostSlots
 from lbd.dispatch.disciplines.tiers import spread_tiers
 from lbd.dispatch.ledger.rows import JobRow
 from lbd.model import JobState
-from lbd.theory.cutoffs import Infeasible, Objective
+from lbd.theory.cutoffs import Infeasible
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.pareto_fit import Fit, fit
 from lbd.theory.tags import Sizes

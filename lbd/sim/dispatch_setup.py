@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from lbd.dispatch.disciplines.registry import TIERED, Mode, make
+from lbd.config_dispatch import Mode, Objective
+from lbd.dispatch.disciplines.registry import TIERED, make
 from lbd.sim.dispatch import Arrival, simulate, single_hosts
 from lbd.sim.dispatch_report import Result, Summary, result, summary
 from lbd.sim.trace import Trace
 from lbd.theory.bounded_pareto import BoundedPareto
-from lbd.theory.cutoffs import Infeasible, Objective, solve
+from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.pareto_fit import fit
 from lbd.theory.rivals import sita_cutoffs_s

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from lbd.config_dispatch import Objective
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
-from lbd.theory.cutoffs import Infeasible, Objective, solve
+from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.rivals import at_random, expansion, least_work
 from lbd.theory.tags import TagsFigures, Traffic
 

@@ -10,7 +10,7 @@ up half of the work come once in a hundred million, and no simulation of a feasi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbd.dispatch.disciplines.registry import Mode
+from lbd.config_dispatch import Mode
 from lbd.sim.dispatch_report import Result
 from lbd.sim.dispatch_setup import Synthetic, run_mode
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale

@@ -19,13 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import add
-from typing import Literal, get_args
 
+from lbd.config_dispatch import Objective
 from lbd.theory.minimise import equalise, minimise
 from lbd.theory.tags import TagsFigures, Traffic, balanced, figures, y_cut_at
-
-Objective = Literal["slowdown", "waiting", "fairness"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 GRID = 200  # sizes, evenly spaced in logarithm
 NEAR_A_BOUND = 240  # and more of them where a host is nearly full

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lbd.theory.cutoffs import Infeasible, Objective
+from lbd.config_dispatch import Objective
+from lbd.theory.cutoffs import Infeasible
 from lbd.theory.minimise import minimise
 from lbd.theory.tags import Sizes
 

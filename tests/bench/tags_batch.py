@@ -34,8 +34,9 @@ from statistics import fmean
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, instead of this directory
 
 from lbd.cli import lbrun
+from lbd.config_dispatch import Mode
 from lbd.dispatch.discipline import HostSlots
-from lbd.dispatch.disciplines.registry import Mode, make
+from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.disciplines.tiers import spread_tiers
 from lbd.model import HostId
 from lbd.sim.dispatch import Arrival, Run, simulate

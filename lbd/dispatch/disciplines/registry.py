@@ -1,8 +1,8 @@
 """Every discipline by its name in `dispatch.mode`."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
 
+from lbd.config_dispatch import Mode
 from lbd.dispatch.discipline import Discipline
 from lbd.dispatch.disciplines.fcfs import Fcfs
 from lbd.dispatch.disciplines.least_work import LeastWork
@@ -13,8 +13,6 @@ from lbd.dispatch.disciplines.sita_e import SitaE
 from lbd.dispatch.disciplines.tags import Tags
 from lbd.dispatch.disciplines.tiers import checked
 
-Mode = Literal["fcfs", "tags", "random", "round-robin", "shortest-queue", "least-work", "sita-e"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 TIERED: tuple[Mode, ...] = ("tags", "sita-e")  # need cutoffs, and a host of their own per tier
 BY_ESTIMATE: tuple[Mode, ...] = ("least-work", "sita-e")
 Tiered = Tags | SitaE

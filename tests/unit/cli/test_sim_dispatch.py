@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lbd.cli import main as lbd
-from lbd.dispatch.disciplines.registry import MODES
+from lbd.config_dispatch import MODES
 
 QUICK = ["--jobs", "3000", "--max", "1e6", "--alpha", "1.3"]
 KEYS = {"jobs", "skipped", "hosts", "load", "results", "schema"}

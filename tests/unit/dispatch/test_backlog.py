@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.config_dispatch import MODES
 from lbd.dispatch.backlog import EMPTY_MIN
 from lbd.dispatch.discipline import HostSlots, QueuedJob
-from lbd.dispatch.disciplines.registry import MODES, TIERED, make
+from lbd.dispatch.disciplines.registry import TIERED, make
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.errors import LbdError

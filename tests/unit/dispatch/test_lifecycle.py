@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.config_dispatch import MODES
 from lbd.dispatch.discipline import HostSlots, QueuedJob
-from lbd.dispatch.disciplines.registry import MODES, make
+from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, Settle, Signal
 from lbd.dispatch.lifecycle import Lifecycle

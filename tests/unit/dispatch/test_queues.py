@@ -3,8 +3,9 @@ from random import Random
 
 import pytest
 
+from lbd.config_dispatch import MODES
 from lbd.dispatch.discipline import HostSlots, QueuedJob
-from lbd.dispatch.disciplines.registry import MODES, make
+from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.queues import Queues
 from lbd.dispatch.shares import Rules
 from lbd.model import HostId, JobId

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.config_dispatch import MODES
 from lbd.dispatch.discipline import HostSlots, QueuedJob
 from lbd.dispatch.disciplines.own_lines import OwnLines
-from lbd.dispatch.disciplines.registry import MODES, TIERED, make
+from lbd.dispatch.disciplines.registry import TIERED, make
 from lbd.dispatch.queues import Queues
 from lbd.dispatch.shares import Rules
 from lbd.model import HostId, JobId

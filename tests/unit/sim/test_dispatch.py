@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from lbd.dispatch.disciplines.registry import MODES, TIERED, make
+from lbd.config_dispatch import MODES
+from lbd.dispatch.disciplines.registry import TIERED, make
 from lbd.sim.dispatch import Arrival, simulate, single_hosts
 from lbd.sim.dispatch_report import summary
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from lbd.config_dispatch import OBJECTIVES
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
-from lbd.theory.cutoffs import OBJECTIVES, Infeasible, solve
+from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes
 from lbd.theory.tags import Traffic, analyse
 from lbd.theory.tier_cutoffs import Tiers, solve_tiers
