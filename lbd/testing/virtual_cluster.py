@@ -1,5 +1,6 @@
 """The simulator's cluster with our wire format: every message is encoded and decoded on its way."""
 
+from lbd.config import LimConfig
 from lbd.lim import messages as m
 from lbd.model import HostId
 from lbd.rpc import convert
@@ -19,3 +20,10 @@ class VirtualCluster(LimCluster):
             self._body, self._from = message.body, sender
             self._carried = convert.decode(data), len(data)
         return self._carried
+
+
+def settled(hosts: int = 4, seed: int = 1, params: LimConfig | None = None) -> VirtualCluster:
+    """One whose hosts have met."""
+    cluster = VirtualCluster(hosts, seed, params)
+    cluster.run_until(cluster.settled, 30, "every host sees every host")
+    return cluster

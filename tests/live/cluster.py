@@ -109,6 +109,10 @@ def run_lab(*words, timeout=90, check=True, wrapper=()):
     return result
 
 
+EACH_WAY = (("h1", "h2"), ("h2", "h1"))
+SERVED = (0, "served\n", "")
+
+
 class Lab:
     """A lab that is up. What acts on a host is run through that host's environment."""
 
@@ -183,6 +187,16 @@ class Lab:
         return subprocess.Popen(
             self.command(host, *argv), env=self.environment(host, **(env or {})), **options
         )
+
+    def served(self, origin, target):
+        """How a command of `origin` ends that runs on `target`: as `SERVED`."""
+        result = self.run(origin, "lbrun", "-H", target, "echo", "served")
+        return result.returncode, result.stdout, result.stderr
+
+    def assert_all_served(self):
+        """Each of two hosts by the other."""
+        for pair in EACH_WAY:
+            assert self.served(*pair) == SERVED, pair
 
     def lbctl_json(self, host, *argv):
         result = self.run(host, "lbctl", *argv, "--json", check=True)

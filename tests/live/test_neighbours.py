@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cluster import EACH_WAY, FAST, SERVED, Lab
 from contract import assert_one_line
 from rogue import Peer
 
@@ -41,23 +42,16 @@ def other_release(lab, newest, oldest, features="stage,terminal"):
         lab.start("h2")
 
 
-def served(lab, origin, target):
-    result = lab.run(origin, "lbrun", "-H", target, "echo", "served")
-    return result.stdout, result.stderr
-
-
 def wait_until_up(lab):
-    for pair in (("h1", "h2"), ("h2", "h1")):
+    for pair in EACH_WAY:
         lab.wait_until(
-            lambda pair=pair: served(lab, *pair) == ("served\n", ""), f"{pair}", 20,
-            lambda pair=pair: served(lab, *pair),
+            lambda pair=pair: lab.served(*pair) == SERVED, f"{pair}", 20,
+            lambda pair=pair: lab.served(*pair),
         )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def lab():
-    from cluster import FAST, Lab
-
     lab = Lab.up(2, settings=FAST)
     yield lab
     lab.down()

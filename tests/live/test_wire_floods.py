@@ -24,9 +24,7 @@ def lab():
 
 
 def assert_served(lab):
-    for origin, target in (("h1", "h2"), ("h2", "h1")):
-        result = lab.run(origin, "lbrun", "-H", target, "echo", "served")
-        assert (result.returncode, result.stdout, result.stderr) == (0, "served\n", "")
+    lab.assert_all_served()
     assert set(lab.states("h1").values()) == {"up"}
 
 

@@ -33,19 +33,13 @@ def lab():
     lab.down()
 
 
-def assert_served(lab):
-    for origin, target in (("h1", "h2"), ("h2", "h1")):
-        result = lab.run(origin, "lbrun", "-H", target, "echo", "served")
-        assert (result.returncode, result.stdout, result.stderr) == (0, "served\n", "")
-
-
 @pytest.fixture(autouse=True)
 def unharmed(lab):
     """The same processes as before, no job left, no traceback in a log."""
-    assert_served(lab)
+    lab.assert_all_served()
     before, tracebacks = lab.pids(), lab.logs(1000).count("Traceback")
     yield
-    assert_served(lab)
+    lab.assert_all_served()
     assert lab.pids() == before
     lab.wait_until(lambda: not lab.jobs_alive(), "no job is left", 15)
     lab.wait_until(

@@ -2,7 +2,7 @@
 
 from lbd.config import LimConfig
 from lbd.lim import events as e
-from lbd.testing.virtual_cluster import VirtualCluster
+from lbd.testing.virtual_cluster import settled
 
 
 def periods(cluster):
@@ -10,8 +10,7 @@ def periods(cluster):
 
 
 def test_every_host_follows():
-    cluster = VirtualCluster(4, seed=7, params=LimConfig(adaptive=True))
-    cluster.run_until(cluster.settled, 30, "settled")
+    cluster = settled(4, seed=7, params=LimConfig(adaptive=True))
     cluster.load(**dict.fromkeys(cluster.names, 5.0))
     cluster.run_until(lambda: periods(cluster) == {2.0}, 300, "longer periods under load")
     cluster.crash("h1")  # the centre
@@ -20,8 +19,7 @@ def test_every_host_follows():
 
 
 def test_it_can_be_turned_on_and_off_while_they_run():
-    cluster = VirtualCluster(3, seed=8)
-    cluster.run_until(cluster.settled, 30, "settled")
+    cluster = settled(3, seed=8)
     cluster.run(120)
     assert periods(cluster) == {1.0}
     cluster.handle(cluster["h2"], e.ChangeSettings(None, {"lim.adaptive": 1.0}))

@@ -9,17 +9,11 @@ from lbd.lim import events as e
 from lbd.model import HostId, JobId, Verdict
 from lbd.policy.view import Nowhere
 from lbd.testing.builders import request
-from lbd.testing.virtual_cluster import VirtualCluster
+from lbd.testing.virtual_cluster import VirtualCluster, settled
 from tests.bench import load_bytes
 
 SEEDS = range(1, 6)
 PARAMS = LimConfig()
-
-
-def settled(hosts: int = 4, seed: int = 1, params: LimConfig | None = None) -> VirtualCluster:
-    cluster = VirtualCluster(hosts, seed, params)
-    cluster.run_until(cluster.settled, 30, "every host sees every host")
-    return cluster
 
 
 # -- messages ------------------------------------------------------------------------------------

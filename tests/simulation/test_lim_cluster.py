@@ -5,16 +5,10 @@ import pytest
 from lbd.config import ALGORITHMS, LimConfig
 from lbd.lim import events as e
 from lbd.model import HostId, HostState
-from lbd.testing.virtual_cluster import VirtualCluster
+from lbd.testing.virtual_cluster import VirtualCluster, settled
 
 SEEDS = range(1, 6)
 PARAMS = LimConfig()
-
-
-def settled(hosts: int = 4, seed: int = 1, params: LimConfig | None = None) -> VirtualCluster:
-    cluster = VirtualCluster(hosts, seed, params)
-    cluster.run_until(cluster.settled, 30, "every host sees every host")
-    return cluster
 
 
 def state_seen(cluster: VirtualCluster, by: str, of: str) -> HostState:

@@ -274,24 +274,32 @@ def test_no_history_breaks_a_rule(mode, events, conserving, seed):
 WEIGHTS = {"arrive": 30, "host": 3, "leave": 1, "end": 20, "cancel": 5, "lose": 3, "cut": 8}
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(20))
-def test_long_histories_with_queues_and_wide_jobs(mode, seed):
-    """The seed is all there is to a run: it replays from there."""
-    dice = Random(f"{mode}{seed}")
-    history = History(mode, seed % 2 == 1 and mode in TIERED, seed)
+def play(history, dice, arrive):
+    """A long history to its end; the dice are all there is to it, so it replays from their seed."""
     for _ in range(300):
         (name,) = dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
         if name == "arrive":
-            tier = dice.choice([1, 1, 2, 3])
-            estimate_s = dice.choice([None, dice.expovariate(0.1)])
-            history.arrive(dice.choice([1, 1, 1, 2, 3]), dice.random() < 0.7, tier, estimate_s)
+            arrive()
         elif name == "host":
             tiers = dice.sample(range(1, LAST + 1), dice.randint(1, LAST))
             history.host(dice.randint(1, 4), dice.randint(1, 4), dice.randint(0, 4), tiers)
         else:
             getattr(history, name)(dice.randrange(100))
     history.finish()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(20))
+def test_long_histories_with_queues_and_wide_jobs(mode, seed):
+    dice = Random(f"{mode}{seed}")
+    history = History(mode, seed % 2 == 1 and mode in TIERED, seed)
+
+    def arrive():
+        tier = dice.choice([1, 1, 2, 3])
+        estimate_s = dice.choice([None, dice.expovariate(0.1)])
+        history.arrive(dice.choice([1, 1, 1, 2, 3]), dice.random() < 0.7, tier, estimate_s)
+
+    play(history, dice, arrive)
 
 
 SHARED_EVENTS = st.lists(
@@ -320,16 +328,11 @@ def test_no_history_of_several_users_breaks_a_rule(mode, events, rules, seed):
 def test_long_histories_of_several_users(mode, rules):
     dice = Random(f"{mode}{rules}")
     history = History(mode, False, 1, rules)
-    for _ in range(300):
-        (name,) = dice.choices(list(WEIGHTS), list(WEIGHTS.values()))
-        if name == "arrive":
-            history.arrive_of(
-                dice.choice([1, 1, 1, 2, 3]), dice.randint(0, 5), dice.choice("abc"),
-                dice.choice(["", "x", "y"]), dice.randint(-1, 1), dice.choice([0, 0, 7, 8])
-            )  # fmt: skip
-        elif name == "host":
-            tiers = dice.sample(range(1, LAST + 1), dice.randint(1, LAST))
-            history.host(dice.randint(1, 4), dice.randint(1, 4), dice.randint(0, 4), tiers)
-        else:
-            getattr(history, name)(dice.randrange(100))
-    history.finish()
+
+    def arrive():
+        history.arrive_of(
+            dice.choice([1, 1, 1, 2, 3]), dice.randint(0, 5), dice.choice("abc"),
+            dice.choice(["", "x", "y"]), dice.randint(-1, 1), dice.choice([0, 0, 7, 8])
+        )  # fmt: skip
+
+    play(history, dice, arrive)
