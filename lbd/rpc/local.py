@@ -100,6 +100,10 @@ async def reply_to(request: Json, answer: Awaitable[Json | None]) -> Json:
         return {"ok": False, "error": str(refusal), "code": refusal.code}
     except LbdError as problem:
         return {"ok": False, "error": str(problem), "code": "unavailable"}
+    except OSError as problem:  # a full disk, no descriptor left
+        where = f"{problem.filename}: " if problem.filename else ""
+        text = f"{where}{problem.strerror or repr(problem)}"
+        return {"ok": False, "error": text, "code": "unavailable"}
     except (KeyError, TypeError, ValueError) as problem:
         text = f"bad request {request.get('op')!r}: {problem!r}"
         return {"ok": False, "error": text, "code": "usage"}
