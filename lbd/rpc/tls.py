@@ -68,6 +68,7 @@ class Tls:
         self.authority = authority
         self._root = files.read_authority()
         self._served: tuple[Stamp, Stamp] | None = None
+        self._openness = ""
         self._stamps = (stamp_of(files.credentials), stamp_of(files.revoked))
         self.credentials = files.read_credentials()
         self.identity = self._own_identity(self.credentials)
@@ -107,7 +108,10 @@ class Tls:
             self.look()
 
     def look(self) -> None:
-        """Take up what has changed on disk."""
+        """Take up what has changed on disk; complain of a key that others may read by now."""
+        before_open, self._openness = self._openness, self.files.openness()
+        if self._openness and not before_open:
+            log.warning("%s", self._openness)
         credentials, revoked = stamp_of(self.files.credentials), stamp_of(self.files.revoked)
         before, self._stamps = self._stamps, (credentials, revoked)
         try:

@@ -4,10 +4,10 @@ A key and its certificate share one file, so that renewing both is one rename: n
 key of one with the certificate of another.
 """
 
+import contextlib
 import os
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,9 +84,16 @@ class HostFiles:
         key, end, chain = text.decode("ascii", "replace").partition(END_OF_KEY)
         if not end or BEGIN_OF_CERTIFICATE not in chain:
             raise ConfigError(f"{self.credentials}: not a key and its certificate; join again")
-        if self.credentials.stat().st_mode & 0o077:
-            raise ConfigError(f"{self.credentials} is open to others; chmod 600 it")
+        if complaint := self.openness():
+            raise ConfigError(complaint)
         return Credentials((key + end).encode(), chain.encode())
+
+    def openness(self) -> str:
+        """What is wrong with who may read the key; "" if nothing is."""
+        with contextlib.suppress(OSError):
+            if self.credentials.stat().st_mode & 0o077:
+                return f"{self.credentials} is open to others; chmod 600 it"
+        return ""
 
     def write_credentials(self, credentials: Credentials) -> None:
         write_private(self.credentials, credentials.key + credentials.chain)
@@ -148,7 +155,7 @@ def make_private_dir(path: Path) -> None:
         raise ConfigError(f"{problem.filename or path}: {problem.strerror}") from problem
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
     """A directory, not a link that its owner has put in its place."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
