@@ -83,6 +83,7 @@ class Attempts:
         self._waking: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
         self._load = 0.0
+        self._trouble = ""  # with the spool, as it was told last
         self._ceiling = host.config.dispatch.load_ceiling
         self._drained = self._ending = False
         self.summary: Json | None = None  # of the queue, for `lbctl status`
@@ -350,11 +351,19 @@ class Attempts:
         keep_days = self._host.config.dispatch.output_keep_days
         while True:
             for job, number in [key for key, held in self._held.items() if held.attempt.begun]:
-                self.spool.trim(job, number)
+                self._trim(job, number)
             if clock_s() >= sweep_due_s:
                 sweep_due_s = clock_s() + SWEEP_EVERY_S
                 await asyncio.to_thread(self.spool.sweep, keep_days, {job for job, _ in self._held})
             await asyncio.sleep(TRIM_EVERY_S)
+
+    def _trim(self, job: JobId, number: int) -> None:
+        try:
+            self.spool.trim(job, number)
+        except OSError as problem:
+            if (text := str(problem)) != self._trouble:
+                log.warning("dispatch.max_output_bytes is not kept to here: %s", text)
+            self._trouble = text
 
     async def end_all(self) -> None:
         """We are to stop: end what runs here and say so, that it may begin elsewhere at once."""

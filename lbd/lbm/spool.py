@@ -18,6 +18,7 @@ import ctypes
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +39,27 @@ class Piece:
     dropped_bytes: int = 0  # just before `data`
 
 
+def punch_hole(descriptor: int, first: int, size: int) -> None:
+    """Not every file system can. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    where = ctypes.c_longlong(first), ctypes.c_longlong(size)
+    if libc.fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, *where):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 class Spool:
-    def __init__(self, state_dir: str, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        state_dir: str,
+        limit_bytes: int,
+        punch_hole: Callable[[int, int, int], None] = punch_hole,
+    ) -> None:
         self.root = Path(state_dir) / "spool"
         self._limit_bytes = limit_bytes
         self._blanks: list[tuple[str, int, str]] = []
         self._silent = "", -1  # the list that is being written, and its descriptor
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._punch_hole = punch_hole
+        self._keeps_all = False  # for no hole can be punched there
 
     def open(self, job: str, attempt: int, name: str) -> int:
         """For the command to write to. Nobody else gets here, so that mode lets only those reopen
@@ -142,31 +157,37 @@ class Spool:
             return 0, 0
 
     def trim(self, job: str, attempt: int) -> None:
-        """Drop the middle of what is too large."""
+        """Drop the middle of what is too large. Raises OSError if that cannot be done; from then on
+        all is kept."""
         for name in STREAMS:
             path = self._path(job, attempt, name)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):  # swept, or a blank of another's by now
                 size = path.stat().st_size
                 first, last = self._hole(path)
-                if size - (last - first) > self._limit_bytes:
+                if size - (last - first) > self._limit_bytes and not self._keeps_all:
                     self._punch(path, self._limit_bytes // 4, size - self._limit_bytes // 2)
 
     def _punch(self, path: Path, first: int, last: int) -> None:
+        """Raises OSError. The note comes first, for what is read from a hole looks like output."""
+        before = self._hole(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._note_hole(path, first, last)
+            try:
+                self._punch_hole(descriptor, first, last - first)
+            except OSError:
+                self._keeps_all = True  # else its note would be wrong for a moment again and again
+                self._note_hole(path, *before)
+                raise
+        finally:
+            os.close(descriptor)
+
+    def _note_hole(self, path: Path, first: int, last: int) -> None:
         """Raises OSError."""
         note = path.with_suffix(path.suffix + ".cut")
         fresh = note.with_suffix(".new")
         fresh.write_text(f"{first} {last}\n")
         fresh.rename(note)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self._libc.fallocate(
-                descriptor,
-                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                ctypes.c_longlong(first),
-                ctypes.c_longlong(last - first),
-            )
-        finally:
-            os.close(descriptor)
 
     def sweep(self, keep_days: float, running: set[str]) -> None:
         """Remove what is older."""

@@ -1,5 +1,6 @@
 """Output on disk: bounded, with its beginning and its end, and read from anywhere."""
 
+import errno
 import os
 import time
 
@@ -71,6 +72,33 @@ def test_what_grows_on_is_trimmed_again(tmp_path):
     kept, dropped = read_all(spool)
     assert (len(kept) + dropped, set(kept)) == (8 * LIMIT_BYTES, {ord("y")})
     assert (tmp_path / "spool/0/7.1.out").stat().st_blocks * 512 <= LIMIT_BYTES
+
+
+def test_where_no_hole_can_be_punched_all_is_kept_and_read(tmp_path):
+    tried = []
+
+    def cannot(*where):
+        tried.append(where)
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    spool = Spool(str(tmp_path), LIMIT_BYTES, cannot)
+    data = os.urandom(2 * LIMIT_BYTES)
+    os.close(write(spool, data))
+    with pytest.raises(OSError, match="not supported"):
+        spool.trim("7", 1)
+    assert read_all(spool) == (data, 0)
+    spool.trim("7", 1)
+    assert len(tried) == 1, "it says so once"
+
+
+def test_a_full_disk_while_the_hole_is_noted_leaves_all_to_be_read(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    data = os.urandom(2 * LIMIT_BYTES)
+    os.close(write(spool, data))
+    (tmp_path / "spool/0/7.1.out.new").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        spool.trim("7", 1)
+    assert read_all(spool) == (data, 0)
 
 
 def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
