@@ -44,12 +44,13 @@ static void show(int to, const char *data, size_t size) {
 
 static _Noreturn void wait_in_queue(bool taken) {
     char *jobs = "";
+    later_ms = ACCEPT_MS;
     if (!taken) _exit(say("the lbm did not take the request: %s", strerror(errno)));
-    patience_ms = ACCEPT_MS;
     for (;;) {
         int tag = next_frame();
         switch (tag) {
         case SILENCE:
+            if (!spoken) _exit(say("the lbm of this host does not answer (stopped?), so no queue"));
             _exit(say("no answer from the queue; it may have the job: see lbctl jobs, "
                       "or give an --idempotency-key"));
         case GONE:
@@ -58,6 +59,7 @@ static _Noreturn void wait_in_queue(bool taken) {
         case UNFIT: _exit(say("%s", body));
         case QUEUED:
             jobs = text("%s", body);
+            later_ms = -1;
             if (option['v'] && !option['d']) say("job %s", jobs);
             if (!option['d']) break;
             body = text("%s\n", jobs);

@@ -223,13 +223,16 @@ class Queued:
         from time import monotonic
 
         self.sock.settimeout(POLL_S)
-        give_up_s = monotonic() + ACCEPT_S
+        give_up_s, spoken = monotonic() + LBM_SILENT_S, False
         while True:
             try:
                 data = self.sock.recv(REPLY_LIMIT_BYTES)
-                give_up_s = monotonic() + ACCEPT_S
+                give_up_s, spoken = monotonic() + ACCEPT_S, True
             except TimeoutError:
                 if not self.jobs and monotonic() > give_up_s:
+                    if not spoken:
+                        raise Trouble("the lbm of this host does not answer (stopped?), "
+                                      "so no queue") from None  # fmt: skip
                     raise Trouble("no answer from the queue; it may have the job: see "
                                   "lbctl jobs, or give an --idempotency-key") from None  # fmt: skip
                 continue

@@ -94,6 +94,8 @@ class Connection:
                 await self._serve_command(read_request(self._run_body))
             elif first and first[0][0] == tags.QUEUE:
                 self._is_answering = True
+                if self._hung_up():  # while we were stopped: it has been told that it failed
+                    return
                 ends = self._socket, self._read
                 await serve_queued(self._home, self.caller, ends, first[0][1], [*early, *first[1:]])
             elif first and first[0][0] == tags.LOCAL:

@@ -89,11 +89,8 @@ async def serve_queued(
     try:
         if home.queue is None or home.files is None:
             raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
-        submission = await make_submission(home, caller, request, wish)
-        if request.is_staged:
-            packing = asyncio.ensure_future(home.files.gather(request, caller.uid))
-            submission.spec.files = await telling(packing, lambda: send_soon(sock, tags.TAKEN))
-        reply = await submit(home.queue, home.files, submission)
+        taking = asyncio.ensure_future(take(home, home.queue, home.files, caller, request, wish))
+        submission, reply = await telling(taking, lambda: send_soon(sock, tags.TAKEN))
     except LbdError as problem:
         end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
         await send(tags.DONE, end.pack())
@@ -135,6 +132,21 @@ def send_soon(sock: socket.socket, tag: bytes) -> None:
     """One that may be lost if the client does not read."""
     with contextlib.suppress(OSError):
         sock.send(frames.pack(tag))
+
+
+async def take(
+    home: Home,
+    queue: QueueClient,
+    files: QueuedFiles,
+    caller: Caller,
+    request: ClientRequest,
+    wish: Wish,
+) -> tuple[pb.SubmitRequest, pb.SubmitReply]:
+    """Into the queue. Raises LbdError."""
+    submission = await make_submission(home, caller, request, wish)
+    if request.is_staged:
+        submission.spec.files = await files.gather(request, caller.uid)
+    return submission, await submit(queue, files, submission)
 
 
 async def submit(

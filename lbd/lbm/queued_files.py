@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from lbd.config import Config
 from lbd.errors import LbdError, Unavailable
@@ -25,8 +26,9 @@ from lbd.lbm.stage_store import Note, StageStore
 from lbd.rpc.gen import dispatch_pb2 as pb
 
 log = logging.getLogger("lbd.lbm")
+Result = TypeVar("Result")
 
-TOLD_EVERY_S = 5.0  # to who waits while his files are packed
+TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
 RETRY_S = 10.0
 PAUSE_S = 0.5
 WATCHED_MAX = 10_000  # jobs; the others follow
@@ -202,7 +204,7 @@ class QueuedFiles:
             await asyncio.sleep(SWEEP_EVERY_S)
 
 
-async def telling(work: "asyncio.Future[str]", tell: Callable[[], object]) -> str:
+async def telling(work: "asyncio.Future[Result]", tell: Callable[[], object]) -> Result:
     """The result of what may take long; `tell` is called now and then meanwhile."""
     while not (await asyncio.wait((work,), timeout=TOLD_EVERY_S))[0]:
         tell()

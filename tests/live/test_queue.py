@@ -297,6 +297,21 @@ def test_who_goes_away_while_the_dispatcher_does_leaves_the_queue_all_the_same(l
     assert wait(lab, *blocks) == 1
 
 
+def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
+    pid, began_s = lab.pids()["h2"]["lbm"], time.monotonic()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        told = lab.run("h2", "lbrun", "-d", "--name", "given-up", "true")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (told.returncode, told.stdout) == (125, "")
+    assert told.stderr == "lbrun: the lbm of this host does not answer (stopped?), so no queue\n"
+    assert time.monotonic() - began_s < 10
+    assert lab.run("h2", "lbrun", "-q", "true").returncode == 0
+    names = [job["name"] for job in lab.lbctl_json("h2", "jobs", "--all")]
+    assert "given-up" not in names
+
+
 def test_others_may_not_touch_it(lab):
     refused = lab.run("h1", "lbctl", "kill", "99999")
     assert (refused.returncode, refused.stderr) == (
