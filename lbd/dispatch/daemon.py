@@ -34,6 +34,7 @@ from lbd.rpc.gen import dispatch_pb2 as pb
 log = logging.getLogger("lbd.dispatch")
 
 TICK_S = 0.2
+LATE_S = 2.0  # for the ledger to record something
 FORGET_EVERY_S = 60.0
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
@@ -148,11 +149,19 @@ class Dispatcher:
         while True:
             batch = await self._batches.get()
             if batch.saved is not None:
-                await batch.saved
+                await self._until_saved(batch.saved, batch.actions)
             for action in batch.actions:
                 await self._carry_out(action)
             if not batch.done.done():
                 batch.done.set_result(None)
+
+    async def _until_saved(self, saved: "asyncio.Task[None]", actions: Sequence[Action]) -> None:
+        """Those who watch hear of it if that takes long."""
+        if not (await asyncio.wait((saved,), timeout=LATE_S))[0]:
+            for action in actions:
+                if isinstance(action, Begin | Changed):
+                    self._tell_watchers(action.job)
+        await saved
 
     async def _carry_out(self, action: Action) -> None:
         match action:

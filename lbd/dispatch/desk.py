@@ -195,16 +195,23 @@ class Desk:
 
     def _tell(self, row: JobRow) -> pb.JobTold:
         live = self._life.jobs.get(JobId(str(row.id)))
+        unrecorded = self._unrecorded(row)
         if live is None:
-            return without_reason(row)
+            return without_reason(row, unrecorded)
         is_final = live.lease is not None and live.lease.cutoff_s is None
         booked = self._life.queues.books.find(live.job.id)
         if booked is None or booked.host is not None:
-            return job_told(row, waiting_reason(self._life, live), is_final)
+            return job_told(row, unrecorded or waiting_reason(self._life, live), is_final)
         now_s = clock_s()
         place, prediction = self._forecast.place(booked, now_s), self._forecast.of(booked, now_s)
         self._forget_forecast()
-        return job_told(row, waiting_reason(self._life, live, place), is_final, prediction)
+        reason = unrecorded or waiting_reason(self._life, live, place)
+        return job_told(row, reason, is_final, prediction)
+
+    def _unrecorded(self, row: JobRow) -> str:
+        """Why what is told of it may be behind, "" if it is not."""
+        trouble = self._ledger.trouble if row.state not in ENDED_NAMES else ""
+        return f"what becomes of it cannot be recorded: {trouble}" if trouble else ""
 
     def _forget_forecast(self) -> None:
         """Soon, unless somebody goes on asking: what it knows of many jobs takes room."""

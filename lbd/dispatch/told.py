@@ -10,8 +10,8 @@ from lbd.rpc.gen import dispatch_pb2 as pb
 NOTHING = Prediction(None, "")
 
 
-def without_reason(row: JobRow) -> pb.JobTold:
-    return job_told(row, "", is_final=row.state in ENDED_NAMES)
+def without_reason(row: JobRow, unrecorded: str = "") -> pb.JobTold:
+    return job_told(row, unrecorded, is_final=row.state in ENDED_NAMES)
 
 
 def job_told(

@@ -18,6 +18,8 @@ from lbd.units import duration_text
 LAST_WORDS_S = 1.0
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a dispatcher that is being started again
+REMARK_AFTER_S = 3.0
+AWAY = "its dispatcher is away"
 Frame = tuple[bytes, bytes]
 
 
@@ -40,10 +42,13 @@ class Patience:
     def heard(self) -> None:
         self.since_s = None
 
-    def ends(self, now_s: float) -> bool:
-        """It was asked in vain now."""
+    def lasts_s(self, now_s: float) -> float:
+        """For how long, as it was asked in vain now."""
         self.since_s = now_s if self.since_s is None else self.since_s
-        return now_s - self.since_s >= self.limit_s
+        return now_s - self.since_s
+
+    def ends(self, now_s: float) -> bool:
+        return self.lasts_s(now_s) >= self.limit_s
 
 
 @dataclass(slots=True)
@@ -76,20 +81,28 @@ class Attached:
                 await self._tell_end()
                 return
             except LbdError as problem:
-                if patience.ends(asyncio.get_running_loop().time()):
+                now_s = asyncio.get_running_loop().time()
+                await self._tell_away(str(problem), patience.lasts_s(now_s))
+                if patience.ends(now_s):
                     text = f"{problem}; job {self.jobs} goes on: lbctl wait {self.jobs}"
                     await self.send(tags.DONE, CommandEnd(LBRUN_FAILED, "lost", reason=text).pack())
                     return
                 await asyncio.sleep(RETRY_S)
+
+    async def _tell_away(self, problem: str, lasts_s: float) -> None:
+        """Of a dispatcher that is away, once it is more than a moment."""
+        if lasts_s >= REMARK_AFTER_S and self.told != AWAY:
+            self.told = AWAY
+            await self.send(tags.WAITS, problem.encode())
 
     async def _heard(self, job: pb.JobTold) -> None:
         if job.id in self._ended:
             return
         self.pending = job.state == "pending"
         one = "-" not in self.jobs
-        if self.pending and one and job.reason and job.reason != self.told:
+        if one and job.state not in ENDED_NAMES and job.reason and job.reason != self.told:
             self.told, text = job.reason, job.reason
-            if job.HasField("predicted_wait_s"):
+            if self.pending and job.HasField("predicted_wait_s"):
                 text += f"; begins in about {duration_text(job.predicted_wait_s)}"
             await self.send(tags.WAITS, text.encode())
         if job.state == "running" and job.is_final and one and self._live is None:

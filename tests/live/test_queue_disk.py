@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,29 @@ def test_a_full_disk_refuses_in_one_line_and_forgets_nothing(lab, disk, tmp_path
     assert ended.returncode == 0, ended.stderr
     assert lab.run("h1", "lbctl", "logs", name, check=True).stdout == "done\n"
     assert lab.run("h1", "lbrun", "-q", "true").returncode == 0
+
+
+def test_who_waits_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
+    script = "echo begun; while test ! -e go; do sleep 0.05; done; echo done"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    words = ("lbrun", "-q", "-v", "sh", "-c", script)
+    with lab.popen("h1", *words, cwd=tmp_path, **pipes) as waiting:
+        watch = threading.Timer(60, waiting.kill)
+        watch.start()
+        assert waiting.stdout.readline() == "begun\n"
+        fill(disk)
+        try:
+            (tmp_path / "go").touch()
+            lines = iter(waiting.stderr.readline, "")
+            told = next((line for line in lines if "recorded" in line), "")
+            (name,) = [job["id"] for job in lab.lbctl_json("h1", "jobs")]
+            why = lab.lbctl_json("h1", "job", name)["reason"]
+        finally:
+            (disk / "filler").unlink()
+        assert (waiting.wait(20), waiting.stdout.read()) == (0, "done\n")
+        watch.cancel()
+    assert told.startswith(
+        f"lbrun: job {name} waits: what becomes of it cannot be recorded: {disk}"
+    )
+    assert "full" in told
+    assert why.startswith("what becomes of it cannot be recorded")

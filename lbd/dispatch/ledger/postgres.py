@@ -41,7 +41,7 @@ class PostgresLedger(Store):
         self._waiting: list[Request] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._trouble = ""  # why the last group is not written, "" if it is
+        self.trouble = ""  # why the last group is not written, "" if it is
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = loop.create_future()  # only ever by an exception
         self._tasks = [
@@ -156,14 +156,14 @@ class PostgresLedger(Store):
             late = {r for r in self._waiting if not r.must and loop.time() > r.until_s}
             if late:
                 self._waiting = [request for request in self._waiting if request not in late]
-                why = self._trouble or f"{self._writing.where}: no answer in time"
+                why = self.trouble or f"{self._writing.where}: no answer in time"
                 trouble = LedgerTrouble(f"{why}; nothing was queued, try again later")
                 settle([(request, trouble) for request in late])
 
     def _say(self, trouble: str) -> None:
         """Once."""
-        if trouble and trouble != self._trouble:
+        if trouble and trouble != self.trouble:
             log.warning("%s", trouble)
-        elif self._trouble and not trouble:
+        elif self.trouble and not trouble:
             log.info("the ledger is written again")
-        self._trouble = trouble
+        self.trouble = trouble

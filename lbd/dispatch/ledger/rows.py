@@ -142,6 +142,8 @@ class Wanted:
 class Ledger(Protocol):
     """What was awaited is on disk, and outlives whatever happens to us. Raises LedgerTrouble."""
 
+    trouble: str  # why changes cannot be recorded just now, "" if they can
+
     async def live(self, after: int = 0, limit: int | None = None) -> list[JobRow]:
         """The jobs with ids above `after` that have not ended, the oldest first."""
         ...

@@ -103,7 +103,10 @@ class SqliteLedger(Store):
                 db.execute("ROLLBACK")
             trouble = LedgerTrouble(f"{self._path}: {problem}")
             self._tell([(request, trouble) for request in group if not request.must])
-            return [request for request in group if request.must]
+            again = [request for request in group if request.must]
+            self.trouble = str(trouble) if again else self.trouble
+            return again
+        self.trouble = ""
         self._tell([(request, None) for request in group])
         return []
 

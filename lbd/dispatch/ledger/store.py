@@ -45,6 +45,8 @@ class Request:
 class Store(ABC):
     """See the protocol `Ledger`."""
 
+    trouble = ""
+
     @abstractmethod
     async def _read(self, make: MakeWork[Result]) -> Result:
         """Raises LedgerTrouble."""

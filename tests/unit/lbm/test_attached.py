@@ -16,3 +16,11 @@ def test_each_absence_counts_by_itself():
     assert not patience.ends(100.0)
     assert not patience.ends(159.0)
     assert patience.ends(160.0)
+
+
+def test_an_absence_lasts_from_the_first_time_it_was_asked_in_vain():
+    patience = Patience(60.0)
+    assert patience.lasts_s(100.0) == 0.0
+    assert patience.lasts_s(103.0) == 3.0
+    patience.heard()
+    assert patience.lasts_s(200.0) == 0.0
