@@ -72,9 +72,8 @@ Ready = Callable[[str], None]
 Reread = Callable[[], Config]
 Reply = TypeVar("Reply", bound=Message)
 
-LIM_RECONNECT_S = 0.5
-LIM_REPORT_S = 0.5
-LIM_REPORT_PAUSE_S = 0.05
+LIM_REPORT_S, LIM_REPORT_PAUSE_S = 1.0, 0.05  # as often as its load changes; between changes
+LIM_PATIENCE_S = 0.5  # for its answer, and from one attempt to connect to the next
 KEEPER_S = 10.0
 KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 STOP_TIMEOUT_S = 5.0
@@ -191,6 +190,7 @@ class Lbm:
         self._telling = asyncio.create_task(self._link.tell_totals(self._rules.config.limits))
         for job in self._host.slots.resize(self._rules.slots(self._slots_wanted)):
             self._host.slot_events[job].set()
+        self._owner.look_again()
         self._report.set()
 
     def _hung_up(self) -> None:
@@ -352,10 +352,13 @@ class Lbm:
                 self._home.notes.again()
             if self._lim.connected:
                 await self._tell_lim()
-            await asyncio.sleep(LIM_REPORT_PAUSE_S)  # changes come in bursts
-            pause_s = LIM_REPORT_S if self._lim.connected else LIM_RECONNECT_S
+            told_s = time.monotonic()
+            pause_s = LIM_REPORT_S if self._lim.connected else LIM_PATIENCE_S
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._report.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._report.wait()
+            if (left_s := told_s + LIM_REPORT_PAUSE_S - time.monotonic()) > 0:
+                await asyncio.sleep(left_s)  # changes come in bursts
 
     async def _tell_lim(self, returns_s: float = 0.0) -> None:
         slots = self._host.slots
@@ -373,7 +376,7 @@ class Lbm:
                     "keeper": self._link.pid,  # neither of us is load of this host
                     "dispatcher": self._attempts.summary if self._attempts else None,
                 },
-                LIM_REPORT_S,
+                LIM_PATIENCE_S,
             )
         except LbdError as problem:
             return log.debug("the LIM did not take the report: %s", problem)

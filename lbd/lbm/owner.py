@@ -35,17 +35,27 @@ class Owner:
         self._treated: dict[JobId, Treatment] = {}
         self._cpu_s: dict[JobId, float] = {}
         self._busy_s, self._busy_at_s = procfs.machine_cpu_s(), time.monotonic()
+        self._wanted = asyncio.Event()
 
     def job_began(self, job: JobId, pid: int, group: str) -> None:
         self._roots[job] = pid, group
+        self._wanted.set()
 
     def job_ended(self, job: JobId) -> None:
         for known in (self._roots, self._treated, self._cpu_s):
             known.pop(job, None)
 
+    def look_again(self) -> None:
+        """The rules have changed."""
+        self._wanted.set()
+
     async def watch(self) -> None:
+        """An idle host whose rules do not ask for it is not looked at every second."""
         while True:
             await self.look()
+            if not (self._presence.is_watched or self._presence.why or self._roots):
+                self._wanted.clear()
+                await self._wanted.wait()
             await asyncio.sleep(WATCH_S)
 
     async def look(self) -> None:
