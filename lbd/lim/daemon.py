@@ -19,8 +19,6 @@ from lbd.config import Config
 from lbd.errors import ConfigError, Incompatible, LbdError, PeerError, Unavailable
 from lbd.lim import events as e
 from lbd.lim import messages as m
-from lbd.lim.history import RecordedState
-from lbd.lim.history_file import HistoryFile
 from lbd.lim.membership import UNLISTED_RANK
 from lbd.lim.settings import InForce
 from lbd.lim.site_command import SiteCommand
@@ -36,6 +34,9 @@ from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 log = logging.getLogger(__name__)
 
 LEAVE_TIMEOUT_S = 1.0  # for saying goodbye to everybody
+# uvloop counts in whole milliseconds, of the moment and of the pause: by so much its timer may be
+# early, and a tick before its time is followed by a dozen more until it has come.
+TIMER_EARLY_S = 0.002
 
 
 class Network(Protocol):
@@ -137,7 +138,7 @@ class Lim:
 
     def _tick(self) -> float:
         self.perform(self.state.handle(e.Tick(), time.monotonic()))
-        return self.state.next_due_s - time.monotonic()
+        return self.state.next_due_s - time.monotonic() + TIMER_EARLY_S
 
     def _beside_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (problem := task.exception()) is not None:
@@ -356,6 +357,9 @@ def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
     base, seed = InForce(config.lim, config.load), int.from_bytes(os.urandom(8))
     if not config.lim.history_bytes:
         return LimState(identity, base, Random(seed), now_s)
+    from lbd.lim.history import RecordedState
+    from lbd.lim.history_file import HistoryFile
+
     history = HistoryFile(Path(config.host.state_dir), config.lim.history_bytes)
     return RecordedState(identity, base, seed, now_s, history.write)
 

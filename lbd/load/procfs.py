@@ -4,12 +4,15 @@
 """
 
 import os
+from collections.abc import Container
 from dataclasses import dataclass
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 STAT_BYTES = 1024  # one task's stat line, with room to spare
-BUSY = (1, 2, 3, 6, 7)  # words of the first line of /proc/stat: user, nice, system, irq, softirq
+BUSY = (1, 2, 3, 6, 7)  # words of a line of /proc/stat: user, nice, system, irq, softirq
+STEAL = 8
+MACHINE_STAT_BYTES = 1 << 14
 
 
 class HeldFile:
@@ -56,6 +59,17 @@ def busy_ticks(stat: bytes) -> int:
 def machine_cpu_s() -> float:
     """CPU seconds that this machine has spent on something since it was started."""
     return busy_ticks(read_small("/proc/stat")) / TICKS_PER_S
+
+
+def ticks_taken(stat: bytes, cpus: Container[int]) -> dict[int, int]:
+    """What each of these processors had not left for us or anybody here: busy, or with another
+    machine (steal). One that is offline is not there."""
+    found: dict[int, int] = {}
+    for line in stat.partition(b"\nintr ")[0].split(b"\n")[1:]:  # the first is their sum
+        words = line.split()
+        if (cpu := int(words[0][3:])) in cpus:
+            found[cpu] = sum(int(words[at]) for at in (*BUSY, STEAL))
+    return found
 
 
 @dataclass(slots=True)

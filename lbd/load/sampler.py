@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from lbd.config import LoadConfig
 from lbd.errors import ConfigError
 from lbd.load import cgroup, index, procfs, scopes
@@ -50,7 +48,7 @@ class Sampler:
         self._memory = MemoryQueue(scope.scans)
         self._used_s = scope.cpu_used_s()
         self._dice = random.Random()
-        psutil.cpu_percent(percpu=True)  # the first call only sets the mark
+        self._machine = MachineCpu()
 
     def interval_s(self, jitter: bool = True) -> float:
         """Until the next reading. In host scope always 1 / sample_hz, jitter aside."""
@@ -91,7 +89,7 @@ class Sampler:
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()
         if used_s is None or self._used_s is None:
-            return machine_utilisation()
+            return self._machine.read(elapsed_s)
         share = (used_s - self._used_s) / elapsed_s / self.cores
         self._used_s = used_s
         return min(1.0, max(0.0, share))
@@ -128,14 +126,28 @@ class MemoryQueue:
 
 def pages_in() -> float:
     """Pages brought in from swap since boot."""
+    import psutil
+
     return psutil.swap_memory().sin / os.sysconf("SC_PAGESIZE")
 
 
-def machine_utilisation() -> float:
-    """Of the processors we may use, since the last call, 0..1."""
-    busy = psutil.cpu_percent(percpu=True)
-    usable = [busy[cpu] for cpu in os.sched_getaffinity(0) if cpu < len(busy)] or busy
-    return min(1.0, sum(usable) / len(usable) / 100)
+class MachineCpu:
+    """How busy the processors are that we may use."""
+
+    def __init__(self, path: str = "/proc/stat") -> None:
+        self._file = procfs.HeldFile(path, procfs.MACHINE_STAT_BYTES)
+        self._before = self._look()
+
+    def _look(self) -> dict[int, int]:
+        return procfs.ticks_taken(self._file.read(), os.sched_getaffinity(0))
+
+    def read(self, dt_s: float) -> float:
+        """The share of them that was busy in the `dt_s` since the last call, 0..1."""
+        now, before = self._look(), self._before
+        self._before = now
+        grown = sum(ticks - before.get(cpu, ticks) for cpu, ticks in now.items())
+        share = grown / procfs.TICKS_PER_S / dt_s / max(1, len(now))
+        return min(1.0, max(0.0, share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,8 @@ class Machine:
 
 
 def machine() -> Machine:
+    import psutil  # 0.6 MiB, and seldom asked for
+
     memory = psutil.virtual_memory()
     return Machine(memory.available, memory.total, os.getloadavg()[0])
 

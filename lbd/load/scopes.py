@@ -50,7 +50,7 @@ class HostScope:
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        self._stat = procfs.HeldFile("/proc/stat", 1 << 14)
+        self._stat = procfs.HeldFile("/proc/stat", procfs.MACHINE_STAT_BYTES)
 
     def read(self) -> Counts:
         running, blocked = procfs.running_and_blocked(self._stat.read())

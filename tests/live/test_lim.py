@@ -1,5 +1,6 @@
 """`lbd lim` as a process: refusals in one line, garbage, stale sockets, faults in a cluster."""
 
+import asyncio
 import random
 import secrets
 import signal
@@ -9,8 +10,10 @@ import sys
 import time
 
 import pytest
+import uvloop
 
 from lbd.errors import Unavailable
+from lbd.lim.daemon import TIMER_EARLY_S, Loop
 from lbd.rpc import frames
 from lbd.rpc.local import ask
 from tests.live.cluster import client_environment
@@ -238,3 +241,29 @@ def test_a_host_joins_by_one_address(three, tmp_path):
         newcomer.end()
     for host in three:
         wait_until(host.states, lambda s: "h9" not in s, "h9 has left")
+
+
+def test_no_tick_comes_before_its_time():
+    """Or a dozen more would follow until it has come."""
+    early_s = []
+
+    async def tick_often():
+        due_s, enough = time.monotonic(), asyncio.Event()
+
+        def tick():
+            nonlocal due_s
+            now_s = time.monotonic()
+            early_s.append(due_s - now_s)
+            due_s = now_s + 0.0073
+            if len(early_s) == 40:
+                enough.set()
+            return due_s - time.monotonic() + TIMER_EARLY_S
+
+        ticking = Loop("ticking", tick, pytest.fail)
+        ticking.start()
+        await enough.wait()
+        ticking.cancel()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(tick_often())
+    assert max(early_s) <= 0

@@ -20,6 +20,17 @@ def test_waiting_and_what_other_machines_took_is_not_busy():
     assert procfs.machine_cpu_s() > 0
 
 
+def test_ticks_of_each_processor_that_we_may_use():
+    stat = (
+        b"cpu  70 20 90 3000 4 0 6 8 2 0\n"
+        b"cpu0 30 10 30 1000 0 0 2 0 2 0\n"
+        b"cpu1 20 10 30 1000 4 1 2 8 9 9\n"  # the last two are guests', in user and nice
+        b"cpu3 20 0 30 1000 0 0 2 0 0 0\n"  # 2 is offline
+        b"intr 77 0 1\nprocs_running 3\n"
+    )
+    assert procfs.ticks_taken(stat, {1, 2, 3}) == {1: 71, 3: 52}
+
+
 @pytest.mark.parametrize("name", [b"sh", b"a b", b"x) R 1 (y", b")"])
 def test_a_command_name_cannot_deceive_the_parser(name):
     tail = b" S 41 42 42 0 -1 4194304 10 0 0 0 7 5 0 0 20 0 3 0 9876 1000 20 18446744073709551615"

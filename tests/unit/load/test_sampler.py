@@ -6,6 +6,7 @@ import pytest
 from lbd.config import LoadConfig
 from lbd.errors import ConfigError
 from lbd.load import sampler as kernel
+from lbd.load.procfs import TICKS_PER_S
 from lbd.load.sampler import Sampler
 from lbd.testing.fake_scope import FakeScope
 
@@ -62,6 +63,16 @@ def test_without_figures_of_its_own_the_machine_is_asked(scope):
     sampler = Sampler(LoadConfig(), 2.0, scope, now_s=0.0)
     (result,) = readings(sampler, scope, [1] * 10)
     assert 0.0 <= result.utilisation <= 1.0
+
+
+def test_the_machine_is_as_busy_as_the_processors_that_we_may_use(tmp_path):
+    file, ours = tmp_path / "stat", sorted(os.sched_getaffinity(0))
+    rest = "".join(f"cpu{cpu} 20 0 30 1000 4 0 2 8 0 0\n" for cpu in (*ours[1:], 5000))
+    file.write_text(f"cpu  0 0\ncpu{ours[0]} 20 10 30 1000 4 0 2 8 0 0\n{rest}intr 7\n")
+    machine = kernel.MachineCpu(str(file))
+    file.write_text(f"cpu  0 0\ncpu{ours[0]} 60 11 39 1700 9 0 2 8 40 0\n{rest}intr 7\n")
+    assert machine.read(2.0) == pytest.approx(50 / TICKS_PER_S / 2.0 / len(ours))
+    assert machine.read(2.0) == 0.0
 
 
 def test_the_moments_are_jittered_around_the_asked_rate(scope):
