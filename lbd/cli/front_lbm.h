@@ -38,7 +38,7 @@ static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGT
                                  SIGCONT, SIGWINCH, 0};
 static const char FORWARDED_TO_QUEUE[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, 0};
 
-static int closed_fds, lbm = -1, signals = -1, ended_by, later_ms = -1;
+static int closed_fds, lbm = -1, signals = -1, ended_by, first_ms = SILENT_MS, later_ms = -1;
 static bool spoken, placed, stop_asked;
 static clock_t interrupted = -FORCE_TICKS;
 static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
@@ -105,7 +105,7 @@ static int next_frame(void) {
     struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
     struct __attribute__((packed)) { unsigned size; char tag; } head;
     while (!both[0].revents) {
-        if (!poll(both, 2, spoken ? later_ms : SILENT_MS)) return SILENCE;
+        if (!poll(both, 2, spoken ? later_ms : first_ms)) return SILENCE;
         if (both[1].revents) pass_signals_on();
     }
     spoken = true;

@@ -1,6 +1,6 @@
 /* `lbrun -q` and `-d`, as cli/lbrun_queue.py does them, for the options that front.c knows. */
 
-enum { ACCEPT_MS = 30000, REMARK_MS = 2000, INPUT_MAX = 11 << 20 };
+enum { HEARD_MS = 10000, ACCEPT_MS = 30000, REMARK_MS = 2000, INPUT_MAX = 11 << 20 };
 
 static char *input = ""; /* goes along with the job */
 static size_t input_size;
@@ -44,7 +44,7 @@ static void show(int to, const char *data, size_t size) {
 
 static _Noreturn void wait_in_queue(bool taken) {
     char *jobs = "";
-    later_ms = ACCEPT_MS;
+    first_ms = HEARD_MS, later_ms = ACCEPT_MS;
     if (!taken) _exit(say("the lbm did not take the request: %s", strerror(errno)));
     for (;;) {
         int tag = next_frame();

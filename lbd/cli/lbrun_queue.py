@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from _socket import socket
 
 REPLY_LIMIT_BYTES = 4 << 20
+HEARD_S = 10.0  # for the LBM to say that it has read it; nothing could run here instead
 ACCEPT_S = 30.0  # for the dispatcher to have it on disk
 POLL_S = 0.5
 PIECE_BYTES = 1 << 16
@@ -223,7 +224,7 @@ class Queued:
         from time import monotonic
 
         self.sock.settimeout(POLL_S)
-        give_up_s, spoken = monotonic() + LBM_SILENT_S, False
+        give_up_s, spoken = monotonic() + HEARD_S, False
         while True:
             try:
                 data = self.sock.recv(REPLY_LIMIT_BYTES)

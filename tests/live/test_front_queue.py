@@ -142,20 +142,16 @@ def test_an_lbm_that_says_nothing_is_soon_given_up(front, fake, options):
     def say(connection, _):
         assert connection.recv(1) == b"", "it hangs up"
 
-    began_s = time.monotonic()
     status, out, err = of_both(fake, [front, *options, "true"], say)
     assert (status, out) == (125, b"")
     assert err == b"lbrun: the lbm of this host does not answer (stopped?), so no queue\n"
-    assert time.monotonic() - began_s < 2 * 8
 
 
 def test_a_word_that_it_was_read_is_patience_for_the_queue(front, fake):
     def say(connection, _):
-        for _ in range(5):
-            connection.sendall(pack(tags.TAKEN))
-            time.sleep(1)
+        connection.sendall(pack(tags.TAKEN))
+        time.sleep(11)  # longer than an LBM may say nothing at all
         connection.sendall(QUEUED)
-        time.sleep(5)
         connection.sendall(done(7))
 
     assert fake.run([front, "-q", "true"], say).returncode == 7

@@ -298,7 +298,7 @@ def test_who_goes_away_while_the_dispatcher_does_leaves_the_queue_all_the_same(l
 
 
 def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
-    pid, began_s = lab.pids()["h2"]["lbm"], time.monotonic()
+    pid = lab.pids()["h2"]["lbm"]
     os.kill(pid, signal.SIGSTOP)
     try:
         told = lab.run("h2", "lbrun", "-d", "--name", "given-up", "true")
@@ -306,7 +306,6 @@ def test_what_was_given_up_while_the_lbm_was_stopped_is_not_queued(lab):
         os.kill(pid, signal.SIGCONT)
     assert (told.returncode, told.stdout) == (125, "")
     assert told.stderr == "lbrun: the lbm of this host does not answer (stopped?), so no queue\n"
-    assert time.monotonic() - began_s < 10
     assert lab.run("h2", "lbrun", "-q", "true").returncode == 0
     names = [job["name"] for job in lab.lbctl_json("h2", "jobs", "--all")]
     assert "given-up" not in names
