@@ -75,7 +75,7 @@ def designed(options: argparse.Namespace) -> Design:
     commands = chosen(options.commands, workbench.find)
     if not options.commands and (left_out := set(NAMES) - {one.name for one in commands}):
         say(f"not on this machine, so left out: {', '.join(sorted(left_out))}")
-    return Design(
+    design = Design(
         hosts=options.hosts, cpus=options.cpus or share, loads=tuple(dict.fromkeys(options.load)),
         algorithms=algorithms_of(options.algorithm),
         indices=tuple(dict.fromkeys(str(index_of(name)) for name in options.index)),
@@ -83,6 +83,21 @@ def designed(options: argparse.Namespace) -> Design:
         replications=options.replications, seed=options.seed,
         commands=tuple(one.name for one in commands), settings=tuple(options.settings),
     )  # fmt: skip
+    check_scripts(design, commands)
+    return design
+
+
+def check_scripts(design: Design, commands: Sequence[Command]) -> None:
+    """Raises ConfigError where nobody would have anything to do in a run."""
+    for load in design.loads:
+        for replication in range(design.replications):
+            drawn = run.scripts_of(design, load, commands, replication)
+            if not any(lines for users in drawn for lines in users):
+                raise ConfigError(
+                    f"--duration {duration_text(design.duration_s)}: by then no user has begun a "
+                    f"command of {design.demand_s:g} s under the load {load}; make it longer, or "
+                    "--demand smaller"
+                )
 
 
 def check_machine() -> None:
@@ -224,7 +239,11 @@ def as_row(row: Row) -> Json:
          "nolb_mean_response_s": known(base), "cpu_utilisation": busy}
         for name, (mine, base, busy) in row.by_level.items()
     ]  # fmt: skip
-    plain = {key: value for key, value in asdict(row).items() if not key.startswith("by_")}
+    plain = {
+        key: known(value) if isinstance(value, float) else value
+        for key, value in asdict(row).items()
+        if not key.startswith("by_")
+    }
     return {**plain, "by_command": kinds, "by_level": levels}
 
 

@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from html import escape
 
 from lbd.experiment import thesis
-from lbd.experiment.design import INDEX, NOLB, Design
+from lbd.experiment.commands import KINDS
+from lbd.experiment.design import (
+    INDEX,
+    LOCAL_THRESHOLD,
+    MIN_GAIN,
+    NOLB,
+    THESIS_JOB_S,
+    UTILISATION_GAIN,
+    Design,
+    index_of,
+)
 from lbd.experiment.summary import REPLICATIONS_MIN, Row
 from lbd.sim.scripts import LEVELS
 
@@ -158,26 +168,41 @@ def claims_list(claims: Sequence[thesis.Claim]) -> str:
 
 
 def how(design: Design, made: Made) -> list[str]:
-    scale = design.demand_s / design.cpus / 7.45
+    alone_s = design.demand_s / design.cpus
     intervals = (
         f"by Student's t over {design.replications} replications"
         if design.replications >= REPLICATIONS_MIN
         else "by the jackknife over hosts and replications, and with few of these rather too narrow"
     )
     paragraphs = (
-        f"Users wait for each command and think before the next. Commands: {made.commands}. Half "
-        "of them may leave their host (through lbrun); sorting, counting and listing stay, as in "
-        "table 4.3. NOLB is lbrun, too, with nowhere to go, and all algorithms have the same "
-        "scripts, in turns.",
-        f"A command alone on its host takes {design.demand_s / design.cpus:.2f} s, in the thesis "
-        f"7.45 s; so its P and T are multiplied by {scale:.2f}. T_l = 0.8 and Δ = 0.5 are "
-        "queue lengths.",
+        f"Users wait for each command and think before the next. Commands: {made.commands}. "
+        f"{who_may_leave(design)} NOLB is lbrun, too, with nowhere to go, and all algorithms have "
+        "the same scripts, in turns.",
+        f"A command alone on its host takes {alone_s:.2f} s, in the thesis {THESIS_JOB_S:g} s; so "
+        f"its P and T are multiplied by {alone_s / THESIS_JOB_S:.2f}. {thresholds(design)}",
         f"Intervals are of 95 %, {intervals}. Wrong: sent to a host that was no less busy. "
         "Response times are the users'; CPU time of the daemons is the kernel's, bytes are TCP's "
         "payload in and out. Simulated: such scripts placed by the daemons' own code in virtual "
         "time, with the thesis's jobs and costs, on hosts that nothing else disturbs.",
     )
     return [f"<p>{escape(text)}</p>" for text in paragraphs]
+
+
+def who_may_leave(design: Design) -> str:
+    staying = [kind.name for kind in KINDS if kind.name in design.commands and not kind.may_leave]
+    if not staying:
+        return "All of them may leave their host (through lbrun)."
+    return (
+        "Half of what users start may leave its host (through lbrun); as in table 4.3 these stay: "
+        f"{', '.join(staying)}."
+    )
+
+
+def thresholds(design: Design) -> str:
+    said = f"T_l = {LOCAL_THRESHOLD:g} and Δ = {MIN_GAIN:g} are queue lengths"
+    if any(index_of(name).measure.utilisation for name in design.indices):
+        said += f"; of a utilisation Δ is {UTILISATION_GAIN:g}"
+    return f"{said}."
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -40,7 +40,7 @@ def made(
 ) -> Outcome:
     """Raises LbdError if the run cannot be made or does not end."""
     bench_lab.prepare(record, design, case)
-    drawn = scripts(work_of(design, case.load, commands), f"{design.seed} {case.replication}")
+    drawn = scripts_of(design, case.load, commands, case.replication)
     by_name = {command.name: command for command in commands}
     before = meters.read_all(record)
     machine_s = machine_cpu_s()
@@ -72,6 +72,13 @@ def work_of(design: Design, load: str, commands: Sequence[Command]) -> Work:
     leaving = [command.name for command in commands if command.may_leave]
     staying = [command.name for command in commands if not command.may_leave]
     return design.work(load, leaving, staying)
+
+
+def scripts_of(
+    design: Design, load: str, commands: Sequence[Command], replication: int
+) -> list[list[list[Line]]]:
+    """Of each host, of each of its users."""
+    return scripts(work_of(design, load, commands), f"{design.seed} {replication}")
 
 
 def let_go(
@@ -122,10 +129,16 @@ def wait_for(users: Users, work: Path, start_s: float, duration_s: float, watch:
         time.sleep(POLL_S)
     for host, child in users.items():
         if child.returncode:
-            with suppress(OSError):
-                lines = (work / f"{host}.log").read_text(errors="replace").split("\n")
-                why = " / ".join(line for line in lines[-3:] if line)
-                raise LbdError(f"the users of {host} ended with {child.returncode}: {why}")
+            why = last_lines(work / f"{host}.log")
+            raise LbdError(f"the users of {host} ended with {child.returncode}: {why}")
+
+
+def last_lines(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").split("\n")
+    except OSError as problem:
+        return f"{log}: {problem.strerror}"
+    return " / ".join(line for line in lines[-3:] if line)
 
 
 def end(users: Users) -> None:

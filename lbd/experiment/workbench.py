@@ -4,8 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -71,24 +72,23 @@ def measured(commands: Sequence[Command], inputs: Path, scratch: Path) -> list[C
             bare = word.rstrip("*")
             known = names.get(bare)
             words.append(f"{inputs / known}*" if known else word)
-        found.append(with_costs(replace(command, words=tuple(words)), scratch))
+        ready = replace(command, words=tuple(words))
+        first_s, unit_s = costs(partial(cpu_s, ready, scratch))
+        found.append(replace(ready, first_unit_s=round(first_s, 6), unit_s=round(unit_s, 7)))
     return found
 
 
-def with_costs(command: Command, scratch: Path) -> Command:
-    first_s = min(cpu_s(command, 1, scratch) for _ in range(TRIES))
-    units, some_s = 4, 0.0
-    while units < UNITS_MAX:
-        some_s = cpu_s(command, units, scratch)
-        if some_s - first_s >= LONG_S:
-            break
+def costs(cost_s: Callable[[int], float]) -> tuple[float, float]:
+    """Of the first unit, and of each further one. `cost_s`: of so many."""
+    first_s = min(cost_s(1) for _ in range(TRIES))
+    units = 4
+    while (some_s := cost_s(units)) - first_s < LONG_S and units < UNITS_MAX:
         units *= 2
-    some_s = min(some_s, *(cpu_s(command, units, scratch) for _ in range(TRIES - 1)))
-    unit_s = max(1e-5, (some_s - first_s) / (units - 1))
-    return replace(command, first_unit_s=round(first_s, 6), unit_s=round(unit_s, 7))
+    some_s = min(some_s, *(cost_s(units) for _ in range(TRIES - 1)))
+    return first_s, max(1e-5, (some_s - first_s) / (units - 1))
 
 
-def cpu_s(command: Command, units: int, scratch: Path) -> float:
+def cpu_s(command: Command, scratch: Path, units: int) -> float:
     """CPU time of this command, its children's too. Raises LbdError."""
     argv = command.argv(units)
     with subprocess.Popen(

@@ -39,6 +39,7 @@ def design(*words):
         (("--index", "instant/4"), "write smoothed/T, queue/T"),
         (("--index", "smoothed/x"), "write smoothed/T"),
         (("--hosts", "1000"), "254 at most"),
+        (("--duration", "1s", "--demand", "100"), "no user has begun a command of 100 s"),
         (("--set", "nonsense"), "write section.key=value"),
     ],
 )

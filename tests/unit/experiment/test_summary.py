@@ -10,6 +10,7 @@ from lbd.experiment import report, thesis
 from lbd.experiment.design import Case
 from lbd.experiment.meters import connections_of
 from lbd.experiment.outcome import HostCost, Job, Outcome, as_json, from_json
+from lbd.experiment.run import last_lines
 from lbd.experiment.summary import present, rows
 from lbd.lab.lab import ports_of
 from tests.unit.experiment.test_design import design
@@ -120,3 +121,24 @@ def test_bytes_by_the_ports_of_the_daemons():
         "10.1.2.1:17901 10.1.2.2:40000": ("lim", 123),
         "10.1.2.1:41000 10.1.2.2:7902": ("lbm", 7),
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "not_said"),
+    [
+        (("--commands", "awk,sort"), ("stay: sort.", "are queue lengths."), ("of a utilisation",)),
+        (("--commands", "awk"), ("All of them may leave",), ("stay:",)),
+        (("--index", "smoothed/4,utilisation/10"), ("of a utilisation Δ is 0.1",), ()),
+    ],
+)
+def test_the_report_says_how_it_was_done_and_not_how_others_are(words, said, not_said):
+    made = report.Made("lbd lab experiment", "2 cores", "2026", 2, "awk (mawk)")
+    text = "".join(report.how(design(*words), made))
+    assert all(part in text for part in said)
+    assert not any(part in text for part in not_said)
+
+
+def test_a_run_whose_users_failed_says_why(tmp_path):
+    (tmp_path / "h1.log").write_text("one\ntwo\nthree\n")
+    assert last_lines(tmp_path / "h1.log") == "two / three"
+    assert "No such file" in last_lines(tmp_path / "h2.log")
