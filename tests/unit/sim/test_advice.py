@@ -126,17 +126,17 @@ class TestTrials:
                 lim = setup_for(today, trial).lim
                 assert all(getattr(lim, name) == value for name, value in trial.parameters)
 
+    def test_a_long_day_is_run_once_a_short_one_more_often(self):
+        assert replications(day(job(), job(30.0))) == 3
+        busy = [job(30.0 * n) for n in range(1000)]
+        assert replications(day(*busy)) == 1
+
 
 def outcome(parts, **more):
     given = {"moved": 10, "wrong": 1, "messages_per_host_s": 2.0, "overhead_share": 0.01}
     mean = sum(parts) / len(parts)
     return Outcome(algorithm="x", jobs=100, mean_response_s=mean, sd_response_s=0.0, events=0,
                    part_means_s=tuple(parts), seen={}, **{**given, **more})  # fmt: skip
-
-    def test_a_long_day_is_run_once_a_short_one_more_often(self):
-        assert replications(day(job(), job(30.0))) == 3
-        busy = [job(30.0 * n) for n in range(1000)]
-        assert replications(day(*busy)) == 1
 
 
 class TestTheVerdict:
