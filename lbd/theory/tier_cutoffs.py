@@ -51,9 +51,11 @@ class Expected:
 
     @property
     def unfairness(self) -> float:
-        """Largest over smallest slowdown by final tier; 1 is fair."""
+        """Largest over smallest slowdown by final tier; 1 is fair, infinite with one overloaded."""
         slowdowns = [tier.slowdown for tier in self.tiers]
-        return max(slowdowns) / min(slowdowns) if min(slowdowns) > 0 else math.inf
+        if min(slowdowns) <= 0 or max(slowdowns) == math.inf:
+            return math.inf
+        return max(slowdowns) / min(slowdowns)
 
     def worth(self, objective: Objective) -> float:
         """To be made least."""

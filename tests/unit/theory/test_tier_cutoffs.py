@@ -43,7 +43,13 @@ def test_the_best_are_no_worse_than_their_neighbours(servers, objective):
             moved = list(best.cutoffs_s)
             moved[at] *= factor
             worth = traffic.expected_of(moved).worth(objective)
-            assert worth >= best.worth(objective) * (1 - 1e-6) or math.isnan(worth)
+            assert worth >= best.worth(objective) * (1 - 1e-6)
+
+
+def test_what_overloads_a_tier_is_worth_nothing():
+    found = tiers((1.0, 1.0), 0.9).expected_of((29.0,))
+    assert found.tiers[0].load > 1
+    assert {found.worth(objective) for objective in OBJECTIVES} == {math.inf}
 
 
 def test_a_fair_one_is_fair():
