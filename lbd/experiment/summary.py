@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lbd.experiment.design import NOLB, Case, Design
 from lbd.experiment.outcome import Job, Outcome
-from lbd.sim.intervals import half_width, student_95
+from lbd.sim.intervals import half_width, mean, student_95
 
 REPLICATIONS_MIN = 4
 
@@ -219,10 +219,6 @@ def rate(counts: Sequence[int], host_s: float) -> float | None:
 
 def share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
 
 
 def deviation(values: Sequence[float]) -> float:

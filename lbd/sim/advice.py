@@ -243,7 +243,7 @@ def finding(
     day: Day, trial: Trial, outcomes: Sequence[Outcome], now: Sequence[Outcome], beyond: float
 ) -> Finding:
     mean_s, now_s = (fmean(run.mean_response_s for run in runs) for runs in (outcomes, now))
-    saved = [was - now_is for was, now_is in zip(parts(now), parts(outcomes), strict=True)]
+    saved = [was - would_be for was, would_be in zip(parts(now), parts(outcomes), strict=True)]
     spread = stdev(saved) if len(saved) > 1 else math.inf
     width = student(PARTS - 1, beyond) * spread / math.sqrt(len(saved))
     jobs = sum(run.jobs for run in outcomes)

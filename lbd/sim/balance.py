@@ -57,13 +57,23 @@ class Result:
     overhead: float
 
 
+Run = tuple[Setup, str, int]  # algorithm, replication
+
+
 def run_once(setup: Setup, algorithm: str, replication: int) -> Outcome:
+    engine, jobs = begun((setup, algorithm, replication))
+    engine.run(jobs)
+    return outcome(engine, algorithm, jobs)
+
+
+def begun(run: Run) -> tuple[Engine, list[Job]]:
+    """All there is of a run before it runs."""
+    setup, algorithm, replication = run
     seed = f"{setup.seed} {replication}"
     engine = Engine(setup)
     jobs = jobs_of(setup, seed)
     engine.placement = placement_of(engine, algorithm, seed)
-    engine.run(jobs)
-    return outcome(engine, algorithm, jobs)
+    return engine, jobs
 
 
 def jobs_of(setup: Setup, seed: str) -> list[Job]:
@@ -161,12 +171,10 @@ def summed_up(runs: Sequence[Outcome], nolb: Sequence[Outcome]) -> Result:
 
 def mean_and_sd(values: Sequence[float]) -> tuple[float, float]:
     """Of a sample; no deviation for a single value."""
-    if not values:
-        return math.nan, math.nan
-    mean = math.fsum(values) / len(values)
-    if len(values) == 1:
-        return mean, 0.0
-    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    middle = intervals.mean(values)
+    if len(values) < 2:
+        return middle, 0.0 if values else math.nan
+    return middle, math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1))
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lbd.sim.dispatch import Arrival, Run
-from lbd.sim.intervals import batch_means, half_width
+from lbd.sim.intervals import batch_means, half_width, mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,3 @@ def result(
         utilisation=tuple(mean(host) for host in hosts),
         wasted_s=mean([run.wasted_s for run in runs]),
     )
-
-
-def mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

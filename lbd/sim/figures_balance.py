@@ -9,7 +9,7 @@ higher. Sections in brackets.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lbd.sim.balance import Outcome, Result, run_once, summed_up
+from lbd.sim.balance import Outcome, Result, Run, run_once, summed_up
 from lbd.sim.balance_setup import LIM, Setup, with_settings
 from lbd.sim.balance_workload import WORKLOADS
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
@@ -17,7 +17,6 @@ from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
 BERKELEY = WORKLOADS["berkeley"]
 INFORMED = ("CENTRAL", "GLOBAL", "LOWEST", "THRHLD")
 ALGORITHMS = (*INFORMED, "DISTED", "RESERVE", "RANDOM")
-Run = tuple[Setup, str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbd.sim.balance import jobs_of, mean_and_sd, placement_of
+from lbd.sim.balance import Run, begun, mean_and_sd
 from lbd.sim.balance_engine import Engine
 from lbd.sim.balance_workload import Job
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
-from lbd.sim.figures_balance import Run, base, shown
+from lbd.sim.figures_balance import base, shown
+from lbd.sim.intervals import mean
 
 HOSTS, LOAD = 14, 0.633
 SLICE_S = 30.0  # of figure 3.13
@@ -37,17 +38,14 @@ class OfHosts:
 
 def played(what: Run, period_s: float) -> tuple[Engine, list[Job], list[tuple[float, ...]]]:
     """With each host's mean queue and CPU use in every stretch of `period_s`, one after another."""
-    setup, algorithm, replication = what
-    seed = f"{setup.seed} {replication}"
-    engine = Engine(setup)
-    jobs = jobs_of(setup, seed)
-    engine.placement = placement_of(engine, algorithm, seed)
+    engine, jobs = begun(what)
+    duration_s = what[0].duration_s
     seen: list[tuple[float, ...]] = []
 
     def look(_: object, now_s: float) -> None:
         pairs = [cpu.means(now_s, period_s) for cpu in engine.cpus]
         seen.append(tuple(value for pair in pairs for value in pair))
-        if now_s + period_s <= setup.duration_s:
+        if now_s + period_s <= duration_s:
             engine.at(now_s + period_s, look, None)
 
     engine.at(period_s, look, None)
@@ -66,10 +64,6 @@ def of_hosts(what: Run) -> OfHosts:
         tuple(map(mean, uses)), tuple(map(mean, slices)),
         tuple(pair[0] for pair in moments), tuple(pair[1] for pair in moments), tuple(slices),
     )  # fmt: skip
-
-
-def mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
 
 
 def by_rank(scale: Scale, map_: Map, names: Sequence[str]) -> dict[str, list[OfHosts]]:
@@ -218,7 +212,8 @@ class OfSizes:
 
 
 def of_sizes(what: Run) -> OfSizes:
-    _, jobs, _ = played(what, SLICE_S)
+    engine, jobs = begun(what)
+    engine.run(jobs)
     limit_s = what[0].lim.job_threshold_s
     big = [job for job in jobs if job.cpu_s > limit_s]
     groups: list[list[Job]] = [[] for _ in range(len(SIZES_S) + 1)]
@@ -301,20 +296,18 @@ def job_sizes(scale: Scale, map_: Map) -> Drawing:
 
 def least_loaded(what: Run) -> Counter[int]:
     """How often so many hosts had the shortest CPU queue, looked at each second."""
-    setup, algorithm, replication = what
-    seed = f"{setup.seed} {replication}"
-    engine = Engine(setup)
-    engine.placement = placement_of(engine, algorithm, seed)
+    engine, jobs = begun(what)
+    duration_s = what[0].duration_s
     found: Counter[int] = Counter()
 
     def look(_: object, now_s: float) -> None:
         lengths = [len(cpu) for cpu in engine.cpus]
         found[lengths.count(min(lengths))] += 1
-        if now_s + 1.0 <= setup.duration_s:
+        if now_s + 1.0 <= duration_s:
             engine.at(now_s + 1.0, look, None)
 
     engine.at(1.0, look, None)
-    engine.run(jobs_of(setup, seed))
+    engine.run(jobs)
     return found
 
 

@@ -9,6 +9,7 @@ TAGS-opt-waitingtime, not of opt-slowdown. Points are missing where no cutoffs a
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lbd.config_dispatch import Objective
 from lbd.sim.figures import Claim, Drawing, Figure, Line, Map, Scale
@@ -85,7 +86,7 @@ def waiting_of(found: TagsFigures) -> float:
 def second_moment(largest_s: float) -> Callable[[Scale, Map], Drawing]:
     def make(_: Scale, __: Map) -> Drawing:
         line = curve("E[X²]", lambda alpha: sizes(alpha, largest_s).moment(2.0))
-        falls = all(a > b for a, b in zip(line.y, line.y[1:], strict=False))
+        falls = all(a > b for a, b in pairwise(line.y))
         claims = [
             Claim("the second moment explodes as alpha declines", falls,
                   f"{line.y[0]:.3g} s² at 0.2, {line.y[-1]:.3g} at 1.9"),
@@ -195,24 +196,13 @@ def figure_6b(_: Scale, __: Map) -> Drawing:
     )  # fmt: skip
 
 
-def figure_7a(_: Scale, __: Map) -> Drawing:
-    shown = contest(0.5, 2, "waiting", of_waiting=True)
-    return drawn(
-        "mean waiting, s",
-        shown,
-        shown.ahead(),
-        shown.by(1.0, 2.0, "several orders of magnitude better"),
-    )
+def figure_7(objective: Objective) -> Callable[[Scale, Map], Drawing]:
+    def make(_: Scale, __: Map) -> Drawing:
+        shown = contest(0.5, 2, objective, of_waiting=True)
+        better = shown.by(1.0, 2.0, "several orders of magnitude better")
+        return drawn("mean waiting, s", shown, shown.ahead(), better)
 
-
-def figure_7b(_: Scale, __: Map) -> Drawing:
-    shown = contest(0.5, 2, "fairness", of_waiting=True)
-    return drawn(
-        "mean waiting, s",
-        shown,
-        shown.ahead(),
-        shown.by(1.0, 2.0, "several orders of magnitude better"),
-    )
+    return make
 
 
 def figure_9(load: float) -> Callable[[Scale, Map], Drawing]:
@@ -355,8 +345,8 @@ FIGURES = {
     "tags-4": entry("4", "Second moment, p = 1e10", second_moment(LARGEST_S)),
     "tags-6a": entry("6a", "Slowdown, 2 hosts, load 0.5: opt-slowdown", figure_6a),
     "tags-6b": entry("6b", "Slowdown, 2 hosts, load 0.5: opt-fairness", figure_6b),
-    "tags-7a": entry("7a", "Waiting, 2 hosts, load 0.5: opt-waitingtime", figure_7a),
-    "tags-7b": entry("7b", "Waiting, 2 hosts, load 0.5: opt-fairness", figure_7b),
+    "tags-7a": entry("7a", "Waiting, 2 hosts, load 0.5: opt-waitingtime", figure_7("waiting")),
+    "tags-7b": entry("7b", "Waiting, 2 hosts, load 0.5: opt-fairness", figure_7("fairness")),
     "tags-8a": entry("8a", "Loads of 2 hosts: opt-slowdown", loads(0.5, "slowdown", False)),
     "tags-8b": entry("8b", "Loads of 2 hosts: opt-waitingtime", loads(0.5, "waiting", False)),
     "tags-8c": entry("8c", "Loads of 2 hosts: opt-fairness", loads(0.5, "fairness", False)),

@@ -33,12 +33,17 @@ def student(freedom: int, beyond: float) -> float:
     return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
 
 
+def mean(values: Sequence[float]) -> float:
+    """NaN of none."""
+    return math.fsum(values) / len(values) if values else math.nan
+
+
 def half_width(means: Sequence[float]) -> float | None:
     """From independent values, one a replication or batch; None from fewer than two."""
     count = len(means)
     if count < 2:
         return None
-    centre = math.fsum(means) / count
+    centre = mean(means)
     variance = math.fsum((x - centre) ** 2 for x in means) / (count - 1)
     return student_95(count - 1) * math.sqrt(variance / count)
 
@@ -49,4 +54,4 @@ def batch_means(values: Sequence[float]) -> list[float]:
     if count < 2 * BATCHES:
         return []
     edges = [count * i // BATCHES for i in range(BATCHES + 1)]
-    return [math.fsum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    return [mean(values[a:b]) for a, b in pairwise(edges)]

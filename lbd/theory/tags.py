@@ -166,7 +166,7 @@ def figures(traffic: Traffic, cuts: Sequence[float], spares: Sequence[float]) ->
     top = sizes.width
     tiers: list[Tier] = []
     waited_s = waiting_s = slowdown = excess = 0.0
-    for a, b, spare in zip(cuts, cuts[1:], spares, strict=False):
+    for (a, b), spare in zip(pairwise(cuts), spares, strict=True):
         here_s = traffic.wait_s(a, b, spare)
         visits, ends = sizes.part_y(0.0, a, top), sizes.part_y(0.0, a, b)
         waited_s += here_s

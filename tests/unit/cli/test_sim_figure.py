@@ -1,4 +1,7 @@
-"""`lbd sim figure` and `lbd sim list`; the claims themselves are tests/simulation's."""
+"""`lbd sim figure` and `lbd sim list`.
+
+Whether claims hold is tests/simulation's: of TAGS every one, of the thesis what does not hang on a
+parameter."""
 
 import json
 import sys
