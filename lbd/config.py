@@ -24,6 +24,7 @@ from lbd.config_field import (
     Section,
     bounds_of,
     fault_of,
+    listed,
     one_of,
     shown,
     within,
@@ -94,7 +95,7 @@ class LoadConfig(Section):
     memory_weight: float = within(1.0, 0.0, 10.0)
     scan_core_share: float = within(0.008, 0.0005, 1.0)  # of one core, for the scanning scopes
     # a program of the site's, and its arguments, that prints lines of `name value`: other loads
-    site_command: tuple[str, ...] = ()
+    site_command: tuple[str, ...] = listed("/usr/local/lib/gpu-load", "--all")
     # from one run of it to the next; what it said is used for three times as long
     site_period_s: float = within(5.0, 0.2, 3600.0)
     site_timeout_s: float = within(2.0, 0.1, 600.0)  # then it is killed, with all it has started

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lbd.config_field import Section, one_of, within
+from lbd.config_field import Section, listed, one_of, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class AdmissionConfig(Section):
     # what never does. A user can copy a program: to keep something in, say what may run
     deny_programs: tuple[str, ...] = ()
     # when: "mon-fri 18:00-08:00", "sat,sun", "22:00-06:00", or five fields as in a crontab
-    when: tuple[str, ...] = ()
+    when: tuple[str, ...] = listed("mon-fri 18:00-08:00", "sat,sun")
     slots: int = within(0, 0, 65536)  # foreign jobs at once, if fewer than lbm.slots; 0 = those
     # no new commands while the load index here is above this; 0 = whatever it is
     load_ceiling: float = within(0.0, 0.0, 10000.0)

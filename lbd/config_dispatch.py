@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from lbd.config_field import Section, one_of, within
+from lbd.config_field import Section, listed, one_of, within
 
 Mode = Literal["fcfs", "tags", "random", "round-robin", "shortest-queue", "least-work", "sita-e"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -39,7 +39,7 @@ class DispatchConfig(Section):
     user_slots: int = within(0, 0, 1 << 30)  # that one user's jobs hold at once; 0 = no limit
     # "licence-*:2": how many jobs of a name run at once, for each name that fits; * and ? as in
     # file names; the first that fits counts
-    name_jobs: tuple[str, ...] = ()
+    name_jobs: tuple[str, ...] = listed("licence-*:2")
     # an array stands in the line like one job, and goes to its end when one of its own has begun;
     # false = all of it goes before what comes later
     interleave_arrays: bool = True
@@ -76,7 +76,7 @@ class TagsConfig(Section):
     # s_i: CPU seconds at which tier i kills; also of sita-e; [] = solved from the queue's own past
     cutoffs_s: tuple[float, ...] = ()
     # "h1:1", "h2:2,3": which tiers a host serves; [] = all hosts spread evenly, in their order
-    tiers: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = listed("h1:1", "h2:2,3")
     # a host with nothing to do in its own tiers helps a lower one
     work_conserving: bool = False
     # what solved cutoffs make least; fairness: small and large jobs are slowed down alike

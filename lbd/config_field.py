@@ -42,6 +42,11 @@ def one_of(choices: tuple[str, ...], prefix: str = "") -> str:
     return field(default=choices[0], metadata={"bounds": Bounds(None, None, choices, prefix)})
 
 
+def listed(*example: str) -> tuple[str, ...]:
+    """A list of words, empty by default; the example is for who writes something else."""
+    return field(default=(), metadata={"like": example})
+
+
 NAME_CHARS_MAX = 32
 
 
@@ -69,7 +74,8 @@ def fault_of(item: "Field[object]", value: object) -> str:
     kind = item.type
     bounds = bounds_of(item.metadata)
     if kind == NAMES:
-        return "" if are_names(value) else f'{shown(value)} is not a list like ["cc", "gcc -c"]'
+        like = shown(item.metadata.get("like", ("cc", "gcc -c")))
+        return "" if are_names(value) else f"{shown(value)} is not a list like {like}"
     if kind == NUMBERS:
         return "" if are_numbers(value) else f"{shown(value)} is not a list like [2.0, 60.0]"
     if kind is float and type(value) is int:

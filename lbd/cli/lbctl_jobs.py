@@ -31,7 +31,8 @@ STATE_COLOURS = {
     "done": DIM, "cancelled": DIM,
 }  # fmt: skip
 HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", ">AGE", ">RAN", ">CPU", ">EXIT", "COMMAND")
-COMMAND_WIDTH = 60
+COMMAND_WIDTH, NAME_WIDTH = 60, 24
+DISPATCHER = "the dispatcher"  # among the hosts that did not answer
 
 
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -42,8 +43,11 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if others or not queued:
         reply = fetch(daemons, options.all or bool(others))
         found = tables(reply, "jobs")
-        if missing := texts(reply, "missing"):
-            complain("lbctl", f"these hosts did not answer: {', '.join(missing)}")
+        missing = texts(reply, "missing")
+        if hosts := [name for name in missing if name != DISPATCHER]:
+            complain("lbctl", f"these hosts did not answer: {', '.join(hosts)}")
+        if DISPATCHER in missing:
+            complain("lbctl", f"{DISPATCHER} did not answer: no jobs of the queue are shown")
     if others:
         found = chosen(found, others)
     if queued:
@@ -93,10 +97,9 @@ def job_row(job: Json, unix_now_s: float) -> Row:
         number(job, key) for key in ("submitted", "started", "finished")
     )
     end = unix_now_s if math.isnan(finished) else finished
-    command = shlex.join(texts(job, "command"))
     return (
         text(job, "id"),
-        text(job, "name"),
+        shortened(text(job, "name"), NAME_WIDTH),
         text(job, "user"),
         Cell(state, STATE_COLOURS.get(state, "")),
         text(job, "origin"),
@@ -105,8 +108,12 @@ def job_row(job: Json, unix_now_s: float) -> Row:
         since(end - started),
         since(number(job, "cpu_s")),
         text(job, "exit_status"),
-        command if len(command) <= COMMAND_WIDTH else command[: COMMAND_WIDTH - 1] + "…",
+        shortened(shlex.join(texts(job, "command")), COMMAND_WIDTH),
     )
+
+
+def shortened(told: str, width: int) -> str:
+    return told if len(told) <= width else told[: width - 1] + "…"
 
 
 def since(seconds: float) -> str:

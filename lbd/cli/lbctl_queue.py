@@ -25,6 +25,7 @@ FOLLOW_S = 0.2
 LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a daemon that is being started again
+SILENT_S = 2.0  # of that
 NOT_ALL, NO_ANSWER = 1, 2
 SLOTS_MAX = 65536
 ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", ">RAN", ">CPU", ">EXIT", "REASON")
@@ -153,7 +154,9 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 def patiently(daemons: Daemons, question: Json, patience_s: float = RETRY_FOR_S) -> Json:
     """The answer; daemons that are away are given time to come back. Raises LbdError."""
-    give_up_s = time.monotonic() + min(patience_s, RETRY_FOR_S)
+    began_s = time.monotonic()
+    give_up_s = began_s + min(patience_s, RETRY_FOR_S)
+    told = False
     while True:
         try:
             return daemons.lbm(question, min(ANSWER_S, patience_s + LEAST_ANSWER_S))
@@ -162,6 +165,9 @@ def patiently(daemons: Daemons, question: Json, patience_s: float = RETRY_FOR_S)
             left_s = give_up_s - time.monotonic()
             if not away or left_s <= 0:
                 raise
+            if not told and time.monotonic() - began_s >= SILENT_S:
+                told = True
+                complain("lbctl", f"{problem}; asked again for {left_s:.0f} s")
             time.sleep(min(RETRY_S, left_s))
 
 

@@ -8,6 +8,7 @@ from dataclasses import fields
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_status import host_named
 from lbd.cli.output import print_json, print_table
+from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, table, text
 from lbd.config import LimConfig, LoadConfig
 from lbd.config_file import toml_value
@@ -89,22 +90,38 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json(reply)
     else:
-        print(f"{text(reply, 'name')} = {text(reply, 'value')}")
+        name, value = text(reply, "name"), shown(reply, "value")
+        if "as_set" in reply:
+            told = f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive turns it with the load"
+            complain("lbctl", told)
+        print(f"{name} = {value}")
     return 0
+
+
+def shown(reply: Json, key: str) -> str:
+    """A parameter's value, by its name: nobody has to read 0.30000000000000004, or 1.0 for true."""
+    value = number(reply, key)
+    if math.isnan(value):
+        return text(reply, key)
+    section, _, name = text(reply, "name").partition(".")
+    kind = {"lim": LimConfig, "load": LoadConfig}.get(section)
+    if kind and any(item.name == name and item.type is bool for item in fields(kind)):
+        return "true" if value else "false"
+    return f"{value:.12g}"
 
 
 def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
     """Every parameter that can be changed at run time; the LIM refuses the names of the others."""
-    params: Json = {}
+    replies: list[Json] = []
     for section in (LimConfig, LoadConfig):
         for item in fields(section):
             try:
-                reply = daemons.lim({"op": "param", "name": item.name})
+                replies.append(daemons.lim({"op": "param", "name": item.name}))
             except Refusal:
                 continue
-            params[text(reply, "name")] = reply.get("value")
     if options.json:
-        print_json({"params": params})
+        print_json({"params": {text(one, "name"): one.get("value") for one in replies}})
     else:
-        print_table(("PARAMETER", ">VALUE"), [(name, text(params, name)) for name in params])
+        rows = [(text(one, "name"), shown(one, "value")) for one in replies]
+        print_table(("PARAMETER", ">VALUE"), rows)
     return 0

@@ -300,8 +300,8 @@ class Lifecycle:
         if wish == REQUEUE and not succeeded:
             live.job = replace(self.queues.books[live.job.id].job, tier=1)
             actions += self._begin(self.queues.ended(live.job.id, now_s, dice), now_s)
-            actions += self._arrives(live, now_s, dice, Fate.CANCELLED, ending)
-            return actions
+            ending = replace(ending, reason=ending.reason or "requeued")
+            return actions + self._arrives(live, now_s, dice, Fate.CANCELLED, ending)
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT):
             return actions + self._next_tier(live, ending, now_s, dice)
         if lost:

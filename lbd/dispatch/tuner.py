@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from lbd.config_dispatch import OBJECTIVES
 from lbd.dispatch.daemon import DAY_S, Dispatcher
@@ -112,7 +113,7 @@ class Tuner:
             source="solved" if self.solves and cutoffs_s else "given" if cutoffs_s else "none",
             objective=tags.objective,
             cutoffs_s=cutoffs_s,
-            tiers=self._tiers(len(cutoffs_s) + 1) if found else [],
+            tiers=self._tiers(cutoffs_s) if found else [],
             looked=self._looked,
             changes=self._changes,
             work_conserving=tags.work_conserving,
@@ -122,11 +123,11 @@ class Tuner:
             add_verdict(told, self._verdict)
         return told
 
-    def _tiers(self, count: int) -> list[pb.TierTold]:
+    def _tiers(self, cutoffs_s: Sequence[float]) -> list[pb.TierTold]:
         life = self._dispatcher.life
         running = [live.lease.tier for live in life.leased.values() if live.lease]
         tiers = []
-        for number in range(1, count + 1):
+        for number in range(1, len(cutoffs_s) + 2):
             seats = life.queues.servers.get(number, [])
             waiting = life.queues.lines.get(number)
             tier = pb.TierTold(
@@ -136,9 +137,8 @@ class Tuner:
                 waiting=waiting.jobs if waiting else 0,
                 running=running.count(number),
             )
-            cutoff_s = life.discipline.cutoff_s(number)
-            if cutoff_s is not None:
-                tier.cutoff_s = cutoff_s
+            if number <= len(cutoffs_s):  # sita-e's kill nobody, and say who goes where
+                tier.cutoff_s = cutoffs_s[number - 1]
             tiers.append(tier)
         return tiers
 

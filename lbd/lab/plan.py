@@ -23,6 +23,7 @@ from lbd.spelling import hint
 HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
 SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
 DAEMONS = ("lim", "lbm", "dispatcher")  # the last where the queue is, if at all
+AS_ANOTHER = "`lbd lab exec HOST -- runuser -u USER -- COMMAND` acts from there as another user"
 MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
 INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
 ISOLATIONS = ("auto", "none", "namespaces")
@@ -262,7 +263,14 @@ class Entrance:
         Joining the cgroups comes first, while we see them as the outside does. nsenter itself
         neither forks (-F) nor passes signals on; `enter.py` does both.
         """
-        lines = [f"echo 0 > {shlex.quote(group + '/cgroup.procs')}" for group in self.cgroups]
+        lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
+        lines = [f"echo 0 > {processes}" for processes in lists]
+        if lists:
+            line = shlex.quote(f"lbd lab: who may enter is the lab's owner: {AS_ANOTHER}")
+            first = lists[0]
+            lines.insert(
+                0, f"[ -w {first} ] || [ ! -e {first} ] || {{ echo {line} >&2; exit 125; }}"
+            )
         words = [python, "-I", "-S", str(program), *mode]
         if self.pid is not None:
             words = ["nsenter", "-F", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words]

@@ -103,6 +103,14 @@ def values_at(level: int, params: LimConfig) -> dict[str, float]:
     return {f"lim.{name}": value for name, value in found.items() if value != getattr(params, name)}
 
 
+def changes(before: LimConfig, after: LimConfig) -> str:
+    """For a person: what is turned, from what to what."""
+    pairs = ((item.name, getattr(before, item.name), getattr(after, item.name)) for item in
+             fields(LimConfig))  # fmt: skip
+    told = [f"lim.{name} from {old:g} to {new:g}" for name, old, new in pairs if old != new]
+    return ", ".join(told) or "no parameter changes"
+
+
 def fitting(name: str, factor: float, params: LimConfig) -> float:
     """Within the parameter's own bounds. A period must not outlast what is believed of a host."""
     bounds = bounds_of(next(item for item in fields(LimConfig) if item.name == name).metadata)

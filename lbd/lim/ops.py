@@ -153,7 +153,11 @@ class Operations:
             value = settings.parsed(name, request["value"])
             self._admins.check(caller)
             self._lim.handle(e.ChangeSettings(None, {name: value}), time.monotonic())
-        return {"name": name, "value": settings.value_of(self._state.in_force, name)}
+        found: Json = {"name": name, "value": settings.value_of(self._state.in_force, name)}
+        if name in self._state.settings.tuned:
+            as_set = settings.as_set(self._state.base, self._state.settings)
+            found["as_set"] = settings.value_of(as_set, name)
+        return found
 
     async def _drain(self, request: Json, caller: Caller) -> Json:
         host = r.known_host(request.get("host"), self._state.table.entries)

@@ -16,7 +16,7 @@ from random import Random
 from lbd.errors import ConfigError
 from lbd.lim import events as e
 from lbd.lim import messages as m
-from lbd.lim.adaptive import Tuner
+from lbd.lim.adaptive import Tuner, changes
 from lbd.lim.election import Election
 from lbd.lim.events import Action, Log
 from lbd.lim.membership import Membership
@@ -251,8 +251,10 @@ class LimState:
         if found is None:
             return []
         settings = retuned(self.settings, self.me, found.params)
-        text = f"adaptive: {found.reason}, so {found.params or 'all is as set'}"
-        return [Log(text), *self._adopt(settings, now_s), *self._tell_all(settings, now_s)]
+        before = self.in_force.lim
+        adopted = self._adopt(settings, now_s)
+        text = f"adaptive: {found.reason}: {changes(before, self.in_force.lim)}"
+        return [Log(text), *adopted, *self._tell_all(settings, now_s)]
 
     def _tell_all(self, settings: m.Settings, now_s: float) -> list[Action]:
         others = self._teller.others(now_s, alive=False)

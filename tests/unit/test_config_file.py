@@ -152,6 +152,7 @@ BAD_FILES = [
     ('[host]\nruntime_dir = "run"\n', 2, ['host.runtime_dir: "run" must begin with /']),
     ('[stage]\nroot = "stage"\n', 2, ['stage.root: "stage" must begin with /']),
     ('[environment]\ndeny = "X"\n', 2, ['environment.deny: "X" is not a list like']),
+    ('[tags]\ntiers = "h1"\n', 2, ['tags.tiers: "h1" is not a list like ["h1:1", "h2:2,3"]']),
     ("[environment]\nallow = [1]\n", 2, ["environment.allow: [1] is not a list like"]),
     ('[security]\nkey_file = "key"\n', 2, ['security.key_file: "key" must begin with /']),
     ('[host]\nname = "h 1"\n', 2, ['host.name: "h 1" is no host name: letters, digits']),

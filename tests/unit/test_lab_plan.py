@@ -1,8 +1,10 @@
 """What a lab is to consist of, before anything is made."""
 
+import os
 import random
 import re
 import subprocess
+import tempfile
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -162,9 +164,23 @@ def test_exports_are_quoted_for_a_shell():
 
 def test_entering_joins_the_cgroups_before_the_namespaces():
     steps = Entrance(("/sys/fs/cgroup/a b",), 77).steps("/py", Path("/enter.py"))
-    join, enter = steps.splitlines()
+    may, join, enter = steps.splitlines()
+    assert may.startswith("[ -w '/sys/fs/cgroup/a b/cgroup.procs' ] || ")
     assert join == "echo 0 > '/sys/fs/cgroup/a b/cgroup.procs'"
     assert enter.startswith("exec nsenter -F -t 77 ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_who_may_not_enter_is_told_how_to():
+    with tempfile.TemporaryDirectory() as group:  # pytest's own are for their owner alone
+        Path(group).chmod(0o755)
+        Path(group, "cgroup.procs").touch(0o644)
+        steps = Entrance((group,), 77).steps("/py", Path("/enter.py"))
+        command = ["/bin/sh", "-c", steps]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, user=65534)
+    assert (result.returncode, result.stdout) == (125, "")
+    assert result.stderr.startswith("lbd lab: who may enter is the lab's owner: `lbd lab exec")
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path):

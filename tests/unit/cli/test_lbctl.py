@@ -153,6 +153,31 @@ def test_algorithm_and_param(daemon, capsys):
     assert "value" not in lim.asked[2]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("lim.min_gain", 0.1 * 0.75, "0.075"),
+        ("lim.down_after_s", 86400.0, "86400"),
+        ("lim.probe_limit", 3, "3"),
+        ("lim.adaptive", 1.0, "true"),
+        ("lim.adaptive", 0.0, "false"),
+        ("load.index", "site:gpu", "site:gpu"),
+    ],
+)
+def test_a_parameter_is_shown_as_one_would_write_it(daemon, capsys, name, value, shown):
+    daemon("lim", param={"name": name, "value": value})
+    assert lbctl.main(["param", name]) == 0
+    assert capsys.readouterr() == (f"{name} = {shown}\n", "")
+
+
+def test_a_parameter_that_follows_the_load_is_said_to(daemon, capsys):
+    daemon("lim", param={"name": "lim.min_gain", "value": 0.1 * 0.75, "as_set": 0.1})
+    assert lbctl.main(["param", "min_gain", "0.1"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "lim.min_gain = 0.075\n"
+    assert err == "lbctl: lim.min_gain is set to 0.1; lim.adaptive turns it with the load\n"
+
+
 def test_all_params_are_those_the_lim_knows(daemon, capsys):
     def param(request):
         if request["name"] not in ("min_gain", "smoothing_s"):
@@ -163,6 +188,8 @@ def test_all_params_are_those_the_lim_knows(daemon, capsys):
     assert lbctl.main(["param", "--json"]) == 0
     params = {"x.min_gain": 0.5, "x.smoothing_s": 0.5}
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "params": params}
+    assert lbctl.main(["param"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["x.min_gain", "0.5"]
 
 
 @pytest.mark.parametrize("name", ["", *lbctl.COMMANDS])

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from lbd.cli import lbctl
+from lbd.cli import lbctl, lbctl_queue
+from tests.unit.cli.canned import JOB
 
 AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
 
@@ -42,10 +43,41 @@ def test_wait_says_how_many_are_left(daemon, capsys, count, said):
     assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
 
 
-def test_no_jobs_is_not_said_where_not_all_have_answered(daemon, capsys):
-    daemon("lbm", jobs={"jobs": [], "missing": ["the dispatcher"]})
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (["the dispatcher"], ["the dispatcher did not answer: no jobs of the queue are shown"]),
+        (["h2", "h3"], ["these hosts did not answer: h2, h3"]),
+        (
+            ["h2", "the dispatcher"],
+            [
+                "these hosts did not answer: h2",
+                "the dispatcher did not answer: no jobs of the queue are shown",
+            ],
+        ),
+    ],
+)
+def test_no_jobs_is_not_said_where_not_all_have_answered(daemon, capsys, missing, said):
+    daemon("lbm", jobs={"jobs": [], "missing": missing})
     assert lbctl.main(["jobs"]) == 0
-    assert capsys.readouterr().err == "lbctl: these hosts did not answer: the dispatcher\n"
+    assert capsys.readouterr().err.splitlines() == [f"lbctl: {line}" for line in said]
+
+
+def test_a_long_name_does_not_widen_everybodys_table(daemon, capsys):
+    daemon("lbm", jobs={"jobs": [{**JOB, "name": "x" * 1000}, JOB], "missing": []})
+    assert lbctl.main(["jobs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f" {'x' * 23}… " in lines[1]
+    assert max(map(len, lines)) < 130
+
+
+def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(lbctl_queue, "SILENT_S", 0.2)
+    monkeypatch.setattr(lbctl_queue, "RETRY_FOR_S", 1.5)
+    daemon("lbm", **{"queue.logs": lambda request: AWAY})
+    assert lbctl.main(["logs", "3"]) == 1
+    said = [f"lbctl: {AWAY['error']}; asked again for 1 s", f"lbctl: {AWAY['error']}"]
+    assert capsys.readouterr().err.splitlines() == said
 
 
 def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.config import LimConfig
-from lbd.lim.adaptive import EDGES, LEVELS, REST_S, Tuner, values_at
+from lbd.lim.adaptive import EDGES, LEVELS, REST_S, Tuner, changes, values_at
 from lbd.lim.settings import PARAMS
 from lbd.testing import builders
 
@@ -50,6 +50,12 @@ def test_what_people_set_is_what_is_turned():
     assert busy["lim.exchange_period_s"] == 6.0  # and no more than half of what is believed
     busy = settled(Tuner(), [1.0, 1.0], replace(ON, exchange_period_s=9.0))
     assert busy["lim.exchange_period_s"] == ON.stale_after_s / 2
+
+
+def test_a_change_is_told_by_what_it_was_and_is():
+    after = replace(ON, probe_limit=5, min_gain=0.1 * 0.75)
+    assert changes(ON, after) == "lim.min_gain from 0.1 to 0.075, lim.probe_limit from 9 to 5"
+    assert changes(ON, ON) == "no parameter changes"
 
 
 def test_off_means_as_it_was_set():
