@@ -129,7 +129,8 @@ class ChargeBook:
     def expire(self, now_s: float, limit_s: float) -> list[HostId]:
         """Drop charges older than `limit_s`. Returns the hosts that had some."""
         touched: list[HostId] = []
-        if not self._host_of:
+        oldest = next(iter(self._host_of), None)  # as they were added
+        if oldest is None or self.picked_at_s(oldest) >= now_s - limit_s:
             return touched
         for host, charges in self._hosts.items():
             if gone := charges.expire(now_s - limit_s):

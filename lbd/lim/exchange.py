@@ -28,19 +28,18 @@ def worth_telling(
     """Whether `sample` differs enough from what was told last."""
     if told is None or told.incarnation != sample.incarnation:
         return True
-    if sample.vector is told.vector and sample.drained == told.drained:
+    new, old = sample.vector, told.vector
+    if new is old and sample.drained == told.drained:
         return False
+    exchanges_it = exchanges_load and min(new.index, old.index) <= params.report_ceiling
+    if exchanges_it and abs(new.index - old.index) > params.change_threshold:
+        return True  # asked first, as it mostly is this
     if eligibility(sample) != eligibility(told):
         return True
-    if not exchanges_load:
-        return False
-    new, old = sample.vector, told.vector
-    if new.index > params.report_ceiling and old.index > params.report_ceiling:
-        return False
-    if abs(new.index - old.index) > params.change_threshold:
-        return True
     jobs = (new.slots_used, new.slots_total, new.jobs_local, new.jobs_foreign)
-    return jobs != (old.slots_used, old.slots_total, old.jobs_local, old.jobs_foreign)
+    return exchanges_it and jobs != (
+        old.slots_used, old.slots_total, old.jobs_local, old.jobs_foreign
+    )  # fmt: skip
 
 
 class Reporter:
@@ -57,15 +56,12 @@ class Reporter:
     def has_news(self, sample: Sample, params: LimConfig, exchanges_load: bool) -> bool:
         return worth_telling(sample, self._told, params, exchanges_load)
 
-    def due(self, sample: Sample, now_s: float, params: LimConfig, exchanges_load: bool) -> bool:
-        """Whether to report now; a True is taken as done."""
-        due = (
-            now_s - self._told_at_s >= params.keepalive_s
-            or self.has_news(sample, params, exchanges_load)
-        )  # fmt: skip
-        if due:
-            self._told, self._told_at_s = sample, now_s
-        return due
+    def was_silent(self, now_s: float, params: LimConfig) -> bool:
+        """So long that it is time for a keep-alive."""
+        return now_s - self._told_at_s >= params.keepalive_s
+
+    def has_told(self, sample: Sample, now_s: float) -> None:
+        self._told, self._told_at_s = sample, now_s
 
 
 class Broadcaster:

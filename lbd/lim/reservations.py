@@ -53,22 +53,21 @@ class Reservations:
             cancelled, self.made = sorted(self.made), set()
             return [(name, m.Unreserve()) for name in cancelled]
         view = self._table.view(None, now_s)
-        self.made = {name for name in self.made if name in view.hosts and view.hosts[name].alive}
+        if self.made:
+            hosts = view.hosts
+            self.made = {name for name in self.made if name in hosts and hosts[name].alive}
         return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
 
     def _to_ask(self, view: View, departed: bool) -> list[HostId]:
         room = view.params.reservations - len(self.made)
         if room <= 0:
             return []
-        others = [
-            host
-            for host in view.hosts.values()
-            if host is not view.me and host.alive and host.name not in self.made
-        ]
-        loaded = [h.name for h in others if h.load_now > view.params.local_threshold]
+        threshold, passed = view.params.local_threshold, {view.me.name, *self.made}
+        hosts = [host for host in view.hosts.values() if host.alive and host.name not in passed]
+        loaded = [host.name for host in hosts if host.load_now > threshold]
         asked = self._dice.sample(loaded, min(room, len(loaded)))
         if departed and len(asked) < room:
-            rest = [h.name for h in others if h.load_now <= view.params.local_threshold]
+            rest = [host.name for host in hosts if host.load_now <= threshold]
             asked += self._dice.sample(rest, min(room - len(asked), len(rest)))
         return asked
 

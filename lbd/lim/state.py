@@ -70,6 +70,7 @@ class LimState:
         self._teller = Teller(self.table, self._election, self.reservations)
         self._sampled = e.Sampled(Queues(), 0.0, 0.0)
         self._sampled_at_s = now_s
+        self._vector: LoadVector | None = None  # of what was sampled and the LBM says
         self._number = 0
         self._next_exchange_s = now_s
         self._next_housekeeping_s = now_s
@@ -98,7 +99,9 @@ class LimState:
             case e.Tick():
                 return self._tick(now_s)
             case e.Sampled():
-                self._sampled, self._sampled_at_s = event, now_s
+                if event is not self._sampled:
+                    self._sampled, self._vector = event, None
+                self._sampled_at_s = now_s
                 self._publish(now_s)
             case e.Received():
                 return self._received(event.message, now_s)
@@ -135,17 +138,21 @@ class LimState:
     def _publish(self, now_s: float) -> None:
         """Our newest sample, into the table like any other host's."""
         self._number += 1
+        if self._vector is None:
+            self._vector = self._made_vector()
+        incarnation = self.membership.me.incarnation
+        age_s = now_s - self._sampled_at_s
+        sample = m.Sample(self.me, incarnation, self._number, age_s, self._vector, self.drained)
+        self.table.record(sample, now_s)
+
+    def _made_vector(self) -> LoadVector:
         sampled, lbm = self._sampled, self.lbm
-        vector = LoadVector(  # in order: by their names it takes four times as long
+        return LoadVector(  # in order: by their names it takes four times as long
             sampled.index, sampled.queues, sampled.utilisation,
             self.identity.cores, self.identity.speed,
             lbm.slots_total, lbm.slots_used, lbm.jobs_local, lbm.jobs_foreign,
             lbm.accepting, lbm.hog, sampled.site,
         )  # fmt: skip
-        incarnation = self.membership.me.incarnation
-        age_s = now_s - self._sampled_at_s
-        sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)
-        self.table.record(sample, now_s)
 
     def own_sample(self, now_s: float) -> m.Sample:
         return self.table.own_sample(now_s)
@@ -157,7 +164,7 @@ class LimState:
             self._exchange_soon(now_s)
         if status.jobs_foreign < self.lbm.jobs_foreign or status.jobs_local < self.lbm.jobs_local:
             self.reservations.departed()
-        self.lbm = status
+        self.lbm, self._vector = status, None
         self._publish(now_s)
 
     def _set_drained(self, drained: bool, now_s: float) -> list[Action]:
@@ -205,9 +212,10 @@ class LimState:
 
         def gone(name: HostId) -> bool:
             entry = self.table.entries[name]
+            if not self.table.is_down(entry, now_s):
+                return False
             known = entry.left or entry.sample is not None
-            waited = known or now_s - entry.known_since_s > silence_s
-            return waited and self.table.is_down(entry, now_s)
+            return known or now_s - entry.known_since_s > silence_s
 
         return self._election.centre(self.table.ranking(), gone, now_s, silence_s)
 
@@ -299,7 +307,7 @@ class LimState:
             case m.Unreserve():
                 self.reservations.cancelled(sender)
             case m.Vector():
-                actions = self._vector(sender, body, now_s)
+                actions = self._told(sender, body, now_s)
             case m.Settings():
                 actions = self._trying(lambda: self._adopt(body, now_s))
             case m.Drain():
@@ -339,7 +347,7 @@ class LimState:
         known = tuple(entry.member for entry in self.table.entries.values() if not entry.left)
         return [e.Reply(m.Members(known, self.settings)), *actions]
 
-    def _vector(self, sender: HostId, vector: m.Vector, now_s: float) -> list[Action]:
+    def _told(self, sender: HostId, vector: m.Vector, now_s: float) -> list[Action]:
         self._election.heard(sender, now_s)
         actions = self._compare_settings(sender, vector.settings_version, now_s)
         elected = self._elect_anew(now_s)

@@ -138,10 +138,16 @@ class Table:
     def record(self, sample: Sample, now_s: float) -> bool:
         """Keep a sample if it is the newest of its host. Returns whether it was."""
         entry = self.entries.get(sample.host)
-        if entry is None or sample.incarnation < entry.member.incarnation:
+        return entry is not None and self._keep(entry, sample, now_s)
+
+    def _keep(self, entry: Entry, sample: Sample, now_s: float) -> bool:
+        if sample.incarnation < entry.member.incarnation:
             return False
         old = entry.sample
-        if old is not None and (sample.incarnation, sample.number) <= (old.incarnation, old.number):
+        if old is not None and (
+            sample.incarnation < old.incarnation
+            or (sample.incarnation == old.incarnation and sample.number <= old.number)
+        ):
             return False
         if sample.incarnation > entry.member.incarnation:  # it was started anew
             entry.member = replace(entry.member, incarnation=sample.incarnation)
@@ -266,7 +272,10 @@ class Table:
     def _judge(self, name: HostId, now_s: float) -> None:
         entry = self.entries[name]
         charges = self._charges.of(name).total
-        self._views[name] = self._make_view(entry, charges, now_s, name == self.me)
+        own = name == self.me
+        self._views[name] = self._make_view(entry, charges, now_s, own)
+        if own:
+            return  # never late to itself
         late_s = entry.sampled_at_s + self.params.stale_after_s
         down_s = entry.sampled_at_s + self.params.down_after_s
         if now_s < late_s < self._changes_at_s:

@@ -61,11 +61,13 @@ class Teller:
         telling = POLICIES[lim.algorithm].telling
         own = table.own_sample(now_s)
         actions: list[Action] = []
-        changes = telling.of_changes
-        to = self._audience(own, centre, telling, now_s)
-        if to and (self.reporter.due(own, now_s, lim, changes) or ended):
-            report = m.Report(own, ended)
-            actions += broadcast(table, to, report)
+        news = self.reporter.has_news(own, lim, telling.of_changes)
+        due = news or self.reporter.was_silent(now_s, lim)
+        if due or ended:
+            to = self._audience(centre, news and telling is Telling.EVERYBODY, now_s)
+            if due and to:
+                self.reporter.has_told(own, now_s)
+            actions += broadcast(table, to, m.Report(own, ended))
         if centre == table.me:
             actions += self._broadcast(settings_version, telling is Telling.VECTOR, now_s)
         if telling is Telling.RESERVATIONS:
@@ -73,14 +75,12 @@ class Teller:
             actions += [send(table, name, body) for name, body in said]
         return actions
 
-    def _audience(
-        self, own: m.Sample, centre: HostId | None, telling: Telling, now_s: float
-    ) -> list[HostId]:
+    def _audience(self, centre: HostId | None, everybody: bool, now_s: float) -> list[HostId]:
         """Whom a report goes to: whoever acts as a centre, or a change everybody under DISTED."""
-        table, lim = self._table, self._table.params
-        if telling is Telling.EVERYBODY and self.reporter.has_news(own, lim, telling.of_changes):
+        table = self._table
+        if everybody:
             return sorted(self.others(now_s, alive=True))
-        centres = self._election.heard_lately(now_s, lim.centre_silence_s)
+        centres = self._election.heard_lately(now_s, table.params.centre_silence_s)
         if centre is not None:
             centres.add(centre)
         centres.discard(table.me)

@@ -35,6 +35,7 @@ SLOTS = 1_000_000  # the thesis knows none
 AT_ONCE_S = 1e-9  # T of an index that shows a job as soon as it runs
 
 TICK = e.Tick()
+NOT_YET = e.Sampled(Queues(), 0.0, 0.0)
 PROBE = m.Probe()
 
 
@@ -42,7 +43,8 @@ class Host:
     """One host's LIM."""
 
     __slots__ = (
-        "cpu", "index", "name", "number", "restless", "shown_at_s", "state", "taken_at_s", "unsent",
+        "cpu", "index", "name", "number", "restless", "sampled", "shown_at_s", "state",
+        "taken_at_s", "unsent",
     )  # fmt: skip
 
     def __init__(self, number: int, state: LimState, cpu: Cpu) -> None:
@@ -51,6 +53,7 @@ class Host:
         self.state = state
         self.cpu = cpu
         self.index = -1.0  # as last sampled, in tasks
+        self.sampled = NOT_YET
         self.shown_at_s = 0.0
         self.restless = True  # it may have something to say at its next tick
         self.unsent = 0  # of what it tells others: waits for its CPU
@@ -173,13 +176,16 @@ class Lims:
         host.restless = True
 
     def _show(self, host: Host, tasks: float, now_s: float) -> None:
-        if tasks != host.index or self._ages:
+        if tasks != host.index:
             host.index = tasks
             cpu = host.cpu
             # what waits for disks is in the sum already, each as `load.io_weight` has it
             queues = Queues(cpu=tasks)
             index = load_index(queues, cpu.cores, cpu.speed, 0.0, 0.0)
-            host.state.handle(e.Sampled(queues, index, min(1.0, tasks / cpu.cores)), now_s)
+            host.sampled = e.Sampled(queues, index, min(1.0, tasks / cpu.cores))
+        elif not self._ages:
+            return
+        host.state.handle(host.sampled, now_s)
 
     def _now(self, host: Host) -> float:
         tasks = float(len(host.cpu))
@@ -222,24 +228,24 @@ class Lims:
     def _send(self, host: Host, actions: Sequence[e.Action], now_s: float) -> None:
         for action in actions:
             if isinstance(action, e.Broadcast):
-                to = [self._by_name[name] for name in action.to]
-                self._tell(host, to, action.body, now_s)
+                self._tell(host, action.to, action.body, now_s)
             elif isinstance(action, e.Send):
-                to = [self._by_name[action.to]]
                 if isinstance(action.body, m.Reserve):
-                    self._ask(Question(host, to[0], action.body, None), now_s)
+                    asked = self._by_name[action.to]
+                    self._ask(Question(host, asked, action.body, None), now_s)
                 else:
-                    self._tell(host, to, action.body, now_s)
+                    self._tell(host, (action.to,), action.body, now_s)
 
-    def _tell(self, host: Host, to: list[Host], body: m.Body, now_s: float) -> None:
+    def _tell(self, host: Host, to: tuple[HostId, ...], body: m.Body, now_s: float) -> None:
         host.unsent += 1
         self.engine.messages += len(to)
         sent_s = self.engine.overhead(host.number, self._costs.send_s, now_s)
         self.engine.at(sent_s, self._deliver, (host, to, body))
 
-    def _deliver(self, what: tuple[Host, list[Host], m.Body], now_s: float) -> None:
+    def _deliver(self, what: tuple[Host, tuple[HostId, ...], m.Body], now_s: float) -> None:
         sender, to, body = what
-        cpus = [host.cpu for host in to]
+        hosts = self._by_name
+        cpus = [hosts[name].cpu for name in to]
         taken_s = self.engine.overhead_of_all(cpus, self._costs.receive_s, now_s)
         sender.unsent -= 1
         sender.taken_at_s.append(taken_s)
@@ -249,8 +255,8 @@ class Lims:
         elif self._to_everybody and isinstance(body, m.Report):
             self._board.record(body.sample, now_s)
         else:
-            for host in to:
-                self._hear(host, sender.name, body, now_s)
+            for name in to:
+                self._hear(hosts[name], sender.name, body, now_s)
 
     # -- questions -------------------------------------------------------------------------------
 

@@ -21,11 +21,12 @@ NEVER = float("inf")
 class MeteredCpu(ABC):
     """How busy a host's CPUs have been, however they share their time."""
 
-    __slots__ = ("_busy_seconds", "_task_seconds", "cores", "speed")
+    __slots__ = ("_busy_seconds", "_task_seconds", "cores", "power", "speed")
 
     def __init__(self, cores: float, speed: float) -> None:
         self.cores = cores
         self.speed = speed
+        self.power = cores * speed
         self._task_seconds = 0.0  # since `means` was last asked for
         self._busy_seconds = 0.0  # of cores, the same
 
@@ -94,29 +95,29 @@ class SharedCpu(MeteredCpu, Generic[Task]):
         stalled_s = self._stalled_until_s
         if stalled_s < now_s:
             stalled_s = now_s
-        self._stalled_until_s = stalled_s = stalled_s + seconds / (self.cores * self.speed)
+        self._stalled_until_s = stalled_s = stalled_s + seconds / self.power
         return stalled_s
 
     def _advance(self, now_s: float) -> None:
         tasks = len(self._queue)
         if tasks:
+            cores = self.cores
             at_s, began_s = self._at_s, self._stalled_until_s
             passed_s = now_s - at_s
             self._task_seconds += tasks * passed_s
-            self._busy_seconds += (tasks if tasks < self.cores else self.cores) * passed_s
+            self._busy_seconds += (tasks if tasks < cores else cores) * passed_s
             if began_s < at_s:
                 began_s = at_s
             if now_s > began_s:
-                cores = self.cores
-                rate = self.speed if tasks <= cores else self.speed * cores / tasks
+                rate = self.speed if tasks <= cores else self.power / tasks
                 self._served_s += (now_s - began_s) * rate
         self._at_s = now_s
 
     def _first_due_s(self) -> float:
         """Without calls, which would take most of its time: it is asked at nearly every event."""
-        queue, cores = self._queue, self.cores
+        queue = self._queue
         tasks = len(queue)
-        rate = self.speed if tasks <= cores else self.speed * cores / tasks
+        rate = self.speed if tasks <= self.cores else self.power / tasks
         began_s = self._at_s if self._at_s > self._stalled_until_s else self._stalled_until_s
         left_s = queue[0][0] - self._served_s
         return began_s + left_s / rate if left_s > 0.0 else began_s

@@ -63,13 +63,16 @@ class SharedTable(Table):
         return self._board.ranking()
 
     def record(self, sample: Sample, now_s: float) -> bool:
-        name = sample.host
-        if name not in self._own:
-            if len(self._own) > TOLD_MAX:
-                self._forget(next(told for told in self._own if told != self.me))
-            entry = self._board.entries[name]
-            self._own[name] = Entry(entry.member, True, 0.0, entry.sample, entry.sampled_at_s)
-        return super().record(sample, now_s)
+        return self._keep(self._own.get(sample.host) or self._told(sample.host), sample, now_s)
+
+    def _told(self, name: HostId) -> Entry:
+        """A host's entry of our own, as we now know more than is on the board."""
+        if len(self._own) > TOLD_MAX:
+            self._forget(next(told for told in self._own if told != self.me))
+        entry = self._board.entries[name]
+        own = Entry(entry.member, True, 0.0, entry.sample, entry.sampled_at_s)
+        self._own[name] = own
+        return own
 
     def take_in(self, now_s: float) -> None:
         """What was broadcast since this was called last, if it is news of hosts we know more of."""
