@@ -62,12 +62,14 @@ class Reservations:
         room = view.params.reservations - len(self.made)
         if room <= 0:
             return []
-        threshold, passed = view.params.local_threshold, {view.me.name, *self.made}
-        hosts = [host for host in view.hosts.values() if host.alive and host.name not in passed]
-        loaded = [host.name for host in hosts if host.load_now > threshold]
+        limit, passed = view.params.local_threshold, {view.me.name, *self.made}
+        hosts = view.hosts.values()
+        loaded = [h.name for h in hosts if h.load_now > limit and h.alive and h.name not in passed]
         asked = self._dice.sample(loaded, min(room, len(loaded)))
         if departed and len(asked) < room:
-            rest = [host.name for host in hosts if host.load_now <= threshold]
+            rest = [
+                h.name for h in hosts if h.load_now <= limit and h.alive and h.name not in passed
+            ]
             asked += self._dice.sample(rest, min(room - len(asked), len(rest)))
         return asked
 

@@ -138,11 +138,10 @@ class LimState:
     def _publish(self, now_s: float) -> None:
         """Our newest sample, into the table like any other host's."""
         self._number += 1
-        if self._vector is None:
-            self._vector = self._made_vector()
+        vector = self._vector = self._vector or self._made_vector()
         incarnation = self.membership.me.incarnation
         age_s = now_s - self._sampled_at_s
-        sample = m.Sample(self.me, incarnation, self._number, age_s, self._vector, self.drained)
+        sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)
         self.table.record(sample, now_s)
 
     def _made_vector(self) -> LoadVector:
@@ -212,10 +211,9 @@ class LimState:
 
         def gone(name: HostId) -> bool:
             entry = self.table.entries[name]
-            if not self.table.is_down(entry, now_s):
-                return False
             known = entry.left or entry.sample is not None
-            return known or now_s - entry.known_since_s > silence_s
+            waited = known or now_s - entry.known_since_s > silence_s
+            return waited and self.table.is_down(entry, now_s)
 
         return self._election.centre(self.table.ranking(), gone, now_s, silence_s)
 

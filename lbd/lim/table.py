@@ -276,8 +276,9 @@ class Table:
         self._views[name] = self._make_view(entry, charges, now_s, own)
         if own:
             return  # never late to itself
-        late_s = entry.sampled_at_s + self.params.stale_after_s
-        down_s = entry.sampled_at_s + self.params.down_after_s
+        params, sampled_at_s = self.params, entry.sampled_at_s
+        late_s = sampled_at_s + params.stale_after_s
+        down_s = sampled_at_s + params.down_after_s
         if now_s < late_s < self._changes_at_s:
             self._changes_at_s = late_s
         if now_s < down_s < self._changes_at_s:
@@ -287,19 +288,19 @@ class Table:
 
     def _make_view(self, entry: Entry, charges: float, now_s: float, own: bool) -> HostView:
         """`own`: as seen by a command of that host itself."""
-        name = entry.member.name
-        if entry.sample is None:
+        name, sample = entry.member.name, entry.sample
+        if sample is None:
             return HostView(name, math.inf, math.inf, NEVER, own, "not heard of yet")
-        vector = entry.sample.vector
-        power = vector.cores * vector.speed
+        vector = sample.vector
+        cores, speed = vector.cores, vector.speed
+        power = cores * speed
         charged = charges / power
         load_now = vector.index + charged
         state, _ = self._state_of(entry, now_s)
-        alive = state is not DOWN
         why = "" if own and state is UP else self._why_not(entry, state, now_s, own)
         return HostView(
-            name, load_now, load_now + 1.0 / power, entry.sampled_at_s, alive, why, vector.hog,
-            vector.cores, vector.speed, charged,
+            name, load_now, load_now + 1.0 / power, entry.sampled_at_s, state is not DOWN, why,
+            vector.hog, cores, speed, charged,
         )  # fmt: skip
 
     def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:

@@ -76,11 +76,13 @@ def trusted(hosts: Iterable[HostView], view: View) -> dict[HostId, float]:
     """0 to 1. Under both rules changes are told, so silence means that there was none."""
     now_s, trust_s = view.now_s, view.params.trust_s
     oldest_s = SILENT_PERIODS * view.params.exchange_period_s
-    return {host.name: trust(min(now_s - host.sampled_at_s, oldest_s), trust_s) for host in hosts}
-
-
-def trust(age_s: float, trust_s: float) -> float:
-    return math.exp(-age_s / trust_s) if age_s > 0 else 1.0
+    found = {}
+    for host in hosts:
+        age_s = now_s - host.sampled_at_s
+        if age_s > oldest_s:
+            age_s = oldest_s
+        found[host.name] = math.exp(-age_s / trust_s) if age_s > 0 else 1.0
+    return found
 
 
 def drawn(

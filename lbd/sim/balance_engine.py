@@ -61,13 +61,13 @@ class Engine:
         self.placement: Placement
         self.on_end: Callable[[Job, float], None] | None = None  # who waits for each job
         self._events: list[tuple[float, int, Body[object], object]] = []
-        self._order = count(1)
+        self._next_order = count(1).__next__
 
     # -- time ------------------------------------------------------------------------------------
 
     def at(self, moment_s: float, body: Body[What], what: What) -> None:
         """Call body(what, moment_s) then."""
-        event = (moment_s, next(self._order), body, what)
+        event = (moment_s, self._next_order(), body, what)
         heappush(self._events, event)  # type: ignore[misc]  # body and what fit each other
 
     def run(self, jobs: Sequence[Job]) -> None:

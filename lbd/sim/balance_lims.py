@@ -60,6 +60,8 @@ class Host:
         self.taken_at_s: list[float] = []  # of what was sent: when the last of them has taken it
 
     def in_flight(self, now_s: float) -> int:
+        if not self.taken_at_s:
+            return self.unsent
         self.taken_at_s = [at_s for at_s in self.taken_at_s if at_s > now_s]
         return self.unsent + len(self.taken_at_s)
 
@@ -128,7 +130,7 @@ class Lims:
 
     def _next_step(self, command: Command, now_s: float) -> None:
         host, request = command.host, command.request
-        self._look(host, now_s)
+        self._look(host, now_s, to_tell=False)
         state = host.state
         table, placer = state.table, state.placer
         if isinstance(table, SharedTable):
@@ -163,11 +165,11 @@ class Lims:
 
     # -- what a LIM knows ------------------------------------------------------------------------
 
-    def _look(self, host: Host, now_s: float) -> None:
+    def _look(self, host: Host, now_s: float, to_tell: bool = True) -> None:
         """Read the sampler, if it does not tell by itself."""
         if not self._window_s:
             tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
-            self._show(host, tasks, now_s)
+            self._show(host, tasks, now_s, to_tell)
 
     def _close_window(self, host: Host, now_s: float) -> None:
         if now_s < self._until_s:
@@ -175,7 +177,8 @@ class Lims:
         self._show(host, self._smoothed(host, now_s), now_s)
         host.restless = True
 
-    def _show(self, host: Host, tasks: float, now_s: float) -> None:
+    def _show(self, host: Host, tasks: float, now_s: float, to_tell: bool = True) -> None:
+        """Where ages count, others and its own charges are shown an unchanged load too."""
         if tasks != host.index:
             host.index = tasks
             cpu = host.cpu
@@ -183,7 +186,7 @@ class Lims:
             queues = Queues(cpu=tasks)
             index = load_index(queues, cpu.cores, cpu.speed, 0.0, 0.0)
             host.sampled = e.Sampled(queues, index, min(1.0, tasks / cpu.cores))
-        elif not self._ages:
+        elif not (self._ages and (to_tell or host.state.table.charges(host.name))):
             return
         host.state.handle(host.sampled, now_s)
 
