@@ -18,6 +18,7 @@ from lbd.cli.lbrun_caller import (
     make_request,
     read_fields,
     say,
+    tell_end,
 )
 from lbd.cli.lbrun_options import FAILED, Options, Trouble, depth, read_options
 from lbd.lbm.launch import become, exit_status_of
@@ -259,21 +260,10 @@ class Waiting:
             self.tell(tags.READY)
 
     def end(self, found: dict[bytes, str]) -> int:
-        """The exit status, unless a signal ended the command: then the same ends us."""
-        if self.terminal is not None:
-            self.terminal.give_back()
-        if found[tags.REASON]:
-            say(found[tags.REASON])
-        if "status_file" in self.options.values:
-            from lbd.cli.status_file import write_status
-
-            write_status(self.options.values["status_file"], found)
-        status, number = int(found[tags.STATUS]), int(found[tags.SIGNAL_NUMBER] or 0)
-        if number and status == 128 + number:
-            from lbd.cli.lbrun_signals import die_of
-
-            die_of(number, self.terminal is not None and self.terminal.interrupting)
-        return status
+        terminal = self.terminal
+        if terminal is not None:
+            terminal.give_back()
+        return tell_end(found, self.options, terminal is not None and terminal.interrupting)
 
     def stop(self) -> None:
         """The command has stopped, and so do we, as it would if it ran here."""

@@ -301,3 +301,20 @@ def note_place(environment: dict[bytes, bytes], found: dict[bytes, str]) -> None
 
 def read_fields(body: bytes) -> dict[bytes, str]:
     return {key: value.decode(errors="replace") for key, value in fields(body)}
+
+
+def tell_end(found: dict[bytes, str], options: Options, typed: bool = False) -> int:
+    """The exit status, unless a signal ended the command: then the same ends us. `typed`: that
+    signal came from our terminal."""
+    if found[tags.REASON]:
+        say(found[tags.REASON])
+    if "status_file" in options.values:
+        from lbd.cli.status_file import write_status
+
+        write_status(options.values["status_file"], found)
+    status, number = int(found[tags.STATUS]), int(found[tags.SIGNAL_NUMBER] or 0)
+    if number and status == 128 + number:
+        from lbd.cli.lbrun_signals import die_of
+
+        die_of(number, typed)
+    return status

@@ -4,7 +4,7 @@ import posix
 import stat
 
 from lbd.cli import lbrun_caller as caller
-from lbd.cli.lbrun_caller import LBM_SILENT_S, encode, read_fields, say
+from lbd.cli.lbrun_caller import LBM_SILENT_S, encode, read_fields, say, tell_end
 from lbd.cli.lbrun_options import FAILED, Options, Trouble
 from lbd.rpc import client_tags as tags
 from lbd.rpc.frames import Splitter, field, pack
@@ -267,22 +267,8 @@ class Queued:
             say(body.decode(errors="replace"))
             return FAILED if tag == tags.UNFIT else None
         elif tag == tags.DONE:
-            return self.end(read_fields(body))
+            return tell_end(read_fields(body), self.options)
         return None
-
-    def end(self, found: dict[bytes, str]) -> int:
-        if found[tags.REASON]:
-            say(found[tags.REASON])
-        if "status_file" in self.options.values:
-            from lbd.cli.status_file import write_status
-
-            write_status(self.options.values["status_file"], found)
-        status, number = int(found[tags.STATUS]), int(found[tags.SIGNAL_NUMBER] or 0)
-        if number and status == 128 + number:
-            from lbd.cli.lbrun_signals import die_of
-
-            die_of(number)
-        return status
 
     def forward(self, number: int, _frame: object) -> None:
         """To the job; a second interrupt within a second ends it by force."""
