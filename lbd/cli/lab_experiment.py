@@ -235,20 +235,12 @@ def as_row(row: Row) -> Json:
         for name, (jobs, mine, base) in row.by_kind.items()
     ]
     levels = [
-        {"level": LEVELS[name], "mean_response_s": known(mine),
-         "nolb_mean_response_s": known(base), "cpu_utilisation": busy}
+        {"level": LEVELS[name], "mean_response_s": mine,
+         "nolb_mean_response_s": base, "cpu_utilisation": busy}
         for name, (mine, base, busy) in row.by_level.items()
     ]  # fmt: skip
-    plain = {
-        key: known(value) if isinstance(value, float) else value
-        for key, value in asdict(row).items()
-        if not key.startswith("by_")
-    }
+    plain = {key: value for key, value in asdict(row).items() if not key.startswith("by_")}
     return {**plain, "by_command": kinds, "by_level": levels}
-
-
-def known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def show(design: Design, how: report.Made, found: Sequence[Row], path: Path) -> None:

@@ -11,7 +11,7 @@ import time
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import job_lines, since
-from lbd.cli.output import SCHEMA, lay_out, paint_for
+from lbd.cli.output import SCHEMA, lay_out, paint_for, print_json
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration, signal_named
 from lbd.cli.reply import Json, number, tables, text, texts
@@ -101,7 +101,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
     reply = daemons.lbm({"op": "queue.predict", "slots": slots}, ANSWER_S)
     if options.json:
         told = {key: reply.get(key) for key in ("slots", "predicted_wait_s", "predicted_by")}
-        print(json.dumps({"schema": SCHEMA, **told}, indent=2))
+        print_json(told)
     else:
         what = "a job" if slots == 1 else f"a job of {slots} slots"
         print(f"{what} that came now would begin: {begin_told(reply)}")

@@ -99,22 +99,17 @@ def as_json(
 
 
 def measure_json(measure: Measure) -> Json:
-    """A figure that there is not is null."""
     shown: Json = {"jobs": measure.jobs, "failed": measure.failed, "cpu_s": measure.cpu_s}
     for name, moments, unit in (
         ("response", measure.response, "_s"),
         ("waiting", measure.waiting, "_s"),
         ("slowdown", measure.slowdown, ""),
     ):
-        shown[f"mean_{name}{unit}"] = known(moments.mean)
-        shown[f"sd_{name}{unit}"] = known(moments.sd)
-    shown["transferred"] = known(measure.transferred)
-    shown["wrong_transfers"] = known(measure.wrong_transfers)
+        shown[f"mean_{name}{unit}"] = moments.mean
+        shown[f"sd_{name}{unit}"] = moments.sd
+    shown["transferred"] = measure.transferred
+    shown["wrong_transfers"] = measure.wrong_transfers
     return shown
-
-
-def known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def show(

@@ -67,8 +67,16 @@ def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def print_json(reply: Json) -> None:
-    """One object, marked with the schema."""
-    print(json.dumps({"schema": SCHEMA, **reply}, indent=2))
+    """One object, marked with the schema. A number that there is not is null: JSON has no NaN."""
+    print(json.dumps({"schema": SCHEMA, **{key: finite(reply[key]) for key in reply}}, indent=2))
+
+
+def finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def figure(value: float, digits: int = 2) -> str:

@@ -10,7 +10,6 @@ from functools import partial
 from lbd.cli.input_file import text_file
 from lbd.cli.output import figure, print_json, print_table
 from lbd.cli.program import Parser
-from lbd.cli.reply import Json
 from lbd.cli.sim_pool import WORKERS, Pool
 from lbd.errors import ConfigError
 from lbd.sim.balance import Outcome, Result, load_of, run_once, summed_up
@@ -140,14 +139,14 @@ def read_trace(name: str) -> tuple[TraceJob, ...]:
 
 def show(setup: Setup, options: argparse.Namespace, results: list[Result]) -> None:
     if options.json:
-        reply: Json = {
+        reply = {
             "hosts": setup.hosts,
             "workload": setup.workload.name,
             "utilisation": load_of(setup),
             "duration_s": setup.duration_s,
             "seed": setup.seed,
             "replications": options.replications,
-            "results": [as_json(result) for result in results],
+            "results": [asdict(result) for result in results],
         }
         print_json(reply)
         return
@@ -176,11 +175,3 @@ def row(result: Result) -> list[str]:
         figure(result.messages_per_host_s),
         f"{result.overhead:.1%}",
     ]
-
-
-def as_json(result: Result) -> Json:
-    """A number that there is not is null: JSON has no NaN."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in asdict(result).items()
-    }
