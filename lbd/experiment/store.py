@@ -7,7 +7,6 @@ OUT/work/             what the commands work on; goes when all is done
 OUT/report.html
 """
 
-import fcntl
 import json
 import os
 import platform
@@ -21,6 +20,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.experiment.commands import Command
 from lbd.experiment.design import Case, Design, design_of
 from lbd.experiment.outcome import Outcome, as_json, from_json
+from lbd.rpc.file_lock import lock_file
 
 SCHEMA = 1
 
@@ -39,14 +39,13 @@ class Store:
         """By one command at a time. Raises LbdError, ConfigError."""
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = lock_file(self.root / "lock", 0.0)
+        except TimeoutError:
+            raise LbdError(f"{self.root}: this experiment is being run already") from None
         except OSError as problem:
             raise ConfigError(f"--out {self.root}: {problem.strerror}") from problem
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
-        except BlockingIOError:
-            raise LbdError(f"{self.root}: this experiment is being run already") from None
         finally:
             os.close(descriptor)
 
