@@ -117,11 +117,13 @@ def check(options: Options) -> None:
     if "timeout" in values or "mem" in values:
         from lbd.units import duration_s, size_bytes
 
+        name = "--timeout"
         try:
             options.timeout_s = duration_s(values.get("timeout", "0"))
+            name = "--mem"
             options.memory_bytes = size_bytes(values.get("mem", "0"))
         except ValueError as problem:
-            raise Trouble(str(problem)) from None
+            raise Trouble(f"{name}: {problem}") from None
     if "local" in plain and ("remote" in plain or "host" in values):
         raise Trouble("--local contradicts --remote and --host")
     if values.get("host") in options.excluded and "host" in values:

@@ -32,9 +32,10 @@ Tell = Callable[[dispatch_pb2.News], None]
 KEEPER_POLL_S = 0.1
 CHECKPOINTED = 85  # exit status: as HTCondor has it
 OUT_OF_LEASE = "its host could not renew its lease"
-BOTH = b'o=$1; shift 2; exec "$@" >"$o" 2>&1'
-APART = b'o=$1 e=$2; shift 2; exec "$@" >"$o" 2>"$e"'
-ERROR_ONLY = b'e=$2; shift 2; exec "$@" 2>"$e"'
+# Where its output goes. What cannot be opened is our failure, 125, and no status of the command's.
+BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
+APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
+ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
 
 
 class Attempt:

@@ -138,6 +138,19 @@ def test_an_array_runs_each_index_once(lab, tmp_path):
     assert [one["array_index"] for one in told] == list(range(3, 13))
 
 
+@pytest.mark.parametrize(
+    "words", [("-o", "%h/taken"), ("--error", "%h/taken"), ("-o", "ok", "--error", "%h/taken")]
+)
+def test_output_that_cannot_be_written_is_no_status_of_the_command(lab, tmp_path, words):
+    for host in ("h1", "h2"):
+        (tmp_path / host / "taken").mkdir(parents=True)  # a directory of that name
+    name = submit(lab, *words, "sh", "-c", "touch ran", cwd=tmp_path)
+    assert wait(lab, name) == 1
+    assert job(lab, name)["exit_status"] == 125
+    assert "taken" in lab.run("h1", "lbctl", "logs", name).stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_the_same_key_is_the_same_job(lab):
     names = {submit(lab, "--idempotency-key", "only-once", "true") for _ in range(3)}
     assert len(names) == 1

@@ -86,7 +86,7 @@ def test_more_than_any_host_has_waits_and_says_so(lab):
         (("--array", "1-9999999999999999999"), "lbrun: --array 1-9999999999999999999: "
                                                "9999999999999999999 is too large"),
         (("--array", "1-200000"), "lbrun: an array of 200000 jobs; dispatch.max_array is 100000"),
-        (("--mem", "lots"), "lbrun: 'lots' is not a size; allowed: 4096, 512K, 1.5M, 2G"),
+        (("--mem", "lots"), "lbrun: --mem: 'lots' is not a size; allowed: 4096, 512K, 1.5M, 2G"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_said_in_one_line(lab, words, complaint):

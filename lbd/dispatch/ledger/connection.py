@@ -50,8 +50,11 @@ class Connection:
         """Raises ConfigError if it will not do, Unavailable if it does not answer."""
         try:
             self._open = await self._connect()
-        except (*REFUSALS, ValueError) as problem:
+        except REFUSALS as problem:
             raise ConfigError(f"dispatch.store {self.where}: {line(problem)}") from None
+        except ValueError as problem:
+            what = f"no URL like postgresql://user@host:5432/database ({line(problem)})"
+            raise ConfigError(f"dispatch.store {self.where}: {what}") from None
         except TROUBLES as problem:
             raise Unavailable(
                 f"dispatch.store {self.where} does not answer: {line(problem)}"

@@ -36,7 +36,8 @@ class SqliteLedger(Store):
             connection = connect(path)
             migrate(connection, path)
         except (OSError, sqlite3.Error) as problem:
-            raise ConfigError(f"dispatch.store {path}: {problem}") from problem
+            why = getattr(problem, "strerror", None) or problem
+            raise ConfigError(f"dispatch.store {path}: {why}") from problem
         self._reader = connect(path)
         self._reading = ThreadPoolExecutor(1, "ledger-reader")
         self._writer = threading.Thread(target=self._write, args=(connection,), name="ledger")

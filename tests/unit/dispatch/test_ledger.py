@@ -314,6 +314,8 @@ async def test_what_is_no_ledger_is_said(tmp_path):
     path.write_text("This is no database, and long enough to be one. " * 100)
     with pytest.raises(ConfigError, match="not a database"):
         SqliteLedger(path)
+    with pytest.raises(ConfigError, match=r"ledger.sqlite/x/y: Not a directory$"):
+        SqliteLedger(path / "x" / "y")
 
 
 @pytest.mark.parametrize("version", range(len(STEPS)))

@@ -196,7 +196,7 @@ async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):
         ("postgresql://lbd:secret@/x?host=/nonexistent", Unavailable, "does not answer"),
         ("postgresql://lbd:secret@127.0.0.1:1/x", Unavailable, "does not answer"),
         ("postgresql://nobody:secret@/postgres?host={root}", ConfigError, '"nobody"'),
-        ("postgresql://lbd:secret@h:port/x", ConfigError, "dispatch.store"),
+        ("postgresql://lbd:secret@h:port/x", ConfigError, "no URL like postgresql://user@"),
     ],
 )
 async def test_a_store_that_will_not_do_is_said_in_a_line(postgres, url, kind, says):
