@@ -64,6 +64,8 @@ class ClientServer:
                 sock.close()
                 continue
             self.serve(connection, connection.serve())
+            if len(self._tasks) == 1:  # alone: if another has come meanwhile, we are called again
+                return
 
     def connection(self, sock: socket.socket) -> Connection:
         return Connection(sock, self._home, self.answer)

@@ -1,5 +1,7 @@
 """What goes along with a command that leaves this host."""
 
+import functools
+
 from lbd.lbm.caller import has_no_new_privileges, limits_of, nice_of
 from lbd.lbm.modes import pack_modes, pack_size
 from lbd.lbm.request import ClientRequest
@@ -20,7 +22,7 @@ def make_request(
     stamp: Stamp | None,
 ) -> lbm_pb2.RunRequest:
     """`uid`, `pid`: of the client; `stamp`: what its directory must be."""
-    return lbm_pb2.RunRequest(
+    made = lbm_pb2.RunRequest(
         job_id=job.id,
         origin=job.origin,
         user=job.user,
@@ -29,10 +31,6 @@ def make_request(
         environment=environment,
         directory=request.directory,
         umask=request.umask,
-        limits=[
-            lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
-            for number, soft, hard in limits_of(pid)
-        ],
         wants_stdin=not request.has(tags.FLAG_NO_STDIN),
         closed_fds=request.closed_fds,
         null_outputs=request.null_outputs,
@@ -51,6 +49,19 @@ def make_request(
         slots=request.slots[0] if request.slots[1] > 1 else 0,
         slots_most=request.slots[1] if request.slots[1] > 1 else 0,
     )
+    made.MergeFromString(packed_limits(tuple(limits_of(pid))))
+    return made
+
+
+@functools.lru_cache(maxsize=64)
+def packed_limits(limits: tuple[tuple[int, int, int], ...]) -> bytes:
+    """A RunRequest of nothing else. They are the same for most commands, and sixteen messages made
+    anew for each command take a thirtieth of what a short one takes altogether."""
+    found = [
+        lbm_pb2.ResourceLimit(resource=number, soft=soft, hard=hard)
+        for number, soft, hard in limits
+    ]
+    return lbm_pb2.RunRequest(limits=found).SerializeToString()
 
 
 def may_restart(request: ClientRequest) -> bool:

@@ -1,5 +1,6 @@
 """What the keeper is told to start: the fields of a SPAWN frame. Pure."""
 
+import functools
 from dataclasses import dataclass, field
 
 from lbd.lbm.stamp import Stamp, read_stamp
@@ -149,7 +150,6 @@ def pack_common(order: Order) -> bytes:
         (UMASK, b"%d" % order.umask),
         (NICE, b"%d" % order.nice),
         (CLOSED_FDS, b"%d" % order.closed_fds),
-        *((LIMIT, b"%d %d %d" % limit) for limit in order.limits),
     ]
     if order.stamp is not None:
         pairs.append((STAMP, order.stamp.pack()))
@@ -173,4 +173,11 @@ def pack_common(order: Order) -> bytes:
         pairs.append((MEMORY, b"%d" % order.memory_bytes))
     if order.user:
         pairs.append((USER, b" ".join(b"%d" % number for number in order.user)))
-    return pack_environment(order.environment) + frames.pack_fields(pairs)
+    limits = pack_limits(tuple(order.limits))
+    return pack_environment(order.environment) + limits + frames.pack_fields(pairs)
+
+
+@functools.lru_cache(maxsize=64)
+def pack_limits(limits: tuple[tuple[int, int, int], ...]) -> bytes:
+    """Those of a caller are as a rule those of the one before."""
+    return frames.pack_fields([(LIMIT, b"%d %d %d" % limit) for limit in limits])

@@ -5,6 +5,10 @@ import sys
 
 import pytest
 
+from lbd.lbm.outgoing import packed_limits
+from lbd.lbm.spawn_order import Order, pack_order, read_order
+from lbd.rpc.gen import lbm_pb2
+
 SCRIPT = """
 import resource, sys
 from lbd.lbm.rlimits import lower
@@ -26,3 +30,12 @@ def test_never_above_ones_own(own, asked, kept):
         [sys.executable, "-c", SCRIPT, str(own), str(asked)], text=True, timeout=20
     )
     assert seen.split() == [str(kept)] * 2
+
+
+@pytest.mark.parametrize("limits", [(), ((7, 64, 128), (4, 0, (1 << 64) - 1)), ((7, 65, 128),)])
+def test_limits_travel_to_the_other_host_and_to_its_keeper(limits):
+    request = lbm_pb2.RunRequest(job_id="h1-1")
+    request.MergeFromString(packed_limits(limits))
+    travelled = [(item.resource, item.soft, item.hard) for item in request.limits]
+    order = Order(job="h1-1", argv=[b"true"], limits=travelled)
+    assert read_order(pack_order(order)).limits == list(limits)
