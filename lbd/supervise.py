@@ -58,7 +58,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every daemon has said that it is."""
+    """Every daemon has said that it is, for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class Supervisor:
     names: Sequence[str]  # in starting order
     code: int = 0
     stopping: bool = False
+    told_ready: bool = False  # once is enough
     sweep_due_s: float | None = None  # when what is left behind gets KILL
     finished: bool = False
     daemons: dict[str, Daemon] = field(init=False)
@@ -116,7 +117,7 @@ class Supervisor:
             if daemon.phase is Phase.WAITING and daemon.due_s <= now_s:
                 daemon.phase = Phase.RUNNING
                 daemon.started_s = now_s
-                daemon.silent_due_s, daemon.aborted = None, False
+                daemon.silent_due_s, daemon.aborted, daemon.is_ready = None, False, False
                 actions.append(Start(daemon.name))
             elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s:
                 daemon.due_s = now_s + self.config.stop_timeout_s
@@ -140,14 +141,11 @@ class Supervisor:
 
     def ready(self, name: str) -> list[Action]:
         """A daemon says that it may be asked."""
-        was_ready = self.all_ready
         self.daemons[name].is_ready = True
-        return [Ready()] if self.all_ready and not was_ready else []
-
-    @property
-    def all_ready(self) -> bool:
-        """Whether each daemon was ready once."""
-        return all(daemon.is_ready for daemon in self.daemons.values())
+        if self.told_ready or not all(daemon.is_ready for daemon in self.daemons.values()):
+            return []
+        self.told_ready = True
+        return [Ready()]
 
     def alive(self, name: str, now_s: float) -> None:
         """A daemon's event loop turns."""

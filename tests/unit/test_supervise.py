@@ -53,8 +53,8 @@ def test_a_long_life_makes_the_pause_short_again(running):
 
 
 def test_who_makes_way_is_followed_at_once(running):
-    running.ready("lbm")
     for now_s in (1.0, 2.0, 3.0):
+        running.ready("lbm")
         assert words(running.exited("lbm", 3, now_s)) == ["lbm makes way for another"]
         assert running.tick(now_s) == [Start("lbm")]
 
@@ -153,6 +153,16 @@ def test_both_ready_is_said_once(running):
     assert running.ready("lim") == []
     assert running.ready("lbm") == [Ready()]
     assert running.ready("lbm") == []
+    running.exited("lbm", -9, 1.0)
+    running.tick(2.0)
+    assert running.ready("lbm") == [], "nor when it is started again"
+
+
+def test_who_would_make_way_before_it_is_ready_waits_as_others_do(running):
+    running.ready("lbm")
+    running.exited("lbm", -9, 1.0)
+    assert running.tick(2.0) == [Start("lbm")]
+    assert "starting it again in" in words(running.exited("lbm", 3, 2.1))[0]
 
 
 def test_who_never_fed_a_watchdog_is_not_thought_to_hang(running):
