@@ -173,9 +173,9 @@ class Dispatcher:
                 if learns and job not in self.life.jobs:
                     self._ended.append(int(job))
                 self._tell_watchers(job)
-            case Signal(job, attempt, host, number):
+            case Signal(job, attempt, host, number, wish):
                 if line := self.lines.get(host):
-                    line.stop(job, attempt, number)
+                    line.stop(job, attempt, number, wish)
             case Settle(job, attempt, host):
                 if line := self.lines.get(host):
                     line.settled(job, attempt)
@@ -339,10 +339,11 @@ class Dispatcher:
                 news.signal,
                 news.cpu_s if news.HasField("cpu_s") else None,
                 news.reason,
+                news.wish,
             )
             return life.ended(name, job, attempt, ending, now_s, self.dice)
         elif news.event == "refused":
-            ending = Ending(Cause.LOST, news.errno, reason=news.reason)
+            ending = Ending(Cause.LOST, news.errno, reason=news.reason, wish=news.wish)
             log.info("%s refuses job %s: %s", name, job, news.reason)
             return life.refused(name, job, attempt, news.stage, ending, now_s, self.dice)
         else:

@@ -46,6 +46,7 @@ class Ending:
     signal: int = 0
     cpu_s: float | None = None
     reason: str = ""
+    wish: str = ""  # as its host was told; what a dispatcher before us may have been asked for
 
 
 CANCEL, REQUEUE = "cancel", "requeue"
@@ -140,12 +141,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """To an attempt; `number` 0: end all of it, gently first."""
+    """To an attempt; `number` 0: end all of it, gently first. `wish`: what that is for; its host
+    keeps it, for it is on no disk."""
 
     job: JobId
     attempt: int
     host: HostId
     number: int
+    wish: str = ""
 
 
 @dataclass(frozen=True, slots=True)

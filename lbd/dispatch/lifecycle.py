@@ -110,7 +110,7 @@ class Lifecycle:
             return self._final(live, JobState.CANCELLED, "cancelled before it ran", now_s, dice)
         if number in (0, KILL, TERM):
             live.wish = CANCEL
-        return [Signal(job, live.lease.attempt, live.lease.host, number)]
+        return [Signal(job, live.lease.attempt, live.lease.host, number, live.wish)]
 
     def hold(self, job: JobId, why: str, now_s: float, dice: Random) -> list[Action]:
         live = self._live(job)
@@ -138,7 +138,7 @@ class Lifecycle:
         if not live.job.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
         live.wish = REQUEUE
-        return [Signal(job, live.lease.attempt, live.lease.host, 0)]
+        return [Signal(job, live.lease.attempt, live.lease.host, 0, live.wish)]
 
     def revived(self, live: Live, now_s: float, dice: Random) -> list[Action]:
         """An ended job is queued anew; its attempts are numbered on."""
@@ -214,7 +214,7 @@ class Lifecycle:
             return [Settle(job, attempt, name)]
         self._let_go(live)
         live.reason = f"{name}: {ending.reason}"
-        wish, live.wish = live.wish, ""
+        wish, live.wish = live.wish or ending.wish, ""
         actions: list[Action] = []
         if stage not in (*PASSING, *NOT_THERE, AWAY):
             actions += self._host_failed(name, now_s, dice)
@@ -290,14 +290,14 @@ class Lifecycle:
             actions += self._host_failed(host, now_s, dice)
         elif ending.exit_status == 0:
             self.hosts.worked(host)
-        wish, live.wish, live.reason = live.wish, "", ending.reason
+        wish, live.wish, live.reason = live.wish or ending.wish, "", ending.reason
         succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
         if wish == CANCEL and not succeeded:
             why = ending.reason or "cancelled"
             return actions + self._final(
                 live, JobState.CANCELLED, why, now_s, dice, Fate.CANCELLED, ending
             )
-        if wish == REQUEUE and not succeeded:
+        if wish == REQUEUE and live.job.may_restart and not succeeded:
             live.job = replace(self.queues.books[live.job.id].job, tier=1)
             actions += self._begin(self.queues.ended(live.job.id, now_s, dice), now_s)
             ending = replace(ending, reason=ending.reason or "requeued")

@@ -27,8 +27,8 @@ class Line:
         self._message.starts.append(start)
         self._send()
 
-    def stop(self, job: str, attempt: int, number: int) -> None:
-        self._message.stops.add(job=job, attempt=attempt, signal=number)
+    def stop(self, job: str, attempt: int, number: int, wish: str) -> None:
+        self._message.stops.add(job=job, attempt=attempt, signal=number, wish=wish)
         self._send()
 
     def settled(self, job: str, attempt: int) -> None:

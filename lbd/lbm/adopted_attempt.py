@@ -21,6 +21,7 @@ class AdoptedAttempt(Attempt):
             began_s=attempt._began_s,
             cause=attempt._cause,
             reason=attempt._reason,
+            wish=attempt._wish,
         )
         if attempt.over:
             return held
@@ -36,7 +37,7 @@ class AdoptedAttempt(Attempt):
     def restore(self, held: HeldAttempt) -> None:
         """Raises DecodeError."""
         self._take_stage()
-        self._cause, self._reason = held.cause, held.reason
+        self._cause, self._reason, self._wish = held.cause, held.reason, held.wish
         self._keeper, self._waits = self._host.link.pid, False
         if held.HasField("end"):
             self.over = True

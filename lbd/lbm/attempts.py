@@ -185,7 +185,7 @@ class Attempts:
         for stop in down.stops:
             held = self._held.get((JobId(stop.job), stop.attempt))
             if held is not None:
-                held.attempt.stop(stop.signal)
+                held.attempt.stop(stop.signal, stop.wish)
         for start in down.starts:
             self._start(start)
 

@@ -357,3 +357,25 @@ def test_the_dispatcher_is_killed_and_nothing_is_lost(lab, tmp_path):
         lines = path.read_text().splitlines()
         assert (len(lines), lines[1]) == (2, "end"), path
     assert len(list(tmp_path.iterdir())) == 8
+
+
+@pytest.mark.parametrize(("verb", "state"), [("kill", "cancelled"), ("requeue", "running")])
+def test_what_a_job_was_ended_for_outlives_the_dispatcher(lab, tmp_path, verb, state):
+    """It does not heed TERM, so it ends after the grace, when nobody is there to hear of it."""
+    script = "trap '' TERM; : >began.$LBD_ATTEMPT; while :; do sleep 0.1; done"
+    name = submit(lab, "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "began.1").exists, "it has begun")
+    dispatcher = lab.pids()["h1"]["dispatcher"]
+    lab.run("h1", "lbctl", verb, name, check=True)
+    os.kill(dispatcher, signal.SIGKILL)
+    try:
+        lab.wait_until(lambda: not lab.pids()["h1"]["dispatcher"], "it is gone")
+        time.sleep(1.0)
+    finally:
+        lab.start("h1", "dispatcher")
+    until_state(lab, name, state)
+    first = job(lab, name)["attempts"][0]
+    assert (first["state"], first["exit_status"]) == ("cancelled", 137)
+    if verb == "requeue":
+        lab.run("h1", "lbctl", "kill", name, check=True)
+        until_state(lab, name, "cancelled")

@@ -53,7 +53,7 @@ class Beat(_message.Message):
     def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ...) -> None: ...
 
 class News(_message.Message):
-    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "stage", "errno")
+    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "stage", "errno", "wish")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class News(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
+    WISH_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     event: str
@@ -74,7 +75,8 @@ class News(_message.Message):
     reason: str
     stage: str
     errno: int
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., stage: _Optional[str] = ..., errno: _Optional[int] = ...) -> None: ...
+    wish: str
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., stage: _Optional[str] = ..., errno: _Optional[int] = ..., wish: _Optional[str] = ...) -> None: ...
 
 class WorkUp(_message.Message):
     __slots__ = ("beat", "news")
@@ -107,14 +109,16 @@ class Start(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ...) -> None: ...
 
 class Stop(_message.Message):
-    __slots__ = ("job", "attempt", "signal")
+    __slots__ = ("job", "attempt", "signal", "wish")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    WISH_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     signal: int
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., signal: _Optional[int] = ...) -> None: ...
+    wish: str
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., signal: _Optional[int] = ..., wish: _Optional[str] = ...) -> None: ...
 
 class BeatReply(_message.Message):
     __slots__ = ("number", "lease_s", "renewed", "mode", "queued", "running")

@@ -1,6 +1,7 @@
 """The life of queued jobs: single steps, and random histories in which all goes wrong."""
 
 import os
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from lbd.config_dispatch import MODES
 from lbd.dispatch.discipline import HostSlots, QueuedJob
 from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.hosts import Terms
-from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate, Settle, Signal
+from lbd.dispatch.jobs import CANCEL, REQUEUE, Begin, Cause, Changed, Ending, Fate, Settle, Signal
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.pauses import Pauses
 from lbd.dispatch.shares import Rules
@@ -245,7 +246,7 @@ def test_a_pending_one_is_cancelled_at_once_a_running_one_when_it_has_ended():
     (cancelled,) = table.life.kill(JobId("3"), 0, *table.when)
     assert cancelled.state is JobState.CANCELLED
     assert table.life.kill(JobId("1"), 0, *table.when) == [
-        Signal(JobId("1"), 1, running[0].host, 0)
+        Signal(JobId("1"), 1, running[0].host, 0, CANCEL)
     ]
     over, _ = table.ended(running[0], Ending(Cause.SIGNALLED, 143, 15))
     assert (over.state, over.ending.exit_status) == (JobState.CANCELLED, 143)
@@ -374,3 +375,19 @@ def test_long_histories(mode, seed):
         happen(world, name)
         world.check()
     world.finish()
+
+
+@pytest.mark.parametrize(("wish", "state"), [(CANCEL, "cancelled"), (REQUEUE, "pending")])
+def test_what_an_attempt_was_ended_for_outlives_the_dispatcher(wish, state):
+    """It is on no disk: the host says it with the end."""
+    table = Table()
+    begin = table.begin("1")
+    killed = Ending(Cause.SIGNALLED, 143, 15, wish=wish)
+    over, *_ = table.ended(begin, killed)
+    assert (over.state.value, over.fate.value) == (state, "cancelled")
+
+
+def test_what_ends_well_before_the_signal_comes_has_ended_well():
+    table = Table()
+    over, _ = table.ended(table.begin("1"), replace(OK, wish=CANCEL))
+    assert over.state is JobState.DONE
