@@ -9,6 +9,8 @@ from lbd.cli.lbctl_eligible import seconds, verdict_line
 from lbd.cli.output import BOLD, DIM, GREEN, Cell, Row, figure, lay_out, paint_for, print_json
 from lbd.cli.reply import Json, number, tables, text
 from lbd.errors import Unavailable
+from lbd.lbm.launch import exit_status_of
+from lbd.lbm.look import find_program
 
 REASONS = {
     "below-threshold": "the load here is at or below T_l, lim.local_threshold",
@@ -55,11 +57,31 @@ def ask_both(
         return lim(request)
 
 
-def show(reply: Json, command: Sequence[str], as_json: bool, eligible: Json | None = None) -> None:
+def trouble_here(reply: Json, asked: Json) -> OSError | None:
+    """Why the command could not begin, if it would stay; other hosts are asked by the LBM."""
+    if text(reply, "verdict") != "here" or asked.get("staged") is True:
+        return None
+    program = os.fsencode(text(asked, "program"))
+    if b"/" in program:
+        program = os.path.join(os.fsencode(text(asked, "directory")), program)
+    number = find_program(program, os.fsencode(text(asked, "path")))
+    return OSError(number, os.strerror(number)) if number else None
+
+
+def show(
+    reply: Json,
+    command: Sequence[str],
+    as_json: bool,
+    eligible: Json | None = None,
+    trouble: OSError | None = None,
+) -> None:
     """Print the decision as the LIM gave it, and whether a shell would have asked for it."""
     if as_json:
         answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
-        print_json({"command": list(command), **answer, "eligibility": eligible})
+        missing = trouble.strerror if trouble is not None else None
+        print_json(
+            {"command": list(command), **answer, "trouble": missing, "eligibility": eligible}
+        )
         return
     reason = text(reply, "reason")
     verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}
@@ -70,6 +92,8 @@ def show(reply: Json, command: Sequence[str], as_json: bool, eligible: Json | No
         f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
         f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
     )
+    if trouble is not None:
+        print(f"{command[0]}: {trouble.strerror}; it would end with {exit_status_of(trouble)}")
     chosen = text(reply, "host")
     candidates = enumerate(tables(reply, "candidates"), 1)
     rows = [candidate_row(rank, item, chosen) for rank, item in candidates]

@@ -169,7 +169,7 @@ def command_parser(name: str) -> Parser:
 
 
 def explain(daemons: Daemons, options: argparse.Namespace) -> int:
-    from lbd.cli.explain import ask_both, place_request, question, show
+    from lbd.cli.explain import ask_both, place_request, question, show, trouble_here
     from lbd.cli.lbctl_eligible import ask_eligible
     from lbd.cli.lbrun_caller import working_directory
     from lbd.cli.lbrun_options import Options
@@ -180,7 +180,8 @@ def explain(daemons: Daemons, options: argparse.Namespace) -> int:
     command = [options.command, *options.arguments]
     asked = question(request, command, working_directory(Options()), "")
     reply = ask_both(daemons.lbm, daemons.lim, request, asked)
-    show(reply, command, options.json, ask_eligible(daemons.lbm, command))
+    eligible, trouble = ask_eligible(daemons.lbm, command), trouble_here(reply, asked)
+    show(reply, command, options.json, eligible, trouble)
     return 0
 
 

@@ -107,7 +107,8 @@ def explain(options: "Options") -> int:
     except LbdError as problem:
         print(f"lbrun: {problem}", file=sys.stderr)
         return FAILED
-    decision.show(reply, command, "json" in options.plain, eligible)
+    trouble = decision.trouble_here(reply, asked)
+    decision.show(reply, command, "json" in options.plain, eligible, trouble)
     sys.stdout.flush()
     return 0
 

@@ -142,6 +142,21 @@ def test_explain_runs_nothing(lab, tmp_path):
     assert loads[reply["host"]] == pytest.approx(min(others), abs=0.03)
 
 
+@pytest.mark.parametrize("client", [("lbctl", "explain"), ("lbrun", "--explain")])
+def test_explain_tells_of_a_program_that_is_not_there(lab, tmp_path, client):
+    (tmp_path / "plain").touch()
+    for program, trouble in (
+        ("no-such-program", "No such file or directory; it would end with 127"),
+        ("./plain", "Permission denied; it would end with 126"),
+    ):
+        told = lab.run("h1", *client, "--local", program, cwd=tmp_path, check=True).stdout
+        assert f"\n{program}: {trouble}\n" in told
+    told = lab.run("h1", *client, "--local", "--json", "no-such-program", check=True).stdout
+    assert json.loads(told)["trouble"] == "No such file or directory"
+    told = lab.run("h1", *client, "--local", "--json", "true", check=True).stdout
+    assert json.loads(told)["trouble"] is None
+
+
 def test_lbrun_explains_the_same(lab):
     theirs = lab.run("h1", "lbrun", "--explain", "--json", "--remote", "true", check=True)
     ours = lab.run("h1", "lbctl", "explain", "--json", "--remote", "true", check=True)

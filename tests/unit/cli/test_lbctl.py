@@ -77,7 +77,7 @@ def test_explain(daemon, capsys):
     asked = lim.asked[0]
     assert (asked["excluded"], asked["must_leave"], asked["dry"]) == (["h3"], True, True)
     assert lbctl.main(["explain", "--json", "true"]) == 0
-    said = {"schema": 1, "command": ["true"], **PLACED, "eligibility": None}
+    said = {"schema": 1, "command": ["true"], **PLACED, "trouble": None, "eligibility": None}
     assert json.loads(capsys.readouterr().out) == said
 
 
