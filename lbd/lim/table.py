@@ -42,6 +42,7 @@ class Entry:
     freed_slots: int = 0  # by ends of our own jobs there that no sample shows yet
     heard_at_s: float = NEVER  # any message of its own
     left: bool = False
+    free_at_s: float = NEVER  # of the newest sample that showed a free core, or was the first
     avoid_until_s: float = NEVER
     avoid_reason: str = ""
     skew: str = ""  # why our releases do not understand each other
@@ -156,6 +157,8 @@ class Table:
         entry.sampled_at_s = now_s - sample.age_s
         entry.recorded_at_s = now_s
         entry.freed_slots = 0
+        if old is None or has_free_core(sample.vector):
+            entry.free_at_s = entry.sampled_at_s
         self._charges.sampled(sample.host, entry.sampled_at_s, self.smoothing_s)
         self._changed[sample.host] = None
         return True
@@ -300,7 +303,7 @@ class Table:
         why = "" if own and state is UP else self._why_not(entry, state, now_s, own)
         return HostView(
             name, load_now, load_now + 1.0 / power, entry.sampled_at_s, state is not DOWN, why,
-            vector.hog, cores, speed, charged,
+            vector.hog, cores, speed, charged, entry.free_at_s,
         )  # fmt: skip
 
     def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
@@ -317,6 +320,11 @@ class Table:
         unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)
         used = max(0, vector.slots_used - entry.freed_slots) + unseen
         return "" if used < vector.slots_total else NO_SLOT
+
+
+def has_free_core(vector: LoadVector) -> bool:
+    """Queues are means: of a core that is kept busy the index may be a little below."""
+    return vector.index * vector.cores * vector.speed <= vector.cores - 0.5
 
 
 def why_closed(vector: LoadVector) -> str:

@@ -35,7 +35,7 @@ HOPE = 4  # times as fast as trust fades what a hopeful one holds against a host
 ASKED_ANYWAY = 1 / 32  # of all decisions
 SILENT_PERIODS = 2  # after which an unchanged load would have been told, had it changed
 
-Cost = Callable[[HostView, float], float]  # of the command there, if the host's load is so
+Cost = Callable[[HostView, float, float], float]  # of the command there, if its load is so, now
 
 
 def decide(
@@ -138,8 +138,11 @@ def most_promising(
     """The one to ask: it would be the best, if what is not trusted of its load had gone."""
     me, may_be_asked = view.me, {host.name for host in unsure}
     sure = [host for host in hosts if not host.why and host.name not in may_be_asked]
-    best = min([cost(host, host.load_now) for host in sure] + [cost(me, me.load_now)])
-    hopes = [cost(host, host.load_now * trusts[host.name] ** HOPE) for host in unsure]
+    best = min(
+        [cost(host, host.load_now, view.now_s) for host in sure]
+        + [cost(me, me.load_now, view.now_s)]
+    )
+    hopes = [cost(host, host.load_now * trusts[host.name] ** HOPE, view.now_s) for host in unsure]
     hope = min(hopes)
     if hope >= best - view.params.min_gain:
         return None
@@ -150,13 +153,13 @@ def as_believed(
     hosts: Sequence[HostView], trusts: Mapping[HostId, float], view: View, cost: Cost
 ) -> View:
     """The view with their loads, and ours, as believed; `load` is the command's cost there."""
-    me = view.me.believed(view.me.load_now, cost(view.me, view.me.load_now))
+    me = view.me.believed(view.me.load_now, cost(view.me, view.me.load_now, view.now_s))
     seen = {**view.hosts, me.name: me}
     mean = sum(host.load_now - host.charged for host in hosts) / len(hosts)
     for host in hosts:
         told = host.load_now - host.charged
         now = mean + (told - mean) * trusts[host.name] + host.charged
-        seen[host.name] = host.believed(now, cost(host, now))
+        seen[host.name] = host.believed(now, cost(host, now, view.now_s))
     return View(me, seen, view.params, view.now_s, view.centre)
 
 

@@ -26,8 +26,8 @@ class Predict:
     ) -> Step:
         way = view.params.move_cost_s / (request.cpu_s or UNKNOWN_S)
 
-        def cost(host: HostView, load: float) -> float:
-            found = time_for_all(host, load)
+        def cost(host: HostView, load: float, now_s: float) -> float:
+            found = time_for_all(host, load, now_s)
             return found if host.name == view.me.name else found + way
 
         return decide(request, view, replies, dice, cost)

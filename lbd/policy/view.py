@@ -39,6 +39,7 @@ class HostView:
     cores: float = 1.0  # usable
     speed: float = 1.0  # of a core, relative to the reference machine
     charged: float = 0.0  # what of `load_now` is picks that no sample shows yet
+    free_at_s: float = 0.0  # of the newest sample that showed a free core
 
     def for_user(self, user: str) -> "HostView":
         """As it is for them."""
@@ -50,7 +51,7 @@ class HostView:
         """`dataclasses.replace` takes four times as long."""
         return HostView(
             self.name, load_now, load, self.sampled_at_s, self.alive, self.why, self.hog,
-            self.cores, self.speed, self.charged,
+            self.cores, self.speed, self.charged, self.free_at_s,
         )  # fmt: skip
 
 

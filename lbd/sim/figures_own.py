@@ -163,7 +163,11 @@ def verdicts(rule: str, measure: str, ratios: dict[Cell, Ratio]) -> list[Claim]:
     better = sum(one.value < 1 for one in ratios.values())
     surely = sum(one.value + one.half < 1 for one in ratios.values())
     worse = {cell: one for cell, one in ratios.items() if one.value > NO_WORSE}
-    where = ", ".join(f"{one} at load {c[0]:g}, P = {c[1]:g} s" for c, one in worse.items())
+    where = ", ".join(
+        f"{one} at load {load:g}, P = {age_s:g} s"
+        + (" (surely)" if one.value - one.half > NO_WORSE else "")
+        for (load, age_s), one in worse.items()
+    )
     worst = max(ratios.values(), key=attrgetter("value"))
     return [
         Claim(f"{rule} is better than the best of the seven in most cells, by the {measure}",

@@ -71,6 +71,7 @@ class SharedTable(Table):
             self._forget(next(told for told in self._own if told != self.me))
         entry = self._board.entries[name]
         own = Entry(entry.member, True, 0.0, entry.sample, entry.sampled_at_s)
+        own.free_at_s = entry.free_at_s
         self._own[name] = own
         return own
 
@@ -86,8 +87,12 @@ class SharedTable(Table):
             own = self._own.get(name)
             if own is not None and own.sample and own.sample.number >= entry.sample.number:
                 continue
-            self._charges.sampled(name, entry.sampled_at_s, self.smoothing_s)
-            self._forget(name)
+            if own is None:
+                self._charges.sampled(name, entry.sampled_at_s, self.smoothing_s)
+            else:
+                super().record(entry.sample, entry.recorded_at_s)
+            if own is None or own.free_at_s <= entry.free_at_s:  # else we know more
+                self._forget(name)
 
     def view(self, centre: HostId | None, now_s: float) -> View:
         me = self.own_view(now_s)

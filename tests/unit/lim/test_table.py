@@ -48,6 +48,17 @@ def test_only_newer_samples_count_whatever_way_they_come(table):
     assert table.entries[H2].sample.vector.index == 3.0
 
 
+def test_when_a_core_was_last_told_to_be_free(table):
+    def free_at_s(number, tasks, now_s):
+        table.record(sample("h2", number, vector(tasks / 2, cores=2.0), age_s=0.5), now_s)
+        return table.view(None, now_s).hosts[H2].free_at_s
+
+    assert free_at_s(1, 6.0, 100.0) == 99.5  # we know nothing of what was before
+    assert free_at_s(2, 1.0, 101.0) == 100.5
+    assert free_at_s(3, 1.9, 102.0) == 100.5  # two, a little less by the sampling
+    assert free_at_s(4, 1.4, 103.0) == 102.5
+
+
 def test_load_counts_charges_cores_and_speed(table):
     table.record(sample("h2", 1, vector(0.5, cores=4.0, speed=2.0, slots=(9, 0))), 100.0)
     table.charge(H2, JobId("a"), 100.0)

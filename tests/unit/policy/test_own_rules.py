@@ -17,12 +17,15 @@ OWN = pytest.mark.parametrize("algorithm", WEIGH_AGE)
 PARAMS = LimConfig(exchange_period_s=10.0, trust_s=5.0)
 
 
-def host(name, tasks=0.0, cores=1.0, speed=1.0, age_s=0.0, why="", charged=0.0):
+def host(
+    name, tasks=0.0, cores=1.0, speed=1.0, age_s=0.0, why="", charged=0.0, free_at_s=0.0
+):  # fmt: skip
     power = cores * speed
     load = tasks / power
     return HostView(
-        HostId(name), load, load + 1 / power, -age_s, True, why, "", cores, speed, charged
-    )
+        HostId(name), load, load + 1 / power, -age_s, True, why, "", cores, speed, charged,
+        free_at_s,
+    )  # fmt: skip
 
 
 def seen(*hosts, params=PARAMS):
@@ -71,7 +74,7 @@ def test_an_old_load_is_believed_to_be_like_the_others():
     old, new = host("h2", 0.0, age_s=5.0), host("h3", 4.0)
     view = seen(host("h1", 9.0), old, new)
     believed = belief.as_believed(
-        [old, new], belief.trusted([old, new], view), view, lambda _, load: load
+        [old, new], belief.trusted([old, new], view), view, lambda _host, load, _now_s: load
     ).hosts
     assert believed[HostId("h2")].load_now == pytest.approx(2.0 - 2.0 * 0.3679, abs=1e-3)
     assert believed[HostId("h3")].load_now == pytest.approx(4.0)
@@ -80,7 +83,9 @@ def test_an_old_load_is_believed_to_be_like_the_others():
 def test_our_own_picks_are_known_however_old_the_load():
     old = host("h2", 3.0, age_s=1000.0, charged=3.0)
     view = seen(host("h1", 9.0), old, host("h3", 0.0, age_s=1000.0))
-    found = belief.as_believed([old], belief.trusted([old], view), view, lambda _, load: load)
+    found = belief.as_believed(
+        [old], belief.trusted([old], view), view, lambda _host, load, _now_s: load
+    )
     assert found.hosts[HostId("h2")].load_now == pytest.approx(3.0)
 
 
@@ -171,7 +176,36 @@ def test_a_command_that_must_leave_does(algorithm):
 )
 def test_what_a_cpu_second_there_costs_everybody(tasks, cores, speed, expected):
     there = host("h2", tasks, cores, speed)
-    assert time_for_all(there, there.load_now) == pytest.approx(expected)
+    assert time_for_all(there, there.load_now, 0.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "busy_s", "expected"),
+    [
+        (1, 0.0, 3.0),
+        (1, 5.0, 3.9),  # 0.45 tasks more, which it shares with and delays
+        (1, 1e9, 4.8),
+        (2, 0.0, 5.0),  # more tasks are more than old ones
+        (0, 1e9, 1.0),
+    ],
+)
+def test_the_longer_no_core_was_free_the_more_its_tasks_count(tasks, busy_s, expected):
+    there = host("h2", tasks, free_at_s=-busy_s)
+    assert time_for_all(there, there.load_now, 0.0) == pytest.approx(expected)
+
+
+@OWN
+def test_of_equal_loads_that_of_the_shorter_while_is_preferred(algorithm):
+    old, young = host("h2", 1.0, free_at_s=-60.0), host("h3", 1.0, free_at_s=-1.0)
+    view = seen(host("h1", 5.0), old, young)
+    assert set(picks(algorithm, view)) == {"h3"}
+
+
+@OWN
+def test_a_command_leaves_long_tasks_for_as_many_short_ones(algorithm):
+    me, young = host("h1", 1.0, free_at_s=-60.0), host("h2", 1.0, free_at_s=-1.0)
+    assert set(picks(algorithm, seen(me, young), cpu_s=5.0)) == {"h2"}
+    assert set(picks(algorithm, seen(me, host("h2", 1.0, free_at_s=-59.0)))) == {"h1"}
 
 
 WIDE_AND_FAST = (host("wide", 0.0, cores=8, speed=0.5), host("fast", 0.0, speed=2.0))

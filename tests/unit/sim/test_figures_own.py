@@ -60,6 +60,11 @@ def test_a_cell_that_is_worse_is_named():
     assert no_worse.ours == "1.050 ± 0.040 at load 0.9, P = 30 s"
 
 
+def test_a_cell_that_is_surely_worse_is_said_to_be():
+    found = verdicts("P2C", "mean", {(0.9, 30.0): Ratio(1.05, 0.02)})[1]
+    assert found.ours == "1.050 ± 0.020 at load 0.9, P = 30 s (surely)"
+
+
 def test_a_ratio_knows_that_both_had_the_same_jobs():
     always_half = ratio([1.0, 2.0, 5.0], [2.0, 4.0, 10.0])
     assert (always_half.value, always_half.half) == pytest.approx((0.5, 0.0))

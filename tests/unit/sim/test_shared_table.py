@@ -77,6 +77,21 @@ def test_it_shows_what_a_table_of_its_own_would():
     both.check(4.0)
 
 
+def test_a_free_core_that_it_alone_was_told_of_is_not_forgotten():
+    both = Both()
+    for name in NAMES[1:]:
+        both.broadcast(name, 1, 2.0, 1.0)
+    both.check(1.0)
+    both.told("h2", 2, 0.0, 2.0)
+    both.check(2.0)
+    both.broadcast("h2", 3, 2.0, 3.0)
+    both.check(3.0)
+    assert both.shared.view(None, 3.0).hosts["h2"].free_at_s == 2.0
+    both.broadcast("h2", 4, 0.0, 4.0)
+    both.check(4.0)
+    assert set(both.shared._own) == {"h1"}
+
+
 def test_what_a_host_was_told_and_whom_it_charged_grows_old_there_too():
     both = Both()
     for name in NAMES[1:]:
