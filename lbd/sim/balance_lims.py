@@ -178,7 +178,8 @@ class Lims:
         host.restless = True
 
     def _show(self, host: Host, tasks: float, now_s: float, to_tell: bool = True) -> None:
-        """Where ages count, others and its own charges are shown an unchanged load too."""
+        """Where ages count, others and its own charges are shown an unchanged load too, and its
+        own table that a core is free still."""
         if tasks != host.index:
             host.index = tasks
             cpu = host.cpu
@@ -186,9 +187,13 @@ class Lims:
             queues = Queues(cpu=tasks)
             index = load_index(queues, cpu.cores, cpu.speed, 0.0, 0.0)
             host.sampled = e.Sampled(queues, index, min(1.0, tasks / cpu.cores))
-        elif not (self._ages and (to_tell or host.state.table.charges(host.name))):
+        elif not self._ages or not (to_tell or self._renews(host, tasks)):
             return
         host.state.handle(host.sampled, now_s)
+
+    def _renews(self, host: Host, tasks: float) -> bool:
+        """Whether an unchanged load changes what the host's own table knows."""
+        return tasks < host.cpu.cores or host.state.table.charges(host.name) > 0
 
     def _now(self, host: Host) -> float:
         tasks = float(len(host.cpu))
