@@ -32,8 +32,9 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     So does USR2, for whoever has nothing to hand over; then another is to be started at once.
     `main` calls `ready(status)` when whoever depends on it may come.
     """
-    # The libuv in uvloop batches epoll_ctl by io_uring, past the closing of descriptors, and gains
-    # nothing by it here; later ones leave that off, too.
+    # The libuv in uvloop before 0.23 takes files and epoll_ctl to io_uring unasked, the latter past
+    # the closing of descriptors, and gains nothing by it here. Later ones leave files alone, and
+    # let nobody turn the other off.
     os.environ.setdefault("UV_USE_IO_URING", "0")
     set_up_log(program, config.host.name)
     faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
