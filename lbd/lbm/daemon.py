@@ -86,16 +86,14 @@ class Lbm:
         """`reread`: what lbd.toml says by now; it raises ConfigError."""
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
-        self._stop = stop
-        self._ready = ready
+        self._stop, self._ready = stop, ready
         self._report = asyncio.Event()
         self._keeper_gone, self._restart = asyncio.Event(), asyncio.Event()
         self._replacing = False
         self._failure: LbdError | None = None
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
-        usage = UsageLog(config)
-        self._jobs = Jobs(config.lbm.history, usage.note)
+        self._jobs = Jobs(config.lbm.history, (usage := UsageLog(config)).note)
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
         self._link = KeeperLink(self._keeper_lost)
@@ -256,6 +254,8 @@ class Lbm:
             for pause_s in KEEPER_PAUSES_S:
                 try:
                     await self._connect_keeper()
+                    if self._link.pid == self._link.lost_pid:  # it lives, and ends what it had
+                        await self._replace_keeper()
                     self._link.adopted()
                     return
                 except (LbdError, OSError) as problem:

@@ -84,7 +84,7 @@ class KeeperLink:
         self._sending = asyncio.Lock()
         self._socket: socket.socket | None = None
         self.containment = "none"
-        self.pid = 0
+        self.pid = self.lost_pid = 0
         self.uid = os.geteuid()  # of the keeper
         self.limits = ""  # by what it limits jobs
         self.given: list[int] = []  # by an earlier LBM
@@ -152,7 +152,7 @@ class KeeperLink:
 
     def _lost(self) -> None:
         self.close()
-        self.pid = 0
+        self.lost_pid, self.pid = self.pid, 0
         jobs, self._jobs = self._jobs, {}
         for spawned in jobs.values():
             for future in (spawned.begun, spawned.exited):

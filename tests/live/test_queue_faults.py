@@ -5,6 +5,7 @@ no time are two attempts of a job alive. Every acknowledged job must end well.
 """
 
 import signal
+import socket
 import subprocess
 import time
 
@@ -99,7 +100,7 @@ def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part
 def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
     """It was not carried out, and the next keeper will be there in a moment."""
     keeper = hosts.keepers(lab.record)["h2"]
-    path = lab.paths("h2").run / "keeper.sock"
+    path = lab.paths("h2").socket("keeper")
     lab.kill("h2", "lbm", "STOP")
     processes.send(keeper, signal.SIGKILL)
     path.unlink()
@@ -113,6 +114,19 @@ def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
     refused, *_, done = job(lab, name)["attempts"]
     assert (refused["state"], done["state"]) == ("refused", "done")
     assert refused["reason"] == "h2: the keeper is away"
+
+
+def test_what_a_keeper_had_that_dropped_its_lbm_is_made_again(lab, tmp_path):
+    """It lives on, and ends all it had: the LBM takes another."""
+    name, host = begin_elsewhere_than(lab, tmp_path, "4", "h1")
+    keeper = hosts.keepers(lab.record)[host]
+    with socket.socket(socket.AF_UNIX) as other:  # there is one LBM, and the last one counts
+        other.connect(str(lab.paths(host).socket("keeper")))
+    wait(lab, name)
+    check_counts(tmp_path, [name])
+    *lost, last = [one["state"] for one in job(lab, name)["attempts"]]
+    assert (set(lost), last) == ({"lost"}, "done")
+    lab.wait_until(lambda: hosts.keepers(lab.record)[host] != keeper, "another keeper is there")
 
 
 def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):
