@@ -31,7 +31,7 @@ STATE_COLOURS = {
     "done": DIM, "cancelled": DIM,
 }  # fmt: skip
 HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", ">AGE", ">RAN", ">CPU", ">EXIT", "COMMAND")
-COMMAND_WIDTH, NAME_WIDTH = 60, 24
+COMMAND_WIDTH, NAME_WIDTH = 60, 40
 DISPATCHER = "the dispatcher"  # among the hosts that did not answer
 
 

@@ -119,6 +119,8 @@ def test_the_shell_is_told_which_signal_ended_it(shell, number):
 def test_a_command_that_ignores_interrupts_ends_by_force(lab, shell, lbrun):
     shell.line(f"{lbrun} sh -c 'trap \"\" INT; exec sleep 606.5'")
     lab.wait_until(lambda: sleeping("606.5"), "it runs")
+    states = lambda: [job["state"] for job in lab.ask("h1", "lbm", "jobs")["jobs"]]  # noqa: E731
+    lab.wait_until(lambda: "running" in states(), "h1 has heard of that")
     shell.send(INTERRUPT)
     time.sleep(0.3)  # or both would be one signal
     shell.send(INTERRUPT)

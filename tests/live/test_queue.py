@@ -373,6 +373,8 @@ def test_what_a_job_was_ended_for_outlives_the_dispatcher(lab, tmp_path, verb, s
         time.sleep(1.0)
     finally:
         lab.start("h1", "dispatcher")
+    if verb == "requeue":
+        lab.wait_until((tmp_path / "began.2").exists, "it has begun again")
     until_state(lab, name, state)
     first = job(lab, name)["attempts"][0]
     assert (first["state"], first["exit_status"]) == ("cancelled", 137)

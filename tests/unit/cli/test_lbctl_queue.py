@@ -67,7 +67,7 @@ def test_a_long_name_does_not_widen_everybodys_table(daemon, capsys):
     daemon("lbm", jobs={"jobs": [{**JOB, "name": "x" * 1000}, JOB], "missing": []})
     assert lbctl.main(["jobs"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert f" {'x' * 23}… " in lines[1]
+    assert f" {'x' * 39}… " in lines[1]
     assert max(map(len, lines)) < 130
 
 
