@@ -96,7 +96,11 @@ def connect(lab, host, name):
     """To a Unix socket of a host."""
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(SECONDS)
-    sock.connect(str(lab.paths(host).socket(name)))
+    try:
+        sock.connect(str(lab.paths(host).socket(name)))
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 

@@ -256,10 +256,12 @@ def test_garbage_for_the_keeper(lab, unharmed):
     """Only root and the daemons' own user get that far. Who does takes the LBM's place, which then
     takes another keeper."""
     unharmed.add("keeper")
+    served = lambda: lab.run("h2", "lbrun", "-H", "h1", "true").returncode == 0  # noqa: E731
     for data in GARBAGE:
+        lab.wait_until(served, "a keeper is there")
         with connect(lab, "h1", "keeper") as sock, contextlib.suppress(BrokenPipeError):
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
             for _ in frames_of(sock):
                 pass
-    lab.wait_until(lambda: lab.run("h2", "lbrun", "-H", "h1", "true").returncode == 0, "served")
+    lab.wait_until(served, "served")
