@@ -44,7 +44,7 @@ SHELLS = (
     "lbm/keeper.py",  # forks
     "lbm/child.py",  # the forks, ahead of need
     "lbm/nursery.py",  # the same by a small program
-    "lbm/signals.py",  # to process groups
+    *("lbm/signals.py", "lbm/stopping.py"),  # to process groups
     "lbm/monitor.py",  # between the two, where there is a terminal
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees

@@ -79,8 +79,7 @@ class Keeper:
     ) -> None:
         self._listener, self._gate = listener, gate
         self._containment = containment
-        self._orphan_s = orphan_s
-        self._grace_s = grace_s
+        self._orphan_s, self._grace_s = orphan_s, grace_s
         self._lbm: socket.socket | None = None
         self._split = frames.Splitter(ORDER_LIMIT_BYTES)
         self._descriptors: list[int] = []
@@ -88,8 +87,7 @@ class Keeper:
         self._alone_since_s = time.monotonic()
         self._quitting = False
         self._poll = select.poll()
-        self._holding = Holding()
-        self._limits = Limits()
+        self._holding, self._limits = Holding(), Limits()
         self._spares: list[Spare] = []
         self._starting: dict[int, tuple[str, socket.socket]] = {}
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -157,7 +155,7 @@ class Keeper:
     def _poll_ms(self) -> int:
         if any(job.ended for job in self._jobs.values()):
             return POLL_ENDING_MS
-        due = [job.kill_at_s for job in self._jobs.values() if job.kill_at_s is not None]
+        due = [at_s for job in self._jobs.values() for at_s in job.due_s()]
         if due:
             return max(0, int((min(due) - time.monotonic()) * 1000)) + 1
         if len(self._spares) < self._spares_wanted:
@@ -238,7 +236,7 @@ class Keeper:
                 return
             if tag == SIGNAL:
                 if not job.ended:  # else its number may be another's by now
-                    deliver(job.pid, int(given[NUMBER]))
+                    job.stopping.sent(deliver(job.pid, int(given[NUMBER])))
             elif tag == END_TREE:
                 job.kill_at_s = time.monotonic()
             elif tag == LIMIT:
@@ -329,6 +327,7 @@ class Keeper:
                 continue
             name, job = by_pid[pid]
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                job.stopping.seen(job.pid, stopped=os.WIFSTOPPED(status))
                 if not job.treated.is_still:
                     self._tell(STOPPED, (JOB, name), (NUMBER, int(os.WIFSTOPPED(status))))
             else:
@@ -341,6 +340,7 @@ class Keeper:
             self._jobs[name].kill_at_s = now_s
         for name, job in list(self._jobs.items()):
             if not job.ended or not job.begun:
+                job.stopping.look(job.pid, job.group)
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:
                     self._containment.end_tree(name, job.pid, job.group)
                     signal_group(job.pid, signal.SIGKILL)
@@ -390,8 +390,8 @@ def main(argv: list[str]) -> None:
     gc.freeze()  # what is never collected is never written to: forks go on sharing it
     gc.disable()  # and nothing in here makes cycles
     try:
-        limits = float(orphan_s), float(grace_s)
-        Keeper(listener, containment, program, *limits, Gate(allowed)).run()
+        limits_s = float(orphan_s), float(grace_s)
+        Keeper(listener, containment, program, *limits_s, Gate(allowed)).run()
     finally:
         containment.close()
 

@@ -9,8 +9,11 @@ GROUP_WIDE = (
 )  # fmt: skip
 
 
-def deliver(leader: int, number: int) -> None:
-    """To the whole group what a terminal would send it, to the leader alone what kill(1) would."""
+def deliver(leader: int, number: int) -> int:
+    """To the whole group what a terminal would send it, to the leader alone what kill(1) would.
+
+    Returns what was sent.
+    """
     if number == signal.SIGTSTP and not _handles(leader, number):
         # A group that is a session of its own is orphaned: the kernel drops SIGTSTP there.
         number = signal.SIGSTOP
@@ -19,6 +22,7 @@ def deliver(leader: int, number: int) -> None:
     else:
         with contextlib.suppress(OSError):  # it is gone, or not ours; or that is no signal
             os.kill(leader, number)
+    return number
 
 
 def _handles(pid: int, number: int) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 
@@ -106,6 +107,41 @@ def test_stop_and_continue(lab, where):
         job.stdin.write("goes on\n")
         job.stdin.close()
         assert job.stdout.read() == "goes on\n"
+        assert job.wait(30) == 0
+
+
+VFORK = r"""
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    printf("%d\n", getpid());
+    fflush(stdout);
+    pid_t child = vfork();
+    if (child == 0) {
+        usleep(700000); /* the parent can neither stop nor go on before the child's exec */
+        execlp("sleep", "sleep", "0.5", (char *)0);
+    }
+    waitpid(child, 0, 0);
+    puts("over");
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is needed")
+def test_a_stop_while_a_child_is_about_to_exec(lab, tmp_path):
+    """As each command that a shell or make starts is, for a moment. The child stops, too."""
+    program = tmp_path / "vfork"
+    subprocess.run(["gcc", "-w", "-x", "c", "-", "-o", program], input=VFORK, text=True, check=True)
+    with job_of(lab, AWAY, program) as job:
+        leader = psutil.Process(int(job.stdout.readline()))
+        lab.wait_until(leader.children, "it has a child")
+        job.send_signal(signal.SIGTSTP)
+        lab.wait_until(lambda: psutil.Process(job.pid).status() == "stopped", "lbrun stops")
+        states = lambda: {p.status() for p in (leader, *leader.children())}  # noqa: E731
+        lab.wait_until(lambda: states() == {"stopped"}, "all of it stops", see=states)
+        job.send_signal(signal.SIGCONT)
+        assert job.stdout.read() == "over\n"
         assert job.wait(30) == 0
 
 
