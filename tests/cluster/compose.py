@@ -51,6 +51,14 @@ class Compose:
         self.docker("image", "rm", "--force", self.environment["LBD_IMAGE"])
         self.assert_nothing_left()
 
+    def mend(self):
+        """Every container runs and is on the network, whatever a test that failed has left."""
+        for host in self.hosts:
+            container = self.container(host)
+            self.docker("unpause", container, check=False)
+            self.docker("start", container, check=False)
+            self.docker("network", "connect", f"{self.name}_default", container, check=False)
+
     def assert_nothing_left(self):
         ours = f"label=com.docker.compose.project={self.name}"
         for kind in (("ps", "--all"), ("network", "ls"), ("volume", "ls")):
@@ -126,7 +134,12 @@ class Compose:
         try:
             return wait_until(predicate, what, timeout_s)
         except AssertionError as failure:
-            raise AssertionError(f"{failure}\n{self.compose('logs', '--tail=8').stdout}") from None
+            raise AssertionError(f"{failure}\n{self.logs()}") from None
+
+    def logs(self):
+        """The ends of the daemons' logs, and what runs in the client's container."""
+        running = self.docker("top", self.container("client"), "-eo", "pid,ppid,stat,args").stdout
+        return f"{self.compose('logs', '--tail=8').stdout}\n{running}"
 
     def wait_whole(self):
         """Until every host sees all of them up, and they agree on the centre."""

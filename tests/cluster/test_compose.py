@@ -70,6 +70,15 @@ def cluster(engine):
         shutil.rmtree(work)
 
 
+@pytest.fixture(autouse=True)
+def whole(cluster, request):
+    """A test that fails leaves no broken cluster to the next ones."""
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed:
+        cluster.mend()
+
+
 @pytest.fixture
 def job(cluster):
     """job("host1"): an lbrun of the client whose command has begun on another host."""
@@ -88,9 +97,10 @@ def job(cluster):
         process.communicate()
 
 
-def lost(process, host):
+def lost(cluster, process, host):
     """The user got 125 and one line."""
-    _, errors = process.communicate(timeout=30)
+    cluster.wait_until(lambda: process.poll() is not None, f"lbrun has lost {host}")
+    _, errors = process.communicate()
     assert process.returncode == LOST
     assert errors.startswith(f"lbrun: lost contact with {host}"), errors
     assert errors.count("\n") == 1
@@ -243,7 +253,7 @@ def test_killed_host_with_running_jobs(cluster, job):
     running = [job("host1"), job("host1")]
     cluster.docker("kill", cluster.container("host1"))
     for process in running:
-        lost(process, "host1")
+        lost(cluster, process, "host1")
     cluster.wait_until(lambda: cluster.states()["host1"] == "down", "host1 is down")
     cluster.docker("start", cluster.container("host1"))
     cluster.wait_whole()
@@ -255,7 +265,7 @@ def test_paused_host_with_a_running_job(cluster, job):
     process = job("host2")
     cluster.docker("pause", cluster.container("host2"))
     try:
-        lost(process, "host2")
+        lost(cluster, process, "host2")
         cluster.wait_until(lambda: cluster.states()["host2"] == "down", "host2 is down")
     finally:
         cluster.docker("unpause", cluster.container("host2"))
@@ -268,7 +278,7 @@ def test_partitioned_host_with_a_running_job(cluster, job):
     process = job("host4")
     network = f"{cluster.name}_default"
     cluster.docker("network", "disconnect", network, cluster.container("host4"))
-    lost(process, "host4")
+    lost(cluster, process, "host4")
     no_job_on(cluster, "host4")
     assert cluster.states("host4")["client"] != "up"
     assert cluster.run("host4", "lbrun", "echo", "alone").stdout == "alone\n"

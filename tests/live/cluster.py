@@ -125,6 +125,7 @@ class Lab:
         self.hosts = self.record.plan.hosts
         self.isolate = self.record.plan.isolate
         self._path = clients_path()
+        self._background = []
 
     @classmethod
     def up(cls, hosts=2, isolate="none", *options, settings=FAST):
@@ -145,6 +146,8 @@ class Lab:
 
     def down(self):
         run_lab("down", "--dir", self.root)
+        for process in self._background:  # what a test that failed has left
+            close(process)
         self.assert_nothing_left()
         with contextlib.suppress(FileNotFoundError):
             self.root.rmdir()
@@ -184,9 +187,11 @@ class Lab:
 
     def popen(self, host, *argv, env=None, **options):
         """The same in the background; the caller waits for it."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self.command(host, *argv), env=self.environment(host, **(env or {})), **options
         )
+        self._background.append(process)
+        return process
 
     def served(self, origin, target):
         """How a command of `origin` ends that runs on `target`: as `SERVED`."""
@@ -246,7 +251,7 @@ class Lab:
 
     # Waiting and checking
 
-    def wait_until(self, predicate, what, timeout_s=10.0, see=None):
+    def wait_until(self, predicate, what, timeout_s=30.0, see=None):
         """Wait for `predicate()` to be true and return what it returned.
 
         An exception counts as not yet. On failure: the last value, `see()` if given, the logs.
@@ -286,7 +291,17 @@ def assert_nothing_left(root):
     assert not files, f"files left: {files}"
 
 
-def wait_until(predicate, what, timeout_s=10.0, see=None):
+def close(process):
+    """End it, and its pipes: a leaked one is complained of in the midst of some other test."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def wait_until(predicate, what, timeout_s=30.0, see=None):
     """As `Lab.wait_until`, without a lab."""
     deadline_s = time.monotonic() + timeout_s
     while True:
