@@ -1,7 +1,6 @@
 """`lbctl jobs`: what runs now and what ended recently, on every host."""
 
 import argparse
-import json
 import math
 import shlex
 import sys
@@ -12,13 +11,13 @@ from lbd.cli.output import (
     DIM,
     GREEN,
     RED,
-    SCHEMA,
     YELLOW,
     Cell,
     Paint,
     Row,
     lay_out,
     paint_for,
+    print_json,
 )
 from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, tables, text, texts
@@ -53,7 +52,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if queued:
         found = [*found, *tables(daemons.lbm({"op": "queue.jobs", "ids": queued}), "jobs")]
     if options.json:
-        print(json.dumps([{"schema": SCHEMA, **job} for job in found], indent=2))
+        print_json(found)
     elif found:
         print("\n".join(job_lines(found, paint_for(sys.stdout), time.time())))
     elif not missing:

@@ -2,7 +2,6 @@
 
 import argparse
 import base64
-import json
 import math
 import os
 import shlex
@@ -11,7 +10,7 @@ import time
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import job_lines, since
-from lbd.cli.output import SCHEMA, lay_out, paint_for, print_json
+from lbd.cli.output import lay_out, paint_for, print_json
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration, signal_named
 from lbd.cli.reply import Json, number, tables, text, texts
@@ -72,8 +71,8 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     found = tables(daemons.lbm({"op": "queue.jobs", "ids": options.ids, "attempts": True}), "jobs")
     if options.json:
-        shown = [{"schema": SCHEMA, "attempts": [], **one} for one in found]
-        print(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2))
+        shown: list[Json] = [{"attempts": [], **one} for one in found]
+        print_json(shown[0] if len(shown) == 1 else shown)
         return 0
     paint = paint_for(sys.stdout)
     for one in found:
@@ -191,8 +190,7 @@ def wait(daemons: Daemons, options: argparse.Namespace) -> int:
         complain("lbctl", problem)
         return NO_ANSWER
     if options.json:
-        found = tables(reply, "jobs")
-        print(json.dumps([{"schema": SCHEMA, **one} for one in found], indent=2))
+        print_json(tables(reply, "jobs"))
     return 0 if reply.get("all_done") else NOT_ALL
 
 
@@ -202,7 +200,7 @@ def act(daemons: Daemons, options: argparse.Namespace, verb: str, number: int = 
     reply = daemons.lbm(question, ANSWER_S)
     errors = texts(reply, "errors")
     if options.json:
-        print(json.dumps({"schema": SCHEMA, "done": reply.get("done"), "errors": errors}))
+        print_json({"done": reply.get("done"), "errors": errors})
     for error in errors:
         complain("lbctl", error)
     return 1 if errors else 0

@@ -1,14 +1,13 @@
 """`lbctl top`: the table of hosts and the running jobs, live. With --json, one object a look."""
 
 import argparse
-import json
 import sys
 import time
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import fetch, job_lines
 from lbd.cli.lbctl_status import status_lines
-from lbd.cli.output import DIM, RED, SCHEMA, Paint, paint_for
+from lbd.cli.output import DIM, RED, Paint, paint_for, print_json
 from lbd.cli.reply import Json, tables
 from lbd.cli.screen import Screen
 from lbd.errors import ConfigError, LbdError
@@ -37,7 +36,7 @@ def top(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def stream(daemons: Daemons, reply: Json, interval_s: float) -> int:
     while True:
-        print(json.dumps({"schema": SCHEMA, **reply}), flush=True)
+        print_json(reply, in_a_line=True)
         time.sleep(interval_s)
         reply = daemons.lim({"op": "status"})
 

@@ -66,9 +66,15 @@ def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
     print("\n".join(lay_out(header, rows, paint_for(sys.stdout))))
 
 
-def print_json(reply: Json) -> None:
-    """One object, marked with the schema. A number that there is not is null: JSON has no NaN."""
-    print(json.dumps({"schema": SCHEMA, **{key: finite(reply[key]) for key in reply}}, indent=2))
+def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:
+    """One object or a list of them, each marked with the schema; `in_a_line`: of a stream of them.
+    A number that there is not is null: JSON has no NaN."""
+    marked = with_schema(reply) if isinstance(reply, dict) else [with_schema(one) for one in reply]
+    print(json.dumps(marked, indent=None if in_a_line else 2), flush=in_a_line)
+
+
+def with_schema(reply: Json) -> Json:
+    return {"schema": SCHEMA, **{key: finite(reply[key]) for key in reply}}
 
 
 def finite(value: object) -> object:

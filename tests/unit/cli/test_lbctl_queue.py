@@ -1,5 +1,7 @@
 """`lbctl`'s commands on the queue, against canned answers: what they refuse, and when they end."""
 
+import json
+import math
 import time
 
 import pytest
@@ -69,6 +71,16 @@ def test_a_long_name_does_not_widen_everybodys_table(daemon, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert f" {'x' * 39}… " in lines[1]
     assert max(map(len, lines)) < 130
+
+
+@pytest.mark.parametrize("command", [["jobs"], ["jobs", "3"], ["job", "3"], ["wait", "3"]])
+def test_a_number_that_there_is_not_is_null_in_every_answer(daemon, capsys, command):
+    found = {"jobs": [{**JOB, "cpu_s": math.nan}]}
+    daemon("lbm", jobs=found, **{"queue.jobs": found, "queue.wait": {**found, "open": 0}})
+    lbctl.main([*command, "--json"])
+    told = json.loads(capsys.readouterr().out)
+    (job,) = told if isinstance(told, list) else [told]
+    assert (job["schema"], job["id"], job["cpu_s"]) == (1, "h1-7", None)
 
 
 def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
