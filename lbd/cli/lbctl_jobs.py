@@ -22,6 +22,7 @@ from lbd.cli.output import (
 from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.errors import ConfigError
+from lbd.one_line import one_line
 from lbd.spelling import nearest
 from lbd.units import show_duration
 
@@ -98,7 +99,7 @@ def job_row(job: Json, unix_now_s: float) -> Row:
     end = unix_now_s if math.isnan(finished) else finished
     return (
         text(job, "id"),
-        shortened(text(job, "name"), NAME_WIDTH),
+        one_line(text(job, "name"), NAME_WIDTH),
         text(job, "user"),
         Cell(state, STATE_COLOURS.get(state, "")),
         text(job, "origin"),
@@ -107,12 +108,8 @@ def job_row(job: Json, unix_now_s: float) -> Row:
         since(end - started),
         since(number(job, "cpu_s")),
         text(job, "exit_status"),
-        shortened(shlex.join(texts(job, "command")), COMMAND_WIDTH),
+        one_line(shlex.join(texts(job, "command")), COMMAND_WIDTH),
     )
-
-
-def shortened(told: str, width: int) -> str:
-    return told if len(told) <= width else told[: width - 1] + "…"
 
 
 def since(seconds: float) -> str:

@@ -73,6 +73,12 @@ def test_a_long_name_does_not_widen_everybodys_table(daemon, capsys):
     assert max(map(len, lines)) < 130
 
 
+def test_a_name_of_many_lines_is_cut_where_it_is_long_as_shown(daemon, capsys):
+    daemon("lbm", jobs={"jobs": [{**JOB, "name": "first" + " \n" * 50 + "last"}], "missing": []})
+    assert lbctl.main(["jobs"]) == 0
+    assert " first last " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [["jobs"], ["jobs", "3"], ["job", "3"], ["wait", "3"]])
 def test_a_number_that_there_is_not_is_null_in_every_answer(daemon, capsys, command):
     found = {"jobs": [{**JOB, "cpu_s": math.nan}]}
