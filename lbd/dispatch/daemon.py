@@ -212,6 +212,7 @@ class Dispatcher:
                 lease_s=self.config.dispatch.lease_s,
                 slots=begin.slots,
                 array_index=begin.array_index,
+                requeued=begin.requeued or 0.0,
                 spec=spec,
             )
         )

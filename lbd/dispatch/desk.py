@@ -363,7 +363,7 @@ class Desk:
         if not row.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
         queued = queued_job(row, self._dispatcher.estimate_s(row.user, row.command), anew=True)
-        return life.revived(Live(queued, row.attempt), now_s, dice)
+        return life.revived(Live(queued, row.attempt, requeued=time.time()), now_s, dice)
 
     async def _read(self, kind: type[Asked], data: bytes, context: "Context") -> Asked:
         """What a host of ours asks; others do not get here."""

@@ -76,11 +76,12 @@ class Live:
     lease: Lease | None = None
     wish: str = ""  # CANCEL or REQUEUE, once its attempt is over
     reason: str = ""  # of what happened to it last
+    requeued: float | None = None  # UNIX seconds: when it came again after its end
 
     @property
     def is_new(self) -> bool:
         """Nothing has happened to it that its job does not tell."""
-        return not (self.attempt or self.crashes or self.held or self.lease)
+        return not (self.attempt or self.crashes or self.held or self.lease or self.requeued)
 
 
 class Jobs(Mapping[JobId, Live]):
@@ -137,6 +138,7 @@ class Begin:
     slots: int = 1
     submission: int = 0
     array_index: int | None = None
+    requeued: float | None = None  # as of `Live`
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ class Changed:
     crashes: int
     reason: str  # "held …" if it is
     barred: frozenset[HostId]
+    requeued: float | None = None
 
 
 Action = Begin | Signal | Settle | Changed
@@ -185,7 +188,7 @@ def next_attempt(live: Live, start: Start, until_s: float) -> Begin:
     number = live.attempt + 1
     live.job, live.attempt = job, number
     live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s)
-    own = job.submission, job.array_index
+    own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own)
 
 
@@ -205,4 +208,5 @@ def changed(
         live.crashes,
         live.held or live.reason,
         live.job.barred,
+        live.requeued,
     )

@@ -35,7 +35,7 @@ def live_job(
     row: JobRow, last: AttemptRow | None, estimate_s: float | None = None
 ) -> tuple[Live, Leased | None]:
     """`last`: its last attempt, which may be alive."""
-    live = Live(queued_job(row, estimate_s), row.attempt, row.crashes)
+    live = Live(queued_job(row, estimate_s), row.attempt, row.crashes, requeued=row.requeued)
     if row.reason.startswith("held") and not row.reason.startswith(HELD):
         live.held = row.reason
     if last is None or last.fate not in OPEN_FATES:

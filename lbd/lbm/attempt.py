@@ -202,7 +202,7 @@ class Attempt:
                 self._request.user,
                 HostId(""),
                 HostId(self._host.config.host.name),
-                submitted=self._start.spec.submitted or unix_s,
+                submitted=self._start.requeued or self._start.spec.submitted or unix_s,
                 started=unix_s,
                 state=JobState.RUNNING,
                 foreign=True,

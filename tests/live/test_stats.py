@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,23 @@ def test_a_queued_job_counts_where_it_ran_with_the_wait_for_its_turn(queue_lab):
     assert by(found, "host", "h2")["jobs"] == 1
     assert found["mean_waiting_s"] > 0.0
     assert found["cpu_s"] >= 0.1
+
+
+def test_a_job_that_is_queued_anew_after_its_end_waits_from_then_on(queue_lab):
+    lab = queue_lab
+    before = stats(lab)
+    name = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
+    for requeued in (False, True):
+        if requeued:
+            time.sleep(4.0)  # counted as waiting it would show
+            lab.run("h1", "lbctl", "requeue", name, check=True)
+        assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", name).returncode == 0
+    found = stats(lab)
+    assert found["jobs"] == before["jobs"] + 2
+    assert waited_s(found) - waited_s(before) < 3.0
+    (job,) = lab.lbctl_json("h1", "jobs", name)
+    assert job["started"] - job["submitted"] > 4.0, "the first time is still told"
+
+
+def waited_s(found):
+    return (found["mean_waiting_s"] or 0.0) * found["jobs"]

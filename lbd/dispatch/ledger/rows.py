@@ -109,6 +109,7 @@ class JobRow:
     slots_most: int
     slots_held: int | None  # by its last attempt
     priority: int
+    requeued: float | None  # when it came again after its end
 
 
 @dataclass(frozen=True, slots=True)

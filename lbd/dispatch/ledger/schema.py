@@ -67,5 +67,6 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE jobs ADD COLUMN slots_held INTEGER;
     ALTER TABLE attempts ADD COLUMN slots INTEGER NOT NULL DEFAULT 1;
     """,
+    "ALTER TABLE jobs ADD COLUMN requeued REAL;",
 )
 VERSION = len(STEPS)

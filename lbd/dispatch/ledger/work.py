@@ -30,7 +30,7 @@ JOB_COLUMNS = """
     j.id, j.submission, s."user", s.origin, s.name, s.command, s.slots, s.may_restart, s.only_host,
     j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason, j.host, j.submitted,
     j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
-    s.slots_most, j.slots_held, s.priority
+    s.slots_most, j.slots_held, s.priority, j.requeued
     FROM jobs j JOIN submissions s ON s.id = j.submission
 """
 VALUES_MAX = 500  # in one statement
@@ -91,7 +91,7 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     barred, start = " ".join(sent.excluded), sent.first_index
     yield Many(
         "INSERT INTO jobs VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, NULL, NULL, NULL,"
-        " NULL, 0, '', NULL)",
+        " NULL, 0, '', NULL, NULL)",
         ((first + n, submission, None if start is None else start + n, barred, unix_s)
          for n in range(sent.count)),
     )  # fmt: skip
@@ -182,7 +182,8 @@ def apply(written: Sequence[Written]) -> Work[None]:
         "UPDATE jobs SET state = ?, tier = ?, attempt = ?, crashes = ?, barred = ?, reason = ?,"
         " host = CASE WHEN ? THEN '' ELSE COALESCE(?, host) END,"
         " started = CASE WHEN ? THEN NULL ELSE COALESCE(started, ?) END,"
-        " finished = ?, cpu_s = ?, exit_status = ?, signal = ?, cause = ? WHERE id = ?",
+        " finished = ?, cpu_s = ?, exit_status = ?, signal = ?, cause = ?,"
+        " requeued = ? WHERE id = ?",
         [state_values(one) for one in written],
     )
 
@@ -221,6 +222,7 @@ def state_values(written: Written) -> Values:
         ending.exit_status if ending else None,
         ending.signal if ending else 0,
         ending.cause.value if ending else "",
+        change.requeued,
         int(change.job),
     )
 

@@ -87,7 +87,7 @@ class WorkUp(_message.Message):
     def __init__(self, beat: _Optional[_Union[Beat, _Mapping]] = ..., news: _Optional[_Iterable[_Union[News, _Mapping]]] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("job", "attempt", "tier", "cutoff_s", "anchor", "lease_s", "slots", "array_index", "spec")
+    __slots__ = ("job", "attempt", "tier", "cutoff_s", "anchor", "lease_s", "slots", "array_index", "spec", "requeued")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class Start(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    REQUEUED_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     tier: int
@@ -106,7 +107,8 @@ class Start(_message.Message):
     slots: int
     array_index: int
     spec: StoredSpec
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ...) -> None: ...
+    requeued: float
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., requeued: _Optional[float] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("job", "attempt", "signal", "wish")

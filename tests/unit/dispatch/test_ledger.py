@@ -166,6 +166,17 @@ async def test_what_is_written_in_one_group_is_the_same_as_one_by_one(ledger):
     ]  # fmt: skip
 
 
+async def test_when_a_job_came_again_is_kept_until_it_comes_once_more(ledger):
+    await ledger.submit(submission(), 1.0)
+    (row,) = await ledger.live()
+    assert row.requeued is None
+    again = [changed("1", JobState.PENDING, requeued=50.0), Begin(JobId("1"), 2, H1, 1, None)]
+    for change in (*again, changed("1", *DONE, attempt=2, requeued=50.0)):
+        await ledger.record([change], 60.0)
+        (row,) = await ledger.find(Wanted(ended_too=True))
+        assert (row.submitted, row.requeued) == (1.0, 50.0)
+
+
 async def test_questions_are_narrowed(ledger):
     for user in ("ann", "bob", "ann"):
         await ledger.submit(submission(user), 1.0)
@@ -318,11 +329,33 @@ async def test_what_is_no_ledger_is_said(tmp_path):
         SqliteLedger(path / "x" / "y")
 
 
+OLD_JOB = """
+    INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart, only_host,
+        idempotency_key, first_job, jobs) VALUES ('old', 'h1', '', '', '', 3, 1, '', '', 1, 1);
+    INSERT INTO jobs (id, submission, state, tier, attempt, crashes, barred, reason, host,
+        submitted, signal, cause) VALUES (1, 1, 'pending', 1, 0, 0, '', '', '', 5.0, 0, '');
+    UPDATE counters SET value = 2 WHERE name = 'next_job';
+"""
+
+
+async def check_brought_up(ledger, version):
+    """With the job that it had, if it had tables for one, and room for another."""
+    await ledger.submit(submission(), 1.0)
+    rows = await ledger.live()
+    if version:
+        old = rows.pop(0)
+        assert (old.user, old.slots, old.submitted, old.priority) == ("old", 3, 5.0, 0)
+        assert (old.slots_held, old.requeued) == (None, None)
+    assert [row.user for row in rows] == ["ann"]
+
+
 @pytest.mark.parametrize("version", range(len(STEPS)))
 async def test_an_older_ledger_is_brought_up_to_date(tmp_path, version):
     path = tmp_path / "ledger.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as db:
         for number, step in enumerate(STEPS[:version], 1):
             db.executescript(f"{step} PRAGMA user_version = {number};")
+        if version:
+            db.executescript(OLD_JOB)
     async with opened(path) as ledger:
-        await ledger.submit(submission(), 1.0)
+        await check_brought_up(ledger, version)

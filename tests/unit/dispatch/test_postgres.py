@@ -14,7 +14,7 @@ from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.errors import ConfigError, Unavailable
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.leaders import TERM_S, led
-from tests.unit.dispatch.test_ledger import all_day, submission
+from tests.unit.dispatch.test_ledger import OLD_JOB, all_day, check_brought_up, submission
 
 H1 = HostId("h1")
 
@@ -168,15 +168,16 @@ async def test_a_commit_that_was_cut_short_is_asked_for(database, postgres, monk
 
 
 @pytest.mark.parametrize("version", range(1, VERSION))
-async def test_an_older_database_is_brought_up_to_date(database, monkeypatch, version):
+async def test_an_older_database_is_brought_up_to_date(database, postgres, monkeypatch, version):
     with monkeypatch.context() as older:
         older.setattr(leadership, "STEPS", STEPS[:version])
         older.setattr(leadership, "VERSION", version)
         async with led(database):
             pass
+    name = database.partition("@/")[2].partition("?")[0]
+    assert postgres.sql(f"SET search_path = lbd; {OLD_JOB}", name).returncode == 0
     async with led(database) as (_, ledger):
-        await ledger.submit(submission(), 1.0)
-        assert len(await ledger.live()) == 1
+        await check_brought_up(ledger, version)
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):

@@ -141,7 +141,7 @@ def row(**more):
         "slots_held": None, "priority": 0, "array_index": None,
         "state": "done", "tier": 1, "attempt": 1, "crashes": 0, "reason": "", "host": "h1",
         "submitted": 5.0, "started": 10.0, "finished": 12.0, "cpu_s": 1.5, "exit_status": 0,
-        "signal": 0, "cause": "exited",
+        "signal": 0, "cause": "exited", "requeued": None,
     }  # fmt: skip
     return JobRow(**{**values, **more})
 
