@@ -109,7 +109,7 @@ SHELLS = (
     "lbm/limits.py",  # how long, and how much CPU time
     "lbm/spool.py",  # their output
     "lbm/logs.py",  # for those who ask
-    "lbm/usage_store.py",  # what has ended, on disk
+    *("lbm/usage_store.py", "lbm/usage_file.py"),  # what has ended, on disk
     "lbm/usage_log.py",  # on its way there
     "lbm/usage_answers.py",  # for those who ask
     "lbm/local_cpu.py",  # what the kernel says of a command that stays

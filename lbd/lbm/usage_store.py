@@ -1,12 +1,12 @@
 """The ended jobs of this host in one SQLite file, bounded in rows, bytes and age.
 
 Nothing here is waited for by a job, and nothing that goes wrong here may reach one: what cannot be
-written is counted and dropped; a file that is damaged, or of another format, is set aside.
+written is counted and dropped; a file that is damaged, of another format, or overwritten while we
+have it open, is set aside; where it was removed or replaced, we go on with what is there.
 """
 
 import contextlib
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from pathlib import Path
 from lbd.config_stats import StatsConfig
 from lbd.lbm.measures import SIZE_S_MIN, Measure, Moments
 from lbd.lbm.usage import Usage
+from lbd.lbm.usage_file import UsageFile
 
 log = logging.getLogger("lbd.lbm")
 
@@ -52,9 +53,11 @@ class UsageStore:
         self._path = path
         self._config = config
         self._database: sqlite3.Connection | None = None
+        self._file: UsageFile | None = None
         self._age_checked_s = -AGE_CHECK_S
 
     def _open(self) -> sqlite3.Connection:
+        self._look()
         if self._database is not None:
             return self._database
         try:
@@ -66,9 +69,18 @@ class UsageStore:
             self._database = self._opened()
         return self._database
 
+    def _look(self) -> None:
+        """Has somebody else had a hand in it?"""
+        changed = self._file.changed() if self._database is not None and self._file else ""
+        if changed == "overwritten":
+            self._set_aside("overwritten by somebody else")
+        elif changed:
+            log.warning("%s: %s by somebody else; what it held is gone", self._path, changed)
+            self.close()
+            self._drop_log()
+
     def _opened(self) -> sqlite3.Connection:
-        """For its owner alone: it says what people ran."""
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        file = self._file = UsageFile(self._path)
         database = sqlite3.connect(self._path, BUSY_S, isolation_level=None)
         try:
             (version,) = database.execute("PRAGMA user_version").fetchone()
@@ -84,8 +96,10 @@ class UsageStore:
             if not tables:
                 database.executescript(SCHEMA)
             self._bound(database)
+            file.mark(database)
         except BaseException:
             database.close()
+            self.close()
             raise
         return database
 
@@ -99,8 +113,12 @@ class UsageStore:
     def _set_aside(self, why: str) -> None:
         aside = self._path.with_suffix(".damaged")
         log.warning("%s: %s; set aside as %s", self._path, why[:200], aside.name)
+        self._path.replace(aside)  # first: SQLite would put into it what it still has
         self.close()
-        self._path.replace(aside)
+        self._drop_log()
+
+    def _drop_log(self) -> None:
+        """SQLite would add it to whatever file it finds."""
         for suffix in ("-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
@@ -116,6 +134,9 @@ class UsageStore:
             with contextlib.suppress(sqlite3.Error):
                 self._database.close()
             self._database = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def add(self, usages: Sequence[Usage]) -> None:
         """All or none of them."""

@@ -164,6 +164,70 @@ class TestTrouble:
         assert (tmp_path / "usage.damaged").exists()
         assert [record.message.count("set aside") for record in caplog.records] == [1]
 
+    @pytest.mark.parametrize("change", ["removed", "replaced"])
+    def test_gone_while_it_is_open_it_begins_anew_with_a_line(
+        self, open_store, tmp_path, caplog, change
+    ):
+        path, other = tmp_path / "usage.sqlite", tmp_path / "other"
+        if change == "replaced":
+            before = UsageStore(other, StatsConfig())
+            before.add([usage(), usage()])
+            before.close()
+        store = open_store()
+        store.add([usage()])
+        if change == "replaced":
+            other.replace(path)
+        else:
+            path.unlink()
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            store.add([usage()])
+            store.add([usage()])
+        expected = 4 if change == "replaced" else 2
+        assert count(store) == count(open_store()) == expected
+        assert [f"{change} by somebody" in record.message for record in caplog.records] == [True]
+
+    @pytest.mark.parametrize("how", ["garbage", "one-of-ours", "emptied"])
+    def test_overwritten_while_it_is_open_it_is_set_aside_as_it_is(
+        self, open_store, tmp_path, caplog, how
+    ):
+        path = tmp_path / "usage.sqlite"
+        store = open_store()
+        store.add([usage(command="c" * 200) for _ in range(500)])
+        other = UsageStore(tmp_path / "other", StatsConfig())
+        other.add([usage()])
+        other.close()
+        ours = (tmp_path / "other").read_bytes()
+        found = {"garbage": b"no database at all" * 9000, "one-of-ours": ours, "emptied": b""}[how]
+        path.write_bytes(found)
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            store.add([usage(), usage()])
+            assert count(store) == 2
+        assert count(open_store()) == 2
+        assert (tmp_path / "usage.damaged").read_bytes() == found
+        assert ["overwritten by somebody" in one.message for one in caplog.records] == [True]
+
+    def test_a_question_notices_too(self, open_store, tmp_path):
+        store = open_store()
+        store.add([usage()])
+        (tmp_path / "usage.sqlite").unlink()
+        assert count(store) == 0
+
+    def test_two_lbms_may_have_it_open_while_one_makes_way(self, open_store, caplog):
+        first, second = open_store(), open_store()
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            for store in (first, second, first, second):
+                store.add([usage()])
+        assert (count(first), count(second), caplog.records) == (4, 4, [])
+
+    def test_nobody_but_others_changes_it(self, open_store, caplog):
+        """However much is written, dropped and checkpointed, it is the same file to us."""
+        store = open_store(max_bytes=1 << 19)
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            for _ in range(60):
+                store.add([usage(command="c" * 200) for _ in range(100)])
+                count(store)
+        assert caplog.records == []
+
     def test_a_disk_that_takes_nothing_says_so(self, tmp_path):
         store = UsageStore(tmp_path / "nowhere/usage.sqlite", StatsConfig())
         with pytest.raises(OSError, match="No such file"):
