@@ -288,7 +288,7 @@ class Dispatcher:
         now_s, life = clock_s(), self.life
         if not self.leads():
             return  # another may lead by now: to renew would be to promise in its name
-        line.beat = beat.number
+        is_first, line.beat = not line.beat, beat.number
         ceiling = self.config.dispatch.load_ceiling
         closed = ""
         if beat.load > ceiling:
@@ -303,6 +303,9 @@ class Dispatcher:
         held = [(JobId(item.job), item.attempt) for item in beat.held]
         renewed, actions = life.beat(name, held, now_s)
         self.carry(actions)
+        if is_first:
+            wishes = [(JobId(item.job), item.attempt, item.wish) for item in beat.held]
+            self.carry(life.told(name, wishes))
         line.reply(
             pb.BeatReply(
                 number=beat.number,

@@ -75,6 +75,7 @@ class Live:
     held: str = ""
     lease: Lease | None = None
     wish: str = ""  # CANCEL or REQUEUE, once its attempt is over
+    signal: int = 0  # by which it is told so
     reason: str = ""  # of what happened to it last
     requeued: float | None = None  # UNIX seconds: when it came again after its end
 

@@ -42,7 +42,7 @@ from lbd.dispatch.jobs import (
     changed,
     next_attempt,
 )
-from lbd.dispatch.pauses import AWAY, Pauses
+from lbd.dispatch.pauses import AWAY, HELD, Pauses
 from lbd.dispatch.queues import Queues
 from lbd.dispatch.refusals import NO_KEEPER, NOT_THERE, PASSING, exit_status
 from lbd.dispatch.restore import Leased
@@ -109,14 +109,14 @@ class Lifecycle:
                 raise LbdError(f"job {job} does not run: there is nothing to signal")
             return self._final(live, JobState.CANCELLED, "cancelled before it ran", now_s, dice)
         if number in (0, KILL, TERM):
-            live.wish = CANCEL
+            live.wish, live.signal = CANCEL, number
         return [Signal(job, live.lease.attempt, live.lease.host, number, live.wish)]
 
     def hold(self, job: JobId, why: str, now_s: float, dice: Random) -> list[Action]:
         live = self._live(job)
         if live.lease is not None:
             raise LbdError(f"job {job} runs already; only a pending one can be held")
-        if live.held:
+        if live.held and not live.held.startswith(HELD):
             return []
         live.held = why
         starts = self.queues.ended(job, now_s, dice)
@@ -137,7 +137,7 @@ class Lifecycle:
             raise LbdError(f"job {job} is pending already")
         if not live.job.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
-        live.wish = REQUEUE
+        live.wish, live.signal = REQUEUE, 0
         return [Signal(job, live.lease.attempt, live.lease.host, 0, live.wish)]
 
     def revived(self, live: Live, now_s: float, dice: Random) -> list[Action]:
@@ -170,6 +170,16 @@ class Lifecycle:
             else:
                 actions.append(Signal(job, attempt, name, KILL))
         return renewed, actions
+
+    def told(self, name: HostId, wishes: Iterable[tuple[JobId, int, str]]) -> list[Action]:
+        """What its attempts were told to end for, as a host says that is back: what it was told
+        meanwhile, or just before, has got lost and is told again."""
+        actions = list[Action]()
+        for job, attempt, wish in wishes:
+            live = self._holder(name, job, attempt)
+            if live is not None and live.wish not in ("", wish):
+                actions.append(Signal(job, attempt, name, live.signal, live.wish))
+        return actions
 
     def sending(self, job: JobId, attempt: int, now_s: float) -> bool:
         """Its record is on disk and it is about to be sent: from now on its host may hold it.
@@ -361,26 +371,16 @@ class Lifecycle:
         return [changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
 
     def _arrives(
-        self,
-        live: Live,
-        now_s: float,
-        dice: Random,
-        fate: Fate | None = None,
+        self, live: Live, now_s: float, dice: Random, fate: Fate | None = None,
         ending: Ending | None = None,
-    ) -> list[Action]:
+    ) -> list[Action]:  # fmt: skip
         recorded = changed(live, JobState.PENDING, fate, ending)
         return [recorded, *self._begin(self.queues.returned(live.job, now_s, dice), now_s)]
 
     def _final(
-        self,
-        live: Live,
-        state: JobState,
-        reason: str,
-        now_s: float,
-        dice: Random,
-        fate: Fate | None = None,
-        ending: Ending | None = None,
-    ) -> list[Action]:
+        self, live: Live, state: JobState, reason: str, now_s: float, dice: Random,
+        fate: Fate | None = None, ending: Ending | None = None,
+    ) -> list[Action]:  # fmt: skip
         self.jobs.drop(live.job.id)
         live.held, live.reason = "", reason
         starts = self.queues.ended(live.job.id, now_s, dice)

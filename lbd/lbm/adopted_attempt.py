@@ -4,6 +4,8 @@ Its output goes to files, so there is no stream to keep; and the keeper ends it 
 while no LBM is there.
 """
 
+import signal
+
 from lbd.lbm.attempt import Attempt
 from lbd.lbm.link import Begun
 from lbd.rpc.gen.handover_pb2 import HeldAttempt
@@ -21,10 +23,12 @@ class AdoptedAttempt(Attempt):
             began_s=attempt._began_s,
             cause=attempt._cause,
             reason=attempt._reason,
-            wish=attempt._wish,
+            wish=attempt.wish,
         )
         if attempt.over:
             return held
+        if attempt._told_to_end is not None:
+            held.told_to_end = attempt._told_to_end
         if spawned is None or not attempt.begun or spawned.exited.done():
             return None
         begun = spawned.begun.result()
@@ -37,11 +41,13 @@ class AdoptedAttempt(Attempt):
     def restore(self, held: HeldAttempt) -> None:
         """Raises DecodeError."""
         self._take_stage()
-        self._cause, self._reason, self._wish = held.cause, held.reason, held.wish
+        self._cause, self._reason, self.wish = held.cause, held.reason, held.wish
         self._keeper, self._waits = self._host.link.pid, False
         if held.HasField("end"):
             self.over = True
             return
+        if held.HasField("told_to_end"):
+            self._told_to_end = held.told_to_end
         if self._stage is not None:
             self._stage.adopt(held.stage)
         begun = Begun(held.pid, held.group)
@@ -51,5 +57,8 @@ class AdoptedAttempt(Attempt):
         self._has_begun(begun, held.began_s, held.started)
 
     async def go_on(self) -> None:
-        if not self.over:
-            await self._follow()
+        if self.over:
+            return
+        if self._told_to_end in (0, signal.SIGKILL):  # nobody else sees to the end of its grace
+            self.stop(self._told_to_end)
+        await self._follow()

@@ -58,7 +58,8 @@ class Attempt:
         self._lease_s = lease_s
         self._turn = turn
         self._spawned: Spawned | None = None
-        self._cause = self._reason = self._wish = ""
+        self._cause = self._reason = ""
+        self.wish = ""  # what it was told to end for
         self._common = host.submitted.common(start.spec.staged_request or start.spec.run_request)
         self._request = self._common.request
         self._stage: AttemptStage | None = None  # if it brings files along
@@ -329,7 +330,7 @@ class Attempt:
     def stop(self, number: int, wish: str = "") -> None:
         """A signal for it; 0 ends it, TERM first. `wish`: to be told with its end, should another
         dispatcher hear of that."""
-        self._wish = wish or self._wish
+        self.wish = wish or self.wish
         if number in (0, signal.SIGTERM, signal.SIGKILL):
             if self.never_began("it was to end"):
                 return
@@ -384,7 +385,7 @@ class Attempt:
     def _say(self, news: dispatch_pb2.News) -> None:
         news.job, news.attempt = self._start.job, self._start.attempt
         if self.over:
-            news.wish = self._wish
+            news.wish = self.wish
         self._tell_news(news)
 
 

@@ -160,7 +160,10 @@ class Attempts:
             open_slots=max(0, total - self._others_told),
             load=self._load,
             drained=self._drained or self._ending,
-            held=[pb.Held(job=job, attempt=number) for job, number in self._held],
+            held=[
+                pb.Held(job=job, attempt=number, wish=held.attempt.wish)
+                for (job, number), held in self._held.items()
+            ],
             ahead=ahead.told,
         )
 

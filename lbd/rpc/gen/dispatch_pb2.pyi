@@ -27,12 +27,14 @@ class StoredSpec(_message.Message):
     def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
-    __slots__ = ("job", "attempt")
+    __slots__ = ("job", "attempt", "wish")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    WISH_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+    wish: str
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., wish: _Optional[str] = ...) -> None: ...
 
 class Beat(_message.Message):
     __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead")

@@ -155,7 +155,7 @@ class HeldJob(_message.Message):
     def __init__(self, number: _Optional[int] = ..., request: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., note: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., stopped: _Optional[bool] = ..., kill_at_s: _Optional[float] = ..., exit: _Optional[_Union[HeldExit, _Mapping]] = ..., ends: _Optional[_Union[HeldEnds, _Mapping]] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., job: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class HeldAttempt(_message.Message):
-    __slots__ = ("start", "pid", "group", "began_s", "cause", "reason", "lease_until_s", "end", "started", "stage", "wish")
+    __slots__ = ("start", "pid", "group", "began_s", "cause", "reason", "lease_until_s", "end", "started", "stage", "wish", "told_to_end")
     START_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +167,7 @@ class HeldAttempt(_message.Message):
     STARTED_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     WISH_FIELD_NUMBER: _ClassVar[int]
+    TOLD_TO_END_FIELD_NUMBER: _ClassVar[int]
     start: bytes
     pid: int
     group: str
@@ -178,7 +179,8 @@ class HeldAttempt(_message.Message):
     started: float
     stage: bytes
     wish: str
-    def __init__(self, start: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., reason: _Optional[str] = ..., lease_until_s: _Optional[float] = ..., end: _Optional[bytes] = ..., started: _Optional[float] = ..., stage: _Optional[bytes] = ..., wish: _Optional[str] = ...) -> None: ...
+    told_to_end: int
+    def __init__(self, start: _Optional[bytes] = ..., pid: _Optional[int] = ..., group: _Optional[str] = ..., began_s: _Optional[float] = ..., cause: _Optional[str] = ..., reason: _Optional[str] = ..., lease_until_s: _Optional[float] = ..., end: _Optional[bytes] = ..., started: _Optional[float] = ..., stage: _Optional[bytes] = ..., wish: _Optional[str] = ..., told_to_end: _Optional[int] = ...) -> None: ...
 
 class HeldStage(_message.Message):
     __slots__ = ("number", "id", "origin", "user", "path")

@@ -14,7 +14,6 @@ from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.hosts import Terms
 from lbd.dispatch.jobs import CANCEL, REQUEUE, Begin, Cause, Changed, Ending, Fate, Settle, Signal
 from lbd.dispatch.lifecycle import Lifecycle
-from lbd.dispatch.pauses import Pauses
 from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId, JobState
@@ -184,50 +183,6 @@ def test_whom_a_host_does_not_let_in_is_no_fault_of_the_host():
     assert not table.life.hosts.aside()
 
 
-def test_a_job_whose_files_are_away_is_held_and_tried_again_later_and_later():
-    table = Table(aside_s=10.0, aside_max_s=30.0)
-    (begin,) = table.submit("1")
-    away = Ending(Cause.LOST, reason="its files: h9 cannot be asked")
-    for number, pause_s in enumerate((10.0, 20.0, 30.0, 30.0), 1):
-        held, settle = table.life.refused(begin.host, "1", number, "files", away, *table.when)
-        assert (held.state, held.fate, held.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
-        assert held.reason.startswith("held for a while: h")
-        assert settle == Settle(JobId("1"), number, begin.host)
-        table.now_s += pause_s - 1
-        assert table.life.tick(*table.when) == []
-        table.now_s += 1
-        back, begin = table.life.tick(*table.when)
-        assert (back.state, begin.attempt) == (JobState.PENDING, number + 1)
-    assert not table.life.hosts.aside()  # it is not these hosts' fault
-
-
-def test_who_is_held_for_a_while_may_be_held_for_good_or_leave():
-    table = Table(aside_s=10.0)
-    away = Ending(Cause.LOST, reason="its files: h9 cannot be asked")
-    for name in ("1", "2"):
-        (begin,) = table.submit(name)
-        table.life.refused(begin.host, begin.job, 1, "files", away, *table.when)
-    (gone,) = table.life.kill(JobId("1"), 0, *table.when)
-    assert gone.state is JobState.CANCELLED
-    assert isinstance(table.life.release(JobId("2"), *table.when)[-1], Begin)
-    table.now_s = 10.0
-    assert table.life.tick(*table.when) == []
-
-
-def test_pauses_of_jobs_that_have_ended_are_forgotten():
-    table = Table(aside_s=10.0)
-    jobs, pauses = {}, Pauses()
-    for name in ("1", "2", "3"):
-        table.submit(name)
-        jobs[JobId(name)] = live = table.life.jobs[JobId(name)]
-        live.held = pauses.begin(live, table.life.terms, 0.0)
-    del jobs[JobId("1")]
-    assert pauses.over(jobs, 10.0) == ["2", "3"]
-    del jobs[JobId("2")]
-    assert pauses.over(jobs, 11.0) == []
-    assert list(pauses._counts) == ["3"]
-
-
 def test_a_full_host_is_not_asked_again_until_it_beats():
     table = Table()
     table.life.host_gone(H2, *table.when)
@@ -385,6 +340,22 @@ def test_what_an_attempt_was_ended_for_outlives_the_dispatcher(wish, state):
     killed = Ending(Cause.SIGNALLED, 143, 15, wish=wish)
     over, *_ = table.ended(begin, killed)
     assert (over.state.value, over.fate.value) == (state, "cancelled")
+
+
+@pytest.mark.parametrize("number", [0, 9, 15])
+def test_a_host_that_is_back_is_told_again_what_it_does_not_know_of(number):
+    """The line to it may have broken with the order on its way."""
+    table = Table()
+    begin = table.begin("1")
+    key = begin.job, begin.attempt
+    assert table.life.told(begin.host, [(*key, "")]) == []
+    order = table.life.kill(begin.job, number, *table.when)
+    assert table.life.told(begin.host, [(*key, "")]) == order
+    assert table.life.told(begin.host, [(*key, CANCEL)]) == []
+    again = table.life.requeue(begin.job, table.now_s)
+    assert table.life.told(begin.host, [(*key, CANCEL)]) == again
+    other = H2 if begin.host == H1 else H1
+    assert table.life.told(other, [(*key, "")]) == []
 
 
 def test_what_ends_well_before_the_signal_comes_has_ended_well():

@@ -1,0 +1,96 @@
+"""The queue while daemons of its hosts are started again: what was told them meanwhile counts."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+from tests.live.restarting import leave, restart
+from tests.live.test_queue import job, submit, until_state, wait
+
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+def test_an_lbm_that_is_restarted_goes_on_with_what_runs(lab, tmp_path):
+    script = "echo begin >>did; sleep 2; echo end >>did; echo printed"
+    name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "did").exists, "it runs")
+    restart(lab, "h2")
+    assert wait(lab, name) == 0
+    assert (tmp_path / "did").read_text() == "begin\nend\n"
+    assert lab.run("h1", "lbctl", "logs", name).stdout == "printed\n"
+    assert [one["state"] for one in job(lab, name)["attempts"]] == ["done"]
+
+
+def test_who_does_not_heed_term_is_killed_also_by_the_next_lbm(lab, tmp_path):
+    script = "trap ': >told' TERM; : >began; while :; do sleep 0.05; done"
+    name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "began").exists, "it has begun")
+    lab.run("h1", "lbctl", "kill", name, check=True)
+    lab.wait_until((tmp_path / "told").exists, "it was told to end")
+    restart(lab, "h2")
+    until_state(lab, name, "cancelled")
+    assert job(lab, name)["exit_status"] == 137
+
+
+@pytest.mark.parametrize("verb", ["kill", "requeue"])
+def test_who_is_ended_while_the_lbm_is_restarted_ends(lab, tmp_path, verb):
+    script = ": >began.$LBD_ATTEMPT; sleep 60"
+    name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "began.1").exists, "it has begun")
+    leave(lab, "h2")
+    try:
+        lab.run("h1", "lbctl", verb, name, check=True)
+    finally:
+        lab.start("h2", "lbm")
+    if verb == "requeue":
+        lab.wait_until((tmp_path / "began.2").exists, "it has begun again")
+        lab.run("h1", "lbctl", "kill", name, check=True)
+    until_state(lab, name, "cancelled")
+
+
+def test_the_dispatcher_is_killed_and_nothing_is_lost(lab, tmp_path):
+    """What runs runs on, what waits is started, and each once."""
+    script = "echo $$ >> $LBD_ARRAY_INDEX; sleep 1; echo end >> $LBD_ARRAY_INDEX"
+    names = submit(lab, "--array", "1-8", "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until(lambda: len(list(tmp_path.iterdir())) == 4, "four run")
+    lab.kill("h1", "dispatcher")
+    lab.start("h1", "dispatcher")
+    assert wait(lab, names) == 0
+    for path in tmp_path.iterdir():
+        lines = path.read_text().splitlines()
+        assert (len(lines), lines[1]) == (2, "end"), path
+    assert len(list(tmp_path.iterdir())) == 8
+
+
+@pytest.mark.parametrize(("verb", "state"), [("kill", "cancelled"), ("requeue", "running")])
+def test_what_a_job_was_ended_for_outlives_the_dispatcher(lab, tmp_path, verb, state):
+    """It does not heed TERM, so it ends after the grace, when nobody is there to hear of it."""
+    script = "trap '' TERM; : >began.$LBD_ATTEMPT; while :; do sleep 0.1; done"
+    name = submit(lab, "sh", "-c", script, cwd=tmp_path)
+    lab.wait_until((tmp_path / "began.1").exists, "it has begun")
+    dispatcher = lab.pids()["h1"]["dispatcher"]
+    lab.run("h1", "lbctl", verb, name, check=True)
+    os.kill(dispatcher, signal.SIGKILL)
+    try:
+        lab.wait_until(lambda: not lab.pids()["h1"]["dispatcher"], "it is gone")
+        time.sleep(1.0)
+    finally:
+        lab.start("h1", "dispatcher")
+    if verb == "requeue":
+        lab.wait_until((tmp_path / "began.2").exists, "it has begun again")
+    until_state(lab, name, state)
+    first = job(lab, name)["attempts"][0]
+    assert (first["state"], first["exit_status"]) == ("cancelled", 137)
+    if verb == "requeue":
+        lab.run("h1", "lbctl", "kill", name, check=True)
+        until_state(lab, name, "cancelled")
