@@ -126,7 +126,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     question: Json = {"op": "queue.logs", "ids": options.ids, "attempt": options.attempt}
     at: object = [0, 0]
-    seen = 0
+    seen, warned = 0, set[str]()
     while True:
         reply = patiently(daemons, {**question, "at": at, "seen_attempt": seen})
         again = int(number(reply, "attempt"))
@@ -134,6 +134,9 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
             complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
         seen, at = again or seen, reply.get("at")
         data = texts(reply, "data")
+        if (warning := text(reply, "warning")) and warning not in warned:
+            warned.add(warning)
+            complain("lbctl", warning)
         if dropped := reply.get("dropped_bytes"):
             complain("lbctl", f"{dropped} bytes of output were dropped here")
         for descriptor, piece in enumerate(data, 1):

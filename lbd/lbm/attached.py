@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.client import LBRUN_FAILED, CommandEnd
+from lbd.lbm.logs import cut_short
 from lbd.lbm.queue_client import CHECKPOINT, QueueClient
 from lbd.lbm.queued_files import QueuedFiles
 from lbd.lbm.remote import ENDING_SIGNALS
@@ -29,6 +30,7 @@ class Shown:
 
     output: int = 0
     error: int = 0
+    cut: bool = False  # and that it was cut short has been said
 
 
 @dataclass(slots=True)
@@ -180,6 +182,7 @@ class Attached:
             output_at=shown.output,
             error_at=shown.error,
             follow=follow,
+            asks_cut=True,
         )
         try:
             async for piece in self.queue.logs(host, asked):
@@ -189,6 +192,9 @@ class Attached:
                 if piece.dropped_bytes:
                     text = f"{piece.dropped_bytes} bytes of output were dropped here"
                     await self.send(tags.WARN, text.encode())
+                if piece.cut and not shown.cut:
+                    shown.cut = True
+                    await self.send(tags.WARN, cut_short(host).encode())
                 if piece.output:
                     await self.send(tags.OUTPUT, piece.output)
                 if piece.error:

@@ -299,7 +299,8 @@ class Attempt:
         self._host.jobs.end(self.name, state, time.time(), status, cpu_s, news.cause)
         self._host.job_ended(self.name)
         if ended is not None:
-            self._spool.ended(self._start.job, self._start.attempt)
+            key, spooled = (self._start.job, self._start.attempt), not self._start.spec.output
+            news.reason = news.reason or self._spool.ended(*key, spooled=spooled)
         self.over = True
         self._say(news)
 

@@ -353,8 +353,11 @@ class Attempts:
         sweep_due_s = 0.0
         keep_days = self._host.config.dispatch.output_keep_days
         while True:
+            full = bool(self._held) and self.spool.is_full()
             for job, number in [key for key, held in self._held.items() if held.attempt.begun]:
                 self._trim(job, number)
+                if full and self.alive(job, number):
+                    self.spool.mark_cut(job, number)
             if clock_s() >= sweep_due_s:
                 sweep_due_s = clock_s() + SWEEP_EVERY_S
                 await asyncio.to_thread(self.spool.sweep, keep_days, {job for job, _ in self._held})

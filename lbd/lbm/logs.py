@@ -64,6 +64,8 @@ async def output_of(attempts: "Attempts", asked: pb.LogsRequest) -> AsyncIterato
             yield piece
             pause_s = POLL_S
         elif not (asked.follow and alive):
+            if piece.cut and asked.asks_cut:
+                yield piece
             return
         else:
             await asyncio.sleep(pause_s)
@@ -77,11 +79,17 @@ def next_piece(spool: Spool, job: str, number: int, output_at: int, error_at: in
         found = spool.read(job, number, "out", output_at)
         piece.output, piece.output_at = found.data, found.next_at
         piece.dropped_bytes += found.dropped_bytes
+        piece.cut |= found.cut
     with contextlib.suppress(OSError):
         found = spool.read(job, number, "err", error_at)
         piece.error, piece.error_at = found.data, found.next_at
         piece.dropped_bytes += found.dropped_bytes
+        piece.cut |= found.cut
     return piece
+
+
+def cut_short(host: str) -> str:
+    return f"the output may be cut short: the disk of {host} was full while the job ran"
 
 
 async def serve_files(store: StageStore, spool: Spool, data: bytes, context: "Context") -> None:

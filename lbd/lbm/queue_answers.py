@@ -11,6 +11,7 @@ import os
 from lbd.errors import Unavailable
 from lbd.lbm.caller import user_name
 from lbd.lbm.home import Home
+from lbd.lbm.logs import cut_short
 from lbd.lbm.queue_client import CHECKPOINT, QueueClient, ranges_of
 from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
@@ -147,12 +148,20 @@ class QueueAnswers:
             known = isinstance(at, list) and seen in (0, None, number)
             output_at, error_at = map(int, at) if known and isinstance(at, list) else (0, 0)
             asked = pb.LogsRequest(
-                job=str(job.id), attempt=number, output_at=output_at, error_at=error_at
+                job=str(job.id),
+                attempt=number,
+                output_at=output_at,
+                error_at=error_at,
+                asks_cut=True,
             )
             told |= {"attempt": number, "continued": number != chain[0]}
             async for piece in self._queue().logs(attempts[number].host, asked):
                 if piece.trouble:
                     raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
+                if piece.cut:
+                    told["warning"] = cut_short(attempts[number].host)
+                if not (piece.output or piece.error):
+                    break
                 data = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]
                 told |= {"data": data, "at": [piece.output_at, piece.error_at]}
                 return told | {"more": True, "dropped_bytes": piece.dropped_bytes}

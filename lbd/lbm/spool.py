@@ -8,6 +8,10 @@ The command writes into the file itself, so output outlives whatever happens to 
 grows too large loses its middle (a hole is punched into it, so that the disk has it back): the
 beginning and the end are what people look for. `.cut` beside it says what is missing.
 
+What a command could not write because the disk was full it alone has seen. So all that run while it
+is full are marked: theirs may be cut short. The mark is the sticky bit of their files, which means
+nothing for a file otherwise and takes no room on that disk.
+
 Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 goes
 through all inodes that were freed within the last minutes. So a file that an attempt has left empty
 becomes that of a later one, if nobody has it open any more; `silent` lists whose are gone so.
@@ -17,6 +21,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,9 +32,12 @@ PIECE_BYTES = 256 << 10
 DAY_S = 86400.0
 AGAIN = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
+MODE, CUT_MODE = 0o666, 0o1666
 STREAMS = ("out", "err")
 SILENT = "silent"
 BLANKS = 16  # empty files that are remembered for others
+FULL_BYTES = 64 << 10  # with less a disk counts as full
+FULL_WHY = "its output may be cut short: its host's disk was full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,7 @@ class Piece:
     data: bytes
     next_at: int
     dropped_bytes: int = 0  # just before `data`
+    cut: bool = False  # there may have been more
 
 
 def punch_hole(descriptor: int, first: int, size: int) -> None:
@@ -74,16 +83,36 @@ class Spool:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(path, FLAGS, 0o600)
-        os.fchmod(descriptor, 0o666)
+        os.fchmod(descriptor, MODE)
         return descriptor
 
-    def ended(self, job: str, attempt: int) -> None:
-        """All of its processes have."""
+    def ended(self, job: str, attempt: int, *, spooled: bool = True) -> str:
+        """All of its processes have. Why its output may not be whole, "" if it is. `spooled`: it
+        wrote here, and not to files of its own."""
+        if spooled and self.is_full():
+            self.mark_cut(job, attempt)
+        cut = False
         for name in STREAMS:
             with contextlib.suppress(OSError):
-                size = os.stat(self._file(job, attempt, name)).st_size
-                if not size and len(self._blanks) < BLANKS:
+                found = os.stat(self._file(job, attempt, name))
+                cut = cut or is_marked(found)
+                if not (cut or found.st_size) and len(self._blanks) < BLANKS:
                     self._blanks.append((job, attempt, name))
+        return FULL_WHY if cut and spooled else ""
+
+    def is_full(self) -> bool:
+        """The disk. Some file systems do not say how large they are."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError:
+            return False
+        return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
+
+    def mark_cut(self, job: str, attempt: int) -> None:
+        """What it prints while the disk is full may not get here."""
+        for name in STREAMS:
+            with contextlib.suppress(OSError):
+                os.chmod(self._file(job, attempt, name), CUT_MODE)
 
     def _take_blank(self, path: str) -> int | None:
         """An empty file of an attempt that has ended, as `path` from now on. Raises OSError."""
@@ -147,7 +176,8 @@ class Spool:
         with path.open("rb") as file:
             file.seek(at)
             data = file.read(size)
-        return Piece(data, at + len(data), dropped)
+            cut = is_marked(os.fstat(file.fileno()))
+        return Piece(data, at + len(data), dropped, cut)
 
     def _hole(self, path: Path) -> tuple[int, int]:
         try:
@@ -200,6 +230,10 @@ class Spool:
                         if is_old and path.name.partition(".")[0] not in running:
                             path.unlink(missing_ok=True)
                     directory.rmdir()  # unless there is something in it
+
+
+def is_marked(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_ISVTX)
 
 
 def is_ours_alone(descriptor: int) -> bool:

@@ -16,18 +16,25 @@ SETTINGS = (*FAST, "lbm.slots=2", "dispatch.load_ceiling=10000")
 FILLING_BYTES = 4096
 
 
-@pytest.fixture(scope="module")
-def disk():
-    """A small one for the ledger alone."""
-    where = Path(tempfile.mkdtemp(prefix="lbd-t-disk-"))
+@contextlib.contextmanager
+def mounted(where):
+    """A small disk there."""
     mounting = ("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", where)
     if subprocess.run(mounting, capture_output=True).returncode:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs to mount a file system")
     try:
-        yield where
+        yield
     finally:
         subprocess.run(["umount", "--lazy", where], check=True)
-        where.rmdir()
+
+
+@pytest.fixture(scope="module")
+def disk():
+    """A small one for the ledger alone."""
+    where = Path(tempfile.mkdtemp(prefix="lbd-t-disk-"))
+    with mounted(where):
+        yield where
+    where.rmdir()
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,12 @@
 import errno
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from lbd.lbm.spool import PIECE_BYTES, Spool
+from lbd.lbm import spool as spool_module
+from lbd.lbm.spool import FULL_BYTES, PIECE_BYTES, Spool
 
 LIMIT_BYTES = 1 << 20
 
@@ -174,3 +176,48 @@ def test_one_that_was_swept_meanwhile_is_made_anew(tmp_path):
     spool.sweep(-1.0, set())
     close(both(spool, "8"))
     assert spool.exists("8", 1)
+
+
+def test_what_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypatch):
+    """Also if it printed nothing, or nothing that got there."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    close(both(spool, "8"))
+    with monkeypatch.context() as full:
+        full.setattr(spool_module.os, "statvfs", disk_with(free_bytes=4096))
+        assert "cut short" in spool.ended("7", 1)
+    assert spool.ended("8", 1) == ""
+    again = Spool(str(tmp_path), LIMIT_BYTES)
+    assert [again.read(job, 1, "out", 0).cut for job in "78"] == [True, False]
+    close(both(spool, "9"))  # as the blanks of 8
+    close(both(spool, "10"))
+    assert again.read("7", 1, "out", 0).cut
+    assert [again.read(job, 1, "out", 0).cut for job in ("9", "10")] == [False, False]
+
+
+def test_a_disk_that_was_full_for_a_while_is_remembered(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    spool.mark_cut("7", 1)
+    assert "cut short" in spool.ended("7", 1)
+
+
+def test_what_went_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes=0))
+    assert spool.ended("7", 1, spooled=False) == ""
+    assert not spool.read("7", 1, "out", 0).cut
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free_bytes", "full"),
+    [(1000, 0, True), (1000, FULL_BYTES, False), (0, 0, False)],  # the last does not know
+)
+def test_a_full_disk(tmp_path, monkeypatch, blocks, free_bytes, full):
+    monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes, blocks))
+    assert Spool(str(tmp_path), LIMIT_BYTES).is_full() == full
+
+
+def disk_with(free_bytes, blocks=1000):
+    return lambda _: SimpleNamespace(f_blocks=blocks, f_bavail=free_bytes // 4096, f_frsize=4096)

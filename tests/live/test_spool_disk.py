@@ -1,0 +1,63 @@
+"""A host's spool is full: who reads what a job printed there is told that it may not be all."""
+
+import subprocess
+
+import pytest
+from test_queue_disk import SETTINGS, fill, mounted
+
+from tests.live.cluster import Lab
+
+CUT = "the output may be cut short: the disk of h1 was full while the job ran"
+PRINTS = ("sh", "-c", "echo lost; true")
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(1, "none", "--mode", "fcfs", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def disk(lab):
+    where = lab.paths("h1").state / "spool"
+    where.mkdir(mode=0o700)
+    with mounted(where):
+        yield where
+
+
+def test_what_was_printed_to_a_full_disk_is_marked(lab, disk):
+    fill(disk)
+    try:
+        name = lab.run("h1", "lbrun", "-d", *PRINTS, check=True).stdout.strip()
+        assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", name).returncode == 0
+        waited = lab.run("h1", "lbrun", "-q", *PRINTS)
+        to_file = lab.run("h1", "lbrun", "-d", "-o", "/dev/null", "true", check=True).stdout.strip()
+        assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", to_file).returncode == 0
+    finally:
+        (disk / "filler").unlink()
+    assert (waited.returncode, waited.stdout, waited.stderr) == (0, "", f"lbrun: {CUT}\n")
+    for follow in ((), ("-f",)):
+        shown = lab.run("h1", "lbctl", "logs", *follow, name)
+        assert (shown.returncode, shown.stdout, shown.stderr) == (0, "", f"lbctl: {CUT}\n")
+    job = lab.lbctl_json("h1", "job", name)
+    assert (job["state"], job["exit_status"]) == ("done", 0)
+    assert "cut short" in job["reason"]
+    assert lab.lbctl_json("h1", "job", to_file)["reason"] is None
+
+
+def test_what_is_printed_while_there_is_room_is_not(lab, disk):
+    whole = lab.run("h1", "lbrun", "-q", "echo", "all")
+    assert (whole.returncode, whole.stdout, whole.stderr) == (0, "all\n", "")
+
+
+def test_a_disk_that_was_full_for_a_while_is_remembered(lab, disk, tmp_path):
+    script = "echo $LBD_JOB_ID; while ! test -e go; do sleep 0.05; done; echo done"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with lab.popen("h1", "lbrun", "-q", "sh", "-c", script, cwd=tmp_path, **pipes) as running:
+        output = disk / f"0/{running.stdout.readline().strip()}.1.out"
+        fill(disk)
+        lab.wait_until(lambda: output.stat().st_mode & 0o1000, "it is marked")
+        (disk / "filler").unlink()
+        (tmp_path / "go").touch()
+        assert running.communicate(timeout=20) == ("done\n", f"lbrun: {CUT}\n")
