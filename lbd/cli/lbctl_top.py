@@ -29,6 +29,7 @@ def top(daemons: Daemons, options: argparse.Namespace) -> int:
             while (left_s := end_s - time.monotonic()) > 0:
                 key = screen.key(left_s)
                 if key in ("q", "Q", "\x03", "\x04"):
+                    screen.is_leaving = True
                     return 0
                 if not key:
                     break

@@ -17,7 +17,8 @@ HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 class Screen:
     """`with Screen() as screen: screen.draw(lines); key = screen.key(1.0)`.
 
-    TERM and HUP become SystemExit, so that the terminal is restored as the `with` unwinds.
+    INT, TERM and HUP become exceptions, so that the terminal is restored as the `with` unwinds; only
+    the first of them does, for the next would come in the midst of that.
     """
 
     def __init__(self) -> None:
@@ -25,14 +26,15 @@ class Screen:
         self._saved = termios.tcgetattr(self._fd)
         # A signal writes a byte here and so ends the wait for a key: redraw at once on a resize.
         self._wake_read, self._wake_write = os.pipe()
+        self.is_leaving = False
 
     def __enter__(self) -> "Screen":
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGWINCH, lambda *_: None)
         signal.signal(signal.SIGTSTP, self._suspend)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _leave)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._leave)
         self._take()
         return self
 
@@ -42,6 +44,7 @@ class Screen:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.is_leaving = True
         signal.set_wakeup_fd(-1)
         self._give_back()
 
@@ -57,6 +60,12 @@ class Screen:
             sys.stdout.flush()
         except OSError:
             return  # the terminal is gone: nothing to restore
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        if self.is_leaving:
+            return
+        self.is_leaving = True
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
         self._give_back()
@@ -88,10 +97,6 @@ class Screen:
             return os.read(self._fd, 32).decode(errors="replace") or "q"
         except OSError:
             return "q"
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 def cut(line: str, width: int) -> str:

@@ -84,6 +84,20 @@ def test_top_gives_the_terminal_back(daemon, top, way_out, code):
     assert screen.finish() in ((code, True), (0, True))
 
 
+@pytest.mark.parametrize("attempt", range(4))
+def test_impatience_does_not_keep_the_terminal(daemon, top, attempt):
+    """More signals than one, while the first is being answered."""
+    daemon("lim", status=STATUS)
+    daemon("lbm", jobs={"jobs": [JOB]})
+    screen = top()
+    screen.wait_for(b"h1-7")
+    while screen.process.poll() is None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            screen.process.send_signal(number)
+    _, given_back = screen.finish()
+    assert given_back
+
+
 def test_top_follows_a_resize_and_needs_no_colours(daemon, top):
     daemon("lim", status=STATUS)
     daemon("lbm", jobs={"jobs": [JOB]})
