@@ -17,8 +17,8 @@ HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 class Screen:
     """`with Screen() as screen: screen.draw(lines); key = screen.key(1.0)`.
 
-    INT, TERM and HUP become exceptions, so that the terminal is restored as the `with` unwinds; only
-    the first of them does, for the next would come in the midst of that.
+    INT, TERM and HUP become exceptions, so that the terminal is restored as the `with` unwinds, but
+    only the first of them does: the next would come in the midst of that.
     """
 
     def __init__(self) -> None:
