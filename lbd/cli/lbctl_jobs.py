@@ -31,6 +31,7 @@ STATE_COLOURS = {
     "done": DIM, "cancelled": DIM,
 }  # fmt: skip
 HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", ">AGE", ">RAN", ">CPU", ">EXIT", "COMMAND")
+ANSWER_S = 25.0  # of very many jobs, and more than the LBM's longest patience
 COMMAND_WIDTH, NAME_WIDTH = 60, 40
 DISPATCHER = "the dispatcher"  # among the hosts that did not answer
 
@@ -51,7 +52,10 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if others:
         found = chosen(found, others)
     if queued:
-        found = [*found, *tables(daemons.lbm({"op": "queue.jobs", "ids": queued}), "jobs")]
+        found = [
+            *found,
+            *tables(daemons.lbm({"op": "queue.jobs", "ids": queued}, ANSWER_S), "jobs"),
+        ]
     if options.json:
         print_json(found)
     elif found:
@@ -69,7 +73,7 @@ def is_selector(name: str) -> bool:
 
 def fetch(daemons: Daemons, ended_too: bool) -> Json:
     """{"jobs": those of every host, "missing": the hosts that did not answer}."""
-    return daemons.lbm({"op": "jobs", "all": ended_too, "cluster": True})
+    return daemons.lbm({"op": "jobs", "all": ended_too, "cluster": True}, ANSWER_S)
 
 
 def chosen(found: list[Json], ids: list[str]) -> list[Json]:

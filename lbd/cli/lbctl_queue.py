@@ -9,7 +9,7 @@ import sys
 import time
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.lbctl_jobs import job_lines, since
+from lbd.cli.lbctl_jobs import ANSWER_S, job_lines, since
 from lbd.cli.output import lay_out, paint_for, print_json
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration, signal_named
@@ -19,7 +19,6 @@ from lbd.errors import LbdError, Unavailable
 from lbd.units import duration_text
 
 PATIENCE_S = 15.0
-ANSWER_S = 25.0  # more than the LBM's longest patience
 FOLLOW_S = 0.2
 LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
 RETRY_S = 0.5

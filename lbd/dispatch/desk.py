@@ -12,14 +12,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from lbd.dispatch.daemon import Dispatcher, Watcher
-from lbd.dispatch.forecast import Forecast
 from lbd.dispatch.jobs import Action, Live
 from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.lines import Line
-from lbd.dispatch.reasons import stuck_reason, waiting_reason
+from lbd.dispatch.reasons import stuck_reason
 from lbd.dispatch.restore import queued_job
 from lbd.dispatch.selectors import in_few_lines, is_wide, read_selectors
-from lbd.dispatch.told import add_attempts, job_told, without_reason
+from lbd.dispatch.teller import EXPLAINED_MAX, Teller
+from lbd.dispatch.told import add_attempts, in_pieces
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId
 from lbd.ranges import ranges_in
@@ -36,8 +36,8 @@ log = logging.getLogger("lbd.dispatch")
 ANSWER_MAX = 100_000  # jobs in one answer
 KEY_MAX = 200
 GATHER_S = 0.05
-EXPLAINED_MAX = 100  # jobs in one answer
-FORECAST_KEPT_S = 30.0
+ANSWER_BYTES, PIECE_BYTES = 12 << 20, 1 << 20  # less than a host takes
+TOO_LONG = "these jobs do not fit into one answer; name fewer, range by range"
 RETELL_S = 3.0  # why a job waits, to who watches it
 RETOLD_MAX = 4  # jobs of one watcher
 Answer = TypeVar("Answer")
@@ -67,8 +67,7 @@ class Desk:
         self._trust = trust
         self._ledger = dispatcher.ledger
         self._life = dispatcher.life
-        self._forecast = Forecast(dispatcher.life.queues)
-        self._forgetting: asyncio.TimerHandle | None = None
+        self._teller = Teller(dispatcher.life, dispatcher.ledger)
 
     def handlers(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -178,65 +177,36 @@ class Desk:
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.JobsAsked, data, context)
         try:
-            rows = await self._chosen(asked.selectors, asked.user, asked.ended_too)
-            tell = without_reason if asked.unexplained else self._tell
-            told = [tell(row) for row in rows]
-            if len(told) > EXPLAINED_MAX:  # how they were predicted takes more than all the rest
-                for job in told:
-                    job.ClearField("predicted_by")
+            rows = await self._chosen(
+                asked.selectors, asked.user, asked.ended_too, bytes_max=ANSWER_BYTES
+            )
+            told = await self._teller.tell(rows, explained=not asked.unexplained)
+            newest = in_pieces(told[::-1], ANSWER_BYTES)[0][::-1]
+            if len(newest) < len(told) and asked.selectors:
+                raise LbdError(TOO_LONG)
             if asked.with_attempts:
-                ids = [JobId(str(row.id)) for row in rows]
-                add_attempts(told, await self._ledger.attempts(ids))
-            return pb.JobsTold(jobs=told).SerializeToString()
+                ids = [JobId(str(job.id)) for job in newest]
+                add_attempts(newest, await self._ledger.attempts(ids))
+            return pb.JobsTold(jobs=newest).SerializeToString()
         except LedgerTrouble:
             raise
         except LbdError as problem:
             return pb.JobsTold(error=str(problem)).SerializeToString()
 
-    def _tell(self, row: JobRow) -> pb.JobTold:
-        live = self._life.jobs.get(JobId(str(row.id)))
-        unrecorded = self._unrecorded(row)
-        if live is None:
-            return without_reason(row, unrecorded)
-        is_final = live.lease is not None and live.lease.cutoff_s is None
-        booked = self._life.queues.books.find(live.job.id)
-        if booked is None or booked.host is not None:
-            return job_told(row, unrecorded or waiting_reason(self._life, live), is_final)
-        now_s = clock_s()
-        place, prediction = self._forecast.place(booked, now_s), self._forecast.of(booked, now_s)
-        self._forget_forecast()
-        reason = unrecorded or waiting_reason(self._life, live, place)
-        return job_told(row, reason, is_final, prediction)
-
-    def _unrecorded(self, row: JobRow) -> str:
-        """Why what is told of it may be behind, "" if it is not."""
-        trouble = self._ledger.trouble if row.state not in ENDED_NAMES else ""
-        return f"what becomes of it cannot be recorded: {trouble}" if trouble else ""
-
-    def _forget_forecast(self) -> None:
-        """Soon, unless somebody goes on asking: what it knows of many jobs takes room."""
-        if self._forgetting is not None:
-            self._forgetting.cancel()
-        loop = asyncio.get_running_loop()
-        self._forgetting = loop.call_later(FORECAST_KEPT_S, self._forecast.forget)
-
     async def _predict(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.PredictAsked, data, context)
-        wait_s, how = self._forecast.of_another(max(1, asked.slots), clock_s())
+        wait_s, how = self._teller.forecast.of_another(max(1, asked.slots), clock_s())
         return pb.PredictTold(wait_s=wait_s, how=how).SerializeToString()
 
-    async def _chosen(self, selectors: Sequence[str], user: str, ended_too: bool) -> list[JobRow]:
+    async def _chosen(
+        self, selectors: Sequence[str], user: str, ended_too: bool, bytes_max: int = 0
+    ) -> list[JobRow]:
         """Raises LbdError for what is not there."""
         if not selectors:
-            return await self._ledger.find(Wanted(ended_too=ended_too, limit=ANSWER_MAX))
-        last = None
-        if "last" in selectors:
-            rows = await self._ledger.find(Wanted(user=user, ended_too=True, limit=1))
-            last = rows[0].id if rows else None
-        wanted = replace(read_selectors(selectors, user, last), limit=ANSWER_MAX + 1)
-        rows = await self._ledger.find(wanted)
-        if len(rows) > ANSWER_MAX:
-            raise LbdError(f"more than {ANSWER_MAX} jobs at once; name fewer, range by range")
+            wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
+            return await self._ledger.find(wanted)
+        wanted = await self._wanted(selectors, user)
+        rows = await self._found(replace(wanted, bytes_max=bytes_max))
         found = {row.id for row in rows}
         for text in selectors:
             if text.isdecimal() and int(text) not in found:
@@ -244,6 +214,39 @@ class Desk:
         if not rows and "@me" not in selectors:
             raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
         return rows
+
+    async def _wanted(self, selectors: Sequence[str], user: str) -> Wanted:
+        """Raises ConfigError."""
+        last = None
+        if "last" in selectors:
+            rows = await self._ledger.find(Wanted(user=user, ended_too=True, limit=1))
+            last = rows[0].id if rows else None
+        return replace(read_selectors(selectors, user, last), limit=ANSWER_MAX + 1)
+
+    async def _found(self, wanted: Wanted) -> list[JobRow]:
+        """All of them. Raises LbdError if they are too many."""
+        rows = await self._ledger.find(wanted)
+        if len(rows) > ANSWER_MAX:
+            raise LbdError(f"more than {ANSWER_MAX} jobs at once; name fewer, range by range")
+        if wanted.bytes_max and sum(len(row.command) for row in rows) >= wanted.bytes_max:
+            raise LbdError(TOO_LONG)
+        return rows
+
+    async def _to_act_on(self, asked: pb.ActRequest) -> list[JobRow]:
+        """Of a range or @me those that have not ended, however many others there are, unless they
+        are to be queued anew. Raises LbdError."""
+        selectors, user = asked.selectors, asked.user
+        if asked.verb == "requeue" or not is_wide(selectors):
+            return await self._chosen(selectors, user, ended_too=True)
+        wanted = await self._wanted(selectors, user)
+        rows = {row.id: row for row in await self._found(replace(wanted, ended_too=False))}
+        if named := [text for text in selectors if text.isdecimal()]:
+            rows |= {row.id: row for row in await self._chosen(named, user, ended_too=True)}
+        if not rows:
+            if "@me" not in selectors and not await self._ledger.find(replace(wanted, limit=1)):
+                raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
+            raise LbdError(f"nothing to {asked.verb}: all these jobs have ended")
+        return [rows[number] for number in sorted(rows)]
 
     async def _watch(self, data: bytes, context: "Context") -> None:
         """Each of these jobs at once, and when it changes, until all have ended."""
@@ -267,14 +270,15 @@ class Desk:
 
     async def _watch_these(self, watcher: Watcher, once_ended: bool, context: "Context") -> None:
         open_ids = set(watcher.changed)
+        explained = len(open_ids) <= EXPLAINED_MAX
         while open_ids:
             changed, watcher.changed = watcher.changed & open_ids, set()
             watcher.event.clear()
             rows = await self._rows(ranges_in(changed), ended_only=once_ended)
-            told = [self._tell(row) for row in rows]
+            told = await self._teller.tell(rows, explained=explained)
             open_ids -= {job.id for job in told if job.state in ENDED_NAMES}
-            if told:
-                await context.write(pb.JobsTold(jobs=told).SerializeToString())
+            for piece in in_pieces(told, PIECE_BYTES) if told else ():
+                await context.write(pb.JobsTold(jobs=piece).SerializeToString())
             if open_ids:
                 await self._change(watcher, open_ids, told)
                 if len(open_ids) > 1:  # changes of many come in one message
@@ -314,7 +318,7 @@ class Desk:
         asked = await self._read(pb.ActRequest, data, context)
         reply = pb.ActReply()
         try:
-            rows = await self._chosen(asked.selectors, asked.user, ended_too=True)
+            rows = await self._to_act_on(asked)
         except LedgerTrouble:
             raise
         except LbdError as problem:
@@ -323,12 +327,6 @@ class Desk:
             theirs = f"job {rows[0].id} is" if len(rows) == 1 else "all of these jobs are"
             owners = ", ".join(sorted({row.user for row in rows})[:4])
             return pb.ActReply(errors=[f"{theirs} {owners}'s"]).SerializeToString()
-        if asked.verb != "requeue" and is_wide(asked.selectors):
-            rows = [r for r in rows if r.state not in ENDED_NAMES or str(r.id) in asked.selectors]
-            if not rows:
-                return pb.ActReply(
-                    errors=[f"nothing to {asked.verb}: all these jobs have ended"]
-                ).SerializeToString()
         problems: list[tuple[int, str]] = []
         for row in rows:
             try:

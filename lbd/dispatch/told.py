@@ -8,6 +8,7 @@ from lbd.model import ENDED_NAMES
 from lbd.rpc.gen import dispatch_pb2 as pb
 
 NOTHING = Prediction(None, "")
+FRAME_BYTES = 6  # before each job in a message
 
 
 def without_reason(row: JobRow, unrecorded: str = "") -> pb.JobTold:
@@ -49,6 +50,20 @@ def job_told(
     if row.array_index is not None:
         told.array_index = row.array_index
     return told
+
+
+def in_pieces(jobs: Sequence[pb.JobTold], bytes_max: int) -> list[list[pb.JobTold]]:
+    """Each of so many bytes, unless a single job has more; one of none if there are none."""
+    pieces: list[list[pb.JobTold]] = [[]]
+    size = 0
+    for job in jobs:
+        own = job.ByteSize() + FRAME_BYTES
+        if pieces[-1] and size + own > bytes_max:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(job)
+        size += own
+    return pieces
 
 
 def add_attempts(jobs: Sequence[pb.JobTold], rows: Sequence[AttemptRow]) -> None:

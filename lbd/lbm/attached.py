@@ -147,6 +147,8 @@ class Attached:
         continued = await self._continued(job)
         for number, host in continued:
             await self._show_attempt(job.id, number, host, follow=False)
+        if not job.started and job.state != "lost":  # it was to begin, and never did
+            return
         if (job.id, job.attempt) not in self._shown:
             await self._tell_vain(job, {number for number, _ in continued})
         await self._show_attempt(job.id, job.attempt, job.host, follow=follow)

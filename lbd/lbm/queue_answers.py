@@ -136,8 +136,9 @@ class QueueAnswers:
         chain = [wanted] if isinstance(wanted, int) else shown_of(job, ended)
         attempts = {one.number: one for one in job.attempts}
         if not chain or chain[-1] not in attempts:
-            if wanted is not None or (ended and not job.attempt):
-                raise Refusal(f"job {job.id} has no attempt {wanted or ''}".rstrip())
+            if wanted is not None or ended:
+                what = "never ran" if wanted is None else f"has no attempt {wanted}"
+                raise Refusal(f"job {job.id} {what}")
             return {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": job.state}
         seen, at = question.get("seen_attempt"), question.get("at")
         number, output_at, error_at = chain[-1], 0, 0
@@ -174,7 +175,8 @@ def shown_of(job: pb.JobTold, ended: bool) -> list[int]:
     """The attempts whose output is the job's: those that stopped at a checkpoint, and the last,
     unless it may be cut off and begin anew: then nobody is to see what it printed."""
     kept = [one.number for one in job.attempts if one.state == CHECKPOINT]
-    if job.attempt and job.attempt not in kept and (job.is_final or ended):
+    ran = job.started or job.state == "lost" or not ended  # else its last attempt never began
+    if job.attempt and job.attempt not in kept and ran and (job.is_final or ended):
         kept.append(job.attempt)
     return kept
 

@@ -138,6 +138,7 @@ class Wanted:
     ended_too: bool = False
     ended_only: bool = False
     limit: int = 10_000
+    bytes_max: int = 0  # of their commands: no more once it is reached; 0 = all of them
 
 
 class Ledger(Protocol):

@@ -34,6 +34,7 @@ JOB_COLUMNS = """
     FROM jobs j JOIN submissions s ON s.id = j.submission
 """
 VALUES_MAX = 500  # in one statement
+PAGE = 1000  # jobs that are read before it is looked how large they are
 LARGEST = (1 << 63) - 1
 
 Values = Sequence[object]
@@ -275,10 +276,19 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
         clause, ends = within(wanted.ranges)
         clauses.append(clause)
         values += ends
-    where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
-    newest_first = f"SELECT {JOB_COLUMNS} {where} ORDER BY j.id DESC LIMIT ?"
-    rows = yield Ask(newest_first, (*values, wanted.limit))
-    return jobs_of(rows)[::-1]
+    where = " AND ".join([*clauses, "j.id <= ?"])
+    newest_first = f"SELECT {JOB_COLUMNS} WHERE {where} ORDER BY j.id DESC LIMIT ?"
+    found: list[JobRow] = []
+    last, size, page = LARGEST, 0, PAGE if wanted.bytes_max else wanted.limit
+    while len(found) < wanted.limit and (size < wanted.bytes_max or not found):
+        count = min(page, wanted.limit - len(found))
+        more = jobs_of((yield Ask(newest_first, (*values, last, count))))
+        found += more
+        size += sum(len(row.command) for row in more)
+        if len(more) < count:
+            break
+        last = more[-1].id - 1
+    return found[::-1]
 
 
 def within(ranges: Sequence[tuple[int, int]]) -> tuple[str, list[int]]:

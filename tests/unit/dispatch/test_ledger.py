@@ -197,6 +197,14 @@ async def test_questions_are_narrowed(ledger):
     assert await ids(ended_too=True, limit=1) == [3]
 
 
+async def test_of_what_takes_too_much_room_the_newest_are_found(ledger):
+    await ledger.submit(submission(count=3 * work.PAGE), 1.0)  # of six bytes each
+    for bytes_max, found in ((1, 1), (6 * work.PAGE, 1), (6 * work.PAGE + 1, 2), (1 << 30, 3)):
+        rows = await ledger.find(Wanted(ended_too=True, bytes_max=bytes_max))
+        ids = [row.id for row in rows]
+        assert ids == list(range(3 * work.PAGE - found * work.PAGE + 1, 3 * work.PAGE + 1))
+
+
 async def test_what_was_acknowledged_outlives_the_ledger(tmp_path):
     path = tmp_path / "ledger.sqlite"
     async with opened(path) as ledger:

@@ -1,6 +1,10 @@
-"""How long `lbrun -q` waits for a dispatcher that is away."""
+"""How long `lbrun -q` waits for a dispatcher that is away, and what it shows of an end."""
 
-from lbd.lbm.attached import Patience
+import pytest
+
+from lbd.lbm.attached import Attached, Patience
+from lbd.lbm.queue_answers import shown_of
+from lbd.rpc.gen import dispatch_pb2 as pb
 
 
 def test_a_dispatcher_that_was_silent_for_long_is_waited_for_all_the_same():
@@ -24,3 +28,30 @@ def test_an_absence_lasts_from_the_first_time_it_was_asked_in_vain():
     assert patience.lasts_s(103.0) == 3.0
     patience.heard()
     assert patience.lasts_s(200.0) == 0.0
+
+
+class Queue:
+    """No host has kept anything."""
+
+    async def jobs(self, asked):
+        return pb.JobsTold()
+
+    async def logs(self, host, asked):
+        yield pb.LogsPiece(trouble="its output is not kept here (any more)")
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "shown"),
+    [("cancelled", 0.0, False), ("failed", 0.0, False), ("done", 9.0, True), ("lost", 0.0, True)],
+)
+async def test_of_an_attempt_that_never_began_nobody_misses_the_output(state, started, shown):
+    told = []
+
+    async def send(tag, data):
+        told.append(data.decode())
+
+    job = pb.JobTold(id=7, state=state, attempt=2, host="h2", started=started)
+    job.attempts.add(number=2, host="h2", state="refused")
+    await Attached(Queue(), None, "ann", "7", send, "")._heard(job)
+    assert told == ["job 7: its output is not kept here (any more)"] * shown
+    assert shown_of(job, ended=True) == [2] * shown

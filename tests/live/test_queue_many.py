@@ -1,0 +1,70 @@
+"""Very many jobs, or such with long commands: more than goes into one message."""
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+from tests.live.queue_past import away
+
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
+MANY, PAST = 20_000, 100_001
+LONG = "x" * 1000
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
+    words = ("lbrun", "-q", "--array", f"1-{MANY}", "--no-stdin", "-H", "h9", "echo", LONG)
+    waiting = lab.popen("h2", *words, stdout=-1, stderr=subprocess.PIPE)
+    try:
+        assert b"no host called h9" in waiting.stderr.readline()
+        told = lab.run("h2", "lbctl", "jobs", "--json", check=True)
+        assert (told.stderr, len(json.loads(told.stdout)) > MANY // 2) == ("", True)
+        of_all = lab.run("h2", "lbctl", "jobs", f"1-{MANY}")
+        assert (of_all.returncode, of_all.stdout) == (2, "")
+        assert of_all.stderr.endswith("do not fit into one answer; name fewer, range by range\n")
+        of_some = lab.run("h2", "lbctl", "jobs", "--json", "2-4", check=True)
+        assert [job["id"] for job in json.loads(of_some.stdout)] == ["2", "3", "4"]
+        lab.run("h1", "lbctl", "kill", f"1-{MANY}", check=True)
+        _, complaints = waiting.communicate(timeout=40)
+    finally:
+        waiting.kill()
+        waiting.wait()
+    assert waiting.returncode == 125
+    ends = f"lbrun: {MANY} of {MANY} jobs did not succeed; cancelled before it ran"
+    assert complaints.decode().splitlines() == [ends]
+
+
+def test_however_many_have_ended_the_others_can_be_acted_on(lab):
+    with away(lab) as db:
+        (first,) = db.execute("SELECT value FROM counters WHERE name = 'next_job'").fetchone()
+        db.execute("BEGIN")
+        (submission,) = db.execute(
+            "INSERT INTO submissions SELECT NULL, 'root', origin, name, x'74727565', spec, slots,"
+            " may_restart, '', '', ?, ?, slots_most, priority FROM submissions LIMIT 1"
+            " RETURNING id", (first, PAST)
+        ).fetchone()  # fmt: skip
+        columns = "id, submission, state, tier, attempt, crashes, barred, reason, host, submitted"
+        db.executemany(
+            f"INSERT INTO jobs ({columns}, finished, signal, cause)"
+            " VALUES (?, ?, 'done', 1, 1, 0, '', '', 'h1', ?, ?, 0, 'exited')",
+            ((first + n, submission, time.time(), time.time()) for n in range(PAST)),
+        )
+        db.execute("UPDATE counters SET value = value + ? WHERE name = 'next_job'", (PAST,))
+        db.execute("COMMIT")
+    name = lab.run("h2", "lbrun", "-d", "-H", "h9", "true", check=True).stdout.strip()
+    for verb in ("hold", "release", "kill"):
+        acted = lab.run("h2", "lbctl", verb, "@me")
+        assert (acted.returncode, acted.stdout, acted.stderr) == (0, "", ""), verb
+    again = lab.run("h2", "lbctl", "kill", f"{first}-{name}")
+    assert again.stderr == "lbctl: nothing to kill: all these jobs have ended\n"
+    beyond = lab.run("h2", "lbctl", "kill", f"{int(name) + 1}-{int(name) + 9}")
+    assert beyond.stderr.startswith("lbctl: no job ")
