@@ -57,8 +57,8 @@ class Reporter:
         return worth_telling(sample, self._told, params, exchanges_load)
 
     def was_silent(self, now_s: float, params: LimConfig) -> bool:
-        """So long that it is time for a keep-alive."""
-        return now_s - self._told_at_s >= params.keepalive_s
+        """So long that it is time for a keep-alive; or nothing was told yet."""
+        return self._told is None or now_s - self._told_at_s >= params.keepalive_s
 
     def has_told(self, sample: Sample, now_s: float) -> None:
         self._told, self._told_at_s = sample, now_s

@@ -58,6 +58,12 @@ class Reservations:
             self.made = {name for name in self.made if name in hosts and hosts[name].alive}
         return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
 
+    def wait(self, now_s: float) -> bool:
+        """Until our load falls: it is as high as it was, and nobody has a reservation of ours."""
+        if self._was_light or self.made:
+            return False
+        return not is_light(self._table.own_view(now_s), self._table.params)
+
     def _to_ask(self, view: View, departed: bool) -> list[HostId]:
         room = view.params.reservations - len(self.made)
         if room <= 0:

@@ -11,6 +11,7 @@ what is told each period, `settings` the algorithm and its parameters, `placemen
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from lbd.errors import ConfigError
@@ -203,19 +204,18 @@ class LimState:
         self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
         return actions
 
+    def owes_keepalive(self, now_s: float) -> bool:
+        """Whether the next tick says something although there is no news."""
+        silent = self._teller.reporter.was_silent(now_s, self.in_force.lim)
+        return silent or now_s >= self._next_knock_s
+
     def _exchange_soon(self, now_s: float) -> None:
         self._next_exchange_s = self.next_due_s = now_s
 
     def _elect(self, now_s: float) -> HostId:
-        silence_s = self.in_force.lim.centre_silence_s
-
-        def gone(name: HostId) -> bool:
-            entry = self.table.entries[name]
-            known = entry.left or entry.sample is not None
-            waited = known or now_s - entry.known_since_s > silence_s
-            return waited and self.table.is_down(entry, now_s)
-
-        return self._election.centre(self.table.ranking(), gone, now_s, silence_s)
+        silence_s, table = self.in_force.lim.centre_silence_s, self.table
+        gone = partial(table.is_gone, now_s=now_s)
+        return self._election.centre(table.ranking(), gone, now_s, silence_s)
 
     def _elect_anew(self, now_s: float) -> list[Action]:
         centre = self._elect(now_s)

@@ -243,8 +243,25 @@ class Table:
                 return HostState.LATE, ""
         return (HostState.DRAINED if entry.sample.drained else UP), ""
 
-    def is_down(self, entry: Entry, now_s: float) -> bool:
-        return self._state_of(entry, now_s)[0] is DOWN
+    def is_down(self, name: HostId, entry: Entry, now_s: float) -> bool:
+        """As `_state_of` has it, without saying why: all hosts are asked for at each period."""
+        if entry.skew or entry.left or entry.sample is None:
+            return True
+        return now_s >= entry.sampled_at_s + self.params.down_after_s and name != self.me
+
+    def is_gone(self, name: HostId, now_s: float) -> bool:
+        """Down, and not only because we are too new here to have heard of it."""
+        entry = self.entries[name]
+        known = entry.sample is not None or entry.left
+        if not known and now_s - entry.known_since_s <= self.params.centre_silence_s:
+            return False
+        return self.is_down(name, entry, now_s)
+
+    def others_alive(self, now_s: float) -> list[HostId]:
+        """Those that are not down, without a view of each."""
+        down, me = self.is_down, self.me
+        known = self.entries.items()
+        return [name for name, entry in known if name != me and not down(name, entry, now_s)]
 
     def own_view(self, now_s: float) -> HostView:
         """All that is needed of a view where our own load decides alone."""

@@ -119,7 +119,6 @@ class Teller:
     def others(self, now_s: float, alive: bool) -> list[HostId]:
         table = self._table
         if alive:
-            hosts = table.view(None, now_s).hosts.values()
-            return [host.name for host in hosts if host.alive and host.name != table.me]
+            return table.others_alive(now_s)
         entries = table.entries.items()
         return [name for name, entry in entries if name != table.me and not entry.left]

@@ -102,6 +102,9 @@ class Lims:
         self._io_weight = LoadConfig().io_weight if of_disks else 0.0
         self._telling = POLICIES[algorithm].telling
         self._reserving = self._telling is Telling.RESERVATIONS
+        self._nobody_down = self.lim.down_after_s >= self._until_s  # for want of news
+        # charges that may fade at a tick, or be so old that they go
+        self._fading = self._telling.of_changes or not self._nobody_down
         self._to_everybody = self._telling is Telling.EVERYBODY
         self._ages = algorithm in WEIGH_AGE
         self._learnt_error = engine.setup.learnt_error
@@ -162,6 +165,7 @@ class Lims:
     def departed(self, host: int) -> None:
         if self._reserving:
             self.hosts[host].state.reservations.departed()
+            self.hosts[host].restless = True
 
     # -- what a LIM knows ------------------------------------------------------------------------
 
@@ -224,14 +228,30 @@ class Lims:
         if now_s >= self._until_s:
             return  # no job comes any more
         self.engine.at(now_s + self._period_s, self._tick, host)
-        speaks = host.restless or self._reserving or host.state.placer.centre == host.name
+        speaks = host.restless or self._speaks_anyway(host, now_s)
         if not speaks and self._now(host) == host.index:
             return
         if host.in_flight(now_s) >= IN_FLIGHT_MAX:
             return  # the others, or its own CPU, cannot keep up: it says later what is new then
         self._look(host, now_s)
-        self._send(host, host.state.handle(TICK, now_s), now_s)
-        host.restless = bool(self._smoothing_s) or host.state.table.charged_jobs() > 0
+        host.restless = bool(self._smoothing_s)
+        state = host.state
+        waits = self._reserving and state.reservations.wait(now_s)
+        if waits and not self._speaks_anyway(host, now_s):
+            return
+        said = state.handle(TICK, now_s)
+        self._send(host, said, now_s)
+        if self._fading and state.table.charged_jobs():
+            host.restless = True
+        if self._reserving and said:
+            host.restless = True  # it asks again until it has an answer
+
+    def _speaks_anyway(self, host: Host, now_s: float) -> bool:
+        """Although it knows nothing new."""
+        state = host.state
+        if state.placer.centre == host.name:
+            return True
+        return self._reserving and (not self._nobody_down or state.owes_keepalive(now_s))
 
     def _send(self, host: Host, actions: Sequence[e.Action], now_s: float) -> None:
         for action in actions:
@@ -257,6 +277,9 @@ class Lims:
         taken_s = self.engine.overhead_of_all(cpus, self._costs.receive_s, now_s)
         sender.unsent -= 1
         sender.taken_at_s.append(taken_s)
+        if self._reserving:  # whom they ask depends on the loads they know
+            for name in to:
+                hosts[name].restless = True
         if isinstance(body, m.Vector):
             for sample in body.samples:
                 self._board.record(sample, now_s)
@@ -296,6 +319,8 @@ class Lims:
     def _answered(self, question: Question, now_s: float) -> None:
         command, reply, name = question.command, question.reply, question.asked.name
         state = question.asker.state
+        if self._reserving:
+            question.asker.restless = True
         if command is None:
             message = m.Message(CLUSTER, name, 1, reply)
             state.handle(e.Replied(name, question.body, message), now_s)

@@ -99,6 +99,11 @@ class SharedTable(Table):
         common = self._board.view(None, now_s).hosts
         return View(me, {self.me: me, **common, **self._views}, self.params, now_s, centre)
 
+    def others_alive(self, now_s: float) -> list[HostId]:
+        known = {**self._board.entries, **self._own}  # a tenth of the time that `Entries` takes
+        me, down = self.me, self.is_down
+        return [n for n, entry in known.items() if n != me and not down(n, entry, now_s)]
+
     def _forget(self, name: HostId) -> None:
         self._own.pop(name, None)
         self._changed[name] = None

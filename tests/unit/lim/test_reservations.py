@@ -66,6 +66,19 @@ def test_a_fall_of_the_load_counts_as_a_departure():
     assert len(ours.asked()) == 2
 
 
+def test_a_loaded_host_waits_once_it_has_taken_back_all():
+    ours = Ours(local=2.0)
+    assert not ours.reservations.wait(0.0)  # it was not asked before
+    assert not ours.said()
+    assert ours.reservations.wait(0.0)
+    ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))  # asked for long ago
+    assert not ours.reservations.wait(0.0)
+    assert ours.said() == [(H3, m.Unreserve())]
+    assert ours.reservations.wait(0.0)
+    ours.load(h1=0.3)
+    assert not ours.reservations.wait(0.0)
+
+
 def test_a_rise_of_the_load_takes_all_back():
     ours = Ours(h3=3.0)
     ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))

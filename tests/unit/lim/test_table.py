@@ -38,6 +38,26 @@ def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
     assert table.state(H2, 130.0)[0] is HostState.UP
 
 
+def test_those_alive_are_those_that_views_show_alive(table):
+    assert table.others_alive(100.0) == []
+    table.record(sample("h2", 1, age_s=2.0), 100.0)
+    table.add(member("h3", 2), listed=True, now_s=100.0)
+    for now_s in (100.0, 110.0, 127.9, 128.0):
+        views = table.view(None, now_s).hosts.values()
+        seen = [host.name for host in views if host.alive and host.name != H1]
+        assert table.others_alive(now_s) == seen == ([H2] if now_s < 128.0 else [])
+    table.record(sample("h2", 2), 130.0)
+    assert table.others_alive(130.0) == [H2]
+    table.skewed(H2, "an old release")
+    assert table.others_alive(130.0) == []
+
+
+def test_who_was_never_heard_of_is_gone_only_after_a_while(table):
+    silence_s = PARAMS.centre_silence_s
+    assert not table.is_gone(H2, 100.0 + silence_s)
+    assert table.is_gone(H2, 100.1 + silence_s)
+
+
 def test_only_newer_samples_count_whatever_way_they_come(table):
     assert table.record(sample("h2", 5, vector(1.0)), 100.0)
     assert not table.record(sample("h2", 5, vector(2.0)), 101.0)
@@ -136,6 +156,7 @@ def test_a_host_that_left_is_down_until_it_is_heard_anew(table):
     table.leave(H2)
     assert table.state(H2, 101.0) == (HostState.DOWN, "has left")
     assert why(table, 101.0) == "down"
+    assert table.is_gone(H2, 101.0)
     table.record(sample("h2", 1, incarnation=2), 102.0)
     assert table.state(H2, 102.0)[0] is HostState.UP
 

@@ -7,7 +7,8 @@ import pytest
 from lbd.lim.teller import IN_FLIGHT_MAX
 from lbd.sim.balance import jobs_of, placement_of
 from lbd.sim.balance_engine import Engine
-from lbd.sim.balance_setup import Setup
+from lbd.sim.balance_lims import Lims
+from lbd.sim.balance_setup import LIM, Setup
 from lbd.sim.balance_workload import BERKELEY, WORKLOADS
 
 HOSTS, DURATION_S, RECEIVE_S = 40, 60.0, 0.2
@@ -24,3 +25,21 @@ def test_who_cannot_keep_up_falls_no_further_behind_than_what_may_be_in_flight(a
     assert unloaded_s > DURATION_S + 5.0  # or it would show nothing
     moves_s = 5.0
     assert unloaded_s < DURATION_S + HOSTS * IN_FLIGHT_MAX * RECEIVE_S + moves_s
+
+
+@pytest.mark.parametrize("keepalive_s", [3600.0, 7.0])
+def test_what_reserve_leaves_out_would_have_changed_nothing(keepalive_s):
+    lim = replace(LIM, exchange_period_s=0.4, keepalive_s=keepalive_s)
+    setup = Setup(WORKLOADS["berkeley"], hosts=10, duration_s=120.0, lim=lim)
+    found = []
+    for leaves_out in (True, False):
+        engine = Engine(setup)
+        placement = engine.placement = Lims(engine, "RESERVE", "1 0")
+        placement._nobody_down = leaves_out
+        jobs = jobs_of(setup, "1 0")
+        engine.run(jobs)
+        states = [host.state for host in placement.hosts]
+        ticks = sum(state._next_exchange_s for state in states)  # each moves it on
+        found.append((jobs, engine.messages, [s._dice.getstate() for s in states], ticks))
+    assert found[0][:3] == found[1][:3]
+    assert found[0][3] < found[1][3]  # or it would show nothing

@@ -54,6 +54,7 @@ class Both:
         assert list(shown.hosts) == list(expected.hosts)
         assert shown.hosts == expected.hosts
         assert shown.me == expected.me
+        assert self.shared.others_alive(now_s) == self.plain.others_alive(now_s)
 
 
 def test_it_shows_what_a_table_of_its_own_would():
