@@ -10,7 +10,8 @@ from lbd.cli.output import print_json as show_json
 from lbd.cli.reply import Json, number, table, tables, text
 from lbd.config import INDICES
 
-STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "drained": DIM}
+STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": DIM}
+REVOKED = "revoked; it may join again: lbctl token create, and there lbctl join"
 HEADER = (
     "HOST", "STATE", ">LOAD", ">CPU", ">IO", ">MEM", ">UTIL", ">CORES", ">SPEED", ">SLOTS",
     ">LOCAL", ">FOREIGN", ">AGE", "ADDRESS",
@@ -35,11 +36,16 @@ def status_lines(reply: Json, paint: Paint) -> list[str]:
     header = (*HEADER[:SITE_AT], *(f">{load.upper()}" for load in loads), *HEADER[SITE_AT:])
     lines = [cluster_line(reply), "", *lay_out(header, rows, paint)]
     notes = [
-        f"{text(host, 'name')}: {why}"
-        for host in tables(reply, "hosts")
-        if (why := text(host, "why_down") or text(host, "why_closed"))
+        f"{text(host, 'name')}: {why}" for host in tables(reply, "hosts") if (why := note_of(host))
     ]
     return [*lines, "", *notes] if notes else lines
+
+
+def note_of(host: Json) -> str:
+    """Why it takes no jobs, "" if nothing is to be said."""
+    if host.get("revoked"):
+        return REVOKED
+    return text(host, "why_down") or text(host, "why_closed")
 
 
 def cluster_line(reply: Json) -> str:
@@ -61,7 +67,8 @@ def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
     """One host; a `*` follows the name of the one that answers."""
     site = table(host, "site")
     queues, slots, jobs = table(host, "queues"), table(host, "slots"), table(host, "jobs")
-    name, state = text(host, "name"), text(host, "state")
+    name = text(host, "name")
+    state = "revoked" if host.get("revoked") else text(host, "state")
     load = number(host, "index")
     utilisation = number(host, "utilisation")
     return (

@@ -37,7 +37,8 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     network = LimNetwork(trust, *limits, config.lim.peer_rate) if trust is not None else None
     try:
         lim = Lim(config, network)
-        operations = Operations(lim, network.traffic if network else Traffic())
+        traffic = network.traffic if network else Traffic()
+        operations = Operations(lim, traffic, *([trust.is_out] if isinstance(trust, Tls) else []))
         upkeep = await open_port(config, lim, network, trust) if network and trust else None
         path = runtime_dir / "lim.sock"
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)

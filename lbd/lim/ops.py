@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import NoReturn
 
@@ -28,8 +29,12 @@ WHYS_SHOWN = 4  # hosts of which a refusal says why they are out of the question
 
 
 class Operations:
-    def __init__(self, lim: Lim, traffic: Traffic) -> None:
+    def __init__(
+        self, lim: Lim, traffic: Traffic, is_out: Callable[[str, float], bool] = lambda *_: False
+    ) -> None:
+        """`is_out`: is a host revoked that was heard last then?"""
         self._lim = lim
+        self._is_out = is_out
         self._state = lim.state
         self._traffic = traffic
         self._admins = Admins(lim.config.admin)
@@ -138,7 +143,9 @@ class Operations:
     # -- people's --------------------------------------------------------------------------------
 
     async def _status(self, _request: Json, _caller: Caller) -> Json:
-        return r.status(self._state, time.monotonic(), self._queue)
+        entries = self._state.table.entries.items()
+        revoked = {name for name, entry in entries if self._is_out(name, entry.heard_at_s)}
+        return r.status(self._state, time.monotonic(), self._queue, revoked)
 
     async def _algorithm(self, request: Json, caller: Caller) -> Json:
         if request.get("name") is not None:

@@ -4,7 +4,7 @@ A request is an object of JSON. Everything in it is checked here: a wrong one ra
 with one line that names the nearest right spelling.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from lbd.errors import ConfigError
 from lbd.lim.events import LbmStatus
@@ -106,8 +106,11 @@ def lbm_status(request: Json) -> LbmStatus:
     )
 
 
-def status(state: LimState, now_s: float, queue: Json | None = None) -> Json:
-    """The object of `lbctl status --json`. `queue`: of the dispatcher, if there is one."""
+def status(
+    state: LimState, now_s: float, queue: Json | None = None, revoked: Collection[HostId] = ()
+) -> Json:
+    """The object of `lbctl status --json`. `queue`: of the dispatcher, if there is one; `revoked`:
+    hosts that are so unless they are heard of all the same."""
     names = sorted(state.table.entries, key=lambda n: (state.table.entries[n].member.rank, n))
     return {
         "schema": 1,
@@ -120,17 +123,18 @@ def status(state: LimState, now_s: float, queue: Json | None = None) -> Json:
             "dispatcher": queue,
         },
         "params": {**state.settings.params, **state.settings.words},
-        "hosts": [host_status(state, name, now_s) for name in names],
+        "hosts": [host_status(state, name, now_s, name in revoked) for name in names],
     }
 
 
-def host_status(state: LimState, name: HostId, now_s: float) -> Json:
+def host_status(state: LimState, name: HostId, now_s: float, revoked: bool = False) -> Json:
     entry = state.table.entries[name]
     host_state, why_down = state.table.state(name, now_s)
     shown: Json = {
         "name": name,
         "address": entry.member.address,
         "state": host_state.value,
+        "revoked": revoked and host_state in (HostState.LATE, HostState.DOWN),
         "why_down": why_down,
         "version": entry.member.version,
     }

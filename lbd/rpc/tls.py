@@ -73,6 +73,7 @@ class Tls:
         self.credentials = files.read_credentials()
         self.identity = self._own_identity(self.credentials)
         self.revocations = files.read_revocations()
+        self._told_s = dict.fromkeys(self.revocations.lowest, time.monotonic())
         self._seen: dict[bytes, tuple[Identity, float] | None] = {}
         self._held: dict[str, set[asyncio.Task[object]]] = {}
         self._ended: set[asyncio.Task[object]] = set()
@@ -140,6 +141,7 @@ class Tls:
         log.warning("revoked: %s", ", ".join(sorted(fresh)))
         if self.is_revoked(self.identity):
             log.warning("this host, %s, is revoked: `lbctl join` with a new token", self.own_name)
+        self._told_s |= dict.fromkeys(fresh, time.monotonic())
         for tell in self._tell:
             tell(fresh)
         for host in fresh:
@@ -195,6 +197,11 @@ class Tls:
         if self.is_revoked(identity):
             raise PeerError(f"{identity.host} is revoked")
         return identity.host
+
+    def is_out(self, host: str, heard_s: float) -> bool:
+        """It was revoked, and has not joined again as far as is known here: `heard_s` is when it
+        proved to be itself last, on the monotonic clock."""
+        return host in self._told_s and heard_s <= self._told_s[host]
 
     def is_revoked(self, identity: Identity) -> bool:
         return identity.issue < self.revocations.lowest_issue(identity.host)

@@ -106,6 +106,8 @@ def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
     tls_lab.wait_until(
         lambda: tls_lab.states("h3")["new"] != "up", "it reports no load any more", timeout_s=20
     )
+    tls_lab.wait_until(lambda: shown_revoked(tls_lab) == [{"new"}] * 3, "that is shown")
+    assert re.search(r"(?m)^new +revoked ", tls_lab.run("h2", "lbctl", "status").stdout)
     found = newcomer.run("lbctl", "doctor").stdout
     assert re.search(r"FAULT +certificate +revoked", found)
     newcomer.stop()
@@ -114,6 +116,13 @@ def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
     tls_lab.wait_until(
         lambda: newcomer.run("lbrun", "-H", "h3", "true").returncode == 0, "it is in again"
     )
+    tls_lab.wait_until(lambda: shown_revoked(tls_lab) == [set()] * 3, "so it is shown")
+
+
+def shown_revoked(lab):
+    """As each host has it."""
+    shown = [lab.lbctl_json(host, "status")["hosts"] for host in ("h1", "h2", "h3")]
+    return [{row["name"] for row in rows if row["revoked"]} for rows in shown]
 
 
 def test_tokens_that_are_no_good(tls_lab, newcomer, short_dir):

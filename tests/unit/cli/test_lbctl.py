@@ -37,6 +37,15 @@ def test_status_for_people(daemon, capsys):
     assert err == ""
 
 
+def test_a_revoked_host_is_said_to_be(daemon, capsys):
+    hosts = [HOST, {**HOST, "name": "h2", "state": "late", "revoked": True}]
+    daemon("lim", status={**STATUS, "hosts": hosts})
+    assert lbctl.main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(r"h2 +revoked ", lines[4])
+    assert lines[-1].startswith("h2: revoked; it may join again")
+
+
 def test_status_for_scripts_is_the_contract(daemon, capsys):
     daemon("lim", status=STATUS)
     assert lbctl.main(["status", "--json"]) == 0
