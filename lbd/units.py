@@ -84,7 +84,9 @@ def show_size(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """The two largest units that say something, rounded: 1h, 59m30s, 29d23h, 2.5s."""
+    """The two largest units that say something, rounded: 1h, 59m30s, 29d23h, 2.5s, 40ms."""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1000:.2g}ms"
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f}s"
     left = round(seconds)

@@ -43,7 +43,8 @@ static void show(int to, const char *data, size_t size) {
 }
 
 static _Noreturn void wait_in_queue(bool taken) {
-    char *jobs = "";
+    char *jobs = "", *named = "";
+    bool several = false;
     first_ms = HEARD_MS, later_ms = ACCEPT_MS;
     if (!taken) _exit(say("the lbm did not take the request: %s", strerror(errno)));
     for (;;) {
@@ -55,17 +56,22 @@ static _Noreturn void wait_in_queue(bool taken) {
                       "or give an --idempotency-key"));
         case GONE:
             if (!*jobs) _exit(say("lost contact with the lbm; the queue may have the job"));
-            _exit(say("lost contact with the lbm; job %s goes on: lbctl wait %s", jobs, jobs));
+            _exit(say("lost contact with the lbm; %s %s on: lbctl wait %s", named,
+                      several ? "go" : "goes", jobs));
         case UNFIT: _exit(say("%s", body));
         case QUEUED:
             jobs = text("%s", body);
+            several = strchr(jobs, '-');
+            named = text(several ? "jobs %s" : "job %s", jobs);
             later_ms = -1;
-            if (option['v'] && !option['d']) say("job %s", jobs);
+            if (option['v'] && !option['d']) say("%s", named);
             if (!option['d']) break;
             body = text("%s\n", jobs);
             show(1, body, strlen(body));
             _exit(0);
-        case WAITS: if (option['v'] || isatty(2)) say("job %s waits: %s", jobs, body); break;
+        case WAITS:
+            if (option['v'] || isatty(2)) say("%s %s: %s", named, several ? "wait" : "waits", body);
+            break;
         case OUTPUT: show(1, body, body_size); break;
         case ERRORS: show(2, body, body_size); break;
         case WARN: say("%s", body); break;

@@ -6,6 +6,7 @@ import stat
 from lbd.cli import lbrun_caller as caller
 from lbd.cli.lbrun_caller import LBM_SILENT_S, encode, read_fields, say, tell_end
 from lbd.cli.lbrun_options import FAILED, Options, Trouble
+from lbd.jobs_named import jobs_do
 from lbd.rpc import client_tags as tags
 from lbd.rpc.frames import Splitter, field, pack
 
@@ -242,8 +243,8 @@ class Queued:
             if not data:
                 if not self.jobs:
                     raise Trouble("lost contact with the lbm; the queue may have the job")
-                raise Trouble(f"lost contact with the lbm; job {self.jobs} goes on: "
-                              f"lbctl wait {self.jobs}")  # fmt: skip
+                raise Trouble(f"lost contact with the lbm; {jobs_do(self.jobs, 'goes', 'go')} "
+                              f"on: lbctl wait {self.jobs}")  # fmt: skip
             for tag, body in self.split.feed(data):
                 status = self.heard(tag, body)
                 if status is not None:
@@ -257,10 +258,10 @@ class Queued:
                 write_all(1, body + b"\n")
                 return 0
             if "verbose" in self.options.plain:
-                say(f"job {self.jobs}")
+                say(jobs_do(self.jobs))
         elif tag == tags.WAITS:
             if "verbose" in self.options.plain or (not caller.CLOSED & 4 and posix.isatty(2)):
-                say(f"job {self.jobs} waits: {body.decode(errors='replace')}")
+                say(f"{jobs_do(self.jobs, 'waits', 'wait')}: {body.decode(errors='replace')}")
         elif tag in (tags.OUTPUT, tags.ERRORS):
             write_all(1 if tag == tags.OUTPUT else 2, body)
         elif tag in (tags.WARN, tags.UNFIT):

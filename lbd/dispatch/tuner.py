@@ -15,7 +15,16 @@ from lbd.dispatch.daemon import DAY_S, Dispatcher
 from lbd.dispatch.discipline import HostSlots
 from lbd.dispatch.disciplines.registry import Tiered
 from lbd.dispatch.ledger.rows import LedgerTrouble, Wanted
-from lbd.dispatch.tuning import Record, Terms, Verdict, described, judge, layouts_of, past_jobs
+from lbd.dispatch.tuning import (
+    Record,
+    Terms,
+    Verdict,
+    as_spread,
+    described,
+    judge,
+    layouts_of,
+    past_jobs,
+)
 from lbd.model import HostId
 from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
@@ -126,13 +135,14 @@ class Tuner:
     def _tiers(self, cutoffs_s: Sequence[float]) -> list[pb.TierTold]:
         life = self._dispatcher.life
         running = [live.lease.tier for live in life.leased.values() if live.lease]
+        order = self._dispatcher.order()
         tiers = []
         for number in range(1, len(cutoffs_s) + 2):
             seats = life.queues.servers.get(number, [])
             waiting = life.queues.lines.get(number)
             tier = pb.TierTold(
                 tier=number,
-                hosts=[seat.host.name for seat in seats if seat.host],
+                hosts=as_spread((seat.host.name for seat in seats if seat.host), order),
                 slots=sum(seat.slots for seat in seats),
                 waiting=waiting.jobs if waiting else 0,
                 running=running.count(number),

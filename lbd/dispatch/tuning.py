@@ -118,6 +118,12 @@ def tier_order(configured: Sequence[str], present: Iterable[str]) -> list[str]:
     return [*configured, *sorted(set(present) - set(configured))]
 
 
+def as_spread(hosts: Iterable[str], order: Sequence[str]) -> list[str]:
+    """These in that order, and who is not in it (it has just gone) after them."""
+    place = {name: at for at, name in enumerate(order)}
+    return sorted(hosts, key=lambda name: (place.get(name, len(order)), name))
+
+
 def layouts_of(hosts: Sequence[HostSlots], order: Sequence[str], given: Sequence[str]) -> Layouts:
     """The numbers of tiers there could be, and the slots of each: those of a host with several are
     shared by them. Where a tier would be without a host, that number is left out."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
+from lbd.jobs_named import jobs_do
 from lbd.lbm.client import LBRUN_FAILED, CommandEnd
 from lbd.lbm.logs import cut_short
 from lbd.lbm.queue_client import CHECKPOINT, QueueClient
@@ -86,7 +87,9 @@ class Attached:
                 now_s = asyncio.get_running_loop().time()
                 await self._tell_away(str(problem), patience.lasts_s(now_s))
                 if patience.ends(now_s):
-                    text = f"{problem}; job {self.jobs} goes on: lbctl wait {self.jobs}"
+                    text = (
+                        f"{problem}; {jobs_do(self.jobs, 'goes', 'go')} on: lbctl wait {self.jobs}"
+                    )
                     await self.send(tags.DONE, CommandEnd(LBRUN_FAILED, "lost", reason=text).pack())
                     return
                 await asyncio.sleep(RETRY_S)

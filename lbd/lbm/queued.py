@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from lbd.errors import LbdError, Unavailable
+from lbd.jobs_named import jobs_do
 from lbd.lbm.attached import Attached, Frame
 from lbd.lbm.caller import user_name
 from lbd.lbm.client import LBRUN_FAILED, CommandEnd
@@ -102,11 +103,11 @@ async def serve_queued(
     attached = Attached(home.queue, home.files, submission.user, text, send, name)
     try:
         if reply.is_other:
-            await send(tags.WARN, f"--idempotency-key {wish.key}: job {text} has it, another "
-                                  "command: nothing new is queued".encode())  # fmt: skip
+            whose = f"--idempotency-key {wish.key}: {jobs_do(text, 'has', 'have')} it"
+            await send(tags.WARN, f"{whose}, another command: nothing new is queued".encode())
         if reply.warning:
             attached.told = reply.warning
-            await send(tags.WARN, f"job {text} waits: {reply.warning}".encode())
+            await send(tags.WARN, f"{jobs_do(text, 'waits', 'wait')}: {reply.warning}".encode())
         await send(tags.QUEUED, text.encode())
     except OSError:  # gone meanwhile
         if not request.has(tags.FLAG_DETACH):

@@ -1,6 +1,7 @@
 """`lbrun -q -n`: queued jobs of several slots."""
 
 import json
+import re
 
 import pytest
 
@@ -111,6 +112,25 @@ def test_what_could_wait_for_ever_is_told_at_once(lab, options, why):
     told = job(lab, name)
     assert (told["state"], why in told["reason"]) == ("pending", True)
     assert lab.run("h2", "lbctl", "kill", name).returncode == 0
+
+
+def test_of_an_array_it_is_told_once_for_all(lab):
+    result = lab.run("h2", "lbrun", "-d", "--array", "1-3", "-n", "9", "true", check=True)
+    names = result.stdout.strip()
+    assert result.stderr.startswith(f"lbrun: jobs {names} wait: it needs 9 slots")
+    assert lab.run("h2", "lbctl", "kill", names).returncode == 0
+    key = ("lbrun", "-d", "--idempotency-key", "wording")
+    names = lab.run("h2", *key, "--array", "1-2", "true", check=True).stdout.strip()
+    other = lab.run("h2", *key, "false", check=True).stderr
+    assert other.startswith(f"lbrun: --idempotency-key wording: jobs {names} have it, another")
+
+
+@pytest.mark.parametrize("front", ["compiled", "python"])
+def test_who_waits_for_an_array_is_told_of_it_as_of_several(lab, front):
+    words = ("lbrun", "-q", "-v", "--array", "1-2", "sleep", "0.1")
+    if front == "python":
+        words = ("env", "LBD_FRONT=python", *words)
+    assert re.search(r"(?m)^lbrun: jobs \d+-\d+$", lab.run("h2", *words, check=True).stderr)
 
 
 def test_who_waits_for_it_is_told_so_once(lab):

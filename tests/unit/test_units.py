@@ -88,7 +88,8 @@ def test_shown_sizes(size, text):
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0s"), (0.5, "0.5s"), (30, "30s"), (90, "1m30s"), (3600, "1h"), (3661, "1h1m"),
-     (86400 * 30, "30d"), (86400 + 60, "1d"), (59.7, "1m")],
+     (86400 * 30, "30d"), (86400 + 60, "1d"), (59.7, "1m"), (0.04, "40ms"), (0.0004, "0.4ms"),
+     (0.1, "0.1s")],
 )  # fmt: skip
 def test_duration_text(seconds, text):
     assert units.duration_text(seconds) == text

@@ -6,7 +6,16 @@ import pytest
 
 from lbd.dispatch.discipline import HostSlots
 from lbd.dispatch.ledger.rows import JobRow
-from lbd.dispatch.tuning import PastJob, Terms, described, judge, layouts_of, past_jobs, tier_order
+from lbd.dispatch.tuning import (
+    PastJob,
+    Terms,
+    as_spread,
+    described,
+    judge,
+    layouts_of,
+    past_jobs,
+    tier_order,
+)
 from lbd.model import HostId
 from lbd.theory.bounded_pareto import BoundedPareto
 
@@ -132,6 +141,11 @@ def test_layouts():
     assert layouts_of(hosts(1, 1, 2), order, given) == {3: (1.5, 0.5, 2.0)}
     assert layouts_of(hosts(1, 1), order, given) == {}, "nobody serves the third tier now"
     assert tier_order(["h9"], ["h2", "h9", "h1"]) == ["h9", "h1", "h2"]
+
+
+def test_hosts_are_named_in_the_order_of_the_tiers():
+    order = tier_order(["h2", "h10"], ["a"])
+    assert as_spread(["gone", "a", "h10", "h2"], order) == ["h2", "h10", "a", "gone"]
 
 
 def row(**more):

@@ -1,0 +1,7 @@
+"""Jobs of the queue by their ids, as the subject of a sentence. `lbrun` reads this, too."""
+
+
+def jobs_do(ids: str, does: str = "", do: str = "") -> str:
+    """`job 3 waits`, `jobs 1-20 wait`: with the verb for one, and that for several."""
+    subject, verb = ("jobs", do) if "-" in ids else ("job", does)
+    return f"{subject} {ids} {verb}".rstrip()
