@@ -103,7 +103,7 @@ class Dispatcher:
         self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
             self.estimates.learn(await self.ledger.find(Wanted(ended_only=True, limit=LEARN_FROM)))
-        for row in await self.ledger.find(Wanted(ended_too=True, limit=KEPT)):
+        for row in await self.ledger.find(Wanted(ended_only=True, limit=KEPT)):
             if row.finished is not None and row.started is not None:
                 life_s = (row.finished - row.started) * (row.slots_held or row.slots)
                 self.life.queues.lives.ended(life_s)

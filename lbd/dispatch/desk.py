@@ -236,7 +236,9 @@ class Desk:
         """Of a range or @me those that have not ended, however many others there are, unless they
         are to be queued anew. Raises LbdError."""
         selectors, user = asked.selectors, asked.user
-        if asked.verb == "requeue" or not is_wide(selectors):
+        if asked.verb == "requeue":
+            return await self._forgiven(await self._chosen(selectors, user, ended_too=True))
+        if not is_wide(selectors):
             return await self._chosen(selectors, user, ended_too=True)
         wanted = await self._wanted(selectors, user)
         rows = {row.id: row for row in await self._found(replace(wanted, ended_too=False))}
@@ -247,6 +249,16 @@ class Desk:
                 raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
             raise LbdError(f"nothing to {asked.verb}: all these jobs have ended")
         return [rows[number] for number in sorted(rows)]
+
+    async def _forgiven(self, rows: list[JobRow]) -> list[JobRow]:
+        """Where an ended one could not begin it may now. Hosts that its user excluded never had
+        it."""
+        barred = [JobId(str(row.id)) for row in rows if row.barred and row.state in ENDED_NAMES]
+        had = {(one.job, one.host) for one in await self._ledger.attempts(barred)}
+        return [
+            replace(row, barred=tuple(host for host in row.barred if (row.id, host) not in had))
+            for row in rows
+        ]
 
     async def _watch(self, data: bytes, context: "Context") -> None:
         """Each of these jobs at once, and when it changes, until all have ended."""

@@ -94,3 +94,33 @@ def test_what_a_job_was_ended_for_outlives_the_dispatcher(lab, tmp_path, verb, s
     if verb == "requeue":
         lab.run("h1", "lbctl", "kill", name, check=True)
         until_state(lab, name, "cancelled")
+
+
+def test_a_new_dispatcher_predicts_from_what_has_ended_however_many_wait(lab):
+    assert wait(lab, submit(lab, "--array", "1-8", "true")) == 0
+    words = ("lbrun", "-d", "-H", "h9", "--array", "1-1100", "true")  # no host is called so
+    waiting = lab.run("h2", *words, check=True).stdout.strip()
+    lab.kill("h1", "dispatcher")
+    lab.start("h1", "dispatcher")
+    running = submit(lab, "--array", "1-5", "sleep", "60")
+    last = running.partition("-")[2]
+    predicted = lab.wait_until(lambda: job(lab, last)["predicted_by"], "it is predicted")
+    lab.run("h1", "lbctl", "kill", waiting, check=True)
+    lab.run("h1", "lbctl", "kill", running, check=True)
+    assert "jobs that ended" in predicted
+
+
+def test_who_could_begin_nowhere_may_begin_there_once_it_is_queued_anew(lab, tmp_path):
+    name = submit(lab, "./made-later", cwd=tmp_path)
+    assert wait(lab, name) == 1
+    first, *_, last = (one["host"] for one in job(lab, name)["attempts"])
+    assert first != last
+    (tmp_path / "made-later").write_text("#!/bin/sh\necho $LBD_HOST\n")
+    (tmp_path / "made-later").chmod(0o755)
+    lab.run("h1", "lbctl", "drain", last, check=True)
+    try:
+        lab.run("h2", "lbctl", "requeue", name, check=True)
+        assert wait(lab, name) == 0
+    finally:
+        lab.run("h1", "lbctl", "undrain", last, check=True)
+    assert lab.run("h1", "lbctl", "logs", name).stdout == f"{first}\n"
