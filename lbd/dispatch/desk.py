@@ -130,8 +130,6 @@ class Desk:
         own = self._dispatcher.config.dispatch
         if not 1 <= asked.count <= own.max_array:
             raise LbdError(f"an array of {asked.count} jobs; dispatch.max_array is {own.max_array}")
-        if len(self._life.jobs) + asked.count > own.max_jobs:
-            raise LbdError(f"the queue is full (dispatch.max_jobs is {own.max_jobs})")
         if len(asked.key) > KEY_MAX:
             raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
         rules = self._life.rules
@@ -158,7 +156,12 @@ class Desk:
             first_index=asked.first_index if asked.is_array else None,
             count=asked.count,
         )
-        accepted = await self._ledger.submit(submission, time.time())
+        if len(self._life.jobs) + asked.count <= own.max_jobs:
+            accepted = await self._ledger.submit(submission, time.time())
+        elif known := await self._ledger.accepted(submission):
+            accepted = known
+        else:
+            raise LbdError(f"the queue is full (dispatch.max_jobs is {own.max_jobs})")
         if accepted.is_new:
             self._dispatcher.keep_spec(accepted.submission, submission.spec)
             self._queue(submission, accepted)

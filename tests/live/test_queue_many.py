@@ -9,8 +9,8 @@ import pytest
 from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away
 
-SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2")
 MANY, PAST = 20_000, 100_001
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", f"dispatch.max_jobs={MANY}")
 LONG = "x" * 1000
 
 
@@ -22,8 +22,9 @@ def lab():
 
 
 def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
-    words = ("lbrun", "-q", "--array", f"1-{MANY}", "--no-stdin", "-H", "h9", "echo", LONG)
-    waiting = lab.popen("h2", *words, stdout=-1, stderr=subprocess.PIPE)
+    words = ("--array", f"1-{MANY}", "--no-stdin", "-H", "h9", "--idempotency-key", "all")
+    words = (*words, "echo", LONG)
+    waiting = lab.popen("h2", "lbrun", "-q", *words, stdout=-1, stderr=subprocess.PIPE)
     try:
         assert b"no host called h9" in waiting.stderr.readline()
         told = lab.run("h2", "lbctl", "jobs", "--json", check=True)
@@ -33,6 +34,11 @@ def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
         assert of_all.stderr.endswith("do not fit into one answer; name fewer, range by range\n")
         of_some = lab.run("h2", "lbctl", "jobs", "--json", "2-4", check=True)
         assert [job["id"] for job in json.loads(of_some.stdout)] == ["2", "3", "4"]
+        full = lab.run("h2", "lbrun", "-d", "true")
+        complaint = f"lbrun: the queue is full (dispatch.max_jobs is {MANY})\n"
+        assert (full.returncode, full.stdout, full.stderr) == (125, "", complaint)
+        same = lab.run("h2", "lbrun", "-d", *words)  # it is in there already
+        assert (same.returncode, same.stdout) == (0, f"1-{MANY}\n")
         lab.run("h1", "lbctl", "kill", f"1-{MANY}", check=True)
         _, complaints = waiting.communicate(timeout=40)
     finally:

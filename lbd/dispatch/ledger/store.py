@@ -67,6 +67,9 @@ class Store(ABC):
     async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]:
         return await self._read(lambda: work.attempts(jobs))
 
+    async def accepted(self, submission: Submission) -> Accepted | None:
+        return await self._read(lambda: work.accepted(submission))
+
     async def spec(self, submission: int) -> bytes:
         return await self._read(lambda: work.spec(submission))
 

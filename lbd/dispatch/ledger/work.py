@@ -66,17 +66,8 @@ MakeWork = Callable[[], Work[Result]]
 
 
 def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
-    if sent.key:
-        found = yield Ask(
-            "SELECT id, first_job, jobs, command FROM submissions"
-            ' WHERE "user" = ? AND idempotency_key = ?'
-            " AND idempotency_key <> ''",
-            (sent.user, sent.key),
-        )
-        if found:
-            submission, first, count = map(whole, found[0][:3])
-            is_other = (found[0][3], count) != (sent.command, sent.count)
-            return Accepted(submission, first, count, is_new=False, is_other=is_other)
+    if known := (yield from accepted(sent)):
+        return known
     rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
     first = whole(rows[0][0])
     yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (first + sent.count,))
@@ -255,6 +246,23 @@ def forget(before_unix_s: float, keep: int, limit: int) -> Work[int]:
 
 
 # What asks
+
+
+def accepted(sent: Submission) -> Work[Accepted | None]:
+    """What came before with the same key."""
+    if not sent.key:
+        return None
+    found = yield Ask(
+        "SELECT id, first_job, jobs, command FROM submissions"
+        ' WHERE "user" = ? AND idempotency_key = ?'
+        " AND idempotency_key <> ''",
+        (sent.user, sent.key),
+    )
+    if not found:
+        return None
+    submission, first, count = map(whole, found[0][:3])
+    is_other = (found[0][3], count) != (sent.command, sent.count)
+    return Accepted(submission, first, count, is_new=False, is_other=is_other)
 
 
 def live(after: int = 0, limit: int | None = None) -> Work[list[JobRow]]:

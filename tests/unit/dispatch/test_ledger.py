@@ -9,7 +9,7 @@ import pytest
 
 from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate
 from lbd.dispatch.ledger import sqlite, work
-from lbd.dispatch.ledger.rows import LedgerTrouble, Submission, Wanted
+from lbd.dispatch.ledger.rows import Accepted, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.errors import ConfigError
@@ -175,6 +175,16 @@ async def test_when_a_job_came_again_is_kept_until_it_comes_once_more(ledger):
         await ledger.record([change], 60.0)
         (row,) = await ledger.find(Wanted(ended_too=True))
         assert (row.submitted, row.requeued) == (1.0, 50.0)
+
+
+async def test_what_was_accepted_under_a_key_is_known_by_it(ledger):
+    for sent in (submission(), submission(key="k", count=3), submission("bob", key="k")):
+        await ledger.submit(sent, 1.0)
+    assert await ledger.accepted(submission()) is None
+    assert await ledger.accepted(submission(key="other")) is None
+    assert await ledger.accepted(submission(key="k", count=3)) == Accepted(2, 2, 3, is_new=False)
+    bobs = await ledger.accepted(submission("bob", key="k", count=2))
+    assert bobs == Accepted(3, 5, 1, is_new=False, is_other=True)
 
 
 async def test_questions_are_narrowed(ledger):
