@@ -39,6 +39,8 @@ GARBAGE = {
 def lab():
     sizes = (f"lim.max_message_bytes={LIMIT}", f"lbm.max_request_bytes={LIMIT}")
     lab = Lab.up(2, settings=(*FAST, *sizes))
+    lab.assert_all_served()
+    lab.run("h1", "lbctl", "stats", check=True)  # the accounting's file is open from now on
     yield lab
     lab.down()
 

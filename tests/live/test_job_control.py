@@ -25,10 +25,15 @@ def sleeping(seconds):
     return None
 
 
+def sleep_in_front(shell, lbrun, seconds):
+    """It says so first: before lbrun knows that it has begun, a stop is for lbrun alone."""
+    shell.line(f"{lbrun} sh -c 'echo ready; exec sleep {seconds}'")
+    shell.wait_for(lambda: "ready" in shell.lines(), "the command")
+
+
 @pytest.mark.parametrize("lbrun", [AWAY, PIPED], ids=["pty", "pipes"])
 def test_stop_and_foreground(lab, shell, lbrun):
-    shell.line(f"{lbrun} sleep 601.5")
-    lab.wait_until(lambda: sleeping("601.5"), "it runs")
+    sleep_in_front(shell, lbrun, "601.5")
     shell.send(STOP)
     shell.wait_for("Stopped")
     shell.wait_for(shell.at_prompt)
@@ -44,8 +49,7 @@ def test_stop_and_foreground(lab, shell, lbrun):
 
 @pytest.mark.parametrize("lbrun", [AWAY, PIPED], ids=["pty", "pipes"])
 def test_stop_background_kill(lab, shell, lbrun):
-    shell.line(f"{lbrun} sleep 602.5")
-    lab.wait_until(lambda: sleeping("602.5"), "it runs")
+    sleep_in_front(shell, lbrun, "602.5")
     shell.send(STOP)
     shell.wait_for("Stopped")
     shell.wait_for(shell.at_prompt)

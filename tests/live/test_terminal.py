@@ -77,14 +77,18 @@ def test_redirected_it_is_none(shell, tmp_path):
     assert (tmp_path / "out").read_bytes() == b"True True True\r\n"
 
 
-def test_a_pipe_into_a_terminal(shell):
+def test_a_pipe_into_a_terminal(shell, tmp_path):
     """-t with redirected input: it is typed, and its end is ^D."""
-    assert shell.run(f"seq 3 | {AWAY} -t sh -c 'stty -echo; sleep 1; cat; echo end'") == (
-        "1\n2\n3\nend"
-    )
-    assert shell.run(f"printf ab | {AWAY} -t sh -c 'stty -echo; sleep 1; cat; echo; echo end'") == (
-        "ab\nend"
-    )
+    shell.run(f"cd {tmp_path}")
+
+    def typed(printing, mark):
+        """What `cat` gets, without echo from the first on."""
+        once_quiet = f"(until [ -e {mark} ]; do sleep 0.05; done; {printing})"
+        command = f"stty -echo; touch {mark}; cat; echo end"
+        return shell.run(f"{once_quiet} | {AWAY} -t sh -c '{command}'")
+
+    assert typed("seq 3", "quiet1") == "1\n2\n3\nend"
+    assert typed("printf ab", "quiet2") == "abend"
 
 
 def test_size_and_its_changes(shell):
