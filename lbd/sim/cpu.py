@@ -75,13 +75,17 @@ class SharedCpu(MeteredCpu, Generic[Task]):
         queue = self._queue
         done = []
         limit_s = self._served_s + ROUNDING_S
-        while queue and queue[0][0] <= limit_s:
-            done.append(heappop(queue)[2])
-        if queue:
+        while queue:
+            while queue and queue[0][0] <= limit_s:
+                done.append(heappop(queue)[2])
+            if not queue:
+                break
             self.due_s = self._first_due_s()
-        else:
-            self.due_s = NEVER
-            self._served_s = 0.0
+            if self.due_s > now_s:
+                return done
+            done.append(heappop(queue)[2])  # so late a clock cannot show what it has left
+        self.due_s = NEVER
+        self._served_s = 0.0
         return done
 
     def overhead(self, seconds: float, now_s: float) -> float:

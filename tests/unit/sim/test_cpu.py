@@ -37,6 +37,14 @@ def test_a_shorter_task_that_comes_is_done_sooner():
     assert run(cpu) == [(4.0, "b"), (11.0, "a")]
 
 
+@pytest.mark.parametrize("now_s", [3e7, 1e9, 1e11])
+def test_after_years_every_task_still_ends(now_s):
+    cpu = SharedCpu(1, 1.0)
+    for number in range(100):
+        cpu.add(number, 1.0 + number / 7, now_s + number / 3)
+    assert len(run(cpu, 1000)) == 100
+
+
 def test_more_cores_and_more_speed():
     cpu = SharedCpu(2, 2.0)
     for name in "abc":
