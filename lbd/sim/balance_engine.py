@@ -123,7 +123,8 @@ class Engine:
 
     def move(self, job: Job, to: int, now_s: float, costly: bool = True) -> None:
         self.moved += 1
-        if len(self.cpus[to]) >= len(self.cpus[job.origin]):
+        there, here = self.cpus[to], self.cpus[job.origin]
+        if len(there) * here.power >= len(here) * there.power:
             self.wrong += 1
         if not costly:
             self.start(job, to, now_s)
