@@ -24,9 +24,9 @@ def unreadable(path: str, problem: Exception) -> ConfigError:
 
 @contextmanager
 def text_file(path: str) -> Iterator[TextIO]:
-    """Raises ConfigError, also while it is read."""
+    """Raises ConfigError, also while it is read. Some programs begin UTF-8 with a mark: it goes."""
     try:
-        with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8") as text:
+        with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
             yield text
     except UNREADABLE as problem:
         raise unreadable(path, problem) from None

@@ -12,7 +12,7 @@ from lbd.cli.output import figure, print_json, print_table
 from lbd.cli.program import Parser
 from lbd.cli.sim_pool import WORKERS, Pool
 from lbd.errors import ConfigError
-from lbd.sim.balance import Outcome, Result, load_of, run_once, summed_up
+from lbd.sim.balance import Outcome, Result, load_of, run_once, stretch_of, summed_up
 from lbd.sim.balance_setup import Setup, algorithms, with_settings
 from lbd.sim.balance_trace import TraceJob, read_jobs
 from lbd.sim.balance_workload import WORKLOADS
@@ -37,6 +37,8 @@ def main(argv: list[str]) -> int:
     runs = [(name, number) for name in names for number in range(options.replications)]
     pool = Pool("lbd sim balance", options.workers)
     outcomes = dict(zip(runs, pool(partial(run_one, setup), runs), strict=True))
+    if not all(outcome.jobs for outcome in outcomes.values()):
+        raise ConfigError("no job comes; take a longer --duration or a higher --utilisation")
     results = []
     for name in names:
         mine, base = (
@@ -109,17 +111,25 @@ def setup_of(options: argparse.Namespace) -> Setup:
         workload,
         hosts=options.hosts,
         utilisation=options.utilisation,
-        duration_s=length_s(options.duration, trace),
         seed=options.seed,
         costs=workload.costs,
         trace=trace,
     )
-    return with_settings(setup, options.settings)
+    setup = with_settings(setup, options.settings)
+    return replace(setup, duration_s=length_of(setup, options.duration))
 
 
-def length_s(text: str | None, trace: tuple[TraceJob, ...]) -> float:
-    if text is None:
-        return trace[-1][0] + 1.0 if trace else 3600.0
+def length_of(setup: Setup, text: str | None) -> float:
+    """Of what is simulated: by default all of a trace, as it is stretched."""
+    trace = setup.trace
+    if trace and setup.utilisation and trace[-1][0] == 0:
+        raise ConfigError("--utilisation: all jobs of the file came at once: no gaps to stretch")
+    if trace and text is None:
+        return trace[-1][0] * stretch_of(setup) + 1.0
+    return length_s("1h" if text is None else text)
+
+
+def length_s(text: str) -> float:
     try:
         found = duration_s(text)
     except ValueError as problem:

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     if options.out:
         check_out(options.out)
     chosen = FIGURES[options.name]
-    scale = Scale(length_s(options.duration, ()), options.replications, options.seed)
+    scale = Scale(length_s(options.duration), options.replications, options.seed)
     drawing = chosen.make(scale, Pool(f"lbd sim figure {options.name}", options.workers))
     if options.out:
         draw: Callable[[Figure, Drawing, str], None]

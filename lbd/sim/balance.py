@@ -78,14 +78,13 @@ def begun(run: Run) -> tuple[Engine, list[Job]]:
 
 def jobs_of(setup: Setup, seed: str) -> list[Job]:
     if setup.trace:
-        stretch = recorded_load(setup) / setup.utilisation if setup.utilisation else 1.0
         return dealt_out(
             setup.trace,
             setup.hosts,
             setup.duration_s,
             setup.immobile,
             seed,
-            stretch,
+            stretch_of(setup),
             setup.pinned,
         )
     stream = Stream(
@@ -102,6 +101,11 @@ def jobs_of(setup: Setup, seed: str) -> list[Job]:
 
 def powers_of(setup: Setup) -> list[float]:
     return [cores * speed for cores, speed in map(setup.power, range(setup.hosts))]
+
+
+def stretch_of(setup: Setup) -> float:
+    """What the gaps of its trace are multiplied by, for the utilisation that was asked for."""
+    return recorded_load(setup) / setup.utilisation if setup.utilisation else 1.0
 
 
 def recorded_load(setup: Setup) -> float:

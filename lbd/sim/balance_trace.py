@@ -5,6 +5,7 @@ A first line that holds words is a heading, and then says which column is which.
 host are dealt out by lot. Asking for a utilisation stretches or squeezes the gaps.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from random import Random
 
@@ -24,6 +25,7 @@ def read_jobs(lines: Iterable[str], name: str) -> tuple[TraceJob, ...]:
     """Sorted by arrival, which begins at 0. Raises ConfigError that names the line."""
     columns: dict[int, int] = {0: 0, 1: 1, 2: 2, 3: 3}  # ours -> the file's
     jobs: list[TraceJob] = []
+    has_heading = False
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].partition(";")[0].strip()
         if not text:
@@ -31,8 +33,9 @@ def read_jobs(lines: Iterable[str], name: str) -> tuple[TraceJob, ...]:
         words = [word.strip() for word in text.split(",")] if "," in text else text.split()
         if not jobs and not is_number(words[0]):
             columns = heading(words, f"{name}:{number}")
+            has_heading = True
             continue
-        if len(words) == SWF_FIELDS:
+        if len(words) == SWF_FIELDS and not has_heading:
             columns = {0: 1, 1: 3}
         job = read_job(words, columns, f"{name}:{number}")
         if job[1] > 0:  # a job that used nothing moves nothing
@@ -89,6 +92,6 @@ def dealt_out(
 
 
 def utilisation(trace: Sequence[TraceJob], power: float) -> float:
-    """Of CPUs of that many reference cores, if the trace came as recorded."""
+    """Of CPUs of that many reference cores, if the trace came as recorded; infinite if at once."""
     span_s = trace[-1][0]
-    return sum(job[1] for job in trace) / power / span_s if span_s else 1.0
+    return sum(job[1] for job in trace) / power / span_s if span_s else math.inf

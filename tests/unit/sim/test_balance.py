@@ -74,6 +74,17 @@ def test_messages_and_moves_cost_what_was_said():
     assert run.messages_per_host_s == 0
 
 
+@pytest.mark.parametrize(("there", "wrong"), [(1, 0), (8, 0), (15, 0), (16, 1)])
+def test_a_busier_host_is_one_with_more_jobs_a_core(there, wrong):
+    """Two jobs on one core are as many as sixteen on eight."""
+    engine = Engine(with_settings(replace(SMALL, hosts=2), ["cores=1,4", "speeds=1,2"]))
+    for host, jobs in ((0, 2), (1, there)):
+        for number in range(jobs):
+            engine.start(Job(number, host, 0.0, 10.0, 0), host, 0.0)
+    engine.move(Job(99, 0, 0.0, 10.0, 0), 1, 0.0)
+    assert (engine.moved, engine.wrong) == (1, wrong)
+
+
 def test_the_sum_of_runs():
     nolb = [run_once(SMALL, "NOLB", n) for n in range(3)]
     lowest = [run_once(SMALL, "LOWEST", n) for n in range(3)]
@@ -111,6 +122,38 @@ def test_the_program_prints_the_contract(capsys):
     assert capsys.readouterr().out == out
 
 
+def answer(capsys, *words):
+    assert main(["sim", "balance", "--algorithm", "GLOBAL", "--json", *words]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("utilisation", "length_s"), [("0.1", 1001.0), ("0.5", 201.0)])
+def test_a_stretched_trace_is_simulated_to_its_end(capsys, tmp_path, utilisation, length_s):
+    """100 s of two hosts at load 1; its last job is its longest by far."""
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("".join(f"{at} {100 if at == 100 else 1}\n" for at in range(101)))
+    words = ["--workload", str(trace), "--hosts", "2", "--replications", "1"]
+    found = answer(capsys, *words, "--utilisation", utilisation)
+    assert (found["utilisation"], found["duration_s"]) == (float(utilisation), length_s)
+    assert found["results"][0]["mean_response_s"] > 1.9
+
+
+def test_a_table_as_office_programs_write_it(capsys, tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_bytes(b"\xef\xbb\xbfarrival_s,cpu_s\r\n1,3\r\n9,3\r\n")
+    found = answer(capsys, "--workload", str(trace), "--hosts", "1", "--replications", "1")
+    assert found["results"][0]["mean_response_s"] == pytest.approx(3.0)
+
+
+def test_jobs_that_all_came_at_once_have_no_utilisation(capsys, tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("5 1\n5 2\n5 3\n")
+    words = ["--workload", str(trace), "--hosts", "2", "--replications", "1"]
+    assert answer(capsys, *words)["utilisation"] is None
+    assert main(["sim", "balance", *words, "--utilisation", "0.5"]) == 2
+    assert "at once" in capsys.readouterr().err
+
+
 def test_the_program_prints_a_table_with_nolb_first(capsys):
     words = ["sim", "balance", "--hosts", "3", "--duration", "30s", "--replications", "1"]
     assert main([*words, "--workers", "2"]) == 0
@@ -127,6 +170,7 @@ def test_the_program_prints_a_table_with_nolb_first(capsys):
         (["--utilisation", "1.2"], "between 0 and 1"),
         (["--duration", "soon"], "--duration"),
         (["--set", "x"], "PARAM=VALUE"),
+        (["--hosts", "1", "--utilisation", "1e-4", "--duration", "1s", "--workers", "1"], "no job"),
     ],
 )
 def test_what_the_program_refuses(capsys, words, part):

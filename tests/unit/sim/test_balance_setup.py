@@ -97,6 +97,7 @@ SWF = "; a comment\n1 100 5 20 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n"
         ("time cpu ios host\n5 1 2 a\n6 1 2 b\n", [(0.0, 1.0, 2, "a"), (1.0, 1.0, 2, "b")]),
         (SWF, [(0.0, 20.0, 0, "")]),
         ("1 2\n2 0\n3 -1\n", [(0.0, 2.0, 0, "")]),
+        (f"cpu_s,time{',x' * 16}\n4,8{',9' * 16}\n", [(0.0, 4.0, 0, "")]),  # no SWF: a heading
     ],
 )
 def test_traces_are_read(text, jobs):
