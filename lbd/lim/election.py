@@ -50,8 +50,7 @@ class Election:
                 continue
             if self._candidate != name:
                 self._candidate, self._candidate_since_s = name, now_s
-            last_s = max(self._candidate_since_s, self._heard_at_s.get(name, 0.0))
-            if now_s - last_s <= silence_s:
+            if now_s - self._candidate_since_s <= silence_s or self._hears(name, now_s, silence_s):
                 return name
             self._suspected.add(name)
         self._candidate = self._me

@@ -31,7 +31,8 @@ def worth_telling(
     new, old = sample.vector, told.vector
     if new is old and sample.drained == told.drained:
         return False
-    exchanges_it = exchanges_load and min(new.index, old.index) <= params.report_ceiling
+    ceiling = params.report_ceiling
+    exchanges_it = exchanges_load and (new.index <= ceiling or old.index <= ceiling)
     if exchanges_it and abs(new.index - old.index) > params.change_threshold:
         return True  # asked first, as it mostly is this
     if eligibility(sample) != eligibility(told):
@@ -89,11 +90,11 @@ class Broadcaster:
         """
         beat_s = min(params.keepalive_s, params.centre_silence_s / BEATS_PER_SILENCE)
         full = self._full_at_s is None or now_s - self._full_at_s >= params.keepalive_s
-        news = [
-            sample
-            for sample in samples
-            if full or worth_telling(sample, self._told.get(sample.host), params, exchanges_load)
-        ]
+        news = list(samples)
+        if not full:
+            told = self._told.get
+            newer = [sample for sample in news if sample is not told(sample.host)]
+            news = [s for s in newer if worth_telling(s, told(s.host), params, exchanges_load)]
         if not (full or news or now_s - self._sent_at_s >= beat_s):
             return None
         self._told.update((sample.host, sample) for sample in news)

@@ -41,7 +41,8 @@ class Placer:
         self, request: PlacementRequest, replies: Sequence[Reply], now_s: float, dry: bool = False
     ) -> Step:
         view = self.table.view(self.centre if now_s >= self._ask_after_s else None, now_s)
-        view.reserved = tuple(reversed(self.reservations.held))
+        if self.reservations.held:
+            view.reserved = tuple(reversed(self.reservations.held))
         policy = POLICIES[self.table.params.algorithm]
         step = policy.next_step(request, view, replies, self._dice)
         if isinstance(step, Probe) and not dry:

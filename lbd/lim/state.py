@@ -106,12 +106,14 @@ class LimState:
                 self._publish(now_s)
             case e.Received():
                 return self._received(event.message, now_s)
+            case e.Replied():
+                return self._replied(event, now_s)
             case e.LbmStatus():
                 self._lbm_status(event, now_s)
-            case e.JobStarted():
-                self.table.charge(event.host, event.job, now_s)
             case e.JobEnded():
                 self.placer.job_ended(event.job)
+            case e.JobStarted():
+                self.table.charge(event.host, event.job, now_s)
             case e.Trouble():
                 self.table.avoid(event.host, event.reason, now_s)
                 text = f"host {event.host} gave trouble: {event.reason}"
@@ -121,8 +123,6 @@ class LimState:
             case e.ChangeSettings():
                 settings = changed(self.settings, self.me, event.algorithm, event.params)
                 return self._adopt(settings, now_s) + self._tell_all(settings, now_s)
-            case e.Replied():
-                return self._replied(event, now_s)
             case e.Undelivered():
                 if isinstance(event.sent, m.Report) and event.to == self.centre:
                     self._teller.reporter.again()

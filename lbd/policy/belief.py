@@ -21,7 +21,7 @@ was wrong, must get the chance to say so.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from lbd.model import HostId, PlacementRequest
@@ -46,22 +46,24 @@ def decide(
         return early
     asked = {reply.host for reply in replies}
     answered = [reply.host for reply in replies if reply.answered]
-    told, lot = others(request, view, answered), drawn(request, view, asked, dice)
-    trusts = trusted(told + lot, view)
-    hosts = [*told, *fewer_if_old(lot, trusts, view)]
-    if not hosts:
+    told = others(request, view, answered) if answered else []
+    lot, trusts = fewer_if_old(drawn(request, view, asked, dice), view)
+    if not told and not lot:
         return choose(request, view, dice)
     left = view.params.probe_limit - len(replies)
-    unsure = [host for host in hosts if host.name not in asked and trusts[host.name] < SURE]
+    unsure = [(host, trust) for host, trust in zip(lot, trusts, strict=True) if trust < SURE]
     if left > 0 and unsure:
         if not replies and dice.random() < ASKED_ANYWAY:
-            oldest = min(unsure, key=lambda host: host.sampled_at_s)
+            oldest, _ = min(unsure, key=lambda one: one[0].sampled_at_s)
             return Probe((oldest.name,), 1.0 / left)
-        promising = most_promising(hosts, unsure, trusts, view, dice, cost)
+        sure = told + [host for host, t in zip(lot, trusts, strict=True) if t >= SURE]
+        promising = most_promising(sure, unsure, view, dice, cost)
         if promising is not None:
             return Probe((promising.name,), 1.0 / left)
+    hosts = told + lot
     names = [host.name for host in hosts] + full_ones(request, view)
-    return choose(request, as_believed(hosts, trusts, view, cost), dice, names)
+    seen = as_believed(hosts, trusted(told, view) + trusts, view, cost)
+    return choose(request, seen, dice, names)
 
 
 def stays(view: View) -> bool:
@@ -72,16 +74,16 @@ def stays(view: View) -> bool:
     return not any(1.0 / host.speed < limit for host in view.hosts.values() if not host.why)
 
 
-def trusted(hosts: Iterable[HostView], view: View) -> dict[HostId, float]:
+def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
     """0 to 1. Under both rules changes are told, so silence means that there was none."""
     now_s, trust_s = view.now_s, view.params.trust_s
     oldest_s = SILENT_PERIODS * view.params.exchange_period_s
-    found = {}
+    found = []
     for host in hosts:
         age_s = now_s - host.sampled_at_s
         if age_s > oldest_s:
             age_s = oldest_s
-        found[host.name] = math.exp(-age_s / trust_s) if age_s > 0 else 1.0
+        found.append(math.exp(-age_s / trust_s) if age_s > 0 else 1.0)
     return found
 
 
@@ -121,46 +123,44 @@ def worth_it(
     return found
 
 
-def fewer_if_old(
-    lot: Sequence[HostView], trusts: Mapping[HostId, float], view: View
-) -> Sequence[HostView]:
-    """Of those drawn the fewer are looked at, the older their loads are."""
+def fewer_if_old(lot: list[HostView], view: View) -> tuple[list[HostView], list[float]]:
+    """Of those drawn the fewer are looked at, the older their loads are; and the trust in each."""
+    trusts = trusted(lot, view)
     if len(lot) <= CHOICES:
-        return lot
-    mean_trust = sum(trusts[host.name] for host in lot) / len(lot)
-    return lot[: max(CHOICES, math.ceil(drawn_max(view) * mean_trust))]
+        return lot, trusts
+    mean_trust = sum(trusts) / len(lot)
+    looked_at = max(CHOICES, math.ceil(drawn_max(view) * mean_trust))
+    return lot[:looked_at], trusts[:looked_at]
 
 
 def most_promising(
-    hosts: Sequence[HostView], unsure: Sequence[HostView], trusts: Mapping[HostId, float],
-    view: View, dice: Random, cost: Cost,
+    sure: Sequence[HostView], unsure: Sequence[tuple[HostView, float]], view: View, dice: Random,
+    cost: Cost,
 ) -> HostView | None:  # fmt: skip
     """The one to ask: it would be the best, if what is not trusted of its load had gone."""
-    me, may_be_asked = view.me, {host.name for host in unsure}
-    sure = [host for host in hosts if not host.why and host.name not in may_be_asked]
-    best = min(
-        [cost(host, host.load_now, view.now_s) for host in sure]
-        + [cost(me, me.load_now, view.now_s)]
-    )
-    hopes = [cost(host, host.load_now * trusts[host.name] ** HOPE, view.now_s) for host in unsure]
+    me, now_s = view.me, view.now_s
+    best = cost(me, me.load_now, now_s)
+    for host in sure:
+        if not host.why:
+            best = min(best, cost(host, host.load_now, now_s))
+    hopes = [cost(host, host.load_now * trust**HOPE, now_s) for host, trust in unsure]
     hope = min(hopes)
     if hope >= best - view.params.min_gain:
         return None
-    return dice.choice([host for host, h in zip(unsure, hopes, strict=True) if h == hope])
+    return dice.choice([host for (host, _), h in zip(unsure, hopes, strict=True) if h == hope])
 
 
-def as_believed(
-    hosts: Sequence[HostView], trusts: Mapping[HostId, float], view: View, cost: Cost
-) -> View:
+def as_believed(hosts: Sequence[HostView], trusts: Sequence[float], view: View, cost: Cost) -> View:
     """The view with their loads, and ours, as believed; `load` is the command's cost there."""
-    me = view.me.believed(view.me.load_now, cost(view.me, view.me.load_now, view.now_s))
+    me, now_s = view.me, view.now_s
+    me = me.believed(me.load_now, cost(me, me.load_now, now_s))
     seen = {**view.hosts, me.name: me}
-    mean = sum(host.load_now - host.charged for host in hosts) / len(hosts)
-    for host in hosts:
+    mean = sum([host.load_now - host.charged for host in hosts]) / len(hosts)
+    for host, trust in zip(hosts, trusts, strict=True):
         told = host.load_now - host.charged
-        now = mean + (told - mean) * trusts[host.name] + host.charged
-        seen[host.name] = host.believed(now, cost(host, now, view.now_s))
-    return View(me, seen, view.params, view.now_s, view.centre)
+        now = mean + (told - mean) * trust + host.charged
+        seen[host.name] = host.believed(now, cost(host, now, now_s))
+    return View(me, seen, view.params, now_s, view.centre)
 
 
 def full_ones(request: PlacementRequest, view: View) -> list[HostId]:

@@ -32,7 +32,10 @@ def time_for_all(host: HostView, load: float, now_s: float) -> float:
     tasks = load * cores * speed
     if tasks + 1.0 <= cores:  # one is free
         return 1.0 / speed
-    busy_s = max(0.0, now_s - host.free_at_s)
-    tasks += LASTING * busy_s / (busy_s + LASTS_S)
-    crowded = min(1.0, tasks + 1.0 - cores)
+    busy_s = now_s - host.free_at_s
+    if busy_s > 0.0:
+        tasks += LASTING * busy_s / (busy_s + LASTS_S)
+    crowded = tasks + 1.0 - cores
+    if crowded > 1.0:
+        crowded = 1.0
     return ((tasks + 1.0) / cores + crowded * tasks / cores) / speed

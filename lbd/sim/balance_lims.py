@@ -14,6 +14,7 @@ for all (`shared_table`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 
 from lbd.config import LimConfig, LoadConfig
@@ -37,6 +38,15 @@ AT_ONCE_S = 1e-9  # T of an index that shows a job as soon as it runs
 TICK = e.Tick()
 NOT_YET = e.Sampled(Queues(), 0.0, 0.0)
 PROBE = m.Probe()
+
+
+@lru_cache(maxsize=4096)
+def sampled(tasks: float, cores: float, speed: float) -> e.Sampled:
+    """What a sampler says of so many; kept, as at the moment they are one of a few numbers."""
+    # what waits for disks is in the sum already, each as `load.io_weight` has it
+    queues = Queues(cpu=tasks)
+    index = load_index(queues, cores, speed, 0.0, 0.0)
+    return e.Sampled(queues, index, min(1.0, tasks / cores))
 
 
 class Host:
@@ -186,11 +196,7 @@ class Lims:
         own table that a core is free still."""
         if tasks != host.index:
             host.index = tasks
-            cpu = host.cpu
-            # what waits for disks is in the sum already, each as `load.io_weight` has it
-            queues = Queues(cpu=tasks)
-            index = load_index(queues, cpu.cores, cpu.speed, 0.0, 0.0)
-            host.sampled = e.Sampled(queues, index, min(1.0, tasks / cpu.cores))
+            host.sampled = sampled(tasks, host.cpu.cores, host.cpu.speed)
         elif not self._ages or not (to_tell or self._renews(host, tasks)):
             return
         host.state.handle(host.sampled, now_s)
@@ -228,8 +234,8 @@ class Lims:
         if now_s >= self._until_s:
             return  # no job comes any more
         self.engine.at(now_s + self._period_s, self._tick, host)
-        speaks = host.restless or self._speaks_anyway(host, now_s)
-        if not speaks and self._now(host) == host.index:
+        quiet = not host.restless and self._now(host) == host.index
+        if quiet and not self._speaks_anyway(host, now_s):
             return
         if host.in_flight(now_s) >= IN_FLIGHT_MAX:
             return  # the others, or its own CPU, cannot keep up: it says later what is new then

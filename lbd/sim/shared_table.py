@@ -27,7 +27,7 @@ class Board(Table):
 
     def record(self, sample: Sample, now_s: float) -> bool:
         self.newest_s = now_s
-        return super().record(sample, now_s)
+        return self._keep(self.entries[sample.host], sample, now_s)
 
 
 class Entries(ChainMap[HostId, Entry]):

@@ -66,8 +66,8 @@ def asked_first(algorithm, view, count=200):
 def test_trust_fades_with_age_but_silence_under_short_periods_is_news(age_s, period_s, expected):
     params = LimConfig(exchange_period_s=period_s, trust_s=5.0)
     view = seen(host("h1"), host("h2", age_s=age_s), params=params)
-    trusts = belief.trusted(view.hosts.values(), view)
-    assert trusts[HostId("h2")] == pytest.approx(expected, abs=1e-4)
+    trusts = belief.trusted([view.hosts[HostId("h2")]], view)
+    assert trusts == [pytest.approx(expected, abs=1e-4)]
 
 
 def test_an_old_load_is_believed_to_be_like_the_others():
@@ -132,7 +132,9 @@ def test_the_older_the_loads_the_fewer_hosts_a_decision_looks_at(algorithm):
         hosts = [host(f"h{n}", float(n), age_s=age_s) for n in range(2, 34)]
         view = seen(host("h1", 99.0), *hosts, params=LimConfig(exchange_period_s=60.0))
         lot = belief.drawn(request(), view, set(), Random(1))
-        return len(belief.fewer_if_old(lot, belief.trusted(lot, view), view))
+        looked_at, trusts = belief.fewer_if_old(lot, view)
+        assert trusts == belief.trusted(looked_at, view)
+        return len(looked_at)
 
     assert [looked_at(age_s) for age_s in (0.0, 5.0, 100.0)] == [16, 6, 2]
 
