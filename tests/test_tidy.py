@@ -104,7 +104,7 @@ SHELLS = (
     "lbm/queue_client.py",  # to the dispatcher
     "lbm/queue_answers.py",  # of lbctl about it
     "lbm/attempts.py",  # what the dispatcher has us run
-    "lbm/attempt.py",
+    *("lbm/attempt.py", "lbm/without_keeper.py"),
     "lbm/turns.py",
     "lbm/limits.py",  # how long, and how much CPU time
     "lbm/spool.py",  # their output

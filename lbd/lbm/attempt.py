@@ -25,6 +25,7 @@ from lbd.lbm.run_request import JOB_ID
 from lbd.lbm.spawn_order import Order
 from lbd.lbm.state import Job
 from lbd.lbm.users import LocalUser, Refuse
+from lbd.lbm.without_keeper import end_anyway
 from lbd.model import HostId, JobId, JobState
 from lbd.rpc.gen import dispatch_pb2, lbm_pb2
 
@@ -64,11 +65,10 @@ class Attempt:
         self._request = self._common.request
         self._stage: AttemptStage | None = None  # if it brings files along
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
-        self.begun = False
-        self.over = False
+        self.begun = self.over = False
         self.halted: bool | None = None  # by SIGSTOP, last; None: never
         self.ran_s = 0.0  # once it has ended
-        self._waits = True
+        self._waits, self._is_ended_anyway = True, False
         self._told_to_end: int | None = None
         self._began_s = 0.0
 
@@ -285,10 +285,8 @@ class Attempt:
                 news.cause = "memory"
                 news.reason = over_memory(self._request, self._host.rules.config)
                 news.signal, news.exit_status = signal.SIGKILL, 128 + signal.SIGKILL
-            if (news.cause, ended.status) == (
-                "exited",
-                CHECKPOINTED,
-            ) and self._start.spec.checkpoint:
+            stopped = news.cause == "exited" and ended.status == CHECKPOINTED
+            if stopped and self._start.spec.checkpoint:
                 news.cause, news.reason = "checkpoint", "it stopped at a checkpoint"
             news.cpu_s = ended.user_cpu_s + ended.system_cpu_s
             if ended.over == CPU:  # by children that nobody has waited for
@@ -315,11 +313,14 @@ class Attempt:
             await self._host.link.say(limit_frame(self.name, lease_s, self._start.cutoff_s))
 
     def lease_over(self) -> None:
-        """Nobody may believe it alive any more, so it must not be."""
-        if self.never_began(OUT_OF_LEASE):
+        """Nobody may believe it alive any more, so it must not be. Said again until it is over."""
+        if self.never_began(OUT_OF_LEASE) or self._is_ended_anyway:
             return
         self._cause, self._reason = "lost", OUT_OF_LEASE
         self._end_now()
+        if self._spawned is not None:
+            self._is_ended_anyway = True
+            keep(asyncio.create_task(end_anyway(self._spawned)))
 
     def give_up(self, reason: str) -> None:
         """For our own reasons; it is to begin again elsewhere."""

@@ -4,6 +4,7 @@ Each attempt holds a lock on a file for as long as it lives and complains if ano
 no time are two attempts of a job alive. Every acknowledged job must end well.
 """
 
+import os
 import signal
 import socket
 import subprocess
@@ -182,12 +183,18 @@ def test_a_daemon_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, t
     assert ("lost" in fates, fates[-1]) == (True, "done")
 
 
-def test_a_host_that_is_cut_off_ends_what_it_has(lab, tmp_path):
+@pytest.mark.parametrize("hangs", ["", "keeper"])
+def test_a_host_that_is_cut_off_ends_what_it_has(lab, tmp_path, hangs):
     name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
+    keeper = hosts.keepers(lab.record)[host].pid
+    if hangs:
+        os.kill(keeper, signal.SIGSTOP)
     lab.cut("h1", host)
     try:
         wait(lab, name)
     finally:
         lab.heal()
+        if hangs:
+            os.kill(keeper, signal.SIGCONT)
     check_counts(tmp_path, [name])
     assert job(lab, name)["host"] != host

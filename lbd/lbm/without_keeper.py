@@ -1,0 +1,42 @@
+"""What must not live on although its keeper does not end it.
+
+A keeper that is stopped, or starved, kills nobody, and of an attempt whose lease is over the
+dispatcher may start another elsewhere. So we kill it ourselves, as far as we may; how it ended the
+keeper tells once it goes on.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+
+from lbd.lbm.link import Spawned
+from lbd.lbm.readers import members
+
+log = logging.getLogger("lbd.lbm")
+
+KEEPER_S = 0.3  # for the keeper to do it: the dispatcher waits for a second at least
+POLL_S = 0.05
+ROUNDS = 20  # what was killed may have begun others meanwhile
+
+
+async def end_anyway(spawned: Spawned) -> None:
+    await asyncio.wait((spawned.exited,), timeout=KEEPER_S)
+    if spawned.exited.done() or not is_known(spawned):
+        return
+    begun = spawned.begun.result()
+    log.warning("the keeper does not end the tree of process %d: killing it", begun.pid)
+    for _ in range(ROUNDS):
+        if spawned.exited.done():
+            return
+        for pid in members(begun.pid, begun.group):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(POLL_S)
+
+
+def is_known(spawned: Spawned) -> bool:
+    """Who it is."""
+    begun = spawned.begun
+    return begun.done() and not begun.cancelled() and begun.exception() is None
