@@ -191,11 +191,11 @@ class Connection:
         running, listening = asyncio.create_task(command.run()), None
         try:
             await asyncio.wait((running, self._to_listen), return_when=asyncio.FIRST_COMPLETED)
-            if not running.done() or command.measured:
+            if not running.done() or command.stayed.measured:
                 listening = asyncio.create_task(self._listen(command))
                 await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
             if running.done() and running.result():
-                await self._see_out(command, listening if command.measured else None)
+                await self._see_out(command, listening if command.stayed.measured else None)
         finally:
             taken.cancel()
             listen.cancel()
@@ -240,7 +240,7 @@ class Connection:
         try:
             if until is not None:
                 await asyncio.wait((until,))
-            if self._process is not None and not command.told:
+            if self._process is not None and not command.stayed.told:
                 await wait_for_process(self._process)
         finally:
             command.ended_here(cpu.ended())
@@ -288,7 +288,7 @@ class Connection:
         elif tag == tags.RESTORED:
             self._restored = True
         elif tag == tags.USED:
-            command.used(*read_used(body))
+            command.stayed.used(*read_used(body))
 
     def _take_ends(self, request: ClientRequest) -> Ends:
         """The descriptors that came along, by number. Raises ValueError if some are missing."""

@@ -7,7 +7,6 @@ safe. Once a command may have begun it is never begun again.
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.client import LBRUN_FAILED, Client, CommandEnd, Ends
@@ -24,6 +23,7 @@ from lbd.lbm.request import ClientRequest
 from lbd.lbm.room import WAIT_POLL_S
 from lbd.lbm.staging import Staging
 from lbd.lbm.state import Job
+from lbd.lbm.stayed import Stayed
 from lbd.lbm.staying import stays
 from lbd.lbm.told import reason_of
 from lbd.lbm.wide import Wide
@@ -32,9 +32,6 @@ from lbd.rpc import client_tags as tags
 from lbd.rpc import job_stream as stream
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Json, Refusal
-
-if TYPE_CHECKING:
-    from lbd.lbm.eligible import Run
 
 ASK_TIMEOUT_S = 1.0
 LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
@@ -64,8 +61,7 @@ class Command:
         self._where = Where("wait", HostId(""), "", "")
         self._second: Ends | None = None  # the client's, while it may begin once more
         self._kept, self._interrupted_by = "", 0
-        self._run_here: Run | None = None
-        self._used: tuple[int | None, float | None] = None, None
+        self.stayed = Stayed()
         self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
         self.job = Job(
             home.new_id(),
@@ -135,7 +131,8 @@ class Command:
         return self._request.mode == "remote" or self._second is not None or self._wide.must_leave
 
     def _keep(self) -> Where | None:
-        kept, self._run_here = stays(self._home, self._request, self._uid)
+        kept, run = stays(self._home, self._request, self._uid)
+        self.stayed = Stayed(run)
         return kept
 
     async def _ask_lim(self, may_wait: bool) -> Where:
@@ -204,7 +201,7 @@ class Command:
                 await self._home.room.wait(WAIT_POLL_S)
             self._client.warn(f"{fault.reason}; running here")
         self.job.start(self.own_name, where.reason, time.time())
-        self._client.here(self.job.id, where.reason, self._wide.here, measure=self.measured)
+        self._client.here(self.job.id, where.reason, self._wide.here, measure=self.stayed.measured)
         return True
 
     async def _there(self, where: Where) -> bool:
@@ -349,28 +346,10 @@ class Command:
         self._home.notes.ended(self.job.id, self.job.host, charged=self._charged)
         self._home.room.made()
 
-    @property
-    def measured(self) -> bool:
-        """Does the client stay beside the command, to say what it used?"""
-        return self._run_here is not None and self._run_here.measured
-
-    @property
-    def told(self) -> bool:
-        """Has the client said what the measured command used, so that has ended?"""
-        return self._used != (None, None)
-
-    def used(self, cpu_s: float, status: int) -> None:
-        """What the client says of a measured command that has ended."""
-        if self._run_here is not None and self.measured:
-            self._run_here.used(cpu_s, status)
-            self._used = status, cpu_s
-
     def ended_here(self, seen_s: float | None = None) -> None:
         """The client's process, which had become the command, has ended."""
         self._home.cap.release(self.job.id)
-        if self._run_here is not None:
-            self._run_here.ended()
-        status, cpu_s = self._used
+        status, cpu_s = self.stayed.ended()
         state = JobState.FAILED if status else JobState.DONE
         self._end_job(state, status, seen_s if cpu_s is None else cpu_s)
 
