@@ -175,6 +175,8 @@ class LbmConfig(Section):
         10.0, 0.5, 86400.0
     )  # contact lost so long ends an attached command
     kill_grace_s: float = within(2.0, 0.0, 3600.0)  # from TERM to KILL
+    # how long a command that the owner of a host has sent away waits for one that takes it
+    sent_away_wait_s: float = within(3600.0, 0.0, 1e6)
     # how many lbruns a command may be inside of and still move
     max_hops: int = within(2, 0, 100)
     chunk_bytes: int = within(

@@ -9,20 +9,20 @@ import asyncio
 import time
 
 from lbd.errors import LbdError, LostContact, Unavailable
-from lbd.lbm.client import LBRUN_FAILED, Client, CommandEnd, Ends
+from lbd.lbm.client import LBRUN_FAILED, Client, CommandEnd
 from lbd.lbm.directory import NO_CANDIDATE, Directory
 from lbd.lbm.directory import STAGES as NOT_SHARED
 from lbd.lbm.environment import outgoing
 from lbd.lbm.full_hosts import FullHosts
 from lbd.lbm.home import Home, Where
 from lbd.lbm.launch import exit_status_of
-from lbd.lbm.outgoing import kept_back, make_request, may_restart
+from lbd.lbm.outgoing import kept_back, make_request, may_restart, new_job
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import ENDING_SIGNALS, NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.room import WAIT_POLL_S
+from lbd.lbm.sent_away import LOOK_S, SentAway
 from lbd.lbm.staging import Staging
-from lbd.lbm.state import Job
 from lbd.lbm.stayed import Stayed
 from lbd.lbm.staying import stays
 from lbd.lbm.told import reason_of
@@ -59,21 +59,12 @@ class Command:
         self._asked_lim = self._charged = self._begun = False
         self._task: asyncio.Task[bool] | None = None
         self._where = Where("wait", HostId(""), "", "")
-        self._second: Ends | None = None  # the client's, while it may begin once more
+        self._away = SentAway(home.config.lbm.sent_away_wait_s)
         self._kept, self._interrupted_by = "", 0
         self.stayed = Stayed()
         self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
-        self.job = Job(
-            home.new_id(),
-            tuple(request.argv),
-            user,
-            HostId(home.config.host.name),
-            HostId(""),
-            submitted=time.time(),
-            name=request.name,
-            uid=uid,
-            pinned=self._stay or request.mode == "host",
-        )
+        self.job = new_job(home.new_id(), request, (user, uid), self.own_name, time.time())
+        self.job.pinned = self._stay or request.mode == "host"
 
     async def run(self) -> bool:
         """True if the client now runs it itself; else DONE has been sent."""
@@ -87,21 +78,7 @@ class Command:
             elif (kept := self._keep()) is not None:
                 self.job.pinned = True
                 return await self._here(kept)
-            tries = 0
-            while tries < MAX_TRIES:
-                where = await self._full.find_place(self._ask_lim, self._home.room)
-                if where.verdict != "there":
-                    return await self._here(where)
-                if self._request.has(tags.FLAG_ASK):  # it asks again, with its terminal
-                    self._home.jobs.running.pop(self.job.id, None)
-                    self._home.notes.ended(self.job.id, where.host, charged=self._charged)
-                    self._client.away()
-                    return False
-                if await self._there(where):
-                    return False
-                # What may not run here waits instead, however many hosts turn out to be full.
-                tries += not (self._must_leave and where.host in self._full.names)
-            return await self._here(Where("here", self.own_name, "", "nobody-took-it"))
+            return await self._look_for_host()
         except LostContact as problem:
             self._fail(f"{problem}; it may have run in part, so it is not run again", "lost")
         except LbdError as problem:
@@ -118,9 +95,41 @@ class Command:
         finally:
             del self._home.commands[self.job.id]
             self.let_go()
-            if self._second is not None:
-                self._second.close()
+            self._away.close()
         return False
+
+    async def _look_for_host(self) -> bool:
+        """As `run`. One that was sent away looks again and again."""
+        while True:
+            try:
+                return await self._try_hosts()
+            except Unavailable as problem:
+                if not self._away.host:
+                    raise
+                if line := self._away.nobody_takes_it(str(problem), time.monotonic()):
+                    self._client.warn(line)
+            await self._home.room.wait(LOOK_S)
+            self._excluded = set(self._request.excluded)
+            self._refusals.clear()
+            self._full.names.clear()
+
+    async def _try_hosts(self) -> bool:
+        """As `run`."""
+        tries = 0
+        while tries < MAX_TRIES:
+            where = await self._full.find_place(self._ask_lim, self._home.room)
+            if where.verdict != "there":
+                return await self._here(where)
+            if self._request.has(tags.FLAG_ASK):  # it asks again, with its terminal
+                self._home.jobs.running.pop(self.job.id, None)
+                self._home.notes.ended(self.job.id, where.host, charged=self._charged)
+                self._client.away()
+                return False
+            if await self._there(where):
+                return False
+            # What may not run here waits instead, however many hosts turn out to be full.
+            tries += not (self._must_leave and where.host in self._full.names)
+        return await self._here(Where("here", self.own_name, "", "nobody-took-it"))
 
     @property
     def own_name(self) -> HostId:
@@ -128,7 +137,7 @@ class Command:
 
     @property
     def _must_leave(self) -> bool:
-        return self._request.mode == "remote" or self._second is not None or self._wide.must_leave
+        return bool(self._request.mode == "remote" or self._away.host or self._wide.must_leave)
 
     def _keep(self) -> Where | None:
         kept, run = stays(self._home, self._request, self._uid)
@@ -166,8 +175,8 @@ class Command:
         except Refusal as refusal:
             if self._full.names:  # they will have room again
                 return Where("wait", self.own_name, "", "no-free-slot")
-            if self._second is not None:
-                raise Unavailable(f"the owner of {self.job.host} is back; {refusal}") from None
+            if self._away.host:
+                raise Unavailable(str(refusal)) from None
             if self._refusals and request.mode != "auto":
                 raise Unavailable(self._refusals[-1].reason) from None
             if self._directory.left_out:
@@ -187,6 +196,8 @@ class Command:
 
     async def _here(self, where: Where) -> bool:
         request = self._request
+        if self._away.host:
+            raise Unavailable(self._refusals[-1].reason if self._refusals else where.reason)
         strict = request.mode != "auto" or self._wide.must_leave
         refused = [r for r in self._refusals if strict or r.stage not in NO_CANDIDATE]
         fault = next((item for item in refused if item.fault or item.stage != "admission"), None)
@@ -252,10 +263,10 @@ class Command:
         return await (self._ended(remote, ended) if ended else self._follow(remote))
 
     async def _follow(self, remote: RemoteRun) -> bool:
-        ends = self._second or await self._client.descriptors()
-        self._second = ends.copy() if may_restart(self._request) else None
+        ends = self._away.ends or await self._client.descriptors()
+        self._away.ends = ends.copy() if may_restart(self._request) else None
         ended = await remote.follow(ends, self._client)
-        if ended.cause == "evicted" and self._second is not None:
+        if ended.cause == "evicted" and self._away.ends is not None:
             return self._evicted(self._where.host)
         return await self._ended(remote, ended)
 
@@ -270,14 +281,24 @@ class Command:
         return True
 
     def _evicted(self, host: HostId) -> bool:
-        """The owner of that host is back. Nothing has come in or out, so it begins anew, but not
-        here: the client has given its descriptors away. As `_there`."""
+        """The owner of that host is back. As `_there`."""
         self.let_go()
+        self._rename()
         self._begun = False
+        self._away.happens(host, time.monotonic())
+        self.job.waits_again(f"the owner of {host} is back")
         self._excluded.add(host)
         self._full.names.clear()
-        self._home.notes.ended(self.job.id, host, charged=True)
         return False
+
+    def _rename(self) -> None:
+        """Nothing is begun twice on one host, which goes by the id."""
+        home, old = self._home, self.job.id
+        home.notes.ended(old, self._where.host, charged=True)
+        del home.jobs.running[old], home.commands[old]
+        self.job.id = home.new_id()
+        home.jobs.add(self.job)
+        home.commands[self.job.id] = self
 
     def _stage_on(self, where: Where, streams: PeerStreams) -> Staging:
         place, caller = (where.host, where.address), (self._uid, self._pid)

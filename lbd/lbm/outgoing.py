@@ -7,10 +7,20 @@ from lbd.lbm.modes import pack_modes, pack_size
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.state import Job
+from lbd.model import HostId, JobId
 from lbd.rpc import client_tags as tags
 from lbd.rpc.gen import lbm_pb2
 
 SHOWN = 8
+
+
+def new_job(
+    job: JobId, request: ClientRequest, caller: tuple[str, int], origin: HostId, unix_s: float
+) -> Job:
+    """It is nowhere yet. `caller`: user and uid."""
+    user, uid = caller
+    command, nowhere = tuple(request.argv), HostId("")
+    return Job(job, command, user, origin, nowhere, unix_s, request.name, uid=uid)
 
 
 def make_request(

@@ -45,6 +45,11 @@ class Job:
         self.host, self.reason, self.started = host, reason, unix_s
         self.state = JobState.RUNNING
 
+    def waits_again(self, reason: str) -> None:
+        """To begin anew."""
+        self.host, self.reason, self.started = HostId(""), reason, None
+        self.state = JobState.PENDING
+
 
 @dataclass(slots=True)
 class Slots:

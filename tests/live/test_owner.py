@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -175,6 +176,41 @@ def test_evicted_to_another_host(three, terminal, rules, tmp_path):
     terminal.type()
     output, _ = process.communicate(timeout=20)
     assert (process.returncode, output) == (0, "h3\n")
+
+
+@pytest.mark.parametrize("front", ["compiled", "python"])
+def test_evicted_with_no_other_host_it_waits_for_one(three, terminal, rules, tmp_path, front):
+    """Its lbrun says so, once; here the owner goes again."""
+    rules("evict", evict_grace_s=0.5)
+    script = ("sh", "-c", ONCE.format(here=tmp_path))
+    program = ("lbrun",) if front == "compiled" else ("env", "LBD_FRONT=python", "lbrun")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = three.popen("h1", *program, "--remote", "-x", "h3", *script,
+                          stdin=subprocess.DEVNULL, **pipes)  # fmt: skip
+    three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
+    terminal.type()
+    line = process.stderr.readline()
+    assert line.startswith("lbrun: the owner of h2 is back; it waits for a host that takes it: ")
+    (job,) = three.lbctl_json("h1", "jobs")
+    assert (job["state"], job["reason"]) == ("pending", "the owner of h2 is back")
+    time.sleep(2.5)  # it has asked again by now
+    assert process.poll() is None
+    terminal.leave()
+    assert process.communicate(timeout=20) == ("h2\n", "")
+    assert process.returncode == 0
+
+
+def test_who_waits_for_a_host_may_be_interrupted(three, terminal, rules, tmp_path):
+    rules("evict", evict_grace_s=0.5)
+    process = three.popen("h1", "lbrun", "--remote", "-x", "h3", "sleep", "60",
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    three.wait_until(lambda: three.lbctl_json("h2", "jobs"), "it runs on h2")
+    terminal.type()
+    assert "it waits for a host" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) in (130, -signal.SIGINT)
+    process.stderr.close()
+    three.wait_until(lambda: not three.lbctl_json("h1", "jobs"), "nothing is left of it")
 
 
 @pytest.mark.parametrize("more", [("--no-restart",), ()])
