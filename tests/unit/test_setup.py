@@ -1,0 +1,59 @@
+"""deploy/setup, with a Python that does nothing: what it says of a place closed to other users."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTHING = "#!/bin/sh\nexit 0\n"
+
+
+@pytest.fixture
+def home():
+    """As /root is, but open; pytest's own directories are not."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: nobody else sets up for others")
+    path = Path(tempfile.mkdtemp(prefix="lbd-t-setup-"))
+    path.chmod(0o755)
+    (path / "lbd/deploy").mkdir(parents=True)
+    shutil.copy(ROOT / "deploy/setup", path / "lbd/deploy")
+    (path / "lbd/pyproject.toml").touch()
+    script(path / "lbd/deploy/programs")
+    yield path
+    shutil.rmtree(path)
+
+
+def script(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(NOTHING)
+    path.chmod(0o755)
+
+
+def said(home):
+    done = subprocess.run([home / "lbd/deploy/setup"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stderr.splitlines() if "other users" in line]
+
+
+def test_a_place_that_others_may_not_enter_is_said_once(home):
+    script(home / "lbd/.venv/bin/python")
+    assert said(home) == []
+    home.chmod(0o700)
+    (home / "lbd/.venv/.lbd-source").unlink()
+    (line,) = said(home)
+    assert line.startswith("deploy/setup: other users cannot use this .venv: they may not enter")
+    assert f" {home};" in line
+    assert said(home) == [], "nothing was done"
+
+
+def test_a_python_that_others_cannot_reach_is_said(home):
+    script(home / "own/python3")
+    (home / "own").chmod(0o700)
+    (home / "lbd/.venv/bin").mkdir(parents=True)
+    (home / "lbd/.venv/bin/python").symlink_to(home / "own/python3")
+    (line,) = said(home)
+    assert f"where they may not enter, {home}/own;" in line
