@@ -95,7 +95,13 @@ def as_json(
             kind: [{name: key, **measure_json(one)} for key, one in groups[kind].items()]
             for kind, name in KINDS.items()
         },
+        "left_out": {kind: left_out(total, groups[kind]) for kind in KINDS},
     }
+
+
+def left_out(total: Measure, groups: dict[str, Measure]) -> int:
+    """Jobs in no group of a kind: a host tells of its most frequent ones; some jobs have none."""
+    return total.jobs - sum(one.jobs for one in groups.values())
 
 
 def measure_json(measure: Measure) -> Json:
@@ -128,6 +134,10 @@ def show(
         print_table((name.upper(), *HEADER), rows[:SHOWN])
         if len(rows) > SHOWN:
             print(f"and {len(rows) - SHOWN} more (--json)")
+        if jobs := left_out(total, groups[kind]):
+            print(
+                f"without {jobs} jobs of other {name}s: a host tells of its most frequent ones only"
+            )
 
 
 def row_of(key: str, measure: Measure) -> Row:
