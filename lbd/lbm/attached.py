@@ -66,7 +66,7 @@ class Attached:
     pack: str  # name of what was sent, "" = nothing was
     pending: bool = True
     told: str = ""  # why it waits
-    _shown: dict[tuple[int, int], Shown] = field(default_factory=dict)  # by attempt
+    _shown: dict[int, dict[int, Shown]] = field(default_factory=dict)  # by job and attempt
     _live: "asyncio.Task[None] | None" = None
     _ended: dict[int, pb.JobTold] = field(default_factory=dict)
 
@@ -119,6 +119,7 @@ class Attached:
                 await self._show(job, follow=False)
             await self._fetch(job)
             self._ended[job.id] = job
+            self._shown.pop(job.id, None)
 
     async def _fetch(self, job: pb.JobTold) -> None:
         """Its outputs; if they cannot be had, that is how it ended."""
@@ -152,7 +153,7 @@ class Attached:
             await self._show_attempt(job.id, number, host, follow=False)
         if not job.started and job.state != "lost":  # it was to begin, and never did
             return
-        if (job.id, job.attempt) not in self._shown:
+        if job.attempt not in self._shown.setdefault(job.id, {}):
             await self._tell_vain(job, {number for number, _ in continued})
         await self._show_attempt(job.id, job.attempt, job.host, follow=follow)
 
@@ -160,8 +161,8 @@ class Attached:
         """Of an attempt that was shown and is made again, lest both be taken for one output."""
         vain = [
             number
-            for (of, number), shown in self._shown.items()
-            if of == job.id and number not in continued and shown.output + shown.error
+            for number, shown in self._shown[job.id].items()
+            if number not in continued and shown.output + shown.error
         ]
         if vain:
             text = f"attempt {max(vain)} came to nothing; this is attempt {job.attempt}"
@@ -180,7 +181,7 @@ class Attached:
         return [(one.number, one.host) for one in found if one.state == CHECKPOINT]
 
     async def _show_attempt(self, job: int, number: int, host: str, *, follow: bool) -> None:
-        shown = self._shown.setdefault((job, number), Shown())
+        shown = self._shown.setdefault(job, {}).setdefault(number, Shown())
         asked = pb.LogsRequest(
             job=str(job),
             attempt=number,
