@@ -265,8 +265,12 @@ class Table:
 
     def own_view(self, now_s: float) -> HostView:
         """All that is needed of a view where our own load decides alone."""
-        self._judge_changed(now_s)
-        return self._views[self.me]
+        return self.views(now_s)[self.me]
+
+    def views(self, now_s: float) -> dict[HostId, HostView]:
+        if self._changed or now_s >= self._changes_at_s:
+            self._judge_changed(now_s)
+        return self._views
 
     def view(self, centre: HostId | None, now_s: float) -> View:
         return View(self.own_view(now_s), self._views, self.params, now_s, centre)

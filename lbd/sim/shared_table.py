@@ -95,9 +95,10 @@ class SharedTable(Table):
                 self._forget(name)
 
     def view(self, centre: HostId | None, now_s: float) -> View:
-        me = self.own_view(now_s)
-        common = self._board.view(None, now_s).hosts
-        return View(me, {self.me: me, **common, **self._views}, self.params, now_s, centre)
+        ours = self.views(now_s)
+        me = ours[self.me]
+        hosts = {self.me: me, **self._board.views(now_s), **ours}
+        return View(me, hosts, self.params, now_s, centre)
 
     def others_alive(self, now_s: float) -> list[HostId]:
         known = {**self._board.entries, **self._own}  # a tenth of the time that `Entries` takes
