@@ -16,6 +16,7 @@ from lbd.cli.quantities import duration, signal_named
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.dispatch.selectors import read_selectors
 from lbd.errors import LbdError, Unavailable
+from lbd.rpc.local import AWAY, Refusal
 from lbd.units import duration_text
 
 PATIENCE_S = 15.0
@@ -127,7 +128,8 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     at: object = [0, 0]
     seen, warned = 0, set[str]()
     while True:
-        reply = patiently(daemons, {**question, "at": at, "seen_attempt": seen})
+        question |= {"at": at, "seen_attempt": seen}
+        reply = patiently(daemons, question, follows=options.follow)
         again = int(number(reply, "attempt"))
         if seen and again and again != seen and not reply.get("continued"):
             complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
@@ -153,8 +155,11 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def patiently(daemons: Daemons, question: Json, patience_s: float = RETRY_FOR_S) -> Json:
-    """The answer; daemons that are away are given time to come back. Raises LbdError."""
+def patiently(
+    daemons: Daemons, question: Json, patience_s: float = RETRY_FOR_S, *, follows: bool = False
+) -> Json:
+    """The answer; daemons that are away are given time to come back, and for who `follows` a job
+    those of its host. Raises LbdError."""
     began_s = time.monotonic()
     give_up_s = began_s + min(patience_s, RETRY_FOR_S)
     told = False
@@ -163,6 +168,7 @@ def patiently(daemons: Daemons, question: Json, patience_s: float = RETRY_FOR_S)
             return daemons.lbm(question, min(ANSWER_S, patience_s + LEAST_ANSWER_S))
         except LbdError as problem:
             away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
+            away = away or (follows and isinstance(problem, Refusal) and problem.code == AWAY)
             left_s = give_up_s - time.monotonic()
             if not away or left_s <= 0:
                 raise

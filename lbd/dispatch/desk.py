@@ -12,7 +12,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from lbd.dispatch.daemon import Dispatcher, Watcher
-from lbd.dispatch.jobs import Action, Live
+from lbd.dispatch.jobs import Action, Live, Signal
 from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
 from lbd.dispatch.lines import Line
 from lbd.dispatch.reasons import stuck_reason
@@ -364,7 +364,11 @@ class Desk:
         """Raises LbdError."""
         life, job, now_s, dice = self._life, JobId(str(row.id)), clock_s(), self._dispatcher.dice
         if asked.verb == "kill":
-            return life.kill(job, asked.signal, now_s, dice)
+            actions = life.kill(job, asked.signal, now_s, dice)
+            for order in actions:  # one with a wish is given again once its host is back
+                if isinstance(order, Signal) and not order.wish:
+                    self._check_line(order)
+            return actions
         if asked.verb == "hold":
             return life.hold(job, f"held by {asked.user}", now_s, dice)
         if asked.verb == "release":
@@ -377,6 +381,11 @@ class Desk:
             raise LbdError(f"job {job} was submitted with --no-restart")
         queued = queued_job(row, self._dispatcher.estimate_s(row.user, row.command), anew=True)
         return life.revived(Live(queued, row.attempt, requeued=time.time()), now_s, dice)
+
+    def _check_line(self, order: Signal) -> None:
+        """Raises LbdError."""
+        if order.host not in self._dispatcher.lines:
+            raise LbdError(f"job {order.job} was not signalled: {order.host} is out of contact")
 
     async def _read(self, kind: type[Asked], data: bytes, context: "Context") -> Asked:
         """What a host of ours asks; others do not get here."""

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import os
+from collections.abc import AsyncIterator
 
 from lbd.errors import Unavailable
 from lbd.lbm.caller import user_name
@@ -16,7 +17,7 @@ from lbd.lbm.queue_client import CHECKPOINT, QueueClient, ranges_of
 from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.local import Caller, Json, Refusal
+from lbd.rpc.local import AWAY, Caller, Json, Refusal
 
 PATIENCE_MAX_S = 20.0
 
@@ -156,7 +157,7 @@ class QueueAnswers:
                 asks_cut=True,
             )
             told |= {"attempt": number, "continued": number != chain[0]}
-            async for piece in self._queue().logs(attempts[number].host, asked):
+            async for piece in self._pieces(attempts[number].host, asked):
                 if piece.trouble:
                     raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
                 if piece.cut:
@@ -169,6 +170,14 @@ class QueueAnswers:
         alive = attempts[number].state in ("leased", "running", "suspended")
         more = alive or (wanted is None and not ended)
         return told | {"data": [], "at": [output_at, error_at], "more": more}
+
+    async def _pieces(self, host: str, asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+        """Raises Refusal if its host is away."""
+        try:
+            async for piece in self._queue().logs(host, asked):
+                yield piece
+        except Unavailable as problem:
+            raise Refusal(str(problem), AWAY) from None
 
 
 def shown_of(job: pb.JobTold, ended: bool) -> list[int]:

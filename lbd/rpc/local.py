@@ -46,8 +46,11 @@ class Caller:
         return self.uid in (0, os.geteuid())
 
 
+AWAY = "away"
+
+
 class Refusal(LbdError):
-    """A reply {"ok": false}: `code` is usage, denied or unavailable."""
+    """A reply {"ok": false}: `code` is usage, denied, unavailable, or AWAY: another host is."""
 
     def __init__(self, text: str, code: str = "usage") -> None:
         super().__init__(text)

@@ -102,6 +102,7 @@ def test_a_new_dispatcher_predicts_from_what_has_ended_however_many_wait(lab):
     waiting = lab.run("h2", *words, check=True).stdout.strip()
     lab.kill("h1", "dispatcher")
     lab.start("h1", "dispatcher")
+    lab.wait_until(lambda: not lab.run("h2", "lbctl", "job", "last").returncode, "it answers")
     running = submit(lab, "--array", "1-5", "sleep", "60")
     last = running.partition("-")[2]
     predicted = lab.wait_until(lambda: job(lab, last)["predicted_by"], "it is predicted")
@@ -123,4 +124,39 @@ def test_who_could_begin_nowhere_may_begin_there_once_it_is_queued_anew(lab, tmp
         assert wait(lab, name) == 0
     finally:
         lab.run("h1", "lbctl", "undrain", last, check=True)
+        lab.run("h1", "lbrun", "-q", "-H", last, "true", check=True)  # once it takes jobs again
     assert lab.run("h1", "lbctl", "logs", name).stdout == f"{first}\n"
+
+
+def test_who_follows_its_output_sees_all_of_it_while_its_host_restarts(lab, tmp_path):
+    script = "echo before; until [ -e go ]; do sleep 0.05; done; echo after"
+    name = submit(lab, "-H", "h2", "sh", "-c", script, cwd=tmp_path)
+    following = lab.popen("h1", "lbctl", "logs", "-f", name, stdout=-1, stderr=-1)
+    try:
+        assert following.stdout.readline() == b"before\n"
+        leave(lab, "h2")
+        try:
+            of_now = lab.run("h1", "lbctl", "logs", name)  # who does not follow hears at once
+        finally:
+            lab.start("h2", "lbm")
+        assert (of_now.returncode, len(of_now.stderr.splitlines())) == (1, 1)
+        (tmp_path / "go").touch()
+        rest, _ = following.communicate(timeout=20)
+    finally:
+        following.kill()
+        following.wait()
+    assert (following.returncode, rest) == (0, b"after\n")
+
+
+def test_a_signal_that_cannot_be_sent_is_not_said_to_be(lab):
+    name = submit(lab, "-H", "h2", "sleep", "60")
+    until_state(lab, name, "running")
+    leave(lab, "h2")
+    try:
+        told = lab.run("h1", "lbctl", "kill", "-s", "USR1", name)
+    finally:
+        lab.start("h2", "lbm")
+    away = f"lbctl: job {name} was not signalled: h2 is out of contact\n"
+    assert (told.returncode, told.stderr) == (1, away)
+    lab.run("h1", "lbctl", "kill", name, check=True)
+    until_state(lab, name, "cancelled")
