@@ -53,7 +53,7 @@ class Host:
     """One host's LIM."""
 
     __slots__ = (
-        "cpu", "index", "name", "number", "restless", "sampled", "shown_at_s", "state",
+        "cpu", "index", "name", "number", "period_s", "restless", "sampled", "shown_at_s", "state",
         "taken_at_s", "unsent",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Host:
         self.name = state.me
         self.state = state
         self.cpu = cpu
+        self.period_s = state.in_force.lim.exchange_period_s
         self.index = -1.0  # as last sampled, in tasks
         self.sampled = NOT_YET
         self.shown_at_s = 0.0
@@ -104,7 +105,6 @@ class Lims:
         self.job_threshold_s = self.lim.job_threshold_s
         self._costs = engine.costs
         self._until_s = engine.setup.duration_s
-        self._period_s = self.lim.exchange_period_s
         self._smoothing_s = engine.setup.smoothing_s
         self._window_s = engine.setup.window_s
         self._of_queue = engine.setup.index != "utilisation"
@@ -121,6 +121,7 @@ class Lims:
         self._learning = Random(f"{seed} learnt")
         dice = Random(f"{seed} {algorithm}")
         fade_s = max(self._smoothing_s, self._window_s / 2) or AT_ONCE_S
+        self._fade_s = fade_s
         self._board, self.hosts = make_hosts(engine, self.lim, fade_s, dice)
         self._by_name = {host.name: host for host in self.hosts}
         if self._telling is not Telling.NOBODY:
@@ -226,14 +227,22 @@ class Lims:
         return smoothed(max(0.0, host.index), mean, passed_s, self._smoothing_s)
 
     def _hear(self, host: Host, sender: HostId, body: m.Body, now_s: float) -> list[e.Action]:
-        return host.state.handle(e.Received(m.Message(CLUSTER, sender, 1, body)), now_s)
+        actions = host.state.handle(e.Received(m.Message(CLUSTER, sender, 1, body)), now_s)
+        if isinstance(body, m.Settings):
+            self._configured(host)
+        return actions
+
+    def _configured(self, host: Host) -> None:
+        """By `lim.adaptive`, which knows nothing of the load index here."""
+        host.period_s = host.state.in_force.lim.exchange_period_s
+        host.state.table.smoothing_s = self._fade_s
 
     # -- messages --------------------------------------------------------------------------------
 
     def _tick(self, host: Host, now_s: float) -> None:
         if now_s >= self._until_s:
             return  # no job comes any more
-        self.engine.at(now_s + self._period_s, self._tick, host)
+        self.engine.at(now_s + host.period_s, self._tick, host)
         quiet = not host.restless and self._now(host) == host.index
         if quiet and not self._speaks_anyway(host, now_s):
             return
@@ -269,6 +278,8 @@ class Lims:
                     self._ask(Question(host, asked, action.body, None), now_s)
                 else:
                     self._tell(host, (action.to,), action.body, now_s)
+            elif isinstance(action, e.Configure):
+                self._configured(host)
 
     def _tell(self, host: Host, to: tuple[HostId, ...], body: m.Body, now_s: float) -> None:
         host.unsent += 1

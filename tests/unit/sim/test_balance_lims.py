@@ -7,7 +7,7 @@ import pytest
 from lbd.lim.teller import IN_FLIGHT_MAX
 from lbd.sim.balance import jobs_of, placement_of
 from lbd.sim.balance_engine import Engine
-from lbd.sim.balance_lims import Lims
+from lbd.sim.balance_lims import AT_ONCE_S, Lims
 from lbd.sim.balance_setup import LIM, Setup
 from lbd.sim.balance_workload import BERKELEY, WORKLOADS
 
@@ -43,3 +43,21 @@ def test_what_reserve_leaves_out_would_have_changed_nothing(keepalive_s):
         found.append((jobs, engine.messages, [s._dice.getstate() for s in states], ticks))
     assert found[0][:3] == found[1][:3]
     assert found[0][3] < found[1][3]  # or it would show nothing
+
+
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "DISTED"])
+def test_hosts_speak_as_often_as_adaptive_parameters_say(algorithm):
+    """At little load that is twice as often as was set."""
+    rates = []
+    for adaptive in (False, True):
+        lim = replace(LIM, exchange_period_s=4.0, adaptive=adaptive)
+        setup = Setup(WORKLOADS["berkeley"], hosts=6, utilisation=0.3, duration_s=600.0, lim=lim)
+        engine = Engine(setup)
+        placement = engine.placement = Lims(engine, algorithm, "1 0")
+        engine.run(jobs_of(setup, "1 0"))
+        rates.append(engine.messages)
+        periods = {host.state.in_force.lim.exchange_period_s for host in placement.hosts}
+        assert periods == {2.0 if adaptive else 4.0}
+        # what the index of the moment shows at once is not charged for longer
+        assert {host.state.table.smoothing_s for host in placement.hosts} == {AT_ONCE_S}
+    assert rates[1] > 1.25 * rates[0]
