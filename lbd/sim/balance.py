@@ -8,6 +8,7 @@ replication they come from its ten parts by order of arrival.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 
 from lbd.sim import intervals
@@ -130,8 +131,8 @@ def placement_of(engine: Engine, algorithm: str, seed: str) -> Placement:
 def outcome(engine: Engine, algorithm: str, jobs: Sequence[Job]) -> Outcome:
     responses = [job.response_s for job in jobs]
     mean, sd = mean_and_sd(responses)
-    size = max(1, len(responses) // PARTS)
-    parts = [responses[n * size : (n + 1) * size] for n in range(PARTS)]
+    edges = [len(responses) * part // PARTS for part in range(PARTS + 1)]
+    parts = [responses[begin:end] for begin, end in pairwise(edges)]
     hosts, duration_s = engine.setup.hosts, engine.setup.duration_s
     powers = sum(cpu.cores * cpu.speed for cpu in engine.cpus)
     return Outcome(

@@ -95,7 +95,10 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
         values = tuple(number(name, part, *LISTS[name]) for part in value.split(","))
         return replace(setup, **{name: values})  # type: ignore[arg-type]  # all of them tuples
     if name == "disks":
-        return replace(setup, disks=int(number(name, value, 0, 1000)))
+        disks = number(name, value, 0, 1000)
+        if not disks.is_integer():
+            raise ConfigError(f"disks: {value} is no whole number from 0 to 1000")
+        return replace(setup, disks=int(disks))
     if name == "index":
         if value in AS_LIVE:
             index, smoothing_s = AS_LIVE[value]

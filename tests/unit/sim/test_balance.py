@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from lbd.cli.main import main
-from lbd.sim.balance import half_width, mean_and_sd, run_once, summed_up
+from lbd.sim.balance import half_width, mean_and_sd, outcome, run_once, summed_up
 from lbd.sim.balance_engine import Engine
 from lbd.sim.balance_lims import Lims
 from lbd.sim.balance_setup import EVERY, Setup, with_settings
@@ -95,6 +95,18 @@ def test_the_sum_of_runs():
     assert summed_up(nolb, nolb).ratio_to_nolb == 1.0
     alone = summed_up(lowest[:1], nolb[:1])  # its interval is of its parts
     assert alone.ci95_s > 0
+
+
+@pytest.mark.parametrize("count", [10, 19, 25])
+def test_the_parts_of_a_run_hold_all_its_jobs(count):
+    engine = Engine(SMALL)
+    jobs = [
+        Job(n, 0, 0.0, 1.0, 0, response_s=1.0 if n < count - 1 else 1000.0) for n in range(count)
+    ]
+    parts = outcome(engine, "NOLB", jobs).part_means_s
+    assert len(parts) == 10
+    assert max(parts[:-1]) == 1.0
+    assert parts[-1] > 100.0  # the last job's, which is the longest
 
 
 def test_intervals():

@@ -28,6 +28,7 @@ def test_settings_go_where_they_belong():
         ("immobile=2", "0 to 1"),
         ("speeds=1,0", "0.01 to 100"),
         ("index=que", 'did you mean "queue"'),
+        ("disks=1.5", "whole number"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(word, part):
