@@ -3,9 +3,10 @@
 import argparse
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
+from typing import TextIO
 
 from lbd.cli.input_file import text_file
 from lbd.cli.output import figure, print_json, print_table
@@ -16,6 +17,7 @@ from lbd.sim.balance import Outcome, Result, load_of, run_once, stretch_of, summ
 from lbd.sim.balance_setup import Setup, algorithms, with_settings
 from lbd.sim.balance_trace import TraceJob, read_jobs
 from lbd.sim.balance_workload import WORKLOADS
+from lbd.sim.trace import LONGEST_LINE
 from lbd.spelling import hint
 from lbd.units import duration_s, show_duration
 
@@ -144,7 +146,15 @@ def read_trace(name: str) -> tuple[TraceJob, ...]:
     if not os.path.exists(name):
         raise ConfigError(f'no workload "{name}", nor a file of that name; {hint(name, WORKLOADS)}')
     with text_file(name) as file:
-        return read_jobs(file, name)
+        return read_jobs(bounded(file, name), name)
+
+
+def bounded(file: TextIO, name: str) -> Iterator[str]:
+    """Its lines. Raises ConfigError for one that may have no end."""
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise ConfigError(f"{name}: a line of more than {LONGEST_LINE} characters is no job's")
+        yield line
 
 
 def show(setup: Setup, options: argparse.Namespace, results: list[Result]) -> None:

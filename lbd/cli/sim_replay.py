@@ -36,6 +36,14 @@ def main(argv: list[str]) -> int:
     return 1 if any(one["divergence"] for one in found) else 0
 
 
+def feed(replay: Replay, line: str, name: str) -> None:
+    """Raises Divergence; ConfigError for what is no history's."""
+    try:
+        replay.feed(line)
+    except LbdError as problem:
+        raise ConfigError(f"{name}: {problem}") from problem
+
+
 def replayed(name: str) -> tuple[Replay, str]:
     """And where it differs, "" if nowhere. Raises LbdError if it is no history."""
     replay = Replay()
@@ -44,11 +52,9 @@ def replayed(name: str) -> tuple[Replay, str]:
             for line in file:
                 if not line.endswith("\n"):
                     break  # the LIM was killed while it wrote
-                replay.feed(line)
+                feed(replay, line, name)
     except Divergence as problem:
         return replay, str(problem)
-    except LbdError as problem:
-        raise ConfigError(f"{name}: {problem}") from problem
     if replay.state is None:
         raise ConfigError(f"{name}: it is empty")
     return replay, ""

@@ -37,8 +37,16 @@ def test_one_line_says_what_is_wrong(words, name, tmp_path, capsys):
     assert lbd.main(["sim", *words, str(path)]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert str(path) in err
+    assert err.count(str(path)) == 1
     assert says in err
+
+
+def test_a_line_without_end_is_not_read_to_its_end(tmp_path, capsys):
+    path = tmp_path / "zeros"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a hole: nobody has the memory for that
+    assert lbd.main(["sim", "balance", "--workload", str(path)]) == 2
+    assert "a line of more than" in capsys.readouterr().err
 
 
 def test_gzip_is_known_by_its_content(tmp_path, capsys):
