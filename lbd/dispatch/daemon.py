@@ -19,7 +19,7 @@ from lbd.dispatch.disciplines.registry import Tiered
 from lbd.dispatch.disciplines.tiers import spread_tiers
 from lbd.dispatch.estimates import Estimates
 from lbd.dispatch.hosts import Terms
-from lbd.dispatch.jobs import Action, Begin, Cause, Changed, Ending, Settle, Signal
+from lbd.dispatch.jobs import Action, Begin, Cause, Changed, Ending, Record, Settle, Signal
 from lbd.dispatch.ledger.rows import JobRow, Ledger, LedgerTrouble, Wanted
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.lines import Line
@@ -132,7 +132,7 @@ class Dispatcher:
         if not actions:
             done.set_result(None)
             return done
-        records = [action for action in actions if isinstance(action, Begin | Changed)]
+        records = [action for action in actions if isinstance(action, Record)]
         saved = None
         if records:
             saved = loop.create_task(self.ledger.record(records, time.time()))

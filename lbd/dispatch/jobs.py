@@ -145,7 +145,7 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class Signal:
     """To an attempt; `number` 0: end all of it, gently first. `wish`: what that is for; its host
-    keeps it, for it is on no disk."""
+    says it again with the end."""
 
     job: JobId
     attempt: int
@@ -180,7 +180,17 @@ class Changed:
     requeued: float | None = None
 
 
-Action = Begin | Signal | Settle | Changed
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """Record what this attempt is to be ended for."""
+
+    job: JobId
+    attempt: int
+    wish: str
+
+
+Record = Begin | Changed | Wished
+Action = Record | Signal | Settle
 
 
 def next_attempt(live: Live, start: Start, until_s: float) -> Begin:
@@ -191,6 +201,15 @@ def next_attempt(live: Live, start: Start, until_s: float) -> Begin:
     live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s)
     own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own)
+
+
+def wished(live: Live, wish: str, number: int) -> list[Action]:
+    """Its attempt is told by signal `number`, and does not outlive a dispatcher that dies now."""
+    assert live.lease is not None
+    is_known, live.wish, live.signal = live.wish == wish, wish, number
+    job, attempt, host = live.job.id, live.lease.attempt, live.lease.host
+    order = Signal(job, attempt, host, number, wish)
+    return [order] if is_known else [Wished(job, attempt, wish), order]
 
 
 def changed(

@@ -41,6 +41,7 @@ from lbd.dispatch.jobs import (
     Signal,
     changed,
     next_attempt,
+    wished,
 )
 from lbd.dispatch.pauses import AWAY, HELD, Pauses
 from lbd.dispatch.queues import Queues
@@ -109,7 +110,7 @@ class Lifecycle:
                 raise LbdError(f"job {job} does not run: there is nothing to signal")
             return self._final(live, JobState.CANCELLED, "cancelled before it ran", now_s, dice)
         if number in (0, KILL, TERM):
-            live.wish, live.signal = CANCEL, number
+            return wished(live, CANCEL, number)
         return [Signal(job, live.lease.attempt, live.lease.host, number, live.wish)]
 
     def hold(self, job: JobId, why: str, now_s: float, dice: Random) -> list[Action]:
@@ -137,8 +138,7 @@ class Lifecycle:
             raise LbdError(f"job {job} is pending already")
         if not live.job.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
-        live.wish, live.signal = REQUEUE, 0
-        return [Signal(job, live.lease.attempt, live.lease.host, 0, live.wish)]
+        return wished(live, REQUEUE, 0)
 
     def revived(self, live: Live, now_s: float, dice: Random) -> list[Action]:
         """An ended job is queued anew; its attempts are numbered on."""

@@ -40,6 +40,6 @@ def live_job(
         live.held = row.reason
     if last is None or last.fate not in OPEN_FATES:
         return live, None
-    begun = last.fate != Fate.LEASED.value
+    live.wish, begun = last.wish, last.fate != Fate.LEASED.value
     number, host = last.number, HostId(last.host)
     return live, (number, host, last.tier, begun, last.slots, last.cutoff_s)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lbd.dispatch.discipline import QueuedJob
-from lbd.dispatch.jobs import Begin, Changed
+from lbd.dispatch.jobs import Record
 from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 
@@ -127,6 +127,7 @@ class AttemptRow:
     exit_status: int | None
     reason: str
     slots: int = 1
+    wish: str = ""  # what it is to be ended for
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class Ledger(Protocol):
 
     async def submit(self, submission: Submission, unix_s: float) -> Accepted: ...
 
-    async def record(self, changes: Sequence[Begin | Changed], unix_s: float) -> None: ...
+    async def record(self, changes: Sequence[Record], unix_s: float) -> None: ...
 
     async def find(self, wanted: Wanted) -> list[JobRow]: ...
 

@@ -68,5 +68,6 @@ STEPS: tuple[str, ...] = (
     ALTER TABLE attempts ADD COLUMN slots INTEGER NOT NULL DEFAULT 1;
     """,
     "ALTER TABLE jobs ADD COLUMN requeued REAL;",
+    "ALTER TABLE attempts ADD COLUMN wish TEXT NOT NULL DEFAULT '';",
 )
 VERSION = len(STEPS)

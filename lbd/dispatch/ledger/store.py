@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from lbd.dispatch.jobs import Begin, Changed
+from lbd.dispatch.jobs import Record
 from lbd.dispatch.ledger import work
 from lbd.dispatch.ledger.rows import (
     Accepted,
@@ -78,7 +78,7 @@ class Store(ABC):
         assert isinstance(accepted, Accepted)
         return accepted
 
-    async def record(self, changes: Sequence[Begin | Changed], unix_s: float) -> None:
+    async def record(self, changes: Sequence[Record], unix_s: float) -> None:
         request = Request(new_future(), None, [(change, unix_s) for change in changes])
         self._put(request)
         await request.done

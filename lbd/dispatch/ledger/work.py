@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lbd.dispatch.jobs import Begin, Changed, Fate
+from lbd.dispatch.jobs import Begin, Changed, Fate, Record, Wished
 from lbd.dispatch.ledger.rows import (
     Accepted,
     AttemptRow,
@@ -90,14 +90,18 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     return Accepted(submission, first, sent.count, is_new=True)
 
 
-Dated = tuple[Begin | Changed, float]  # and when, in UNIX seconds
+Dated = tuple[Record, float]  # and when, in UNIX seconds
 
 
 def apply_all(changes: Sequence[Dated]) -> Work[None]:
     """Those of one job in their order; of different jobs, many of the same kind at once."""
     begins: dict[JobId, tuple[Begin, float]] = {}
     others: dict[JobId, list[tuple[Changed, float]]] = {}
+    wishes: list[Wished] = []
     for change, unix_s in changes:
+        if isinstance(change, Wished):
+            wishes.append(change)
+            continue
         if change.job in begins or (isinstance(change, Begin) and change.job in others):
             yield from together(begins, others)
             begins, others = {}, {}
@@ -106,6 +110,11 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
         else:
             others.setdefault(change.job, []).append((change, unix_s))
     yield from together(begins, others)
+    if wishes:
+        yield Many(
+            "UPDATE attempts SET wish = ? WHERE job = ? AND number = ?",
+            [(c.wish, int(c.job), c.attempt) for c in wishes],
+        )
 
 
 def together(
@@ -120,7 +129,7 @@ def together(
 
 def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
     yield Many(
-        "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, '', ?)"
+        "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, '', ?, '')"
         " ON CONFLICT (job, number) DO NOTHING",
         [
             (int(c.job), c.attempt, c.host, c.tier, c.cutoff_s, Fate.LEASED.value, unix_s, c.slots)

@@ -1,7 +1,6 @@
 """The life of queued jobs: single steps, and random histories in which all goes wrong."""
 
 import os
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +11,17 @@ from lbd.config_dispatch import MODES
 from lbd.dispatch.discipline import HostSlots, QueuedJob
 from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.hosts import Terms
-from lbd.dispatch.jobs import CANCEL, REQUEUE, Begin, Cause, Changed, Ending, Fate, Settle, Signal
+from lbd.dispatch.jobs import (
+    CANCEL,
+    Begin,
+    Cause,
+    Changed,
+    Ending,
+    Fate,
+    Settle,
+    Signal,
+    Wished,
+)
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
@@ -200,9 +209,9 @@ def test_a_pending_one_is_cancelled_at_once_a_running_one_when_it_has_ended():
     assert table.submit("3") == []
     (cancelled,) = table.life.kill(JobId("3"), 0, *table.when)
     assert cancelled.state is JobState.CANCELLED
-    assert table.life.kill(JobId("1"), 0, *table.when) == [
-        Signal(JobId("1"), 1, running[0].host, 0, CANCEL)
-    ]
+    order = Signal(JobId("1"), 1, running[0].host, 0, CANCEL)
+    assert table.life.kill(JobId("1"), 0, *table.when) == [Wished(JobId("1"), 1, CANCEL), order]
+    assert table.life.kill(JobId("1"), 0, *table.when) == [order]
     over, _ = table.ended(running[0], Ending(Cause.SIGNALLED, 143, 15))
     assert (over.state, over.ending.exit_status) == (JobState.CANCELLED, 143)
     with pytest.raises(LbdError, match="has ended"):
@@ -330,35 +339,3 @@ def test_long_histories(mode, seed):
         happen(world, name)
         world.check()
     world.finish()
-
-
-@pytest.mark.parametrize(("wish", "state"), [(CANCEL, "cancelled"), (REQUEUE, "pending")])
-def test_what_an_attempt_was_ended_for_outlives_the_dispatcher(wish, state):
-    """It is on no disk: the host says it with the end."""
-    table = Table()
-    begin = table.begin("1")
-    killed = Ending(Cause.SIGNALLED, 143, 15, wish=wish)
-    over, *_ = table.ended(begin, killed)
-    assert (over.state.value, over.fate.value) == (state, "cancelled")
-
-
-@pytest.mark.parametrize("number", [0, 9, 15])
-def test_a_host_that_is_back_is_told_again_what_it_does_not_know_of(number):
-    """The line to it may have broken with the order on its way."""
-    table = Table()
-    begin = table.begin("1")
-    key = begin.job, begin.attempt
-    assert table.life.told(begin.host, [(*key, "")]) == []
-    order = table.life.kill(begin.job, number, *table.when)
-    assert table.life.told(begin.host, [(*key, "")]) == order
-    assert table.life.told(begin.host, [(*key, CANCEL)]) == []
-    again = table.life.requeue(begin.job, table.now_s)
-    assert table.life.told(begin.host, [(*key, CANCEL)]) == again
-    other = H2 if begin.host == H1 else H1
-    assert table.life.told(other, [(*key, "")]) == []
-
-
-def test_what_ends_well_before_the_signal_comes_has_ended_well():
-    table = Table()
-    over, _ = table.ended(table.begin("1"), replace(OK, wish=CANCEL))
-    assert over.state is JobState.DONE

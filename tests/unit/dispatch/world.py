@@ -14,7 +14,17 @@ from random import Random
 from lbd.dispatch.discipline import HostSlots
 from lbd.dispatch.disciplines.registry import make
 from lbd.dispatch.hosts import Terms
-from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Settle, Signal
+from lbd.dispatch.jobs import (
+    CANCEL,
+    Begin,
+    Cause,
+    Changed,
+    Ending,
+    Record,
+    Settle,
+    Signal,
+    Wished,
+)
 from lbd.dispatch.ledger import work
 from lbd.dispatch.ledger.rows import AttemptRow, Submission
 from lbd.dispatch.ledger.schema import STEPS
@@ -134,6 +144,7 @@ class World:
         self.hosts = {f"h{n}": FakeHost(f"h{n}", skews[n % 3]) for n in range(1, hosts + 1)}
         self.acknowledged = {}  # id: may_restart
         self.started = {}  # id: attempts that ever began
+        self.wishes = {}  # id: what its user was told will be done
         self.users = {}  # id: whose
         self.restart()
 
@@ -168,26 +179,28 @@ class World:
             self.follow(action)
 
     def write(self, actions):
-        records = [action for action in actions if isinstance(action, Begin | Changed)]
+        records = [action for action in actions if isinstance(action, Record)]
         carry_out(self.db, work.apply_all([(record, self.now_s) for record in records]))
         for record in records:
             (row,) = self.rows(f"j.id = {record.job}")
             assert self.over.get(record.job, row) == row, "what has ended is never changed"
             if row.state in ENDED:
                 self.over[record.job] = row
+            if isinstance(record, Wished):
+                self.wishes[record.job] = record
 
     def torn(self):
         """The dispatcher dies while it writes: of a transaction there is all or nothing."""
         if self.batches:
-            over = dict(self.over)
+            over, wishes = dict(self.over), dict(self.wishes)
             self.db.execute("BEGIN")
             self.write(self.batches[0])
             self.db.execute("ROLLBACK")
-            self.over = over
+            self.over, self.wishes = over, wishes
         self.restart()
 
     def follow(self, action):
-        if isinstance(action, Changed):
+        if isinstance(action, Changed | Wished):
             return
         host = self.hosts[action.host]
         key = action.job, action.attempt
@@ -325,6 +338,8 @@ class World:
         numbers = self.started.setdefault(job, [])
         assert attempt not in numbers, "no attempt begins twice"
         assert self.acknowledged[job] or not numbers, "it may not restart"
+        wish = self.wishes.get(job)
+        assert wish is None or wish.wish != CANCEL or attempt <= wish.attempt, "it was cancelled"
         numbers.append(attempt)
         on_disk = self.db.execute(
             "SELECT fate, host FROM attempts WHERE job = ? AND number = ?", (int(job), attempt)
