@@ -36,6 +36,7 @@ LIM_S = 1.0
 OWN_KEY = "lbrun:"  # an idempotency key that no user chose
 TERMS_WAITED = 3  # for another dispatcher to take over
 SEEK_AGAIN_S = 0.2
+RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 
 
 class NotKept(Unavailable):
@@ -183,12 +184,14 @@ class QueueClient:
         if len(hosts) > 1:
             return await self._seek(hosts)
         channel = await self._channel_to(hosts[0])
-        if channel.get_state(try_to_connect=True) != grpc.ChannelConnectivity.READY:
-            try:
-                async with asyncio.timeout(self._config.lbm.connect_timeout_s):
-                    await channel.channel_ready()
-            except TimeoutError:
-                raise Unavailable(f"the dispatcher on {hosts[0]} cannot be reached") from None
+        if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+            return channel
+        ready: dict[str, grpc.aio.Channel] = {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
+                await self._reach(hosts[0], ready)
+        if not ready:
+            raise Unavailable(f"the dispatcher on {hosts[0]} cannot be reached")
         return channel
 
     async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:

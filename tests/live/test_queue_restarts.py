@@ -160,3 +160,14 @@ def test_a_signal_that_cannot_be_sent_is_not_said_to_be(lab):
     assert (told.returncode, told.stderr) == (1, away)
     lab.run("h1", "lbctl", "kill", name, check=True)
     until_state(lab, name, "cancelled")
+
+
+def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
+    """However long gRPC has been in vain, and so pauses before it tries again."""
+    lab.kill("h1", "dispatcher")
+    refused = lab.run("h2", "lbrun", "-d", "true")
+    assert refused.returncode == 125
+    assert refused.stderr == "lbrun: the dispatcher on h1 cannot be reached\n"
+    time.sleep(5)
+    lab.start("h1", "dispatcher")
+    assert wait(lab, submit(lab, "true")) == 0
