@@ -73,6 +73,7 @@ def is_selector(name: str) -> bool:
 
 def fetch(daemons: Daemons, ended_too: bool) -> Json:
     """{"jobs": those of every host, "missing": the hosts that did not answer}."""
+    daemons.lbm({"op": "status"})  # who does not answer this hangs, and is not waited for so long
     return daemons.lbm({"op": "jobs", "all": ended_too, "cluster": True}, ANSWER_S)
 
 

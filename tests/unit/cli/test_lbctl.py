@@ -123,7 +123,8 @@ def test_jobs(daemon, capsys):
     assert lbctl.main(["jobs", "--json"]) == 0
     assert capsys.readouterr() == ("[]\n", "lbctl: these hosts did not answer: h3\n")
     lbm.answers["jobs"] = {"jobs": [JOB]}
-    assert [request["all"] for request in lbm.asked] == [False, True, False]
+    asked = [request for request in lbm.asked if request["op"] == "jobs"]
+    assert [request["all"] for request in asked] == [False, True, False]
     assert lbctl.main(["jobs", "h1-8"]) == 2
     assert capsys.readouterr().err == "lbctl: no job 'h1-8'; did you mean \"h1-7\"?\n"
 
