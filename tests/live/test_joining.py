@@ -17,7 +17,7 @@ from lbd.trust import certificates
 from lbd.trust.authority import Authority
 from lbd.trust.files import Credentials
 from tests.live.cluster import FAST, client_environment, wait_until
-from tests.live.test_privilege import opened
+from tests.live.privileged import opened
 from tests.live.trust import Newcomer, authority_on, files_of, made_for
 
 AS_NOBODY = """

@@ -16,9 +16,7 @@ from lbd.lbm.spawn_order import Order
 from lbd.rpc import frames
 from lbd.self_start import command
 from tests.live.cluster import client_environment, wait_until
-from tests.live.test_privilege import ANN, CONFIG, LBD, MALLORY, opened, two
-
-__all__ = ("two",)  # the fixture
+from tests.live.privileged import ANN, CONFIG, LBD, MALLORY, opened
 
 pytestmark = pytest.mark.root
 
