@@ -48,16 +48,10 @@ def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], Non
     directory = f"{os.environ.get('XDG_RUNTIME_DIR') or '/tmp'}/lbd-fallback-{os.geteuid()}"
     which = f"{zlib.crc32(os.fsencode(runtime_dir)):08x}.{min(depth, MAX_DEPTHS)}"
     try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        status = os.lstat(directory)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            say("running here")
-            return  # somebody else's: not to be trusted with our waiting
-        locks = [
-            os.open(f"{directory}/{which}.{number}", os.O_RDWR | os.O_CREAT, 0o600)
-            for number in range(count)
-        ]
+        locks = _open_locks(directory, [f"{which}.{number}" for number in range(count)])
     except OSError:
+        locks = []
+    if not locks:
         say("running here")
         return
     chosen = next((lock for lock in locks if _try_lock(lock)), None)
@@ -71,6 +65,23 @@ def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], Non
         if lock != chosen:
             os.close(lock)
     os.set_inheritable(chosen, True)
+
+
+def _open_locks(directory: str, names: list[str]) -> list[int]:
+    """None of them if the directory is somebody else's: it is not to be trusted with our waiting.
+
+    It is opened once, so that what was looked at is what the files are made in. Raises OSError.
+    """
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    own = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(own)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            return []
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        return [os.open(name, flags, 0o600, dir_fd=own) for name in names]
+    finally:
+        os.close(own)
 
 
 def _try_lock(lock: int) -> bool:

@@ -85,9 +85,10 @@ static char *text(const char *format, ...)
     return made;
 }
 
-static char *read_file(const char *path, struct stat *status) /* NULL if it cannot be */
+/* NULL if it cannot be read. `flags`: how else it is to be opened. */
+static char *read_file(int directory, const char *path, int flags, struct stat *status)
 {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = openat(directory, path, O_RDONLY | O_CLOEXEC | flags);
     char *room = malloc(FILE_MAX + 1);
     if (file < 0 || !room)
         return NULL;
@@ -115,7 +116,7 @@ static char *config_path(void)
 static char *state_dir_of(const char *config)
 {
     struct stat status;
-    char *content = *config ? read_file(config, &status) : NULL;
+    char *content = *config ? read_file(AT_FDCWD, config, 0, &status) : NULL;
     char *line = content ? strstr(text("\n%s", content), "\nstate_dir = \"") : NULL;
     if (!line)
         return "";
@@ -143,6 +144,17 @@ static char *base_directory(const char *config)
     if (is_ours(variable("HOME")))
         return text("%s/lbd-shims-%s", home, here.nodename);
     return text("/var/tmp/lbd-shims-%d-%s", (int)geteuid(), here.nodename);
+}
+
+/* A directory of ours where nobody else may write: what is in it is ours, and stays what it is. */
+static int open_ours(int above, const char *name)
+{
+    struct stat status;
+    int directory = openat(above, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (directory < 0 || fstat(directory, &status) || status.st_uid != geteuid() ||
+        status.st_mode & 022)
+        leave_it();
+    return directory;
 }
 
 /* PATH without the entries below `base`; with `shims`, if given, before the first absolute one. */
@@ -212,9 +224,10 @@ static char *set_up(void)
     uint64_t key = hash(0xcbf29ce484222325u, path, true);
     key = hash(hash(key, variable("LBD_SHELL"), true), config, true);
     key = hash(key, front, false);
-    char *directory = text("%s/%016llx", base, (unsigned long long)key);
+    char *name = text("%016llx", (unsigned long long)key);
+    int directory = open_ours(open_ours(AT_FDCWD, base), name);
     struct stat status;
-    char *stamp = read_file(text("%s/stamp", directory), &status);
+    char *stamp = read_file(directory, "stamp", O_NOFOLLOW | O_NONBLOCK, &status);
     if (!stamp || status.st_uid != geteuid() || strncmp(stamp, FORMAT, strlen(FORMAT)))
         leave_it();
     struct timespec now;
@@ -225,11 +238,11 @@ static char *set_up(void)
     if (!then || strcmp(then, now_so))
         leave_it();
     if (age_s < 0 || age_s >= FRESH_S) {
-        is_stale = !utimensat(AT_FDCWD, text("%s/stamp", directory), NULL, 0);
+        is_stale = !utimensat(directory, "stamp", NULL, AT_SYMLINK_NOFOLLOW);
         leave_it();
     }
     *then = 0;
-    char *shims = text("%s/%s", directory, stamped(stamp, 'N'));
+    char *shims = text("%s/%s/%s", base, name, stamped(stamp, 'N'));
     setenv("LBD_SHIMS", shims, 1);
     setenv("PATH", path_with(path, base, shims), 1);
     return stamped(stamp, 'S');

@@ -66,13 +66,16 @@ def refresh(place: Place, is_stale: bool = False) -> Stamp | None:
 
 
 def private(directory: bytes) -> None:
-    """Make it, for this user only. Raises OSError if it is not that."""
+    """Make it, for this user only. Raises OSError if it is not that, or was not: what others could
+    write in may hold what they wrote."""
     os.makedirs(os.path.dirname(directory), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(1, f"{os.fsdecode(directory)} is not this user's")
+    if status.st_mode & 0o022:
+        raise PermissionError(1, f"others may write in {os.fsdecode(directory)}; remove it")
     if status.st_mode & 0o077:
         os.chmod(directory, 0o700)
 

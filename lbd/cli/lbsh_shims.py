@@ -19,6 +19,8 @@ import posix
 FORMAT = b"lbd-shims 1\n"
 FRESH_S = 30.0  # so long the LBM is not asked whether the set has changed
 STAMP_MAX_BYTES = 1 << 16
+OURS_ONLY = posix.O_PATH | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
+PLAIN_FILE = posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
 FNV_OFFSET, FNV_PRIME, MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
@@ -73,16 +75,27 @@ class Stamp:
 
 
 def read_stamp(directory: bytes) -> Stamp | None:
-    """None if there is none that we may trust."""
+    """None if there is none that we may trust: anybody may have made that name in /var/tmp.
+
+    Each directory is opened once, and what is in it through that. Whoever has it open cannot be
+    shown another in its place.
+    """
+    base, _, key = directory.rpartition(b"/")
+    numbers: list[int] = []
     try:
-        number = posix.open(directory + b"/stamp", posix.O_RDONLY | posix.O_CLOEXEC)
+        for name in (base, key):
+            number = posix.open(name, OURS_ONLY, dir_fd=numbers[-1] if numbers else None)
+            numbers.append(number)
+            if not is_closed_to_others(posix.fstat(number)):
+                return None
+        numbers.append(posix.open(b"stamp", PLAIN_FILE, dir_fd=numbers[-1]))
+        status = posix.fstat(numbers[-1])
+        text = posix.read(numbers[-1], STAMP_MAX_BYTES)
     except OSError:
         return None
-    try:
-        status = posix.fstat(number)
-        text = posix.read(number, STAMP_MAX_BYTES)
     finally:
-        posix.close(number)
+        for number in numbers:
+            posix.close(number)
     if status.st_uid != posix.geteuid() or not text.startswith(FORMAT):
         return None
     from time import time
@@ -116,7 +129,8 @@ def without_shims(path: bytes, base: bytes) -> bytes:
 
 def base_directory(environment: dict[bytes, bytes], config: bytes) -> bytes:
     """A directory of this user's, on this host's own account: state_dir of the configuration if it
-    is the user's, else below the home, else below /var/tmp, where `private` will look twice."""
+    is the user's, else below the home, else below /var/tmp, where anybody may
+    have made it first: `read_stamp` and `private` look."""
     here = posix.uname().nodename.encode()
     for directory in (
         state_dir_of(config),
@@ -134,9 +148,12 @@ def base_directory(environment: dict[bytes, bytes], config: bytes) -> bytes:
 def is_ours(directory: bytes) -> bool:
     """A directory of another user's is not trusted, nor one where others may write."""
     try:
-        status = posix.stat(directory)
+        return is_closed_to_others(posix.stat(directory))
     except OSError:
         return False
+
+
+def is_closed_to_others(status: posix.stat_result) -> bool:
     return status.st_uid == posix.geteuid() and not status.st_mode & 0o022
 
 

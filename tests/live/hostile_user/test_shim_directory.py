@@ -1,0 +1,144 @@
+"""What a hostile user leaves below /var/tmp where another's lbsh will look for its shims."""
+
+import os
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import client_environment, clients_path
+from tests.live.privileged import opened
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).resolve().parents[3]
+MALLORY = 65534
+FORGED = "MALLORY'S PROGRAM RUNS\n"
+TRUE = "the real one\n"
+
+
+class Victim:
+    """A user without a home directory, so one whose shims are below /var/tmp."""
+
+    def __init__(self, root, lbsh):
+        self.uid = 20_000 + secrets.randbelow(40_000)
+        self.root = root
+        self.lbsh = lbsh
+        (root / "bin").mkdir()
+        program = root / "bin/seldom"
+        program.write_text(f"#!/bin/sh\nprintf '{TRUE}'\n")
+        program.chmod(0o755)
+        self.base = Path(f"/var/tmp/lbd-shims-{self.uid}-{os.uname().nodename}")
+
+    def run(self, **more):
+        # `set -e` makes it no simple command, so a shell looks for the program on its PATH.
+        who = ("--reuid", str(self.uid), "--regid", str(self.uid), "--clear-groups")
+        env = client_environment(
+            HOME="/nonexistent", LBD_CONFIG="/dev/null", XDG_STATE_HOME="", **more
+        )
+        env["PATH"] = f"{self.root}/bin:/usr/bin:/bin"
+        return subprocess.run(
+            [*opened(), "setpriv", *who, self.lbsh, "-c", "set -e; seldom"],
+            env=env, cwd="/", capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    def forge(self, own_stamp):
+        """What Mallory makes from what may be seen; `own_stamp`: of a set that the victim has."""
+        key = self.base / own_stamp.parent.name
+        key.mkdir(parents=True)
+        (key / "stamp").symlink_to(own_stamp)
+        text = own_stamp.read_text()
+        number = next(line[2:] for line in text.splitlines() if line.startswith("N "))
+        (key / number).mkdir()
+        program = key / number / "seldom"
+        program.write_text(f'#!/bin/sh\necho "{FORGED.strip()}"\n')
+        program.chmod(0o755)
+        for path in (self.base, *self.base.rglob("*")):
+            os.chown(path, MALLORY, MALLORY, follow_symlinks=False)
+
+
+def compiled(directory):
+    """lbsh.c, with the Python client and the front where it looks for them."""
+    client = Path(clients_path(), "lbsh-python")
+    if not client.exists():
+        client = Path(clients_path(), "lbsh")
+    flag = f'-DPYTHON_CLIENT="{client}"'
+    compile_ = ROOT / "deploy/compile"
+    subprocess.run([compile_, ROOT / "lbd/cli/lbsh.c", directory / "lbsh", flag], check=True)
+    (directory / "lbrun").symlink_to(Path(clients_path(), "lbrun"))
+    return directory / "lbsh"
+
+
+@pytest.fixture(params=["compiled", "python"])
+def victim(request, short_dir):
+    if os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("cc"):
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("needs root, setpriv and a C compiler")
+    short_dir.chmod(0o755)
+    lbsh = compiled(short_dir)
+    if request.param == "python":
+        lbsh = Path(clients_path(), "lbsh-python")
+        lbsh = lbsh if lbsh.exists() else Path(clients_path(), "lbsh")
+    victim = Victim(short_dir, lbsh)
+    yield victim
+    if victim.base.is_symlink():
+        victim.base.unlink()
+    shutil.rmtree(victim.base, ignore_errors=True)
+
+
+@pytest.fixture
+def own_stamp(victim):
+    """The stamp of a true set of the victim's, taken from where Mallory now makes another."""
+    assert victim.run().stdout == TRUE
+    elsewhere = victim.root / "elsewhere"
+    shutil.copytree(victim.base, elsewhere, symlinks=True)
+    for path in (elsewhere, *elsewhere.rglob("*")):
+        os.chown(path, victim.uid, victim.uid, follow_symlinks=False)
+    shutil.rmtree(victim.base)
+    (stamp,) = elsewhere.glob("*/stamp")
+    return stamp
+
+
+def test_a_link_to_the_victims_own_stamp_vouches_for_nothing(victim, own_stamp):
+    victim.forge(own_stamp)
+    result = victim.run()
+    assert (result.stdout, result.returncode) == (TRUE, 0), result
+    assert result.stderr.startswith("lbsh: no shims, so commands stay here: "), result
+
+
+def test_a_stale_stamp_is_not_touched_through_a_link(victim, own_stamp):
+    os.utime(own_stamp, (1, 1))
+    victim.forge(own_stamp)
+    for _ in range(2):  # what the first call touches, the second would believe
+        result = victim.run()
+        assert (result.stdout, result.returncode) == (TRUE, 0), result
+    assert own_stamp.stat().st_mtime == 1
+
+
+def test_a_base_that_is_a_link_is_not_followed(victim, own_stamp):
+    """It leads to a directory of the victim's own, as one that was checked out of somewhere."""
+    victim.forge(own_stamp)
+    planted = victim.root / "planted"
+    victim.base.rename(planted)
+    for path in (planted, *planted.iterdir()):
+        os.chown(path, victim.uid, victim.uid)
+    victim.base.symlink_to(planted)
+    os.chown(victim.base, MALLORY, MALLORY, follow_symlinks=False)
+    result = victim.run()
+    assert (result.stdout, result.returncode) == (TRUE, 0), result
+
+
+def test_what_others_may_write_in_is_not_used(victim, own_stamp):
+    victim.forge(own_stamp)
+    for path in (victim.base, *victim.base.iterdir()):
+        os.chown(path, victim.uid, victim.uid)
+    victim.base.chmod(0o777)
+    (key,) = victim.base.iterdir()
+    (key / "stamp").unlink()
+    shutil.copy(own_stamp, key / "stamp")
+    os.chown(key / "stamp", victim.uid, victim.uid)
+    result = victim.run()
+    assert (result.stdout, result.returncode) == (TRUE, 0), result
+    assert "others may write in" in result.stderr
