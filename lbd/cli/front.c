@@ -189,19 +189,46 @@ static _Noreturn void wait_for_end(bool taken) {
         }
 }
 
-/* True if there is an LBM of this host's. A directory of somebody else's is not trusted. */
+static bool is_ours(uid_t user) { return !user || user == geteuid(); } /* or root's */
+
+/* Whether what `user` has at `path` is there because root or we wanted it: the directories above it
+   are root's or ours, and nobody else can put anything in them in its place. */
+static bool may_be_at(const char *path, uid_t user) {
+    struct stat link, itself;
+    bool shared = false; /* in /tmp, say, anybody makes what is not there yet */
+    if (is_ours(user)) return true;
+    for (const char *end = path; (end = strchr(end, '/')) && end[strspn(end, "/")]; end++) {
+        char *above = text("%.*s", end == path ? 1 : (int)(end - path), path);
+        if (lstat(above, &link) || !is_ours(link.st_uid) ||
+            stat(above, &itself) || !is_ours(itself.st_uid))
+            return false;
+        shared = itself.st_mode & 022;
+        if (shared && !(itself.st_mode & S_ISVTX)) return false;
+    }
+    return *path == '/' && !lstat(path, &link) && !(shared && !is_ours(link.st_uid)) &&
+           !stat(path, &itself) && S_ISDIR(itself.st_mode) && !(itself.st_mode & S_IWOTH) &&
+           (itself.st_uid == user || !itself.st_uid);
+}
+
+/* True if there is an LBM of this host's. What somebody else has put there is not trusted: neither
+   a directory (before we wait for whoever is in it) nor who listens. */
 static bool connect_in(const char *runtime_dir) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct timeval patience = {.tv_sec = SILENT_MS / 1000};
     struct stat status;
+    struct ucred listener;
+    socklen_t room = sizeof listener;
     int size = snprintf(name.sun_path, sizeof name.sun_path, "%s/lbm.sock", runtime_dir);
     if (size >= (int)sizeof name.sun_path || lstat(runtime_dir, &status) ||
-        (status.st_uid && status.st_uid != geteuid() && strncmp(runtime_dir, "/run/", 5)))
+        !may_be_at(runtime_dir, status.st_uid))
         return false;
     lbm = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(lbm, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     setsockopt(lbm, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (!connect(lbm, (struct sockaddr *)&name, sizeof name)) return true;
+    if (!connect(lbm, (struct sockaddr *)&name, sizeof name) &&
+        !getsockopt(lbm, SOL_SOCKET, SO_PEERCRED, &listener, &room) &&
+        (listener.uid == status.st_uid || may_be_at(runtime_dir, listener.uid)))
+        return true;
     return close(lbm), false;
 }
 

@@ -38,6 +38,8 @@ NULL_OUTPUTS = 0  # bits 1 and 2: those that are /dev/null, which every host has
 JOINED = False  # standard output and error are one file: what goes to both is to stay in order
 NULL_DEVICE = 0x103
 PIPE, XFSZ = 13, 25
+SOL_SOCKET, SO_PEERCRED = 1, 17
+FILE_TYPE, DIRECTORY, STICKY = 0o170000, 0o040000, 0o1000  # of modes, as `stat` has them
 
 
 def closed_descriptors() -> int:
@@ -151,23 +153,61 @@ def find_runtime_dirs(config: str | None) -> list[str]:
 
 
 def connect(runtime_dirs: list[str]) -> "socket | None":
-    """A connection to this host's LBM, or None. A directory of somebody else's is not trusted."""
+    """A connection to this host's LBM, or None.
+
+    What somebody else has put there is not trusted: neither a directory (before we wait for
+    whoever is in it) nor who listens.
+    """
     from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
 
     for directory in runtime_dirs:
         sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
         try:
-            # The link's owner, if it is one: in /tmp anybody may make one to anywhere.
             owner = posix.lstat(directory).st_uid
-            if owner not in (0, posix.geteuid()) and not directory.startswith("/run/"):
-                sock.close()
-                continue
-            sock.connect(directory + "/lbm.sock")
+            if may_be_at(directory, owner):
+                sock.connect(directory + "/lbm.sock")
+                listener = listener_of(sock)
+                if listener == owner or may_be_at(directory, listener):
+                    return sock
         except OSError:
-            sock.close()
-            continue
-        return sock
+            pass
+        sock.close()
     return None
+
+
+def listener_of(sock: "socket") -> int:
+    """The user at the other end."""
+    credentials: bytes = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def may_be_at(path: str, user: int) -> bool:
+    """Whether what `user` has at `path` is there because root or we wanted it: the directories
+    above it are root's or ours, and nobody else can put anything in them in its place.
+
+    So the daemons' account may have /run/lbd, which root alone can make. Another user may have
+    neither /run/user/UID/lbd, which lies in a directory of theirs, nor /run/lock/lbd, which anybody
+    can make. Raises OSError.
+    """
+    ours = (0, posix.geteuid())
+    if user in ours:
+        return True
+    shared = False  # in /tmp, say, anybody makes what is not there yet
+    end = path.find("/")
+    while end >= 0 and path[end:].strip("/"):
+        above = path[: end or 1]
+        status = posix.stat(above)
+        if status.st_uid not in ours or posix.lstat(above).st_uid not in ours:
+            return False
+        shared = bool(status.st_mode & 0o022)
+        if shared and not status.st_mode & STICKY:
+            return False
+        end = path.find("/", end + 1)
+    status = posix.stat(path)
+    if shared and posix.lstat(path).st_uid not in ours:
+        return False
+    is_closed = status.st_mode & FILE_TYPE == DIRECTORY and not status.st_mode & 0o002
+    return path.startswith("/") and is_closed and status.st_uid in (user, 0)
 
 
 def make_notice(options: Options, command: list[bytes]) -> bytes:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from lbd.cli.lbrun_caller import find_runtime_dirs
+from lbd.cli.lbrun_caller import find_runtime_dirs, may_be_at
 from lbd.cli.lbrun_options import Trouble
 from lbd.cli.lbsh_shims import FORMAT, Place, Stamp, read_stamp
 from lbd.config_file import load
@@ -115,8 +115,10 @@ def what_stays(old: Stamp | None) -> tuple[bytes, set[str]]:
         directories = []
     for directory in directories:
         try:
+            if not may_be_at(directory, os.lstat(directory).st_uid):
+                continue
             reply = ask(Path(directory, "lbm.sock"), question, ASK_S)
-        except LbdError:
+        except (OSError, LbdError):
             continue
         names = reply.get("shimless")
         if isinstance(names, list):

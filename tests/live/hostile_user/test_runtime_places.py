@@ -1,0 +1,111 @@
+"""Where another user listens in place of this host's LBM: no client of ours says a word to them."""
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import client_environment, compile_front
+
+pytestmark = pytest.mark.root
+
+SECONDS = 30
+OTHER = 65534  # plays the daemons' account, or somebody who means harm
+# Where (with its parent's owner and mode, and its own) a listener of OTHER's is believed.
+PLACES = {
+    "an account's, made by root, as /run/lbd": ((0, 0o755), (OTHER, 0o755), True),
+    "root's, a group may write there": ((0, 0o755), (0, 0o775), True),
+    "below another's, as /run/user/UID/lbd": ((OTHER, 0o755), (OTHER, 0o755), False),
+    "where anybody makes one, as in /run/lock": ((0, 0o1777), (OTHER, 0o755), False),
+    "where a group makes one": ((0, 0o775), (OTHER, 0o755), False),
+    "where anybody writes, as /run/lock itself": ((0, 0o755), (0, 0o1777), False),
+}
+LINKS = {
+    "root's link to an account's": (0, (0, 0o755), True),
+    "root's link, where anybody makes one": (0, (0, 0o1777), True),
+    "another's link, where anybody makes one": (OTHER, (0, 0o1777), False),
+}
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory):
+    if os.geteuid() != 0 or not shutil.which("cc"):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs root and a C compiler")
+    return compile_front(tmp_path_factory.mktemp("front") / "lbrun", "/bin/true")
+
+
+@pytest.fixture(params=["compiled", "python"])
+def lbrun(request, front):
+    return (front,) if request.param == "compiled" else ("env", "LBD_FRONT=python", "lbrun")
+
+
+def hears(lbrun, directory, config):
+    """Whether somebody of OTHER's who listens in `directory` is told anything."""
+    config.write_text(f'[host]\nruntime_dir = "{directory}"\n')
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{directory}/lbm.sock")
+        os.seteuid(OTHER)
+        try:
+            listener.listen()
+        finally:
+            os.seteuid(0)
+        os.chmod(f"{directory}/lbm.sock", 0o777)
+        heard, is_over = b"", False
+        process = subprocess.Popen(
+            [*lbrun, "true"], env=client_environment(LBD_CONFIG=str(config)),
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            while not is_over:
+                is_over = process.poll() is not None  # and then look once more
+                if select.select([listener], [], [], 0 if is_over else 0.05)[0]:
+                    connection, _ = listener.accept()
+                    connection.settimeout(SECONDS)
+                    with connection:
+                        heard += connection.recv(1)
+        finally:
+            process.kill()
+            process.wait()
+        return heard != b""
+
+
+def made(path, owner_and_mode):
+    owner, mode = owner_and_mode
+    path.mkdir()
+    path.chmod(mode)
+    os.chown(path, owner, owner)
+    return path
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_who_listens_is_believed_only_where_root_put_them(lbrun, place, short_dir):
+    parent, own, is_believed = PLACES[place]
+    short_dir.chmod(0o755)
+    directory = made(made(short_dir / "run", parent) / "lbd", own)
+    assert hears(lbrun, directory, short_dir / "lbd.toml") == is_believed
+
+
+@pytest.mark.parametrize("place", LINKS)
+def test_a_link_is_followed_only_where_root_put_it(lbrun, place, short_dir):
+    owner, parent, is_believed = LINKS[place]
+    short_dir.chmod(0o755)
+    directory = made(made(short_dir / "run", (0, 0o755)) / "lbd", (OTHER, 0o755))
+    link = made(short_dir / "links", parent) / "lbd"
+    link.symlink_to(directory)
+    os.chown(link, owner, owner, follow_symlinks=False)
+    assert hears(lbrun, link, short_dir / "lbd.toml") == is_believed
+
+
+def test_the_places_of_this_system_that_root_has(lbrun, short_dir):
+    """/run/lock is below /run, and yet anybody may make a directory there."""
+    if not Path("/run/lock").is_dir():
+        pytest.skip("no /run/lock")
+    directory = made(Path(f"/run/lock/lbd-t-{os.getpid()}"), (OTHER, 0o755))
+    try:
+        assert not hears(lbrun, directory, short_dir / "lbd.toml")
+    finally:
+        shutil.rmtree(directory)
