@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lbd.config import Config
+from lbd.errors import Unavailable
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
@@ -18,6 +19,7 @@ from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap
 from lbd.lbm.unshared import Unshared
 from lbd.lbm.usage_log import UsageLog
+from lbd.lbm.wide import Wide
 from lbd.model import HostId, JobId
 from lbd.rates import Rates
 from lbd.rpc.gen import lbm_pb2
@@ -26,6 +28,10 @@ from lbd.rpc.transport import Peers
 
 if TYPE_CHECKING:
     from lbd.lbm.origin import Command
+
+ASK_TIMEOUT_S = 1.0
+LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
+ADDRESS_KEPT_S = 5.0
 
 
 @dataclass(slots=True)
@@ -52,7 +58,7 @@ class Home:
     files: QueuedFiles | None = None  # likewise
     lim_rests_until_s: float = 0.0
     commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
-    # Where hosts' LBMs were found lately, and until when that is believed.
+    # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
     rates: Rates = field(init=False)  # of the commands and questions of each user
 
@@ -64,9 +70,29 @@ class Home:
         """Was the host where a command has begun at least as busy as ours? A wrong transfer."""
         return started.HasField("index") and started.index >= self.rules.load
 
+    async def ask_lim(self, wide: Wide, question: Json, must: bool) -> Json:
+        """Where a command is to go. `must`: nothing else will do, so the LIM is asked again even if
+        it did not answer a moment ago. Raises Unavailable and Refusal."""
+        if not must and time.monotonic() < self.lim_rests_until_s:
+            raise Unavailable("lim has not answered lately")
+        try:
+            answer = await wide.ask(self.lim, question, ASK_TIMEOUT_S)
+        except Unavailable:
+            if self.lim.connected:
+                self.lim_rests_until_s = time.monotonic() + LIM_REST_S
+            raise
+        self.lim_rests_until_s = 0.0
+        return answer
+
+    def is_at(self, host: HostId, address: str) -> None:
+        self.addresses[host] = address, time.monotonic() + ADDRESS_KEPT_S
+
     def known_address(self, host: HostId) -> str:
+        """Where its LBM is: what the LIM said lately, or said last while it does not answer."""
         address, until_s = self.addresses.get(host, ("", 0.0))
-        return address if self.lim.connected and time.monotonic() < until_s else ""
+        now_s = time.monotonic()
+        lately = self.lim.connected and now_s < until_s
+        return address if lately or now_s < self.lim_rests_until_s else ""
 
 
 @dataclass(frozen=True, slots=True)

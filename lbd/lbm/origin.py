@@ -33,9 +33,6 @@ from lbd.rpc import job_stream as stream
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Json, Refusal
 
-ASK_TIMEOUT_S = 1.0
-LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
-ADDRESS_KEPT_S = 5.0
 MAX_TRIES = 8
 
 
@@ -159,18 +156,13 @@ class Command:
             "must_leave": self._must_leave,
             "must_stay": self._stay and request.mode == "auto",
             "may_wait": may_wait,
-            "dry": False,
         }
-        if request.host is not None and (address := home.known_address(request.host)):
-            home.notes.placed(self.job.id, question)
-            self._charged = True
-            return Where("there", request.host, address, "wanted")
+        if (named := self._at_known_address(question)) is not None:
+            return named
         home.notes.flush()
         try:
-            if time.monotonic() < home.lim_rests_until_s:
-                raise Unavailable("lim has not answered lately")
             self._asked_lim = True
-            answer = await self._wide.ask(home.lim, question, ASK_TIMEOUT_S)
+            answer = await home.ask_lim(self._wide, question, must=request.mode != "auto")
             self._charged = True
         except Refusal as refusal:
             if self._full.names:  # they will have room again
@@ -183,16 +175,25 @@ class Command:
                 raise Unavailable(f"{refusal}; {self._directory.left_out}") from None
             raise
         except Unavailable as problem:
-            if home.lim.connected and time.monotonic() > home.lim_rests_until_s:
-                home.lim_rests_until_s = time.monotonic() + LIM_REST_S
+            if (named := self._at_known_address(question)) is not None:
+                return named
             if request.mode != "auto":
                 raise
             self._refusals.append(NotRun(str(problem), fault=True))
             return Where("here", self.own_name, "", "no-lim")
         where = Where.told(answer, self._directory.left_out)
         if where.verdict == "there":
-            home.addresses[where.host] = where.address, time.monotonic() + ADDRESS_KEPT_S
+            home.is_at(where.host, where.address)
         return where
+
+    def _at_known_address(self, question: Json) -> Where | None:
+        """The host that the user named, if it can be reached without asking the LIM."""
+        host = self._request.host
+        if host is None or not (address := self._home.known_address(host)):
+            return None
+        self._home.notes.placed(self.job.id, question)
+        self._charged = True
+        return Where("there", host, address, "wanted")
 
     async def _here(self, where: Where) -> bool:
         request = self._request

@@ -16,7 +16,7 @@ from operator import attrgetter
 from random import Random
 
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
-from lbd.policy.view import AVOIDED, CLOSED, NO_SLOT, Decision, HostView, Nowhere, View
+from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
 
 TIE = 0.02  # loads this close are equal: less is noise of the sampling
 CANDIDATES = 16  # that an answer shows, best first
@@ -47,15 +47,14 @@ def settled_early(
 
 
 def wanted_host(name: HostId, view: View) -> Decision:
-    """-H: there, whatever the load, unless that host cannot take it at all. One that is closed says
-    itself by which of its rules."""
+    """-H: there, whatever we believe of it. Our news of it may be old, or our own LIM may have stood
+    still; the host itself says no, by which of its rules, or does not answer in time."""
     host = view.hosts[name]
-    able = host.why in ("", "late", NO_SLOT, CLOSED) or host.why.startswith(AVOIDED)
-    if not host.alive or not able:
+    if host is not view.me:
+        return Placement(Verdict.THERE, name, "wanted", (candidate(host, view),))
+    if host.why:
         return Nowhere(f"{name} cannot take it: {host.why}")
-    if host is view.me:
-        return here(view, "wanted")
-    return Placement(Verdict.THERE, name, "wanted", (candidate(host, view),))
+    return here(view, "wanted")
 
 
 def must_leave(request: PlacementRequest, view: View) -> bool:

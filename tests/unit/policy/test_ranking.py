@@ -98,11 +98,16 @@ def test_must_leave_with_nobody_there():
     assert "no other host is up" in found.reason
 
 
-@pytest.mark.parametrize("why", ["down", "drained", NO_LBM])
-def test_a_named_host_that_cannot_take_it_is_said_so(why):
-    seen = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why})
+@pytest.mark.parametrize("why", ["down", "drained", NO_LBM, "not heard of yet"])
+def test_a_named_host_is_asked_itself_whatever_is_believed_of_it(why):
+    seen = view({"h1": 0.0, "h2": math.inf}, whys={"h2": why}, dead=["h2"])
     found = decide(request(wanted="h2"), seen)
-    assert found == Nowhere(f"h2 cannot take it: {why}")
+    assert (found.verdict, found.host, found.reason) == (Verdict.THERE, "h2", "wanted")
+
+
+def test_this_host_itself_is_named_and_drained():
+    seen = view({"h1": 0.0, "h2": 0.0}, whys={"h1": "drained"})
+    assert decide(request(wanted="h1"), seen) == Nowhere("h1 cannot take it: drained")
 
 
 def test_equal_hosts_are_drawn_by_lot_and_noise_is_equal():
