@@ -22,10 +22,12 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     """No new jobs there; with --wait, return when none of other hosts' jobs is left."""
     host: str = options.host
     request: Json = {"op": "drain", "host": host, "drained": True}
-    daemons.lim(request, FORWARD_TIMEOUT_S)
+    away = daemons.lim(request, FORWARD_TIMEOUT_S).get("when_back")
     left = wait_until_empty(daemons, host, options.timeout) if options.wait else 0
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
+    elif away and not options.wait:
+        print(f"{host} does not answer: it is drained when it is back, and nothing is sent there")
     elif left:
         print(f"{host} is drained; {left} jobs of other hosts still run there")
     else:
@@ -50,11 +52,12 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
 
 def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     host: str = options.host
-    daemons.lim({"op": "drain", "host": host, "drained": False}, FORWARD_TIMEOUT_S)
+    request: Json = {"op": "drain", "host": host, "drained": False}
+    away = daemons.lim(request, FORWARD_TIMEOUT_S).get("when_back")
     if options.json:
         print_json({"host": host, "drained": False})
     else:
-        print(f"{host} takes jobs again")
+        print(f"{host} takes jobs again" + (" when it is back" if away else ""))
     return 0
 
 

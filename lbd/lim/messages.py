@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from lbd.model import HostId, JobId, LoadVector, Verdict, quick_value, target_of
 
+DRAINS_MAX = 1 << 10  # hosts that are away, and are to be drained when they are back
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -61,6 +63,8 @@ class Settings:
     tuned: dict[str, float] = field(default_factory=dict)  # laid over `params`, by the centre
     words: dict[str, str] = field(default_factory=dict)  # parameters that are no numbers
     more: bytes = b""  # as in Member
+    # Hosts that were drained, or no longer, while they were away: each takes itself off the list
+    drains: dict[HostId, bool] = field(default_factory=dict)
 
     @property
     def version(self) -> tuple[int, str]:

@@ -175,7 +175,10 @@ class Operations:
             return {"host": host, "drained": drained}
         try:
             reply = await self._ask(host, m.Drain(drained))
-        except (Unavailable, PeerError) as problem:
+        except Unavailable:  # all of us remember it until it is back
+            self._lim.handle(e.ChangeSettings(None, {}, {host: drained}), time.monotonic())
+            return {"host": host, "drained": drained, "when_back": True}
+        except PeerError as problem:
             raise Refusal(f"{host} did not confirm: {problem}", "unavailable") from None
         if not isinstance(reply.body, m.Ack) or reply.body.error or reply.body.unknown_sender:
             raise Refusal(f"{host} did not confirm; try again", "unavailable")

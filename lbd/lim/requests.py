@@ -130,12 +130,16 @@ def status(
 def host_status(state: LimState, name: HostId, now_s: float, revoked: bool = False) -> Json:
     entry = state.table.entries[name]
     host_state, why_down = state.table.state(name, now_s)
+    drained = state.table.is_drained(entry)
+    if drained and host_state is HostState.DOWN:
+        why_down += "; drained, also when it is back"
     shown: Json = {
         "name": name,
         "address": entry.member.address,
         "state": host_state.value,
         "revoked": revoked and host_state in (HostState.LATE, HostState.DOWN),
         "why_down": why_down,
+        "drained": {"reason": "", "by": "", "since": None} if drained else None,
         "version": entry.member.version,
     }
     sample = entry.sample

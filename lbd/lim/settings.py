@@ -10,10 +10,12 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 
 from lbd.config import ALGORITHMS, Config, LimConfig, LoadConfig, fault_of
 from lbd.errors import ConfigError
-from lbd.lim.messages import Settings
+from lbd.lim.messages import DRAINS_MAX, Settings
+from lbd.model import HostId
 from lbd.spelling import hint
 
 LOAD_PARAMS = ("index", "smoothing_s", "io_weight", "memory_weight")
+NOBODY: Mapping[HostId, bool] = {}
 TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
 # of [lim], not parameters
 FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes", "history_bytes")
@@ -120,9 +122,13 @@ def overlaid(base: InForce, params: Mapping[str, Value]) -> InForce:
 
 
 def changed(
-    settings: Settings, author: str, algorithm: str | None, params: Mapping[str, Value]
-) -> Settings:
-    """The next version of the settings."""
+    settings: Settings, author: str, algorithm: str | None, params: Mapping[str, Value],
+    drains: Mapping[HostId, bool] = NOBODY,
+) -> Settings:  # fmt: skip
+    """The next version of the settings. Raises ConfigError if it holds too much."""
+    drains = {**settings.drains, **drains}
+    if len(drains) > DRAINS_MAX:
+        raise ConfigError(f"{DRAINS_MAX} hosts that are down are drained already")
     words = {name: value for name, value in params.items() if isinstance(value, str)}
     numbers = {name: value for name, value in params.items() if not isinstance(value, str)}
     return replace(
@@ -132,7 +138,14 @@ def changed(
         algorithm=algorithm or settings.algorithm,
         params={**settings.params, **numbers},
         words={**settings.words, **words},
+        drains=drains,
     )
+
+
+def obeyed(settings: Settings, author: HostId) -> Settings:
+    """The next version, by a host that has drained itself as it was to."""
+    drains = {host: drained for host, drained in settings.drains.items() if host != author}
+    return replace(settings, counter=settings.counter + 1, author=author, drains=drains)
 
 
 def retuned(settings: Settings, author: str, tuned: dict[str, float]) -> Settings:

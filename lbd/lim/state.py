@@ -10,7 +10,7 @@ what is told each period, `settings` the algorithm and its parameters, `placemen
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -23,7 +23,7 @@ from lbd.lim.events import Action, Log
 from lbd.lim.membership import Membership
 from lbd.lim.placement import Placer
 from lbd.lim.reservations import Reservations
-from lbd.lim.settings import InForce, as_set, changed, in_force, retuned
+from lbd.lim.settings import InForce, as_set, changed, in_force, obeyed, retuned
 from lbd.lim.table import Table
 from lbd.lim.teller import Teller, broadcast, send
 from lbd.load.index import fade_s
@@ -121,7 +121,8 @@ class LimState:
             case e.SetDrained():
                 return self._set_drained(event.drained, now_s)
             case e.ChangeSettings():
-                settings = changed(self.settings, self.me, event.algorithm, event.params)
+                what = event.algorithm, event.params, event.drains
+                settings = changed(self.settings, self.me, *what)
                 return self._adopt(settings, now_s) + self._tell_all(settings, now_s)
             case e.Undelivered():
                 if isinstance(event.sent, m.Report) and event.to == self.centre:
@@ -139,20 +140,13 @@ class LimState:
     def _publish(self, now_s: float) -> None:
         """Our newest sample, into the table like any other host's."""
         self._number += 1
-        vector = self._vector = self._vector or self._made_vector()
+        vector = self._vector = self._vector or self.lbm.vector(
+            self._sampled, self.identity.cores, self.identity.speed
+        )
         incarnation = self.membership.me.incarnation
         age_s = now_s - self._sampled_at_s
         sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)
         self.table.record(sample, now_s)
-
-    def _made_vector(self) -> LoadVector:
-        sampled, lbm = self._sampled, self.lbm
-        return LoadVector(  # in order: by their names it takes four times as long
-            sampled.index, sampled.queues, sampled.utilisation,
-            self.identity.cores, self.identity.speed,
-            lbm.slots_total, lbm.slots_used, lbm.jobs_local, lbm.jobs_foreign,
-            lbm.accepting, lbm.hog, sampled.site,
-        )  # fmt: skip
 
     def own_sample(self, now_s: float) -> m.Sample:
         return self.table.own_sample(now_s)
@@ -177,10 +171,7 @@ class LimState:
 
     def drained_there(self, name: HostId, drained: bool) -> None:
         """That host confirmed it; do not wait for its next sample."""
-        entry = self.table.entries.get(name)
-        if entry is not None and entry.sample is not None:
-            entry.sample = replace(entry.sample, drained=drained)
-            self.table.update(entry.member)
+        self.table.drained_there(name, drained)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -237,7 +228,7 @@ class LimState:
             return []
         self.in_force = in_force(self.base, settings)
         self.settings = settings
-        self.table.set_params(self.in_force.lim, fade_s(self.in_force.load))
+        self.table.set_params(self.in_force.lim, fade_s(self.in_force.load), settings.drains)
         self.reservations.clear()
         self._exchange_soon(now_s)
         text = f"settings {settings.counter} of {settings.author}"
@@ -245,7 +236,16 @@ class LimState:
         return [
             e.Configure(self.in_force),
             Log(f"{text} algorithm={self.in_force.lim.algorithm} params={said}"),
+            *self._obey(settings, now_s),
         ]
+
+    def _obey(self, settings: m.Settings, now_s: float) -> list[Action]:
+        """We were drained, or no longer, while we were away: it is so now, and off the list."""
+        drained = settings.drains.get(self.me)
+        if drained is None:
+            return []
+        done, actions = obeyed(settings, self.me), self._set_drained(drained, now_s)
+        return [*actions, *self._adopt(done, now_s), *self._tell_all(done, now_s)]
 
     def _tune(self, now_s: float) -> list[Action]:
         """As the centre: let the parameters follow the load of all."""

@@ -11,6 +11,7 @@ for; the moment at which time alone changes one (`_changes_at_s`) is known befor
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ class Table:
         self.smoothing_s = smoothing_s
         self.entries: MutableMapping[HostId, Entry] = {}
         self.joined: set[HostId] = set()  # not listed: they may be forgotten
+        self.drains: Mapping[HostId, bool] = {}
         self._charges = ChargeBook()
         self._views: dict[HostId, HostView] = {}
         self._changed: dict[HostId, None] = {}  # whose view is to be made anew, in this order
@@ -129,8 +131,12 @@ class Table:
         self._changed[name] = None
         return True
 
-    def set_params(self, params: LimConfig, smoothing_s: float) -> None:
+    def set_params(
+        self, params: LimConfig, smoothing_s: float, drains: Mapping[HostId, bool]
+    ) -> None:
+        """`drains`: hosts that were drained, or no longer, and have not heard of it yet."""
         self.params = params
+        self.drains = drains
         self.smoothing_s = smoothing_s
         self._changes_at_s = NEVER
 
@@ -174,6 +180,12 @@ class Table:
         found = self.sample_of(self.me, now_s)
         assert found is not None  # the state publishes one before anything else
         return found
+
+    def drained_there(self, name: HostId, drained: bool) -> None:
+        entry = self.entries.get(name)
+        if entry is not None and entry.sample is not None:
+            entry.sample = replace(entry.sample, drained=drained)
+            self.update(entry.member)
 
     def avoid(self, name: HostId, reason: str, now_s: float) -> None:
         """A command failed there: no picks for `avoid_s`."""
@@ -241,7 +253,12 @@ class Table:
                 return DOWN, f"no sample for {self.params.down_after_s:g} s"
             if now_s >= entry.sampled_at_s + self.params.stale_after_s:
                 return HostState.LATE, ""
-        return (HostState.DRAINED if entry.sample.drained else UP), ""
+        return (HostState.DRAINED if self.is_drained(entry) else UP), ""
+
+    def is_drained(self, entry: Entry) -> bool:
+        """By itself, or by somebody while it was away."""
+        drained = entry.sample is not None and entry.sample.drained
+        return self.drains.get(entry.member.name, drained) if self.drains else drained
 
     def is_down(self, name: HostId, entry: Entry, now_s: float) -> bool:
         """As `_state_of` has it, without saying why: all hosts are asked for at each period."""

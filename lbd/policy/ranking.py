@@ -47,8 +47,8 @@ def settled_early(
 
 
 def wanted_host(name: HostId, view: View) -> Decision:
-    """-H: there, whatever we believe of it. Our news of it may be old, or our own LIM may have stood
-    still; the host itself says no, by which of its rules, or does not answer in time."""
+    """-H: there, whatever we believe of it. Our news of it may be old, or our own LIM may have
+    stood still; the host itself says no, by which of its rules, or does not answer in time."""
     host = view.hosts[name]
     if host is not view.me:
         return Placement(Verdict.THERE, name, "wanted", (candidate(host, view),))

@@ -173,6 +173,7 @@ def settings_out(settings: m.Settings) -> pb.Settings:
         params=settings.params,
         tuned=settings.tuned,
         words=settings.words,
+        drains={str(host): drained for host, drained in settings.drains.items()},
     )
     wire.MergeFromString(settings.more)
     return wire
@@ -289,6 +290,8 @@ def site_loads(wire: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 def settings(wire: pb.Settings) -> m.Settings:
     if max(len(wire.params), len(wire.tuned), len(wire.words)) > PARAMS_MAX:
         raise PeerError("too many parameters")
+    if len(wire.drains) > m.DRAINS_MAX:
+        raise PeerError("too many drained hosts")
     return m.Settings(
         counter=count(wire.counter, "counter"),
         author=text(wire.author, "author"),
@@ -297,6 +300,7 @@ def settings(wire: pb.Settings) -> m.Settings:
         tuned=parameters(wire.tuned),
         words={text(k, "parameter"): text(v, k) for k, v in wire.words.items()},
         more=later_fields(wire),
+        drains={name(host): drained for host, drained in wire.drains.items()},
     )
 
 

@@ -220,6 +220,28 @@ def test_a_drained_host_stays_drained_over_a_restart(three):
     wait_until(first.states, lambda s: s["h2"] == "drained", "still drained")
 
 
+def test_a_host_that_is_down_is_drained_until_it_is_undrained(three):
+    first, second, third = three
+    second.end(signal.SIGKILL)
+    wait_until(third.states, lambda s: s["h2"] == "down", "h2 is down")
+    said = third.ask(op="drain", host="h2", drained=True)
+    assert (said["drained"], said["when_back"]) == (True, True)
+
+    def drained(host):
+        return lambda: [row["drained"] for row in host.ask(op="status")["hosts"]]
+
+    wait_until(drained(first), lambda rows: rows[1] and not rows[0], "the others know")
+    assert "drained" in first.ask(op="status")["hosts"][1]["why_down"]
+    second.start()
+    wait_until(first.states, lambda s: s["h2"] == "drained", "it is so when it is back")
+    second.end()
+    second.start()
+    wait_until(first.states, lambda s: s["h2"] == "drained", "and once more")
+    first.ask(op="drain", host="h2", drained=False)
+    wait_until(first.states, lambda s: s["h2"] == "up", "undrained")
+    assert drained(first)() == [None] * 3
+
+
 def test_a_host_joins_by_one_address(three, tmp_path):
     first = three[0]
     peers = first.ask(op="peers")["peers"]

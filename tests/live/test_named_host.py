@@ -1,4 +1,4 @@
-"""`-H HOST` asks that host, whatever this host's LIM believes of it, and when it believes nothing."""
+"""`-H HOST` asks that host itself, whatever this host's LIM believes of it."""
 
 import signal
 

@@ -215,3 +215,47 @@ def test_drained_is_told_to_all_and_kept_over_a_restart():
     cluster.start(HostId("h2"))
     cluster.run(3.0)
     assert state_seen(cluster, "h3", "h2") is HostState.DRAINED
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_host_that_is_down_is_drained_by_the_others_and_stays_so_when_it_is_back(seed):
+    cluster = settled(4, seed)
+    cluster.crash("h3")
+    cluster.run(PARAMS.down_after_s + 5)
+    cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): True}))
+    cluster.run(1.0)
+    assert all(host.state.table.drains == {"h3": True} for host in cluster.alive())
+    cluster.crash("h2")  # who remembers is not only who was asked
+    cluster.start(HostId("h3"))
+    cluster.run(3.0)
+    assert cluster["h3"].drained_kept
+    for by in ("h1", "h3", "h4"):
+        assert state_seen(cluster, by, "h3") is HostState.DRAINED
+        assert cluster[by].state.table.drains == {}  # done, so that `undrain` there holds as well
+    cluster.handle(cluster["h3"], e.SetDrained(False))
+    cluster.run(3.0)
+    assert {state_seen(cluster, by, "h3") for by in ("h1", "h4")} == {HostState.UP}
+    assert not cluster["h3"].drained_kept
+
+
+def test_a_drained_host_that_is_down_is_undrained():
+    cluster = settled(3, 9)
+    cluster.handle(cluster["h3"], e.SetDrained(True))
+    cluster.run(2.5)
+    cluster.crash("h3")
+    cluster.run(PARAMS.down_after_s + 5)
+    cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): False}))
+    cluster.run(1.0)
+    cluster.start(HostId("h3"))
+    cluster.run_until(lambda: not cluster["h3"].state.drained, 5, "it takes jobs again")
+    cluster.run(2.5)
+    assert state_seen(cluster, "h1", "h3") is HostState.UP
+    assert not cluster["h3"].drained_kept
+
+
+def test_nobody_picks_a_drained_host_before_it_has_heard_of_it():
+    cluster = settled(3, 9)
+    cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): True}))
+    assert state_seen(cluster, "h2", "h3") is HostState.DRAINED
+    cluster.run(1.0)
+    assert cluster["h3"].drained_kept

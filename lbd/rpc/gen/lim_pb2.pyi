@@ -219,7 +219,7 @@ class Unreserve(_message.Message):
     def __init__(self) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("counter", "author", "algorithm", "params", "tuned", "words")
+    __slots__ = ("counter", "author", "algorithm", "params", "tuned", "words", "drains")
     class ParamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -241,19 +241,28 @@ class Settings(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class DrainsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bool
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bool] = ...) -> None: ...
     COUNTER_FIELD_NUMBER: _ClassVar[int]
     AUTHOR_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     TUNED_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
+    DRAINS_FIELD_NUMBER: _ClassVar[int]
     counter: int
     author: str
     algorithm: str
     params: _containers.ScalarMap[str, float]
     tuned: _containers.ScalarMap[str, float]
     words: _containers.ScalarMap[str, str]
-    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    drains: _containers.ScalarMap[str, bool]
+    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Mapping[str, str]] = ..., drains: _Optional[_Mapping[str, bool]] = ...) -> None: ...
 
 class Drain(_message.Message):
     __slots__ = ("drained",)

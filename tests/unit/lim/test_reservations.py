@@ -107,5 +107,5 @@ def test_reservations_are_taken_by_a_loaded_host_only_newest_last():
 
 def test_under_another_algorithm_none_is_taken():
     ours = Ours(local=2.0)
-    ours.table.set_params(LimConfig(algorithm="GLOBAL"), 4.0)
+    ours.table.set_params(LimConfig(algorithm="GLOBAL"), 4.0, {})
     assert not ours.reservations.asked(H2, 0.0)
