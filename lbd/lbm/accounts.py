@@ -46,10 +46,13 @@ class Gate:
     def takes_orders_of(self, uid: int) -> bool:
         return uid in self._lbm_uids
 
-    def check(self, order: bytes) -> None:
-        """`order`: uid, gid and groups; b"" is the keeper's own user. Raises PermissionError."""
-        if os.geteuid() == ROOT_UID and not self._lets_in(tuple(map(int, order.split()))):
+    def check(self, order: bytes) -> tuple[int, ...]:
+        """`order`: uid, gid and groups; b"" is the keeper's own user. Returns them: what has been
+        checked, and nothing else, is for a child to become. Raises PermissionError, ValueError."""
+        user = tuple(map(int, order.split()))
+        if os.geteuid() == ROOT_UID and not self._lets_in(user):
             raise PermissionError(errno.EPERM, "not to be run as that user")
+        return user
 
     def _lets_in(self, user: tuple[int, ...]) -> bool:
         known, until_s = self._known.get(user, (False, 0.0))

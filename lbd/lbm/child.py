@@ -17,9 +17,10 @@ import resource
 import signal
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
-from lbd.lbm import monitor
+from lbd.lbm import monitor, rlimits
 from lbd.lbm.containment import MARK, Containment
 from lbd.lbm.launch import DEFAULT_PATH, become
 from lbd.lbm.look import find_program, kernel_id, look
@@ -40,13 +41,14 @@ from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
 
 ORDER_LIMIT_BYTES = 16 << 20
-RLIMITS = 16
 MAX_DESCRIPTORS = 1 << 20
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 CLONE_INTO_CGROUP = 1 << 33
 SYS_CLONE3 = 435
 MACHINES = ("x86_64", "aarch64", "riscv64")  # where that is its number
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+KEYCTL_JOIN_SESSION_KEYRING = 1
 
 
 class CannotStart(Exception):
@@ -63,25 +65,24 @@ class Parent:
     """What a child must know of the keeper it was forked from."""
 
     containment: Containment
-    limits: dict[int, tuple[int, int]]
     identity: tuple[int, ...]
     ignored: tuple[int, ...]
     libc: ctypes.PyDLL  # which keeps the interpreter's lock during a call
     clones_into_groups: bool
     kernel: str
+    no_keyring: int = 0  # in a child: why it has no session keyring of its own, an errno
 
     @classmethod
     def of_this_process(cls, containment: Containment) -> "Parent":
         return cls(
             containment=containment,
-            limits={number: resource.getrlimit(number) for number in range(RLIMITS)},
             identity=(os.geteuid(), os.getegid(), *sorted(os.getgroups())),
             ignored=tuple(
                 number
                 for number in signal.valid_signals()
                 if signal.getsignal(number) == signal.SIG_IGN
             ),
-            libc=ctypes.PyDLL(None),
+            libc=ctypes.PyDLL(None, use_errno=True),
             kernel=kernel_id(),
             clones_into_groups=containment.kind == "cgroup2" and os.uname().machine in MACHINES,
         )
@@ -204,6 +205,7 @@ def leave_keeper(parent: Parent, own: int) -> None:
     """Everything that can be done before the order is known."""
     parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setsid()
+    parent.no_keyring = join_session_keyring(parent.libc)
     os.closerange(3, own)
     os.closerange(own + 1, MAX_DESCRIPTORS)
     signal.set_wakeup_fd(-1)
@@ -239,13 +241,12 @@ def _set_up(parent: Parent, order: Order, descriptors: list[int], group: str) ->
     except OSError as error:
         raise CannotStart("limits", error) from error
     _take_descriptors(descriptors, order.closed_fds)
-    _set_limits(order.limits, parent.limits)
+    _set_limits(order.limits)
     if order.nice:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, order.nice)
     if order.user and order.user != parent.identity:
-        _become_user(order.user)
-        parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # setuid cleared it
+        _become_user(parent, order.user, parent.no_keyring)
     if order.no_new_privileges:
         parent.libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if order.ignored_signals:
@@ -287,26 +288,37 @@ def _take_descriptors(descriptors: list[int], closed_fds: int) -> None:
         os.dup2(descriptor, number)
 
 
-def _set_limits(limits: list[tuple[int, int, int]], own: dict[int, tuple[int, int]]) -> None:
-    """The caller's limits, as far as ours allow: a hard limit is only ever lowered, unless root."""
+def _set_limits(limits: list[tuple[int, int, int]]) -> None:
+    """The caller's limits, as far as they count here."""
     for number, soft, hard in limits:
-        wanted_soft, wanted_hard = (value if value < 1 << 63 else -1 for value in (soft, hard))
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            if own[number] == (wanted_soft, wanted_hard):
-                continue
-            own_hard = own[number][1]
-            if os.geteuid() != 0 and own_hard != -1 and not 0 <= wanted_hard <= own_hard:
-                wanted_hard = own_hard
-            if wanted_hard != -1 and not 0 <= wanted_soft <= wanted_hard:
-                wanted_soft = wanted_hard
-            resource.setrlimit(number, (wanted_soft, wanted_hard))
+        with contextlib.suppress(OSError, ValueError, OverflowError):
+            wanted = rlimits.taken(number, soft, hard, resource.getrlimit(number))
+            if wanted is not None:
+                resource.setrlimit(number, wanted)
 
 
-def _become_user(user: tuple[int, ...]) -> None:
+def _become_user(parent: Parent, user: tuple[int, ...], no_keyring: int) -> None:
+    """`no_keyring`: of `join_session_keyring`, when we were born."""
     uid, gid, *groups = user
+    with contextlib.suppress(OSError):  # no audit here, or not to be changed
+        Path("/proc/self/loginuid").write_text(str(uid))
     try:
         os.setgroups(groups)
         os.setgid(gid)
         os.setuid(uid)
     except OSError as error:
         raise CannotStart("user", error) from error
+    parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # setuid cleared it
+    # One that belongs to the user, if the user may have another: else the one we were born with.
+    if join_session_keyring(parent.libc) and no_keyring:
+        raise CannotStart("keyring", OSError(no_keyring, os.strerror(no_keyring)))
+
+
+def join_session_keyring(libc: ctypes.PyDLL) -> int:
+    """A new one, empty: who has the keeper's shares it with all others who have. An errno, or 0,
+    also where there are no keyrings."""
+    number = SYS_KEYCTL.get(os.uname().machine)
+    if number is None or libc.syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None) >= 0:
+        return 0
+    failed = ctypes.get_errno()
+    return failed if failed not in (errno.ENOSYS, errno.EPERM) else 0

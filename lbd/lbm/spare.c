@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/keyctl.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -44,7 +45,7 @@ struct words {
     size_t count, room;
 };
 
-static int sock;
+static int sock, no_keyring;
 static int descriptors[DESCRIPTORS], descriptor_count;
 
 _Noreturn static void fail(const char *stage, int error) {
@@ -101,27 +102,58 @@ static rlim_t limit_value(char **text) {
     return value >> 63 ? RLIM_INFINITY : value;
 }
 
-/* "NUMBER SOFT HARD" of the caller, as far as ours allow. */
+/* "NUMBER SOFT HARD" of the caller, as rlimits.py takes it. */
 static void set_limit(char *text) {
     struct rlimit own;
     int number = (int)strtol(text, &text, 10);
     rlim_t soft = limit_value(&text), hard = limit_value(&text);
-    if (getrlimit(number, &own) || (own.rlim_cur == soft && own.rlim_max == hard)) return;
-    if (geteuid() && hard > own.rlim_max) hard = own.rlim_max;
+    if (number == RLIMIT_MEMLOCK || number == RLIMIT_NICE || number == RLIMIT_RTPRIO ||
+        number == RLIMIT_RTTIME) return;
+    if (getrlimit(number, &own)) return;
+    if (hard > own.rlim_max) hard = own.rlim_max;
     if (soft > hard) soft = hard;
+    if (own.rlim_cur == soft && own.rlim_max == hard) return;
     setrlimit(number, &(struct rlimit){soft, hard}); /* as far as allowed */
+}
+
+/* A new one, empty; an errno, or 0, also where there are no keyrings. */
+static int join_session_keyring(void) {
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0) return 0;
+    return errno == ENOSYS || errno == EPERM ? 0 : errno;
+}
+
+/* Where audit is, it names whom a command belongs to by this. */
+static void set_login_uid(uid_t uid) {
+    int file = open("/proc/self/loginuid", O_WRONLY | O_CLOEXEC);
+    if (file < 0) return;
+    dprintf(file, "%u", uid);
+    close(file);
+}
+
+/* The next of numbers with one space before each but the first, and nothing else. */
+static id_t next_id(char **text, int is_first) {
+    char *at = *text;
+    if (!is_first && *at++ != ' ') fail("user", EINVAL);
+    if (*at < '0' || *at > '9') fail("user", EINVAL);
+    errno = 0;
+    unsigned long value = strtoul(at, text, 10);
+    if (errno || value >= (id_t)-1) fail("user", EINVAL);
+    return (id_t)value;
 }
 
 /* "UID GID GROUP GROUP ..." */
 static void become_user(char *text) {
-    uid_t uid = (uid_t)strtoul(text, &text, 10);
-    gid_t gid = (gid_t)strtoul(text, &text, 10);
-    gid_t *groups = must(calloc(strlen(text) + 1, sizeof *groups)); /* more than there can be */
-    size_t count = 0;
-    while (*text == ' ') groups[count++] = (gid_t)strtoul(text, &text, 10);
+    uid_t uid = next_id(&text, 1);
+    gid_t gid = next_id(&text, 0);
+    size_t count = 0, room = strlen(text) / 2; /* a space and a digit each, at least */
+    gid_t *groups = must(calloc(room + 1, sizeof *groups));
+    while (*text && count < room) groups[count++] = next_id(&text, 0);
     if (*text) fail("user", EINVAL);
+    set_login_uid(uid);
     if (setgroups(count, groups) || setgid(gid) || setuid(uid)) fail("user", errno);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid cleared it */
+    /* One that belongs to the user, if the user may have another: else the one we were born with. */
+    if (join_session_keyring() && no_keyring) fail("keyring", no_keyring);
 }
 
 /* At 0, 1, 2, leaving out those the caller had closed. */
@@ -268,6 +300,7 @@ static int breed(char how, int group, const char *mark, const char *kernel) {
     if (pid) return pid < 0 ? -errno : (int)pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
+    no_keyring = join_session_keyring();
     if (how == CGROUP_PROCS && write(group, "0", 1) != 1) fail("spawn", errno);
     live(mark, kernel);
 }

@@ -121,6 +121,8 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         fields((b"j", b"h2-2"), (b"a", b"/bin/true"), (b"s", b"kernel 1 2 3 4 nfs"), (b"P", b"")),
         fields((b"j", b"h2-3"), (b"a", b"x"), (b"c", b"255"), (b"l", b"-1 x 99999999999999999999")),
         fields((b"j", b"h2-4"), (b"a", b"a\0b")),
+        fields((b"j", b"h2-5"), (b"a", b"/bin/true"), (b"w", b"65534 65534 4 65534")),
+        fields((b"j", b"h2-6"), (b"a", b"/bin/true"), (b"w", b"65534 65534 "), (b"l", b"8 -1 -1")),
     ),
     "front_frames": (
         frames.pack(c.HERE, fields((c.JOB, b"h1-1"), (c.HOST, b"h1"), (c.REASON, b"never"))),

@@ -1,11 +1,13 @@
 """Limits of a child, in a process that may keep them."""
 
+import resource
 import subprocess
 import sys
 
 import pytest
 
 from lbd.lbm.outgoing import packed_limits
+from lbd.lbm.rlimits import NOT_FROM_AFAR, taken
 from lbd.lbm.spawn_order import Order, pack_order, read_order
 from lbd.rpc.gen import lbm_pb2
 
@@ -39,3 +41,31 @@ def test_limits_travel_to_the_other_host_and_to_its_keeper(limits):
     travelled = [(item.resource, item.soft, item.hard) for item in request.limits]
     order = Order(job="h1-1", argv=[b"true"], limits=travelled)
     assert read_order(pack_order(order)).limits == list(limits)
+
+
+NONE = resource.RLIM_INFINITY
+NOFILE = resource.RLIMIT_NOFILE
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "set_here"),
+    [
+        ((100, 200), (300, 400), (100, 200)),
+        ((100, 800), (300, 400), (100, 400)),
+        ((500, 800), (300, 400), (400, 400)),
+        ((500, 200), (300, 400), (200, 200)),
+        ((300, 400), (300, 400), None),
+        ((300, 800), (300, 400), None),
+        ((1 << 63, (1 << 64) - 1), (300, 400), (400, 400)),
+        ((1 << 63, 1 << 63), (300, NONE), (NONE, NONE)),
+        ((5, 1 << 63), (NONE, NONE), (5, NONE)),
+        ((-5, -5), (300, 400), (400, 400)),
+    ],
+)
+def test_a_callers_hard_limit_is_never_more_than_the_hosts(asked, own, set_here):
+    assert taken(NOFILE, *asked, own) == set_here
+
+
+@pytest.mark.parametrize("number", sorted(NOT_FROM_AFAR))
+def test_what_lets_a_process_come_before_others_is_not_taken(number):
+    assert taken(number, 0, 1, (NONE, NONE)) is None

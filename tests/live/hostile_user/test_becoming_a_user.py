@@ -1,0 +1,126 @@
+"""What a command brings along, or finds, where the keeper's child becomes its user."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lbd.lbm.spawn_order import USER, Order, pack_order
+from lbd.rpc import frames
+from tests.live.privileged import ANN, MALLORY
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).resolve().parents[3]
+# A keeper as a service manager starts it, with a session keyring and hard limits of its own, and
+# one child at a time: it hands each order over and says what came back.
+KEEPER = """
+import ctypes, os, resource, sys
+from lbd.lbm.child import Parent, fork_spare
+from lbd.lbm.containment import Containment
+from lbd.lbm.nursery import Nursery
+program, runtime_dir, limit, *orders = sys.argv[1:]
+ctypes.CDLL("libkeyutils.so.1").keyctl_join_session_keyring(None)
+if limit:
+    number, soft, hard = map(int, limit.split())
+    resource.setrlimit(number, (soft, hard))
+parent = Parent.of_this_process(Containment(runtime_dir, False))
+nursery = Nursery(parent, program.encode()) if program else None
+for order in orders:
+    spare = nursery.spare() if nursery else fork_spare(parent)
+    spare.start(bytes.fromhex(order), [0, 1, 2])
+    trouble = spare.socket.recv(256)
+    _, status = os.waitpid(spare.pid, 0)
+    print(trouble.decode(), status, flush=True)
+"""
+NOFILE, MEMLOCK, NICE, RTPRIO, RTTIME = 7, 8, 13, 14, 15
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    made = tmp_path_factory.mktemp("spare") / "spare"
+    subprocess.run([ROOT / "deploy/compile", ROOT / "lbd/lbm/spare.c", made], check=True)
+    return str(made)
+
+
+@pytest.fixture(params=["compiled", "python"])
+def program(request):
+    return request.getfixturevalue("compiled") if request.param == "compiled" else ""
+
+
+def who(name):
+    entry = pwd.getpwnam(name)
+    return entry.pw_uid, entry.pw_gid
+
+
+def sh(name, script, **more):
+    words = [b"/bin/sh", b"-c", script]
+    environment = {b"PATH": b"/usr/bin:/bin"}
+    return Order(job="h1-1", argv=words, environment=environment, user=who(name), **more)
+
+
+def said_by(program, where, *orders, limit=""):
+    packed = [order if isinstance(order, bytes) else pack_order(order) for order in orders]
+    words = [program, str(where), limit, *(order.hex() for order in packed)]
+    return subprocess.run(
+        [sys.executable, "-c", KEEPER, *words], cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=True,
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("keyctl"), reason="needs keyctl, of keyutils")
+def test_no_key_of_one_job_is_in_reach_of_another(program, tmp_path):
+    """Whether it is of the same user or not; and its own session keyring works."""
+    keeps = b"keyctl add user lbd-of-ann 4711 @s && keyctl search @s user lbd-of-ann"
+    looks = b"keyctl search @s user lbd-of-ann; keyctl add user mine 1 @s >&- && echo can add"
+    said = said_by(program, tmp_path, sh(ANN, keeps), sh(MALLORY, looks), sh(ANN, looks))
+    assert said.count("Required key not available") == 2, said
+    assert said.count("can add") == 2, said
+
+
+HARD = 400
+
+
+@pytest.mark.parametrize(
+    ("asked", "got"),
+    [((300, 4000), "300 400"), ((200, 300), "200 300"), ((1 << 63, 1 << 63), "400 400")],
+)
+def test_a_hard_limit_is_lowered_and_never_raised(program, tmp_path, asked, got):
+    order = sh(MALLORY, b"echo $(ulimit -Sn) $(ulimit -Hn)", limits=[(NOFILE, *asked)])
+    said = said_by(program, tmp_path, order, limit=f"{NOFILE} {HARD} {HARD}")
+    assert got in said.splitlines(), said
+
+
+@pytest.mark.parametrize("number", [MEMLOCK, NICE, RTPRIO, RTTIME])
+def test_what_lets_a_process_come_first_is_the_hosts_own(program, tmp_path, number):
+    order = sh(MALLORY, b"cat /proc/self/limits", limits=[(number, 0, 7)])
+    plain = sh(MALLORY, b"cat /proc/self/limits")
+    asking, without = (said_by(program, tmp_path, one) for one in (order, plain))
+    assert asking == without
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/loginuid"), reason="a kernel without audit")
+def test_audit_is_told_whose_command_it_is(program, tmp_path):
+    said = said_by(program, tmp_path, sh(MALLORY, b"cat /proc/self/loginuid"))
+    assert said.startswith(str(who(MALLORY)[0])), said
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        b"65534 65534 ", b"65534 65534  4", b"65534 65534" + b" " * 4096, b"65534", b"", b" 1 1",
+        b"65534 65534 4\t", b"65534 65534 -1", b"65534 65534 4294967295", b"-1 65534", b"0x0 0",
+        b"18446744073709551616 65534", b"65534 65534 4 x",
+    ],
+)  # fmt: skip
+def test_a_user_that_is_not_numbers_is_nobody(compiled, tmp_path, user):
+    """Not one more than there are, nor the memory behind them."""
+    order = Order(job="h1-1", argv=[b"/bin/true"])
+    said = said_by(compiled, tmp_path, pack_order(order) + frames.field(USER, user))
+    assert said.split() == ["user", "22", str(127 << 8)]
