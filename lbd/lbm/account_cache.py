@@ -1,18 +1,26 @@
-"""Accounts of this host, as the LBM looks them up."""
+"""Accounts of this host, as the LBM looks them up: those that commands run as, and the names of its
+own users, by which other hosts know them.
+
+The user database may be slow (LDAP): it is asked in a thread, and what it says is believed for a
+minute, since a number may be given to somebody else. A name counts only if the database gives it
+the same number: two sources of accounts (files, LDAP) may use one name for two people, and
+elsewhere it is the name that decides as whom a command runs.
+"""
 
 import asyncio
+import pwd
 import time
+from collections.abc import Callable
 
 from lbd.lbm.accounts import find_account
 from lbd.lbm.users import LocalUser
 
 KNOWN_S = 60.0
+UNKNOWN_S = 5.0  # of who was not found: the database may have been away
 KNOWN = 1024
 
 
 class AccountCache:
-    """The user database may be slow (LDAP): asked in a thread, remembered a while."""
-
     def __init__(self) -> None:
         self._known: dict[str | int, tuple[LocalUser | None, float]] = {}
 
@@ -23,5 +31,50 @@ class AccountCache:
         found = await asyncio.to_thread(find_account, wanted)
         if len(self._known) >= KNOWN:
             self._known.clear()
-        self._known[wanted] = found, time.monotonic() + KNOWN_S
+        self._known[wanted] = found, time.monotonic() + (UNKNOWN_S if found is None else KNOWN_S)
         return found
+
+
+class UserNames:
+    def __init__(
+        self, find: Callable[[int], str | None], clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`find`: asks the user database, which may take a while (LDAP)."""
+        self._find = find
+        self._clock_s = clock_s
+        self._known: dict[int, tuple[str, float]] = {}
+
+    async def learn(self, uid: int) -> None:
+        """So that `of` has no need to wait."""
+        if self._is_known(uid) is None:
+            self._note(uid, await asyncio.to_thread(self._find, uid))
+
+    def of(self, uid: int) -> str:
+        """The number itself where there is no such user."""
+        known = self._is_known(uid)
+        return known if known is not None else self._note(uid, self._find(uid))
+
+    def _is_known(self, uid: int) -> str | None:
+        name, until_s = self._known.get(uid, (None, 0.0))
+        return name if self._clock_s() < until_s else None
+
+    def _note(self, uid: int, found: str | None) -> str:
+        if len(self._known) >= KNOWN:
+            self._known.clear()
+        name = found if found is not None else str(uid)
+        kept_s = KNOWN_S if found is not None else UNKNOWN_S
+        self._known[uid] = name, self._clock_s() + kept_s
+        return name
+
+
+def find_name(uid: int) -> str | None:
+    """None if there is no user of that number, or the name is another's."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+        return name if pwd.getpwnam(name).pw_uid == uid else None
+    except (KeyError, OSError, OverflowError):
+        return None
+
+
+NAMES = UserNames(find_name)
+user_name = NAMES.of

@@ -5,9 +5,9 @@ what it has sent meanwhile.
 """
 
 from lbd.errors import PeerError
+from lbd.lbm.account_cache import user_name
 from lbd.lbm.adopted_command import AdoptedCommand, Talks, adopt
 from lbd.lbm.bundle import Bundle, Given, NotNow
-from lbd.lbm.caller import user_name
 from lbd.lbm.client import Ends
 from lbd.lbm.clients import Connection
 from lbd.lbm.modes import read_modes
@@ -50,7 +50,7 @@ class AdoptedConnection(Connection):
             held.command.CopyFrom(AdoptedCommand.save(command, bundle))
             held.command.stays = connection._stays
             held.command.process = bundle.add(
-                -1 if connection._process is None else connection._process
+                -1 if connection.peer.pidfd is None else connection.peer.pidfd
             )
             connection._save_ends(held, bundle)
         held.socket = bundle.add(connection._socket.fileno())
@@ -69,8 +69,9 @@ class AdoptedConnection(Connection):
         self._run_body, self._stays = held.request, held.command.stays
         request = read_request(held.request)
         self._know(request)
-        caller = user_name(self.caller.uid), self.caller.uid, self.caller.pid
-        self._process = given.take_any(held.command.process)
+        caller = user_name(self.caller.uid), self.caller.uid
+        if (pidfd := given.take_any(held.command.process)) is not None:
+            self.peer.replace_pidfd(pidfd)
         self._asked_for_ends = held.asked_for_ends
         if held.terminal:
             modes = read_modes(held.modes) if held.modes else None
@@ -98,4 +99,4 @@ class AdoptedConnection(Connection):
         except (ValueError, PeerError, TimeoutError, OSError):
             pass
         finally:
-            self._close()
+            self.close()

@@ -85,10 +85,10 @@ def adopt(
     home: Home,
     client: Client,
     request: ClientRequest,
-    caller: tuple[str, int, int],
+    caller: tuple[str, int],
     held: HeldCommand,
 ) -> AdoptedCommand:
-    """`caller`: user, uid, pid."""
+    """`caller`: user and uid."""
     command = AdoptedCommand(home, client, request, *caller)
     command.job.id, command.job.submitted = JobId(held.job), held.submitted
     return command

@@ -14,7 +14,8 @@ import grpc.aio
 
 from lbd.errors import LbdError, PeerError, Unavailable
 from lbd.lbm import keeper
-from lbd.lbm.caller import user_name
+from lbd.lbm.account_cache import user_name
+from lbd.lbm.caller import AnyProcess
 from lbd.lbm.directory import Directory
 from lbd.lbm.home import Home
 from lbd.lbm.host import Host
@@ -135,7 +136,8 @@ class Checks:
             mode="auto" if question.get("wanted") is None else "host",
             flags=str(question.get("flags", "")).encode(),
         )
-        directory = Directory(self._home.looker, self._home.unshared, told, caller.uid, caller.pid)
+        asks = caller.uid, AnyProcess(caller.pid)
+        directory = Directory(self._home.looker, self._home.unshared, told, *asks)
         return lbm_pb2.RunRequest(
             job_id="check",
             origin=self._home.config.host.name,

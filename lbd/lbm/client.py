@@ -9,6 +9,7 @@ from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 
 if TYPE_CHECKING:
+    from lbd.lbm.caller import PeerProcess
     from lbd.lbm.staging import Pipes
 
 LBRUN_FAILED = 125  # the exit status of a command that never began, or whose end is not known
@@ -77,4 +78,6 @@ class Client(Listener, Protocol):
     def warn(self, text: str) -> None: ...
     @property
     def pipes(self) -> "Pipes": ...
+    @property
+    def peer(self) -> "PeerProcess": ...  # who has connected
     def done(self, end: CommandEnd) -> None: ...

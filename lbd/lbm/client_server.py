@@ -61,7 +61,7 @@ class ClientServer:
             if len(self._tasks) >= limit or self._of_user[uid] >= limit * USER_SHARE:
                 with contextlib.suppress(OSError):
                     sock.send(frames.pack(tags.UNFIT, TOO_MANY))
-                sock.close()
+                connection.close()
                 continue
             self.serve(connection, connection.serve())
             if len(self._tasks) == 1:  # alone: if another has come meanwhile, we are called again

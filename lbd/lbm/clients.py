@@ -9,8 +9,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from lbd.errors import PeerError
+from lbd.lbm.account_cache import NAMES, user_name
 from lbd.lbm.bundle import Bundle
-from lbd.lbm.caller import open_process, user_name, wait_for_process
+from lbd.lbm.caller import PeerProcess, wait_for_process
 from lbd.lbm.client import CommandEnd, Ends
 from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
@@ -71,15 +72,16 @@ class Connection:
         self._is_answering = False
         self._asked_for_ends = False
         self._to_listen: asyncio.Future[None] = self._loop.create_future()
-        self._process: int | None = None
         self._stays = False  # the client is the command
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self._ready = asyncio.Event()
         self.caller = caller_of(sock)
+        self.peer = PeerProcess(sock, self.caller)
 
     async def serve(self) -> None:
         """Until the client is gone, or has become its command and that has ended."""
         try:
+            await NAMES.learn(self.caller.uid)
             async with asyncio.timeout(FIRST_FRAME_S):
                 first = await self._read()
                 self._early = early = [frame for frame in first if frame[0] == tags.SIGNAL]
@@ -97,7 +99,8 @@ class Connection:
                 if self._hung_up():  # while we were stopped: it has been told that it failed
                     return
                 ends = self._socket, self._read
-                await serve_queued(self._home, self.caller, ends, first[0][1], [*early, *first[1:]])
+                client = self.caller, self.peer
+                await serve_queued(self._home, client, ends, first[0][1], [*early, *first[1:]])
             elif first and first[0][0] == tags.LOCAL:
                 self._run_body = first[0][1]
                 await self._note_local(read_request(self._run_body))
@@ -108,12 +111,11 @@ class Connection:
         except (TimeoutError, OSError):
             pass
         finally:
-            self._close()
+            self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         self._close_descriptors()
-        if self._process is not None:
-            os.close(self._process)
+        self.peer.close()
         self._socket.close()
 
     async def _read(self) -> list[tuple[bytes, bytes]]:
@@ -172,12 +174,10 @@ class Connection:
 
     async def _serve_command(self, request: ClientRequest) -> None:
         self._know(request)
-        self.command = Command(
-            self._home, self, request, user_name(self.caller.uid), self.caller.uid, self.caller.pid
-        )
+        uid = self.caller.uid
+        self.command = Command(self._home, self, request, user_name(uid), uid)
         if self._hung_up():  # while we were stopped: it has gone its own way
             return
-        self._process = open_process(self._socket, self.caller.pid)
         await self._attend(self.command)
 
     def _know(self, request: ClientRequest) -> None:
@@ -240,16 +240,14 @@ class Connection:
         try:
             if until is not None:
                 await asyncio.wait((until,))
-            if self._process is not None and not command.stayed.told:
-                await wait_for_process(self._process)
+            if self.peer.pidfd is not None and not command.stayed.told:
+                await wait_for_process(self.peer.pidfd)
         finally:
             command.ended_here(cpu.ended())
 
     async def _note_local(self, request: ClientRequest) -> None:
-        self._process = open_process(self._socket, self.caller.pid)
-        self.command = command = Command(
-            self._home, self, request, user_name(self.caller.uid), self.caller.uid, 0
-        )
+        uid = self.caller.uid
+        self.command = command = Command(self._home, self, request, user_name(uid), uid)
         self._home.jobs.add(command.job)
         command.job.pinned = True
         command.job.start(HostId(self._home.config.host.name), "asked-to-stay", time.time())

@@ -129,7 +129,7 @@ class Lbm:
             eligible=Eligibility(config),
             room=Room(),
             new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
-            is_leader=lambda pid: pid in self._leaders,
+            is_leader=lambda peer: peer.pid in self._leaders and peer.is_there,
             looker=Looker(self._as_user),
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),

@@ -10,6 +10,7 @@ import ctypes
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from lbd.errors import Unavailable
 from lbd.lbm.as_user import AsUser
@@ -108,16 +109,29 @@ def has_our_view(pid: int) -> bool:
         return False
 
 
+class Peer(Protocol):
+    """A client's process. `check` raises Unavailable if its number may be another's by now."""
+
+    @property
+    def pid(self) -> int: ...
+    def check(self) -> None: ...
+
+
 class Directory:
     """The working directory of one command, and its program."""
 
     def __init__(
-        self, looker: Looker, unshared: Unshared, request: ClientRequest, uid: int, pid: int
+        self,
+        looker: Looker,
+        unshared: Unshared,
+        request: ClientRequest,
+        uid: int,
+        peer: Peer,
     ) -> None:
         self._looker = looker
         self._unshared = unshared
         self._uid = uid
-        self._pid = pid
+        self._peer = peer
         self._path = request.directory
         self._is_current = not request.has(tags.FLAG_CHDIR)
         # Who names both the host and the directory means what is there.
@@ -131,9 +145,11 @@ class Directory:
         """None: any directory of that name will do. Raises Unavailable if it cannot be seen."""
         if self._stamp is None and not self._by_name:
             try:
-                self._stamp = await self._looker.at(
-                    self._uid, self._pid, self._path, is_current=self._is_current
+                found = await self._looker.at(
+                    self._uid, self._peer.pid, self._path, is_current=self._is_current
                 )
+                self._peer.check()
+                self._stamp = found
             except Unavailable as problem:
                 name = self._path.decode(errors="replace")
                 raise Unavailable(f"{name} cannot be looked at here: {problem}") from None

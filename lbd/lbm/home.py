@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lbd.config import Config
 from lbd.errors import Unavailable
+from lbd.lbm.caller import PeerProcess
 from lbd.lbm.directory import Looker
 from lbd.lbm.eligible import Eligibility
 from lbd.lbm.environment import DenyList
@@ -48,7 +49,7 @@ class Home:
     eligible: Eligibility
     room: Room
     new_id: Callable[[], JobId]
-    is_leader: Callable[[int], bool]  # is this process the very command of a placed job?
+    is_leader: Callable[[PeerProcess], bool]  # is this process the very command of a placed job?
     looker: Looker
     unshared: Unshared
     denied: DenyList

@@ -40,16 +40,16 @@ class Command:
     """One `lbrun`, from its request to its end."""
 
     def __init__(
-        self, home: Home, client: Client, request: ClientRequest, user: str, uid: int, pid: int
+        self, home: Home, client: Client, request: ClientRequest, user: str, uid: int
     ) -> None:
         self._home = home
         self._client = client
         self._request = request
-        self._uid, self._pid = uid, pid
+        self._uid, self._peer = uid, client.peer
         self._excluded: set[HostId] = set(request.excluded)
         self._wide = Wide(request.slots, HostId(home.config.host.name))
         self._full = FullHosts(home.config.lim.hold_limit_s)
-        self._directory = Directory(home.looker, home.unshared, request, uid, pid)
+        self._directory = Directory(home.looker, home.unshared, request, uid, self._peer)
         self._refusals: list[NotRun] = []
         self._remote: RemoteRun | None = None
         self._staging: Staging | None = None
@@ -59,7 +59,7 @@ class Command:
         self._away = SentAway(home.config.lbm.sent_away_wait_s)
         self._kept, self._interrupted_by = "", 0
         self.stayed = Stayed()
-        self._stay = home.is_leader(pid) or request.depth >= home.config.lbm.max_hops
+        self._stay = home.is_leader(self._peer) or request.depth >= home.config.lbm.max_hops
         self.job = new_job(home.new_id(), request, (user, uid), self.own_name, time.time())
         self.job.pinned = self._stay or request.mode == "host"
 
@@ -234,7 +234,7 @@ class Command:
         wanted = self._request.environment, self._home.denied, self._request.let_through
         environment, kept = outgoing(*wanted)
         self._kept = kept_back(kept)
-        request = make_request(self.job, self._request, environment, self._uid, self._pid, stamp)
+        request = make_request(self.job, self._request, environment, self._uid, self._peer, stamp)
         if self._request.is_staged:
             self._staging = self._stage_on(where, streams)
             if (refused := await self._staging.open()) is not None:
@@ -302,7 +302,7 @@ class Command:
         home.commands[self.job.id] = self
 
     def _stage_on(self, where: Where, streams: PeerStreams) -> Staging:
-        place, caller = (where.host, where.address), (self._uid, self._pid)
+        place, caller = (where.host, where.address), (self._uid, self._peer)
         config, pipes = self._home.config, self._client.pipes
         return Staging(config, streams, place, pipes, self.job, self._request, caller)
 

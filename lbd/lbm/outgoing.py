@@ -2,7 +2,7 @@
 
 import functools
 
-from lbd.lbm.caller import has_no_new_privileges, limits_of, nice_of
+from lbd.lbm.caller import Limit, PeerProcess
 from lbd.lbm.modes import pack_modes, pack_size
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.stamp import Stamp
@@ -28,10 +28,11 @@ def make_request(
     request: ClientRequest,
     environment: list[bytes],
     uid: int,
-    pid: int,
+    peer: PeerProcess,
     stamp: Stamp | None,
 ) -> lbm_pb2.RunRequest:
-    """`uid`, `pid`: of the client; `stamp`: what its directory must be."""
+    """`uid`, `peer`: the client's; `stamp`: what its directory must be. Raises Unavailable."""
+    traits = peer.traits()
     made = lbm_pb2.RunRequest(
         job_id=job.id,
         origin=job.origin,
@@ -49,9 +50,9 @@ def make_request(
         hops=request.depth,
         name=request.name,
         forced=request.mode == "host",
-        nice=nice_of(pid),
+        nice=traits.nice,
         ignored_signals=request.ignored_signals,
-        no_new_privileges=has_no_new_privileges(pid),
+        no_new_privileges=traits.no_new_privileges,
         directory_stamp=stamp_message(stamp),
         terminal=terminal_message(request),
         joined_outputs=request.has(tags.FLAG_JOINED),
@@ -59,12 +60,12 @@ def make_request(
         slots=request.slots[0] if request.slots[1] > 1 else 0,
         slots_most=request.slots[1] if request.slots[1] > 1 else 0,
     )
-    made.MergeFromString(packed_limits(tuple(limits_of(pid))))
+    made.MergeFromString(packed_limits(traits.limits))
     return made
 
 
 @functools.lru_cache(maxsize=64)
-def packed_limits(limits: tuple[tuple[int, int, int], ...]) -> bytes:
+def packed_limits(limits: tuple[Limit, ...]) -> bytes:
     """A RunRequest of nothing else. They are the same for most commands, and sixteen messages made
     anew for each command take a thirtieth of what a short one takes altogether."""
     found = [

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from lbd import __version__
 from lbd.errors import Unavailable
-from lbd.lbm.caller import user_name
+from lbd.lbm.account_cache import user_name
 from lbd.lbm.checks import Checks
 from lbd.lbm.home import Home
 from lbd.lbm.host import Host

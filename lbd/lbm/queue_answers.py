@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator
 
 from lbd.errors import Unavailable
-from lbd.lbm.caller import user_name
+from lbd.lbm.account_cache import user_name
 from lbd.lbm.home import Home
 from lbd.lbm.logs import cut_short
 from lbd.lbm.queue_client import CHECKPOINT, QueueClient, ranges_of

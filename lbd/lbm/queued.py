@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from lbd.errors import LbdError, Unavailable
 from lbd.jobs_named import jobs_do
+from lbd.lbm.account_cache import user_name
 from lbd.lbm.attached import Attached, Frame
-from lbd.lbm.caller import user_name
+from lbd.lbm.caller import PeerProcess
 from lbd.lbm.client import LBRUN_FAILED, CommandEnd
 from lbd.lbm.directory import Directory
 from lbd.lbm.environment import outgoing
@@ -77,10 +78,10 @@ def read_range(text: bytes) -> tuple[int, int]:
 
 
 async def serve_queued(
-    home: Home, caller: Caller, ends: Ends, body: bytes, more: list[Frame]
+    home: Home, client: tuple[Caller, PeerProcess], ends: Ends, body: bytes, more: list[Frame]
 ) -> None:
     """Raises ValueError if the request makes no sense, OSError if the client is gone."""
-    sock, listen = ends
+    caller, (sock, listen) = client[0], ends
     loop = asyncio.get_running_loop()
     request, wish = read_request(body), read_wish(body)
 
@@ -90,7 +91,7 @@ async def serve_queued(
     try:
         if home.queue is None or home.files is None:
             raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
-        taking = asyncio.ensure_future(take(home, home.queue, home.files, caller, request, wish))
+        taking = asyncio.ensure_future(take(home, home.queue, home.files, client, request, wish))
         submission, reply = await telling(taking, lambda: send_soon(sock, tags.TAKEN))
     except LbdError as problem:
         end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
@@ -139,14 +140,14 @@ async def take(
     home: Home,
     queue: QueueClient,
     files: QueuedFiles,
-    caller: Caller,
+    client: tuple[Caller, PeerProcess],
     request: ClientRequest,
     wish: Wish,
 ) -> tuple[pb.SubmitRequest, pb.SubmitReply]:
     """Into the queue. Raises LbdError."""
-    submission = await make_submission(home, caller, request, wish)
+    submission = await make_submission(home, *client, request, wish)
     if request.is_staged:
-        submission.spec.files = await files.gather(request, caller.uid)
+        submission.spec.files = await files.gather(request, client[0].uid)
     return submission, await submit(queue, files, submission)
 
 
@@ -177,7 +178,7 @@ def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitR
 
 
 async def make_submission(
-    home: Home, caller: Caller, request: ClientRequest, wish: Wish
+    home: Home, caller: Caller, peer: PeerProcess, request: ClientRequest, wish: Wish
 ) -> pb.SubmitRequest:
     """Raises LbdError."""
     limit = home.config.dispatch.max_input_bytes
@@ -193,12 +194,12 @@ async def make_submission(
         )
     stamp = None
     if not request.is_staged:
-        directory = Directory(home.looker, home.unshared, request, caller.uid, caller.pid)
+        directory = Directory(home.looker, home.unshared, request, caller.uid, peer)
         stamp = await directory.stamp()
     user, own_name = user_name(caller.uid), home.config.host.name
     environment, _ = outgoing(request.environment, home.denied, request.let_through)
     job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)
-    run = make_request(job, request, environment, caller.uid, caller.pid, stamp)
+    run = make_request(job, request, environment, caller.uid, peer, stamp)
     run.wants_stdin = bool(wish.input)
     run.closed_fds = run.null_outputs = 0
     run.forced = False

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from lbd.config import Config, StageConfig
 from lbd.errors import LbdError, Unavailable
+from lbd.lbm.caller import PeerProcess
 from lbd.lbm.client import Ends
 from lbd.lbm.outgoing import make_request
 from lbd.lbm.peer_streams import PeerStreams
@@ -75,9 +76,9 @@ class Staging:
         pipes: Pipes,
         job: Job,
         request: ClientRequest,
-        caller: tuple[int, int],
+        caller: tuple[int, PeerProcess],
     ) -> None:
-        """`place`: host and address; `caller`: uid and pid."""
+        """`place`: host and address; `caller`: uid and process."""
         self._config = config
         self._streams = streams
         self._place = place

@@ -12,7 +12,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.errors import PeerError, Unavailable
-from lbd.lbm.caller import user_name
+from lbd.lbm.account_cache import user_name
 from lbd.lbm.home import Home
 from lbd.lbm.measures import Measure
 from lbd.lbm.usage import Usage
