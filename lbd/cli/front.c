@@ -28,13 +28,9 @@ static sigset_t mask_given;
 
 /* One line on standard error, if the caller has one. The exit status of a failure. */
 #define say(...) say_as("lbrun", text(__VA_ARGS__))
-static int say_as(const char *program, char *line) {
-    char *end = line;
-    for (char *at = line; *at; at++)
-        if (!strchr(" \t\n\v\f\r", *at)) *end++ = *at;
-        else if (end > line && !strchr(" \t\n\v\f\r", at[1])) *end++ = ' ';
+static int say_as(const char *program, const char *said) {
     void (*broken)(int) = signal(SIGPIPE, SIG_IGN);
-    if (!(closed_fds & 4)) dprintf(2, "%s: %.*s\n", program, (int)(end - line), line);
+    if (!(closed_fds & 4)) dprintf(2, "%s: %s\n", program, one_line(said));
     signal(SIGPIPE, broken);
     return FAILED;
 }

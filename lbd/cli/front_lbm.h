@@ -128,3 +128,52 @@ static char *field(char key) {
     }
     return "";
 }
+
+/* -- what an LBM, and hosts behind it, may have us say (lbd/one_line.py) ------------------------ */
+
+#define WHITE " \t\n\v\f\r"
+enum { SHOWN_MAX = 8000 };
+
+/* Characters that a terminal acts on, that turn the text around them, or that nobody sees. */
+static const unsigned UNSEEN[][2] = {
+    {0, 0x1f}, {0x7f, 0xa0}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e}, {0x200b, 0x200f},
+    {0x2028, 0x202e}, {0x2060, 0x206f}, {0xd800, 0xf8ff}, {0xfeff, 0xfeff}, {0xfff0, 0xfffb},
+    {0xfffe, 0xffff}, {0xe0000, 0x10ffff},
+};
+
+/* Bytes of the character at `at`; negative if it is not to be shown, or is no UTF-8. */
+static int shown_size(const char *at) {
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned point = (unsigned char)*at;
+    int size = point < 0x80 ? 1 : point < 0xc0 ? 0 : point < 0xe0 ? 2 : point < 0xf0 ? 3 : 4;
+    if (!size || point > 0xf4) return -1;
+    if (size > 1) point &= 0x7fu >> size;
+    for (int i = 1; i < size; i++) {
+        if ((at[i] & 0xc0) != 0x80) return -1; /* as the NUL at the end is, too */
+        point = point << 6 | (at[i] & 0x3f);
+    }
+    if (point < least[size] || point > 0x10ffff) return -1;
+    for (size_t i = 0; i < sizeof UNSEEN / sizeof *UNSEEN; i++)
+        if (point >= UNSEEN[i][0] && point <= UNSEEN[i][1]) return -size;
+    return size;
+}
+
+/* White space as single spaces, what is not to be shown as `?`, what is too long cut. */
+static char *one_line(const char *said) {
+    char *line = malloc(4 * SHOWN_MAX + sizeof "…"), *end = line;
+    if (!line) _exit(FAILED);
+    said += strspn(said, WHITE);
+    for (int count = 0; *said && count < SHOWN_MAX; count++) {
+        int size = shown_size(said);
+        if (strchr(WHITE, *said)) {
+            said += strspn(said, WHITE);
+            if (*said) *end++ = ' ';
+            continue;
+        }
+        if (size > 0) end = mempcpy(end, said, (size_t)size);
+        else *end++ = '?';
+        said += abs(size);
+    }
+    strcpy(end, *said ? "…" : "");
+    return line;
+}

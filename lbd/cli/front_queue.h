@@ -60,7 +60,7 @@ static _Noreturn void wait_in_queue(bool taken) {
                       several ? "go" : "goes", jobs));
         case UNFIT: _exit(say("%s", body));
         case QUEUED:
-            jobs = text("%s", body);
+            jobs = one_line(body);
             several = strchr(jobs, '-');
             named = text(several ? "jobs %s" : "job %s", jobs);
             later_ms = -1;
