@@ -31,6 +31,7 @@ LONG_FUNCTIONS: dict[str, int] = {}
 # Files and packages that touch the world, beside what they do. Everything else is pure.
 SHELLS = (
     "config_file.py",
+    "whole_file.py",
     "load/sampler.py",
     "load/procfs.py",  # and the next three: what the kernel says
     "load/cgroup.py",
@@ -185,7 +186,7 @@ MAY_IMPORT = {
     | {"lbd.config_file", "lbd.lab", "lbd.sim", "lbd.trust", "lbd.experiment"}
     | PROGRAM,
 }
-SHELL_EXTRA = {"lbd.rpc", "lbd.load"}
+SHELL_EXTRA = {"lbd.rpc", "lbd.load", "lbd.whole_file"}
 
 # What `lbrun` must not pay for at start-up (milliseconds each; see its docstring).
 HEAVY = {

@@ -12,6 +12,7 @@ from pathlib import Path
 from lbd.config import Config
 from lbd.config_file import absent_file, load, load_new
 from lbd.errors import ConfigError
+from lbd.whole_file import write_whole
 
 Keys = dict[tuple[str, str], str]  # (section, key) -> a text
 
@@ -94,13 +95,10 @@ def with_lines(text: str, section: str, lines: list[str]) -> str:
 
 
 def put(file: Path, text: str) -> None:
-    fresh = file.with_name(f"{file.name}.new")
     try:
         file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = file.stat().st_mode & 0o777 if file.exists() else 0o644
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(mode)
-        fresh.rename(file)
+        write_whole(file, text.encode(), mode, is_durable=True)
     except OSError as problem:
         raise ConfigError(f"{file}: {problem.strerror}") from problem
 

@@ -4,6 +4,7 @@ import json
 import os
 
 from lbd.rpc import client_tags as tags
+from lbd.whole_file import write_whole
 
 
 def write_status(path: str, ended: dict[bytes, str]) -> None:
@@ -21,12 +22,8 @@ def write_status(path: str, ended: dict[bytes, str]) -> None:
         "reason": ended.get(tags.REASON) or None,
         "cpu_s": float(ended.get(tags.ENDED_CPU, "0")),
     }
-    temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(status, file)
-            file.write("\n")
-        os.replace(temporary, path)
+        write_whole(path, json.dumps(status).encode() + b"\n")
     except OSError as problem:
         os.write(2, f"lbrun: --status-file {path}: {problem.strerror}\n".encode())
 

@@ -21,6 +21,7 @@ from lbd.experiment.commands import Command
 from lbd.experiment.design import Case, Design, design_of
 from lbd.experiment.outcome import Outcome, as_json, from_json
 from lbd.rpc.file_lock import lock_file
+from lbd.whole_file import write_whole
 
 SCHEMA = 1
 
@@ -111,6 +112,4 @@ class Store:
 
 def write(path: Path, text: str) -> None:
     """In one step: whoever is interrupted leaves the old one."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+    write_whole(path, text.encode())

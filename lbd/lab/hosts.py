@@ -29,6 +29,7 @@ from lbd.lab.plan import (
 )
 from lbd.lab.record import Process, Record, save
 from lbd.rpc.local import Refusal, ask
+from lbd.whole_file import write_whole
 
 PROGRAMS = ("lbrun", "lbsh", "lbctl")
 KEEPER = b"lbd.lbm.keeper"
@@ -84,10 +85,7 @@ def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: boo
 
 def write_script(path: Path, text: str) -> None:
     """Put in place in one step: it may be about to be run."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.chmod(0o755)
-    fresh.rename(path)
+    write_whole(path, text.encode(), 0o755)
 
 
 def programs() -> list[str]:

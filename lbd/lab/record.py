@@ -14,6 +14,7 @@ from pathlib import Path
 from lbd.errors import ConfigError, LbdError
 from lbd.lab.plan import Plan
 from lbd.rpc.file_lock import lock_file
+from lbd.whole_file import write_whole
 
 SCHEMA = 1
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
@@ -50,10 +51,8 @@ def record_file(root: Path) -> Path:
 def save(record: Record) -> None:
     """Atomically, so that a reader never sees half of it."""
     path = record_file(record.plan.root)
-    fresh = path.with_suffix(".new")
     body = {"schema": SCHEMA, **asdict(record)}
-    fresh.write_text(json.dumps(body, indent=1, default=str) + "\n", encoding="utf-8")
-    fresh.rename(path)
+    write_whole(path, json.dumps(body, indent=1, default=str).encode() + b"\n")
 
 
 def load(root: Path) -> Record | None:

@@ -14,6 +14,7 @@ from lbd.errors import LbdError
 from lbd.lab import cgroups, processes
 from lbd.lab.plan import MADE_BY, cgroup_name
 from lbd.lab.record import PATIENCE_S, Process, Record, load, locked, record_file
+from lbd.whole_file import UNFINISHED
 
 CGROUP_TIMEOUT_S = 5.0
 POLL_S = 0.1
@@ -58,8 +59,9 @@ def remove_files(root: Path, record: Record | None) -> None:
         return  # no lab of ours: touch nothing
     for name in names:
         shutil.rmtree(root / name, ignore_errors=True)
-    unfinished = root.glob("key.[0-9]*")  # of a lab that was killed as it wrote its key
-    for path in (*unfinished, *(root / name for name in ("key", "lock", "lab.new", "lab.json"))):
+    names = ("key", "lock", "lab.json")
+    unfinished = [path for name in names for path in root.glob(f"{name}.*{UNFINISHED}")]
+    for path in (*unfinished, *(root / name for name in names)):
         with contextlib.suppress(OSError):
             path.unlink()
     if record is not None and record.made_root:

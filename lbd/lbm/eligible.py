@@ -17,6 +17,7 @@ from lbd.lbm.learnt import Book, UserBook, generation_of, read_lists
 from lbd.policy.eligibility import Known, Lists, Verdict, in_list
 from lbd.policy.invocation import key_of, name_of
 from lbd.rpc.local import Json, Refusal
+from lbd.whole_file import write_whole
 
 log = logging.getLogger("lbd.lbm")
 
@@ -200,12 +201,8 @@ class Eligibility:
 
     def _write(self, stored: Json) -> None:
         """Whole or not at all. For its owner alone: it says what people run."""
-        new = self._path.with_suffix(".new")
         try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w") as file:
-                json.dump(stored, file, separators=(",", ":"))
-            new.replace(self._path)
+            write_whole(self._path, json.dumps(stored, separators=(",", ":")).encode(), 0o600)
         except OSError as problem:
             log.warning("what was learnt of commands cannot be kept: %s", problem)
 

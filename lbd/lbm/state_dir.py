@@ -7,6 +7,7 @@ from pathlib import Path
 from lbd.config import Config
 from lbd.errors import ConfigError
 from lbd.lbm.users import ROOT_UID
+from lbd.whole_file import write_whole
 
 SHARED_STAGES = "/var/tmp/lbd-stage"
 IDS_RESERVED = 10_000
@@ -22,12 +23,10 @@ def stage_root(config: Config) -> str:
 def job_numbers(state_dir: Path) -> "itertools.count[int]":
     """Numbers no job of this host has had: a block is reserved on disk at each start."""
     path = state_dir / "next_job"
-    new = state_dir / "next_job.new"
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         first = int(path.read_text()) if path.exists() else 1
-        new.write_text(f"{first + IDS_RESERVED}\n")
-        new.replace(path)  # whole or not at all: a full disk must not leave an empty file
+        write_whole(path, b"%d\n" % (first + IDS_RESERVED), 0o644)
     except (OSError, ValueError) as problem:
         raise ConfigError(f"host.state_dir {state_dir}: {problem}") from problem
     return itertools.count(first)

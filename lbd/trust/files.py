@@ -15,6 +15,7 @@ from lbd.config import Config
 from lbd.errors import ConfigError
 from lbd.trust import der
 from lbd.trust.revocations import Revocations, parse
+from lbd.whole_file import write_whole
 
 END_OF_KEY = "-----END PRIVATE KEY-----\n"
 BEGIN_OF_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
@@ -173,19 +174,7 @@ def own_like_parent(descriptor: int, path: Path) -> None:
 
 def write_private(path: Path, data: bytes) -> None:
     """In place of what was there, in one step. Raises ConfigError."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                own_like_parent(file.fileno(), path)
-                os.fsync(file.fileno())
-            fresh.rename(path)
-        except BaseException:
-            fresh.unlink(missing_ok=True)
-            raise
+        write_whole(path, data, 0o600, True, lambda file: own_like_parent(file, path))
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from problem

@@ -7,7 +7,7 @@ from lbd.lab.removal import remove_files
 def test_a_key_that_was_never_finished_goes_too(tmp_path):
     (tmp_path / "h1").mkdir()
     (tmp_path / "h1/lbd.toml").write_text(f"{MADE_BY}\n")
-    for name in ("key", "key.4711", "lock", "key.pem", "mine"):
+    for name in ("key", "key.0123456789abcdef.new", "lock", "key.pem", "mine"):
         (tmp_path / name).touch()
     remove_files(tmp_path, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key.pem", "mine"]

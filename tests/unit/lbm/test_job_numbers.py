@@ -1,5 +1,7 @@
 """Job numbers are never given twice, also after a start that failed."""
 
+import resource
+
 import pytest
 
 from lbd.errors import ConfigError
@@ -12,8 +14,11 @@ def test_each_start_has_a_block_of_its_own(tmp_path):
 
 def test_a_start_without_room_on_disk_spoils_nothing(tmp_path):
     job_numbers(tmp_path)
-    (tmp_path / "next_job.new").symlink_to("/dev/full")
-    with pytest.raises(ConfigError, match=r"host\.state_dir .*No space left"):
-        job_numbers(tmp_path)
-    (tmp_path / "next_job.new").unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"host\.state_dir .*File too large"):
+            job_numbers(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert next(job_numbers(tmp_path)) == 1 + IDS_RESERVED

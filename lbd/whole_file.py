@@ -1,0 +1,64 @@
+"""Files that are put in place whole or not at all, in whatever directory.
+
+The directory may be one where others write, too (/tmp, a group's), so the file is made under a name
+that nobody can guess, and only if there is nothing of that name: a link that somebody left there
+would have led our bytes into another file.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+NAME_BYTES_MAX = 200  # of the file's own name, which the unfinished one begins with
+UNFINISHED = ".new"
+
+
+def write_whole(
+    path: str | Path,
+    data: bytes,
+    mode: int | None = None,
+    is_durable: bool = False,
+    prepare: Callable[[int], None] = lambda _: None,
+) -> None:
+    """In place of what was there, in one step. Raises OSError, also if that is no file but, say, a
+    device.
+
+    `mode`: as it is, else what the umask leaves of 0666. `is_durable`: on the disk before it takes
+    its place. `prepare` is called with the descriptor before that, too.
+    """
+    above, name = os.path.split(os.fsencode(path))
+    fresh = name[:NAME_BYTES_MAX] + f".{os.urandom(8).hex()}{UNFINISHED}".encode()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    directory = os.open(above or b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        need_file(name, directory)
+        descriptor = os.open(fresh, flags, 0o666 if mode is None else mode, dir_fd=directory)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                if mode is not None:
+                    os.fchmod(descriptor, mode)
+                prepare(descriptor)
+                if is_durable:
+                    os.fsync(descriptor)
+            os.replace(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            os.unlink(fresh, dir_fd=directory)
+            raise
+    finally:
+        os.close(directory)
+
+
+def need_file(name: bytes, directory: int) -> None:
+    """Root's /dev/null would be a plain file ever after. Raises OSError."""
+    try:
+        kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
+        text = os.strerror(number) if stat.S_ISDIR(kind) else "Not a regular file"
+        raise OSError(number, text)
