@@ -26,6 +26,8 @@ EXAMPLES = (
     "lbd sim balance --hosts 49 --utilisation 0.8 --set exchange_period_s=2 --set probe_limit=5",
     "lbd sim balance --workload jobs.csv --set speeds=1,1,2 --set cores=2,4 --json",
 )
+MOST_HOSTS = 1_000_000  # held in memory, some KiB each
+MOST_HOSTS = 1_000_000  # held in memory, some KiB each
 HEADER = (
     "algorithm", ">mean s", ">± 95 %", ">sd s", ">p99 s", ">of NOLB", ">moved", ">wrong", ">τ",
     ">msg/host/s", ">CPU cost",
@@ -66,7 +68,7 @@ def parsed(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_version()
     add = parser.add_argument
-    add("--hosts", type=whole(1, 10_000), default=28, metavar="N", help="(default 28)")
+    add("--hosts", type=whole(1, MOST_HOSTS), default=28, metavar="N", help="(default 28)")
     add("--algorithm", default="ALL", metavar="A",
         help="one of lim.algorithm, PartCOST, NoCOST, or ALL (default)")  # fmt: skip
     add("--workload", default="berkeley", metavar="W",

@@ -28,7 +28,7 @@ from lbd.spelling import hint
 from lbd.theory.bounded_pareto import with_mean
 
 PROGRAM = "lbd sim dispatch"
-MOST_HOSTS = 1024
+MOST_HOSTS = 1_000_000  # held in memory, some 2 KiB each
 MOST_JOBS = 5_000_000  # held in memory, some 300 bytes each
 DESCRIPTION = """queueing disciplines on hosts that run one job at a time: the code of the
 dispatcher itself, in virtual time, on Poisson arrivals of bounded Pareto sizes or on a trace. A run

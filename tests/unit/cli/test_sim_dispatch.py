@@ -165,7 +165,7 @@ def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_
         (["--load", "-1"], 2, "above 0"),
         (["--alpha", "0.001"], 2, "too small"),
         (["--hosts", "0"], 2, "no whole number"),
-        (["--hosts", "2000"], 2, "allowed 1 to 1024"),
+        (["--hosts", "2000000"], 2, "allowed 1 to 1000000"),
         (["--jobs", "1e3"], 2, "no whole number"),
         (["--jobs", "5000001"], 2, "allowed 1 to 5000000"),
         (["--limit", "5"], 2, "goes with --trace"),
