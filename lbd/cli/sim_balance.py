@@ -27,7 +27,6 @@ EXAMPLES = (
     "lbd sim balance --workload jobs.csv --set speeds=1,1,2 --set cores=2,4 --json",
 )
 MOST_HOSTS = 1_000_000  # held in memory, some KiB each
-MOST_HOSTS = 1_000_000  # held in memory, some KiB each
 HEADER = (
     "algorithm", ">mean s", ">± 95 %", ">sd s", ">p99 s", ">of NOLB", ">moved", ">wrong", ">τ",
     ">msg/host/s", ">CPU cost",

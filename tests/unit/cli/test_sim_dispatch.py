@@ -137,6 +137,11 @@ def test_what_cannot_have_tiers_is_left_out_of_the_table(capsys):
     assert err.startswith("lbd sim dispatch: without tags: tags needs at least two tiers")
 
 
+def test_as_many_hosts_as_the_machine_of_a_real_trace_has(capsys):
+    found, err = answer(capsys, "--hosts", "1030", "--jobs", "20", "--mode", "fcfs")
+    assert (found["hosts"], err) == (1030, "")
+
+
 def test_cutoffs_for_the_sizes_of_a_trace_or_for_those_fitted_to_it(capsys, tmp_path):
     jobs = [(100 * i, 1 + (i * 37 % 50) ** 2) for i in range(400)]
     words = ["--trace", write(tmp_path / "t.swf", jobs), "--mode", "tags", "--scale-load", "0.4"]
