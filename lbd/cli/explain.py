@@ -6,7 +6,18 @@ import sys
 from collections.abc import Callable, Sequence
 
 from lbd.cli.lbctl_eligible import seconds, verdict_line
-from lbd.cli.output import BOLD, DIM, GREEN, Cell, Row, figure, lay_out, paint_for, print_json
+from lbd.cli.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    Cell,
+    Row,
+    figure,
+    lay_out,
+    paint_for,
+    print_json,
+    put,
+)
 from lbd.cli.reply import Json, number, tables, text
 from lbd.errors import Unavailable
 from lbd.lbm.launch import exit_status_of
@@ -61,10 +72,10 @@ def trouble_here(reply: Json, asked: Json) -> OSError | None:
     """Why the command could not begin, if it would stay; other hosts are asked by the LBM."""
     if text(reply, "verdict") != "here" or asked.get("staged") is True:
         return None
-    program = os.fsencode(text(asked, "program"))
+    program = os.fsencode(str(asked["program"]))
     if b"/" in program:
-        program = os.path.join(os.fsencode(text(asked, "directory")), program)
-    number = find_program(program, os.fsencode(text(asked, "path")))
+        program = os.path.join(os.fsencode(str(asked["directory"])), program)
+    number = find_program(program, os.fsencode(str(asked["path"])))
     return OSError(number, os.strerror(number)) if number else None
 
 
@@ -88,20 +99,20 @@ def show(
     verdict = verdicts.get(text(reply, "verdict"), text(reply, "verdict"))
     why = why_of(reply)
     paint = paint_for(sys.stdout)
-    print(
+    put(
         f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
         f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
     )
     if trouble is not None:
-        print(f"{command[0]}: {trouble.strerror}; it would end with {exit_status_of(trouble)}")
+        put(f"{command[0]}: {trouble.strerror}; it would end with {exit_status_of(trouble)}")
     chosen = text(reply, "host")
     candidates = enumerate(tables(reply, "candidates"), 1)
     rows = [candidate_row(rank, item, chosen) for rank, item in candidates]
     if rows:
         header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
-        print("\n" + "\n".join(lay_out(header, rows, paint)))
+        put("", *lay_out(header, rows, paint))
     if eligible is not None:
-        print(f"\nthrough lbsh: {verdict_line(eligible)}")
+        put("", f"through lbsh: {verdict_line(eligible)}")
 
 
 def why_of(reply: Json) -> str:

@@ -12,10 +12,13 @@ import socket
 import struct
 import sys
 
+from lbd.one_line import one_line
+
 SOCKET = "/run/systemd/journal/socket"
 PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 ERROR = 3
 MESSAGE_MAX_BYTES = 32 << 10
+LINE_CHARS_MAX = 8000
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
@@ -34,9 +37,17 @@ def is_journal(descriptor: int = 2) -> bool:
 def set_up_log(program: str, host: str) -> None:
     """One record a line on stderr, beginning with the program's name; or fields of the journal."""
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(logging.Formatter(f"{program}: %(message)s"))
+    lines.setFormatter(OneLine(f"{program}: %(message)s"))
     handler = JournalHandler(program, host, lines) if is_journal() else lines
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+
+
+class OneLine(logging.Formatter):
+    """A record is one printable line, whatever jobs, users and hosts call themselves; a traceback
+    follows in the same line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return one_line(super().format(record), LINE_CHARS_MAX)
 
 
 class JournalHandler(logging.Handler):
@@ -66,7 +77,7 @@ class JournalHandler(logging.Handler):
 def fields(record: logging.LogRecord) -> dict[str, str]:
     """Journal fields of a record: its text, where it was said, and what `extra` adds."""
     found = {
-        "MESSAGE": record.getMessage(),
+        "MESSAGE": one_line(record.getMessage(), LINE_CHARS_MAX),
         "PRIORITY": str(PRIORITIES.get(record.levelname, 6)),
         "LOGGER": record.name,
         "CODE_FILE": record.pathname,

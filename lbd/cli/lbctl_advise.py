@@ -9,7 +9,7 @@ from functools import partial
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_stats import DAY_S, seconds, span
-from lbd.cli.output import Row, print_json, print_table
+from lbd.cli.output import Row, print_json, print_table, put
 from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, table, tables, text
 from lbd.cli.sim_pool import NICENESS, WORKERS, Pool
@@ -181,17 +181,17 @@ def show(day: Day, results: list[Finding], span_s: float) -> None:
         complain("lbctl", f"within {duration_text(span_s)} {reason_not(day)}")
         return
     now = results[0]
-    print(
+    put(
         f"{day.jobs} jobs of {duration_text(span_s)} on {day.setup.hosts} hosts, replayed; "
         f"{day.movable} could move; utilisation {load_of(day.setup):.0%} without pauses"
     )
     if day.guessed:
-        print(f"the CPU time of {day.guessed} was not measured: taken from others of the command")
-    print()
+        put(f"the CPU time of {day.guessed} was not measured: taken from others of the command")
+    put()
     ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]
     print_table(HEADER, [row_of(one, is_now=one is now) for one in ranked])
-    print()
-    print("\n".join(advice(now, best(results))))
+    put()
+    put(*advice(now, best(results)))
 
 
 def row_of(one: Finding, *, is_now: bool) -> Row:

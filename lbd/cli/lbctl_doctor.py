@@ -22,7 +22,7 @@ from lbd.cli.doctor_checks import (
 from lbd.cli.doctor_host import host_checks, keeper_state
 from lbd.cli.doctor_peers import algorithms, ports, queue, sharing
 from lbd.cli.lbsh_doctor import check_lbsh
-from lbd.cli.output import GREEN, RED, YELLOW, Cell, lay_out, paint_for, print_json
+from lbd.cli.output import GREEN, RED, YELLOW, Cell, lay_out, paint_for, print_json, put
 from lbd.cli.reply import Json, number, tables, text
 from lbd.config import Config
 from lbd.config_file import load
@@ -150,6 +150,6 @@ def report(found: list[Check], host: str, as_json: bool) -> int:
         rows.append((Cell(SHOWN[check.state], COLOURS[check.state]), check.name, check.says))
         if check.mend:
             rows.append((Cell(""), "", f"mend: {check.mend}"))
-    print("\n".join(lay_out(("", "CHECK", "FOUND"), rows, paint)))
-    print(f"\n{faults} faults, {warnings} warnings")
+    put(*lay_out(("", "CHECK", "FOUND"), rows, paint))
+    put("", f"{faults} faults, {warnings} warnings")
     return 1 if faults else 0

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.output import DIM, GREEN, Cell, Row, figure, print_json, print_table
+from lbd.cli.output import DIM, GREEN, Cell, Row, figure, print_json, print_table, put
 from lbd.cli.reply import Json, number, tables, text, texts
 from lbd.errors import LbdError
 
@@ -63,27 +63,27 @@ def verdict_line(eligible: Json) -> str:
 
 
 def show_one(command: Sequence[str], reply: Json) -> None:
-    print(f"{' '.join(command)}: {verdict_line(reply)}")
-    print(f"known as      {text(reply, 'key')}")
+    put(f"{' '.join(command)}: {verdict_line(reply)}")
+    put(f"known as      {text(reply, 'key')}")
     runs = int(number(reply, "runs"))
     if runs:
         mean, ago = seconds(number(reply, "cpu_s")), age(number(reply, "measured"))
-        print(f"CPU time      {mean} by {runs} measured run{'s' * (runs > 1)}, the last {ago} ago")
+        put(f"CPU time      {mean} by {runs} measured run{'s' * (runs > 1)}, the last {ago} ago")
     else:
-        print("CPU time      not known")
-    print(f"worth moving  from {seconds(number(reply, 'threshold_s'))} (lim.job_threshold_s)")
+        put("CPU time      not known")
+    put(f"worth moving  from {seconds(number(reply, 'threshold_s'))} (lim.job_threshold_s)")
 
 
 def show_all(reply: Json) -> None:
     """The commands by what they cost, the most expensive first."""
     for key, whose in LISTS:
         if names := texts(reply, key):
-            print(f"{key.removeprefix('host_')} by {whose}: {', '.join(names)}")
+            put(f"{key.removeprefix('host_')} by {whose}: {', '.join(names)}")
     known = sorted(tables(reply, "commands"), key=lambda row: -number(row, "cpu_s"))
     if not known:
-        print("no command of yours has been measured yet")
+        put("no command of yours has been measured yet")
         return
-    print(f"worth moving from {seconds(number(reply, 'threshold_s'))} of CPU time\n")
+    put(f"worth moving from {seconds(number(reply, 'threshold_s'))} of CPU time", "")
     header = ("COMMAND", "LEAVES", ">CPU TIME", ">RUNS", ">MEASURED")
     print_table(header, [row_of(row) for row in known])
 

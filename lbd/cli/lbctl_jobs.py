@@ -18,6 +18,7 @@ from lbd.cli.output import (
     lay_out,
     paint_for,
     print_json,
+    put,
 )
 from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, tables, text, texts
@@ -59,9 +60,9 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json(found)
     elif found:
-        print("\n".join(job_lines(found, paint_for(sys.stdout), time.time())))
+        put(*job_lines(found, paint_for(sys.stdout), time.time()))
     elif not missing:
-        print("lbctl: no jobs", file=sys.stderr)
+        complain("lbctl", "no jobs")
     return 0
 
 

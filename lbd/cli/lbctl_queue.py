@@ -10,7 +10,7 @@ import time
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import ANSWER_S, job_lines, since
-from lbd.cli.output import lay_out, paint_for, print_json
+from lbd.cli.output import lay_out, paint_for, print_json, put
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration, signal_named
 from lbd.cli.reply import Json, number, tables, text, texts
@@ -76,15 +76,15 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         return 0
     paint = paint_for(sys.stdout)
     for one in found:
-        print("\n".join(job_lines([one], paint, time.time())))
-        print(f"command  {shlex.join(texts(one, 'command'))}")
+        put(*job_lines([one], paint, time.time()))
+        put(f"command  {shlex.join(texts(one, 'command'))}")
         if reason := text(one, "reason"):
-            print(f"{'waits   ' if text(one, 'state') == 'pending' else 'reason  '} {reason}")
+            put(f"{'waits   ' if text(one, 'state') == 'pending' else 'reason  '} {reason}")
         if begins := begin_told(one):
-            print(f"begins   {begins}")
+            put(f"begins   {begins}")
         rows = [attempt_row(attempt) for attempt in tables(one, "attempts")]
         if rows:
-            print("\n".join(["", *lay_out(ATTEMPTS, rows, paint)]))
+            put("", *lay_out(ATTEMPTS, rows, paint))
     return 0
 
 
@@ -103,7 +103,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json(told)
     else:
         what = "a job" if slots == 1 else f"a job of {slots} slots"
-        print(f"{what} that came now would begin: {begin_told(reply)}")
+        put(f"{what} that came now would begin: {begin_told(reply)}")
     return 0
 
 

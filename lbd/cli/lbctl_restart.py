@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.output import print_json
+from lbd.cli.output import print_json, put
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab.plan import MADE_BY
 from lbd.rpc.local import Refusal
@@ -30,7 +30,7 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
         pid = restarted(daemons, name)
         done[name] = pid
         if not options.json:
-            print(f"{name} was restarted, pid {pid}")
+            put(f"{name} was restarted, pid {pid}")
     if options.json:
         print_json(done)
     return 0

@@ -5,7 +5,7 @@ import math
 import time
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.output import Row, print_json, print_table
+from lbd.cli.output import Row, print_json, print_table, put
 from lbd.cli.program import complain
 from lbd.cli.quantities import duration
 from lbd.cli.reply import Json, number, text
@@ -123,19 +123,20 @@ def show(
 ) -> None:
     user = whose(found)
     hosts = len(found.answers)
-    print(
+    put(
         f"jobs{f' of {user}' if user else ''} that ended within {duration_text(span_s)} "
-        f"on {hosts} host{'s' * (hosts != 1)}\n"
+        f"on {hosts} host{'s' * (hosts != 1)}",
+        "",
     )
     print_table(("", *HEADER), [row_of("all", total)])
     for kind, name in KINDS.items():
         rows = [row_of(key, measure) for key, measure in groups[kind].items()]
-        print()
+        put()
         print_table((name.upper(), *HEADER), rows[:SHOWN])
         if len(rows) > SHOWN:
-            print(f"and {len(rows) - SHOWN} more (--json)")
+            put(f"and {len(rows) - SHOWN} more (--json)")
         if jobs := left_out(total, groups[kind]):
-            print(
+            put(
                 f"without {jobs} jobs of other {name}s: a host tells of its most frequent ones only"
             )
 

@@ -5,7 +5,19 @@ import sys
 from collections.abc import Sequence
 
 from lbd.cli.daemons import Daemons
-from lbd.cli.output import DIM, GREEN, RED, YELLOW, Cell, Paint, Row, figure, lay_out, paint_for
+from lbd.cli.output import (
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Cell,
+    Paint,
+    Row,
+    figure,
+    lay_out,
+    paint_for,
+    put,
+)
 from lbd.cli.output import print_json as show_json
 from lbd.cli.reply import Json, number, table, tables, text
 from lbd.config import INDICES
@@ -24,7 +36,7 @@ def status(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         show_json(reply)
     else:
-        print("\n".join(status_lines(reply, paint_for(sys.stdout))))
+        put(*status_lines(reply, paint_for(sys.stdout)))
     return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_status import host_named
-from lbd.cli.output import print_json, print_table
+from lbd.cli.output import print_json, print_table, put
 from lbd.cli.program import complain
 from lbd.cli.reply import Json, number, table, text
 from lbd.config import LimConfig, LoadConfig
@@ -27,11 +27,11 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
     elif away and not options.wait:
-        print(f"{host} does not answer: it is drained when it is back, and nothing is sent there")
+        put(f"{host} does not answer: it is drained when it is back, and nothing is sent there")
     elif left:
-        print(f"{host} is drained; {left} jobs of other hosts still run there")
+        put(f"{host} is drained; {left} jobs of other hosts still run there")
     else:
-        print(f"{host} is drained" + (" and empty" if options.wait else ": no new jobs there"))
+        put(f"{host} is drained" + (" and empty" if options.wait else ": no new jobs there"))
     return 1 if left else 0
 
 
@@ -57,7 +57,7 @@ def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"host": host, "drained": False})
     else:
-        print(f"{host} takes jobs again" + (" when it is back" if away else ""))
+        put(f"{host} takes jobs again" + (" when it is back" if away else ""))
     return 0
 
 
@@ -66,7 +66,7 @@ def reload(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json({"reloaded": True})
     else:
-        print("the owner's rules are read again")
+        put("the owner's rules are read again")
     return 0
 
 
@@ -78,7 +78,7 @@ def algorithm(daemons: Daemons, options: argparse.Namespace) -> int:
     if options.json:
         print_json(reply)
     else:
-        print(text(reply, "algorithm"))
+        put(text(reply, "algorithm"))
     return 0
 
 
@@ -97,7 +97,7 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
         if "as_set" in reply:
             told = f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive turns it with the load"
             complain("lbctl", told)
-        print(f"{name} = {value}")
+        put(f"{name} = {value}")
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_tags_show import fit as fit_of_queue
 from lbd.cli.lbctl_tags_show import show
-from lbd.cli.output import print_json, print_table
+from lbd.cli.output import print_json, print_table, put
 from lbd.cli.program import EXIT_FAILED, Parser, complain
 from lbd.cli.quantities import count, not_negative, positive
 from lbd.cli.swf_file import SKIP_BROKEN, read_trace
@@ -143,9 +143,10 @@ def show_solved(
     found: TagsFigures,
     rivals: dict[str, Means],
 ) -> None:
-    print(
+    put(
         f"{traffic.hosts} hosts at load {traffic.load:g}; jobs of {sizes.k:.4g} to {sizes.p:.4g} s,"
-        f" mean {sizes.mean_s:.4g} s, alpha {sizes.alpha:g}; best for {objective}\n"
+        f" mean {sizes.mean_s:.4g} s, alpha {sizes.alpha:g}; best for {objective}",
+        "",
     )
     cutoffs = [f"{s:.6g}" for s in found.cutoffs_s]
     rows = [
@@ -162,15 +163,16 @@ def show_solved(
     ]
     header = (">TIER", ">CUTOFF S", ">LOAD", ">VISIT", ">END HERE", ">WAIT S", ">SLOWDOWN")
     print_table(header, rows)
-    print()
+    put()
     means = {"tags": Means(found.waiting_s, found.slowdown)} | rivals
     print_table(
         ("", ">SLOWDOWN", ">WAITING S"),
         [[name, f"{m.slowdown:.4g}", f"{m.waiting_s:.4g}"] for name, m in means.items()],
     )
-    print(
-        f"\nresponse {found.response_s:.4g} s with the service that was killed;"
-        f" work done twice: a load of {found.excess:.3g} in all"
+    put(
+        "",
+        f"response {found.response_s:.4g} s with the service that was killed;"
+        f" work done twice: a load of {found.excess:.3g} in all",
     )
 
 
@@ -223,12 +225,12 @@ def fitted(trace: Trace, found: Fit, rate: float | None) -> dict[str, object]:
 
 def show_fitted(trace: Trace, found: Fit, rate: float | None) -> None:
     sizes = found.sizes
-    print(f"{found.jobs} jobs, {trace.skipped} without a positive run time left out")
-    print(f"k {sizes.k:.6g} s   p {sizes.p:.6g} s   alpha {sizes.alpha:.4f}   (by {found.by})")
-    print(f"mean {found.mean_s:.6g} s, of the fit {sizes.mean_s:.6g} s")
-    print(f"Kolmogorov-Smirnov distance {found.ks_distance:.4f}: {how_good(found)}")
+    put(f"{found.jobs} jobs, {trace.skipped} without a positive run time left out")
+    put(f"k {sizes.k:.6g} s   p {sizes.p:.6g} s   alpha {sizes.alpha:.4f}   (by {found.by})")
+    put(f"mean {found.mean_s:.6g} s, of the fit {sizes.mean_s:.6g} s")
+    put(f"Kolmogorov-Smirnov distance {found.ks_distance:.4f}: {how_good(found)}")
     if rate is not None:
-        print(f"arrivals {rate:.6g} a second: a load of {rate * found.mean_s:.3g} hosts")
+        put(f"arrivals {rate:.6g} a second: a load of {rate * found.mean_s:.3g} hosts")
 
 
 def how_good(found: Fit) -> str:

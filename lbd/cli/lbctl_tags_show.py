@@ -5,7 +5,7 @@ import time
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import since
-from lbd.cli.output import print_json, print_table
+from lbd.cli.output import print_json, print_table, put
 from lbd.cli.reply import Json, number, table, tables, text, texts
 from lbd.errors import LbdError
 
@@ -26,7 +26,7 @@ def show(daemons: Daemons, *, as_json: bool) -> int:
     tiers = tables(told, "tiers")
     mode = text(told, "mode")
     if not tiers:
-        print(f"mode {mode}: it has no tiers (dispatch.mode is to be tags or sita-e)")
+        put(f"mode {mode}: it has no tiers (dispatch.mode is to be tags or sita-e)")
     else:
         whence = {
             "given": "given by tags.cutoffs_s",
@@ -34,16 +34,16 @@ def show(daemons: Daemons, *, as_json: bool) -> int:
             "none": "none yet: one queue for all hosts",
         }[text(told, "source")]
         helps = "; idle hosts help lower tiers" if told.get("work_conserving") else ""
-        print(f"mode {mode}, cutoffs {whence}{helps}\n")
+        put(f"mode {mode}, cutoffs {whence}{helps}", "")
         print_table(TIERS, [tier_row(tier) for tier in tiers])
     if told.get("fit"):
-        print()
+        put()
         show_fit(table(told, "fit"), told)
     if reason := text(told, "reason"):
-        print(reason)
+        put(reason)
     changes = tables(told, "changes")
     for change in changes:
-        print(f"{since(time.time() - number(change, 'at'))} ago  {text(change, 'what')}")
+        put(f"{since(time.time() - number(change, 'at'))} ago  {text(change, 'what')}")
     return 0
 
 
@@ -68,11 +68,11 @@ def shown(value: float) -> str:
 def show_fit(fit: Json, told: Json) -> None:
     k, p, alpha = (number(fit, key) for key in ("k", "p", "alpha"))
     use = "cutoffs are solved for it" if fit.get("good") else "cutoffs are solved for them as are"
-    print(
+    put(
         f"{number(fit, 'jobs'):.0f} jobs on record, mean {number(fit, 'mean_s'):.4g} s of CPU,"
         f" {number(fit, 'arrival_rate_per_s'):.4g} a second: load {shown(number(told, 'load'))}"
     )
-    print(
+    put(
         f"nearest bounded Pareto: k {k:.4g} s, p {p:.4g} s, alpha {alpha:.3f},"
         f" Kolmogorov-Smirnov distance {number(fit, 'ks_distance'):.4f}; {use}"
     )

@@ -25,13 +25,16 @@ def encode(text: str) -> bytes:
 
 def say(text: str, name: str = "lbrun") -> None:
     """One line on standard error, if the caller has one."""
+    from lbd.one_line import one_line
+
     if not CLOSED & 4:
         try:
-            posix.write(2, encode(f"{name}: {' '.join(text.split())}\n"))
+            posix.write(2, encode(f"{name}: {one_line(text, SAID_CHARS_MAX)}\n"))
         except OSError:
             pass
 
 
+SAID_CHARS_MAX = 8000
 CLOSED = 0
 EMPTY_INPUT = False  # standard input is /dev/null: nobody need carry nothing
 NULL_OUTPUTS = 0  # bits 1 and 2: those that are /dev/null, which every host has

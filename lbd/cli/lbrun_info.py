@@ -77,7 +77,7 @@ def show(options: "Options") -> int:
 def explain(options: "Options") -> int:
     from lbd.cli import explain as decision
     from lbd.cli.lbctl_eligible import ask_eligible
-    from lbd.cli.lbrun_caller import find_runtime_dirs, working_directory
+    from lbd.cli.lbrun_caller import find_runtime_dirs, say, working_directory
     from lbd.cli.lbrun_options import FAILED
     from lbd.errors import LbdError
     from lbd.rpc.local import ask
@@ -105,7 +105,7 @@ def explain(options: "Options") -> int:
         )
         eligible = ask_eligible(lambda request: ask(place / "lbm.sock", request), command)
     except LbdError as problem:
-        print(f"lbrun: {problem}", file=sys.stderr)
+        say(str(problem))
         return FAILED
     trouble = decision.trouble_here(reply, asked)
     decision.show(reply, command, "json" in options.plain, eligible, trouble)

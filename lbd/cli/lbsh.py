@@ -164,7 +164,9 @@ def front() -> bytes:
 
 def say(text: str) -> None:
     """One line on standard error, if the caller has one."""
+    from lbd.one_line import one_line
+
     try:
-        posix.write(2, encode(f"lbsh: {' '.join(text.split())}\n"))
+        posix.write(2, encode(f"lbsh: {one_line(text, 8000)}\n"))
     except OSError:
         pass

@@ -3,16 +3,18 @@
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TextIO
 
 from lbd.cli.reply import Json
-from lbd.one_line import one_line
+from lbd.one_line import printable
 
 SCHEMA = 1
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+PAINTED = re.compile(r"(\x1b\[\d{1,2}m)")  # by `Paint`
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,24 @@ class Cell:
 Row = Sequence[Cell | str]
 
 
+def put(*lines: str) -> None:
+    """Each is one line of standard output, whatever it holds: what others called their jobs must
+    neither act on our terminal nor look like a line of ours. All that is not JSON goes this way."""
+    for line in lines or ("",):
+        parts = PAINTED.split(line)  # every other one is a colour
+        print("".join(part if at % 2 else printable(part) for at, part in enumerate(parts)))
+
+
 def cell(item: Cell | str) -> Cell:
-    """What others called their jobs must not act on our terminal."""
+    """Of the width it will have when it is shown."""
     found = item if isinstance(item, Cell) else Cell(item)
-    return found if found.text.isprintable() else replace(found, text=one_line(found.text))
+    return found if found.text.isprintable() else Cell(printable(found.text), found.colour)
 
 
 def lay_out(header: Sequence[str], rows: Sequence[Row], paint: Paint) -> list[str]:
     """Aligned lines under a heading. A heading that begins with ">" has its column flush right."""
     right = [title.startswith(">") for title in header]
-    titles = [Cell(title.lstrip(">"), BOLD) for title in header]
+    titles = [cell(Cell(title.lstrip(">"), BOLD)) for title in header]
     body = [titles, *([cell(item) for item in row] for row in rows)]
     widths = [max(len(row[column].text) for row in body) for column in range(len(titles))]
     lines = []
@@ -63,7 +73,7 @@ def lay_out(header: Sequence[str], rows: Sequence[Row], paint: Paint) -> list[st
 
 
 def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
-    print("\n".join(lay_out(header, rows, paint_for(sys.stdout))))
+    put(*lay_out(header, rows, paint_for(sys.stdout)))
 
 
 def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:

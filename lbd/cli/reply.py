@@ -1,6 +1,11 @@
-"""Reading a daemon's JSON reply: what is not as agreed is a PeerError, not a KeyError."""
+"""Reading a daemon's JSON reply: what is not as agreed is a PeerError, not a KeyError.
+
+Texts are made fit to be shown as they are read, since many come from other users and hosts;
+`--json` passes the reply on as it is.
+"""
 
 from lbd.errors import PeerError
+from lbd.one_line import printable
 
 Json = dict[str, object]
 
@@ -28,11 +33,11 @@ def number(reply: Json, key: str) -> float:
 
 
 def text(reply: Json, key: str) -> str:
-    """The text under `key`; "" if it is null or missing."""
+    """The text under `key`, in one printable line; "" if it is null or missing."""
     value = reply.get(key)
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))
 
 
 def texts(reply: Json, key: str) -> list[str]:
     value = reply.get(key)
-    return [str(item) for item in value] if isinstance(value, list) else []
+    return [printable(str(item)) for item in value] if isinstance(value, list) else []

@@ -18,6 +18,7 @@ from lbd.cli.lbrun_signals import die_of
 from lbd.cli.status_file import write_status
 from lbd.lbm import rlimits
 from lbd.lbm.launch import become, exit_status_of
+from lbd.one_line import one_line
 from lbd.rpc import client_tags as tags
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run_supervised(
 
 def say(text: str) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, f"lbrun: {text}\n".encode())
+        os.write(2, f"lbrun: {one_line(text, 8000)}\n".encode())
 
 
 class Supervisor:

@@ -28,6 +28,7 @@ from lbd.dispatch.restore import live_job
 from lbd.dispatch.specs import Specs
 from lbd.dispatch.tuning import tier_order
 from lbd.model import HostId, JobId
+from lbd.one_line import one_line
 from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
 
@@ -331,7 +332,7 @@ class Dispatcher:
 
     def _news(self, name: HostId, news: pb.News) -> list[Action]:
         life, now_s = self.life, clock_s()
-        job, attempt = JobId(news.job), news.attempt
+        job, attempt, reason = JobId(news.job), news.attempt, one_line(news.reason)
         if news.event == "begun":
             return life.begun(name, job, attempt)
         elif news.event in ("stopped", "continued"):
@@ -342,13 +343,13 @@ class Dispatcher:
                 news.exit_status if news.HasField("exit_status") else None,
                 news.signal,
                 news.cpu_s if news.HasField("cpu_s") else None,
-                news.reason,
+                reason,
                 news.wish,
             )
             return life.ended(name, job, attempt, ending, now_s, self.dice)
         elif news.event == "refused":
-            ending = Ending(Cause.LOST, news.errno, reason=news.reason, wish=news.wish)
-            log.info("%s refuses job %s: %s", name, job, news.reason)
+            ending = Ending(Cause.LOST, news.errno, reason=reason, wish=news.wish)
+            log.info("%s refuses job %s: %s", name, job, reason)
             return life.refused(name, job, attempt, news.stage, ending, now_s, self.dice)
         else:
             raise ValueError(f"news {news.event[:40]!r} of job {news.job[:40]}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lbd.model import JobId
+from lbd.one_line import one_line
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 
@@ -53,7 +54,7 @@ class CommandEnd:
             (tags.STATUS, str(self.status)),
             (tags.CAUSE, self.cause),
             (tags.HOST, self.host),
-            (tags.REASON, self.reason),
+            (tags.REASON, one_line(self.reason)),
             (tags.SIGNAL_NUMBER, str(self.signal)),
             (tags.ENDED_CPU, f"{self.cpu_s:.6f}"),
             (tags.ATTEMPT, str(self.attempt)),

@@ -22,6 +22,7 @@ from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.staging import Pipes
 from lbd.lbm.terminal import CallersTerminal
 from lbd.model import HostId, JobId
+from lbd.one_line import one_line
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 from lbd.rpc import job_stream as stream
@@ -359,7 +360,7 @@ class Connection:
             self._send(tags.PLACED, frames.pack_fields((k, v.encode()) for k, v in pairs))
 
     def warn(self, text: str) -> None:
-        self._send(tags.WARN, text.encode())
+        self._send(tags.WARN, one_line(text).encode())
 
     def input_taken(self) -> None:
         if self._types:

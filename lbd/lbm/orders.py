@@ -9,6 +9,7 @@ from lbd.lbm.link import NotStarted
 from lbd.lbm.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.users import LocalUser
+from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 from lbd.units import show_size
 
@@ -131,6 +132,10 @@ def stamp_of(request: lbm_pb2.RunRequest) -> Stamp | None:
 
 def explain(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
     """One line for the user: what of the request could not be met here."""
+    return one_line(_explained(request, trouble))
+
+
+def _explained(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
     what = os.strerror(trouble.number) if trouble.number else "failed"
     if trouble.stage in ("chdir", "directory"):
         staged = request.HasField("stage")

@@ -1,6 +1,7 @@
 """What a user is told of the end of a command elsewhere. Pure but for the message it reads."""
 
 from lbd.lbm.request import ClientRequest
+from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 
 
@@ -10,8 +11,8 @@ def reason_of(ended: lbm_pb2.Ended, request: ClientRequest, host: str) -> str:
         return f"ended after its time limit of {request.timeout_s:g} s"
     if ended.cause == "evicted":
         return f"ended because the owner of {host} is back"
-    if ended.reason:
-        return f"{host}: {ended.reason}"
+    if reason := one_line(ended.reason):
+        return f"{host}: {reason}"
     if ended.cause == "memory":
         return f"over its memory limit of {request.memory_bytes} bytes"
     return ""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.one_line import one_line
+from lbd.one_line import one_line, printable
 
 
 @given(st.text(), st.integers(1, 50))
@@ -18,3 +18,11 @@ def test_plain_text_stays():
     assert one_line("two\nlines\there ") == "two lines here"
     assert one_line("\x1b[2Jx") == "?[2Jx"
     assert one_line("x" * 10, 4) == "xxx…"
+
+
+@given(st.text())
+def test_printable(text):
+    shown = printable(text)
+    assert shown.isprintable()
+    assert len(shown) == len(text)
+    assert printable(shown) == shown
