@@ -164,6 +164,11 @@ class LbmConfig(Section):
     )  # commands that may wait for a slot, or run beyond the slots; more are refused
     # how long a command sent here by name (-H) waits for a slot before it runs beyond them
     named_wait_s: float = within(2.0, 0.0, 86400.0)
+    # and how long where it may not (admission.slots, beyond_slots), before it is refused
+    named_limit_s: float = within(300.0, 0.0, 86400.0)
+    # commands that may run beyond the slots, but none where admission.slots is set; 0 = as many as
+    # there are slots, and 32 at least
+    beyond_slots: int = within(0, 0, 65536)
     fallback_slots: int = within(
         0, 0, 65536
     )  # local runs at once when others fail; 0 = twice the cores

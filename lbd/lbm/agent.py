@@ -6,6 +6,7 @@ reported that.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -26,6 +27,7 @@ from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
+ROOM_S = 0.5  # from one look whether there is room beyond the slots to the next
 LINGER_S = 0.002  # a command as short as this is reported in one message
 
 
@@ -134,12 +136,9 @@ class ForeignJob:
             return
         # What belongs to a stage has been let in with it.
         beyond = nested if request.forced else request.HasField("stage")
-        if not slots.take(
-            self._id,
-            request.user,
-            beyond=beyond or request.stage.step in ("unpack", "pack"),
-            slots=wide,
-        ):
+        if request.stage.step in ("unpack", "pack"):  # a program of ours, one a stage
+            slots.hold(self._id, request.user)
+        elif not slots.take(self._id, request.user, beyond=beyond, slots=wide):
             if not request.forced:
                 few = "no free slot" if wide[0] < 2 else f"fewer than {wide[0]} free slots"
                 self._refuse(few, "admission", try_another=True, full=True)
@@ -147,13 +146,11 @@ class ForeignJob:
             if not slots.enqueue(self._id, request.user, wide[0]):
                 self._refuse("too many commands wait here", "admission", try_another=True)
                 return
-            granted = self._host.slot_events[self._id] = asyncio.Event()
-            self._talk.put(tags.QUEUED)
-            try:
-                async with asyncio.timeout(self._host.config.lbm.named_wait_s):
-                    await granted.wait()
-            except TimeoutError:
-                slots.exceed(self._id)
+            if not await self._wait_for_slot(nested=nested):
+                few = f"no free slot: no more than {slots.total + slots.beyond} commands run there"
+                few += " (admission.slots)" if not slots.beyond else " (lbm.beyond_slots)"
+                self._refuse(few, "admission", try_another=True, full=True)
+                return
         self._host.changed()
         try:
             await self._start(admitted)
@@ -166,6 +163,23 @@ class ForeignJob:
             self._host.evictable[self._id] = self._evict
         self._host.changed()
         await self._follow()
+
+    async def _wait_for_slot(self, *, nested: bool) -> bool:
+        """Or may go beyond them. A nested one's parent may hold the very slot it waits for."""
+        granted = self._host.slot_events[self._id] = asyncio.Event()
+        self._talk.put(tags.QUEUED)
+        lbm = self._host.config.lbm
+        wait_s = lbm.named_wait_s
+        give_up_s = time.monotonic() + (wait_s if nested else max(wait_s, lbm.named_limit_s))
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await granted.wait()
+            if granted.is_set() or self._host.slots.exceed(self._id):
+                return True
+            if time.monotonic() >= give_up_s:
+                return False
+            wait_s = max(lbm.named_wait_s, ROOM_S)
 
     async def _start(self, admitted: Admit) -> None:
         """The command begun, and the bookkeeping that its end undoes. Raises NotStarted."""

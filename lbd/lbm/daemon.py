@@ -108,7 +108,7 @@ class Lbm:
             config=config,
             rules=self._rules,
             link=self._link,
-            slots=Slots(self._rules.slots(self._slots_wanted), config.lbm.max_waiting),
+            slots=Slots(*self._rules.slots(self._slots_wanted), config.lbm.max_waiting),
             jobs=self._jobs,
             look_up_user=look_up_user,
             changed=self._changed,
@@ -186,7 +186,7 @@ class Lbm:
         """The owner's rules, read again; what runs, runs on. Raises ConfigError."""
         self._rules.reload()
         self._telling = asyncio.create_task(self._link.tell_totals(self._rules.config.limits))
-        for job in self._host.slots.resize(self._rules.slots(self._slots_wanted)):
+        for job in self._host.slots.resize(*self._rules.slots(self._slots_wanted)):
             self._host.slot_events[job].set()
         self._owner.look_again()
         self._report.set()

@@ -16,6 +16,7 @@ log = logging.getLogger("lbd.lbm")
 
 GROUPS_KNOWN_S = 60.0
 GROUPS_KNOWN = 1024
+BEYOND_MIN = 32  # the commands of a pipeline wait for each other, also on a host of one slot
 
 
 class InForce:
@@ -58,9 +59,11 @@ class InForce:
         """Why nobody's commands are taken now, or ""."""
         return self.rules.closed(self._conditions())
 
-    def slots(self, total: int) -> int:
-        """`total`: as lbm.slots has it."""
-        return min(self.config.admission.slots or total, total)
+    def slots(self, total: int) -> tuple[int, int]:
+        """And how many commands may run beyond them. `total`: as lbm.slots has it."""
+        if self.config.admission.slots:  # the owner's word: nobody overrules it
+            return min(self.config.admission.slots, total), 0
+        return total, self.config.lbm.beyond_slots or max(total, BEYOND_MIN)
 
     def _conditions(self) -> Conditions:
         now = time.localtime()

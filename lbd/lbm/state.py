@@ -3,7 +3,8 @@
 Slots bound *foreign* jobs. A free slot goes to whoever has waited longest, of those who have least;
 a command nested in a placed job never waits, since its parent may hold the very slot it would wait
 for; and one that its user sent here by name (-H) does not wait for ever, since those in the slots
-may be waiting for it, as the commands of a pipeline do.
+may be waiting for it, as the commands of a pipeline do. But nobody goes further beyond the slots
+than `beyond`, and that is nothing where the owner of the host has said how many may run.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -61,7 +62,8 @@ class Slots:
     """
 
     total: int
-    max_waiting: int
+    beyond: int = 1 << 16  # so many more may run at most
+    max_waiting: int = 0
     holders: set[JobId] = field(default_factory=set)
     waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
     users: dict[JobId, str] = field(default_factory=dict)  # of both; "" = not known
@@ -75,7 +77,8 @@ class Slots:
         named by its user, so it may exceed."""
         least, most = slots
         is_free = self.used + least <= self.total and not self.waiting
-        if beyond or is_free or (least == 1 and self._makes_room(user)):
+        may_exceed = beyond or (least == 1 and self._makes_room(user))
+        if is_free or (may_exceed and self._is_bearable(least)):
             self.hold(job, user, max(least, min(most, self.total - self.used)))
             return True
         return False
@@ -101,7 +104,12 @@ class Slots:
         return len(self.holders) + sum(self.widths.values()) - len(self.widths)
 
     def has_room(self, user: str, width: int = 1) -> bool:
-        return self.used + width <= self.total or (width == 1 and self._makes_room(user))
+        makes_room = width == 1 and self._makes_room(user) and self._is_bearable(width)
+        return self.used + width <= self.total or makes_room
+
+    def _is_bearable(self, width: int) -> bool:
+        """So many more, though there are no free slots?"""
+        return self.used + width <= self.total + self.beyond
 
     @property
     def is_full(self) -> bool:
@@ -124,8 +132,8 @@ class Slots:
 
     @property
     def _share(self) -> int:
-        """So that at least one is left, of however few: of one slot that is the second."""
-        return min(int(self.total * USER_SHARE), self.total - 1)
+        """Less than all, of however few: of one slot that is none."""
+        return int(self.total * USER_SHARE)
 
     def _held(self) -> "Counter[str]":
         held: Counter[str] = Counter()
@@ -148,8 +156,14 @@ class Slots:
             self.wanted[job] = width
         return True
 
-    def exceed(self, job: JobId) -> None:
-        """Let a waiting job run beyond the slots."""
+    def exceed(self, job: JobId) -> bool:
+        """Let a waiting job run beyond the slots, if it may."""
+        may = self._is_bearable(self.wanted.get(job, 1))
+        if may:
+            self._run(job)
+        return may
+
+    def _run(self, job: JobId) -> None:
         self.waiting.pop(job, None)
         self.holders.add(job)
         if width := self.wanted.pop(job, 0):
@@ -164,9 +178,9 @@ class Slots:
         self.wanted.pop(job, None)
         return self._promote()
 
-    def resize(self, total: int) -> list[JobId]:
+    def resize(self, total: int, beyond: int) -> list[JobId]:
         """As many from now on; nobody loses theirs. Returns who has got one by that."""
-        self.total = total
+        self.total, self.beyond = total, beyond
         return self._promote()
 
     def _promote(self) -> list[JobId]:
@@ -177,7 +191,7 @@ class Slots:
             following = min(self.waiting, key=lambda job: held[self.users.get(job, "")])
             if self.used + self.wanted.get(following, 1) > self.total:
                 break
-            self.exceed(following)
+            self._run(following)
             promoted.append(following)
         return promoted
 

@@ -25,6 +25,7 @@ def refusal(guest=ANN, load=0.0, owner="", **config):
         {"deny_users": ("bob",), "deny_groups": ("wheel",), "deny_origins": ("h2",)},
         {"when": ("sun", "mon 8:00-18:00")},
         {"load_ceiling": 2.0},
+        {"load_ceiling": 1.9},  # as much as that is not above it
     ],
 )
 def test_admitted(config):

@@ -59,7 +59,7 @@ async def line():
 
 @pytest.fixture
 async def attempts(line):
-    host = SimpleNamespace(config=Config(), slots=Slots(2, 10), leaving=False)
+    host = SimpleNamespace(config=Config(), slots=Slots(2, max_waiting=10), leaving=False)
     attempts = Attempts(host, line, nothing_beside)
     running = asyncio.create_task(attempts.run())
     yield attempts

@@ -1,9 +1,12 @@
 """Slots, the cap on fallbacks, the table of jobs."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.lbm.state import Job, Jobs, LocalCap, Slots
+from lbd.errors import PeerError
+from lbd.lbm import state
+from lbd.lbm.state import Claims, Job, Jobs, LocalCap, Slots
 from lbd.model import HostId, JobId, JobState
 
 
@@ -126,6 +129,48 @@ class TestSlots:
         assert slots.release(JobId("two")) == [JobId("next")]
         assert slots.used == 2
 
+    def test_no_way_leads_further_beyond_the_slots_than_is_allowed(self):
+        slots = Slots(total=2, beyond=1, max_waiting=10)
+        assert slots.take(JobId("a"), "ann")
+        assert slots.take(JobId("b"), "ann")
+        assert slots.enqueue(JobId("named"), "ann")
+        assert slots.enqueue(JobId("more"), "ann")
+        assert slots.exceed(JobId("named"))
+        assert not slots.exceed(JobId("more"))
+        assert list(slots.waiting) == ["more"]
+        assert not slots.take(JobId("nested"), "ann", beyond=True)
+        assert not slots.take(JobId("anothers"), "bob")
+        assert not slots.has_room("bob")
+        assert slots.used == 3
+
+    def test_nobody_goes_beyond_what_the_owner_has_said(self):
+        slots = Slots(total=1, beyond=0, max_waiting=10)
+        assert slots.take(JobId("a"), "ann")
+        assert not slots.take(JobId("nested"), "ann", beyond=True)
+        assert not slots.take(JobId("anothers"), "bob")
+        assert slots.enqueue(JobId("b"), "bob")
+        assert not slots.exceed(JobId("b"))
+        assert slots.release(JobId("a")) == ["b"]
+
+    def test_who_needs_several_exceeds_only_with_all_of_them(self):
+        slots = Slots(total=2, beyond=1, max_waiting=10)
+        slots.take(JobId("a"), slots=(2, 2))
+        slots.enqueue(JobId("wide"), width=2)
+        assert not slots.exceed(JobId("wide"))
+        assert not slots.take(JobId("nested"), beyond=True, slots=(2, 2))
+        assert slots.take(JobId("nested"), beyond=True, slots=(1, 2))
+        assert slots.used == 3
+
+    def test_the_owner_changes_his_mind(self):
+        slots = Slots(total=1, beyond=0, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        assert not slots.exceed(JobId("b"))
+        assert slots.resize(1, 1) == []
+        assert slots.exceed(JobId("b"))
+        slots.enqueue(JobId("c"))
+        assert slots.resize(3, 0) == ["c"]
+
     @given(st.lists(st.tuples(st.sampled_from("te r"), st.integers(0, 9)), max_size=60))
     def test_never_more_holders_than_slots_and_none_forgotten(self, history):
         slots, asked = Slots(total=2, max_waiting=4), set()
@@ -139,6 +184,33 @@ class TestSlots:
             assert len(slots.holders) <= 2
             assert slots.holders | set(slots.waiting) == asked
             assert not (slots.waiting and len(slots.holders) < 2)
+
+
+class TestClaims:
+    def test_nothing_begins_twice_on_one_stream(self):
+        claims = Claims(Jobs(history=10))
+        claims.take(JobId("h2-1"))
+        with pytest.raises(PeerError, match="h2-1 was sent here already"):
+            claims.take(JobId("h2-1"))
+        claims.give_back(JobId("h2-1"))  # nothing has run
+        claims.take(JobId("h2-1"))
+
+    def test_nor_what_runs_here_by_another_stream(self):
+        jobs = Jobs(history=10)
+        jobs.add(job("h2-1"))
+        claims = Claims(jobs)
+        with pytest.raises(PeerError, match="h2-1 was sent here already"):
+            claims.take(JobId("h2-1"))
+        assert claims.ids == []
+        jobs.end(JobId("h2-1"), JobState.DONE, 2.0)
+        claims.take(JobId("h2-1"))
+
+    def test_so_many_are_remembered(self, monkeypatch):
+        monkeypatch.setattr(state, "CLAIMS_KEPT", 2)
+        claims = Claims(Jobs(history=10))
+        for number in range(5):
+            claims.take(JobId(f"h2-{number}"))
+        assert claims.ids == ["h2-3", "h2-4"]
 
 
 class TestLocalCap:
