@@ -54,7 +54,8 @@ class Checks:
     async def for_peer(self, data: bytes, context: "Context", caller: str) -> lbm_pb2.CheckReply:
         """What another LBM asks."""
         try:
-            request = read_run_request(data, self._host.config.lbm.max_request_bytes, caller)
+            limit_bytes = self._host.config.lbm.max_request_bytes
+            request = read_run_request(data, limit_bytes, caller, names_job=False)
         except PeerError as problem:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
         admitted = await self._host.admit(request.user, request.uid, request.origin)

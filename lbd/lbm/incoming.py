@@ -14,7 +14,7 @@ from lbd import wire
 from lbd.lbm.agent import ForeignJob
 from lbd.lbm.conversation import Conversation, Stream
 from lbd.lbm.host import Host
-from lbd.lbm.run_request import JOB_ID
+from lbd.lbm.run_request import JOB_ID, is_job_of
 from lbd.lbm.state import Claims
 from lbd.lbm.users import Refuse
 from lbd.rpc import job_stream as tags
@@ -99,8 +99,8 @@ async def serve_stage(host: Host, talk: Conversation, message: memoryview, calle
         admitted = await host.admit(request.user, request.uid, request.origin)
         if isinstance(admitted, Refuse):
             refused.reason = admitted.reason
-        elif not JOB_ID.fullmatch(request.id):
-            refused.reason = "the request lacks a proper id"
+        elif not JOB_ID.fullmatch(request.id) or not is_job_of(request.origin, request.id):
+            refused.reason = f"the request lacks an id of {request.origin}'s"
         elif not (host.config.stage.max_bytes and host.config.stage.max_files):
             refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
         elif not request.forced and not host.slots.has_room(request.user, max(1, request.slots)):

@@ -15,6 +15,7 @@ from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
+QUEUED_ID = re.compile(r"[1-9][0-9]{0,18}")  # of a job of the queue
 WORDS_MAX = 1 << 20  # arguments and variables; execve takes no more than a quarter of that
 LIMITS_MAX = 64
 TEXT_CHARS_MAX = 255
@@ -23,9 +24,10 @@ WORD = re.compile(r"[^\s\0]{0,63}")  # part of a stamp, which travels on as word
 
 
 def read_run_request(
-    message: bytes | memoryview, limit_bytes: int, caller: str
+    message: bytes | memoryview, limit_bytes: int, caller: str, *, names_job: bool = True
 ) -> lbm_pb2.RunRequest:
-    """`caller`: the host that sent it, "" = it may be any. Raises PeerError."""
+    """`caller`: the host that sent it, "" = it may be any. `names_job`: by its id something is to
+    run, so that must be one of the origin's. Raises PeerError."""
     if len(message) > limit_bytes:
         raise PeerError(
             f"the request has {len(message)} bytes; lbm.max_request_bytes is {limit_bytes}"
@@ -39,6 +41,8 @@ def read_run_request(
         raise PeerError(f"the request makes no sense here: {fault}")
     if caller not in ("", request.origin):
         raise PeerError(f"{caller} asks in the name of {request.origin}")
+    if names_job and not is_job_of(request.origin, request.job_id):
+        raise PeerError(f"job id {request.job_id} is none of {request.origin}'s")
     request.name = one_line(request.name, TEXT_CHARS_MAX)
     return request
 
@@ -64,6 +68,13 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
         "directory_stamp": bool(WORD.fullmatch(stamp.kernel) and WORD.fullmatch(stamp.file_system)),
     }
     return ", ".join(name for name, holds in rules.items() if not holds)
+
+
+def is_job_of(origin: str, job_id: str) -> bool:
+    """Is it ORIGIN-NUMBER, with whatever the origin writes after that? Then it is the name of no
+    other host's job here, nor of an attempt of the queue's (JOB.ATTEMPT)."""
+    prefix, _, own = job_id.rpartition("-")
+    return bool(prefix and own) and prefix == origin
 
 
 def is_text(text: str) -> bool:

@@ -48,7 +48,9 @@ def outcome(peer):
 
 def test_a_host_that_sends_too_many_commands(lab):
     """They are taken as fast as they may come; every one of them has its answer."""
-    messages = [tags.pack(n, tags.RUN, run_request(f"h9-{n}", "true")) for n in range(1, 201)]
+    messages = [
+        tags.pack(n, tags.RUN, run_request(f"h9-{n}", "true", origin="h9")) for n in range(1, 201)
+    ]
     with Peer(lab, "h1", name="h9") as peer:
         answered, began_s = set(), time.monotonic()
         for number, tag, _ in peer.converse(messages):
