@@ -121,7 +121,7 @@ SHELLS = (
     "dispatch/daemon.py",
     "dispatch/desk.py",  # what it is asked
     "dispatch/lines.py",  # to the hosts
-    *("dispatch/teller.py", "dispatch/told.py"),  # jobs as messages
+    *("dispatch/intake.py", "dispatch/teller.py", "dispatch/told.py"),  # jobs as messages
     "dispatch/tuner.py",  # when to look at the past, and what to tell of it
     "dispatch/ledger/",
     "trust/files.py",  # keys and certificates on disk

@@ -19,8 +19,9 @@ from lbd.dispatch.disciplines.registry import Tiered
 from lbd.dispatch.disciplines.tiers import spread_tiers
 from lbd.dispatch.estimates import Estimates
 from lbd.dispatch.hosts import Terms
+from lbd.dispatch.intake import beat_fault, ending_of
 from lbd.dispatch.jobs import Action, Begin, Cause, Changed, Ending, Record, Settle, Signal
-from lbd.dispatch.ledger.rows import JobRow, Ledger, LedgerTrouble, Wanted
+from lbd.dispatch.ledger.rows import JobRow, Ledger, LedgerTrouble, Stored, Wanted
 from lbd.dispatch.lifecycle import Lifecycle
 from lbd.dispatch.lines import Line
 from lbd.dispatch.lives import KEPT
@@ -31,6 +32,7 @@ from lbd.model import HostId, JobId
 from lbd.one_line import one_line
 from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.rpc.submitter import request_in
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -44,7 +46,6 @@ LEARN_EVERY_S = 0.5
 LEARN_AT_ONCE = 200  # more tell nothing new
 DAY_S = 86400.0
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
-CAUSES = {cause.value: cause for cause in Cause}
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class Dispatcher:
     watchers: dict[JobId, set[Watcher]] = field(default_factory=dict)
     estimates: Estimates | None = None  # for disciplines that go by them
     _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
-    _specs: Specs[pb.StoredSpec] = field(default_factory=Specs)
+    _starts: Specs[pb.Start] = field(default_factory=Specs)
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
 
     async def run(
@@ -121,8 +122,13 @@ class Dispatcher:
         now_s = clock_s()
         for row in rows:
             estimate_s = self.estimate_s(row.user, row.command)
-            live, leased = live_job(row, last.get(row.id), estimate_s)
+            live, leased = live_job(row, last.get(row.id), estimate_s, by_uid=self.by_uid)
             self.carry(self.life.restored(live, leased, now_s, self.dice))
+
+    @property
+    def by_uid(self) -> bool:
+        """Whether users are told apart by their numbers, not by their names."""
+        return self.config.users.map == "uid"
 
     # Carrying out
 
@@ -184,14 +190,14 @@ class Dispatcher:
     async def _start(self, begin: Begin) -> None:
         """It is on disk; is it still wanted, and is its host still there?"""
         line, trouble = self.lines.get(begin.host), ""
-        spec = pb.StoredSpec()
+        start = pb.Start()
         if not self.life.sending(begin.job, begin.attempt, clock_s()):
             line, trouble = None, "no longer wanted"
         elif line is None:
             trouble = f"{begin.host} is out of contact"
         else:
             try:
-                spec = await self._spec(begin.submission)
+                start.CopyFrom(await self.start_of(begin.submission))
             except LedgerTrouble as problem:
                 line, trouble = None, str(problem)
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
@@ -204,29 +210,32 @@ class Dispatcher:
                 )
             )
             return
-        line.start(
-            pb.Start(
-                job=begin.job,
-                attempt=begin.attempt,
-                tier=begin.tier,
-                cutoff_s=begin.cutoff_s or 0.0,
-                lease_s=self.config.dispatch.lease_s,
-                slots=begin.slots,
-                array_index=begin.array_index,
-                requeued=begin.requeued or 0.0,
-                spec=spec,
-            )
-        )
+        start.job, start.attempt, start.slots = begin.job, begin.attempt, begin.slots
+        start.tier, start.cutoff_s = begin.tier, begin.cutoff_s or 0.0
+        start.lease_s, start.requeued = self.config.dispatch.lease_s, begin.requeued or 0.0
+        if begin.array_index is not None:
+            start.array_index = begin.array_index
+        line.start(start)
 
-    async def _spec(self, submission: int) -> pb.StoredSpec:
-        spec = self._specs.get(submission)
-        return spec or self.keep_spec(submission, await self.ledger.spec(submission))
+    async def start_of(self, submission: int) -> pb.Start:
+        """What the attempts of a submission have in common. Raises LedgerTrouble."""
+        start = self._starts.get(submission)
+        return start or self.keep_start(submission, await self.ledger.spec(submission))
 
-    def keep_spec(self, submission: int, stored: bytes) -> pb.StoredSpec:
-        """Read anew, for a message within another keeps all of that in memory."""
-        spec = pb.StoredSpec.FromString(stored)
-        self._specs.keep(submission, spec, len(stored))
-        return spec
+    async def uid_of(self, submission: int) -> int:
+        """Of who submitted it. Raises LedgerTrouble."""
+        return (await self.start_of(submission)).uid
+
+    def keep_start(self, submission: int, stored: Stored) -> pb.Start:
+        """Parsed from the stored bytes again: a message within another keeps all of that alive."""
+        start = pb.Start(spec=pb.StoredSpec.FromString(stored.spec))
+        start.origin, start.user = stored.origin, stored.user
+        if stored.uid is not None:
+            start.uid = stored.uid
+        elif (request := request_in(start.spec)) is not None:
+            start.uid = request.uid  # the host finds out whether origin and user agree
+        self._starts.keep(submission, start, len(stored.spec))
+        return start
 
     def _tell_watchers(self, job: JobId) -> None:
         for watcher in self.watchers.get(job, ()):
@@ -289,6 +298,8 @@ class Dispatcher:
         now_s, life = clock_s(), self.life
         if not self.leads():
             return  # another may lead by now: to renew would be to promise in its name
+        if fault := beat_fault(beat):
+            raise ValueError(f"a heartbeat of {name}: {fault}")
         is_first, line.beat = not line.beat, beat.number
         ceiling = self.config.dispatch.load_ceiling
         closed = ""
@@ -332,27 +343,20 @@ class Dispatcher:
 
     def _news(self, name: HostId, news: pb.News) -> list[Action]:
         life, now_s = self.life, clock_s()
-        job, attempt, reason = JobId(news.job), news.attempt, one_line(news.reason)
+        job, attempt = JobId(news.job), news.attempt
         if news.event == "begun":
             return life.begun(name, job, attempt)
         elif news.event in ("stopped", "continued"):
             return life.stopped(name, job, attempt, news.event == "stopped")
         elif news.event == "ended":
-            ending = Ending(
-                CAUSES[news.cause],
-                news.exit_status if news.HasField("exit_status") else None,
-                news.signal,
-                news.cpu_s if news.HasField("cpu_s") else None,
-                reason,
-                news.wish,
-            )
+            ending = ending_of(news)
             return life.ended(name, job, attempt, ending, now_s, self.dice)
         elif news.event == "refused":
-            ending = Ending(Cause.LOST, news.errno, reason=reason, wish=news.wish)
-            log.info("%s refuses job %s: %s", name, job, reason)
+            ending = ending_of(news)
+            log.info("%s refuses job %s: %s", name, one_line(job, 40), ending.reason)
             return life.refused(name, job, attempt, news.stage, ending, now_s, self.dice)
         else:
-            raise ValueError(f"news {news.event[:40]!r} of job {news.job[:40]}")
+            raise ValueError(f"news {news.event[:40]!r} of job {one_line(news.job, 40)}")
 
 
 def terms_of(config: Config) -> Terms:

@@ -12,9 +12,19 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from lbd.dispatch.daemon import Dispatcher, Watcher
+from lbd.dispatch.intake import checked_signal, submission_of
 from lbd.dispatch.jobs import Action, Live, Signal
-from lbd.dispatch.ledger.rows import Accepted, Deposed, JobRow, LedgerTrouble, Submission, Wanted
+from lbd.dispatch.ledger.rows import (
+    Accepted,
+    Deposed,
+    JobRow,
+    LedgerTrouble,
+    Stored,
+    Submission,
+    Wanted,
+)
 from lbd.dispatch.lines import Line
+from lbd.dispatch.owners import Asker, Owners
 from lbd.dispatch.reasons import stuck_reason
 from lbd.dispatch.restore import queued_job
 from lbd.dispatch.selectors import in_few_lines, is_wide, read_selectors
@@ -22,6 +32,7 @@ from lbd.dispatch.teller import EXPLAINED_MAX, Teller
 from lbd.dispatch.told import add_attempts, in_pieces
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, HostId, JobId
+from lbd.one_line import one_line
 from lbd.ranges import ranges_in
 from lbd.rpc.boot_clock import clock_s
 from lbd.rpc.gen import dispatch_pb2 as pb
@@ -34,7 +45,6 @@ if TYPE_CHECKING:  # generic in the stubs only
 log = logging.getLogger("lbd.dispatch")
 
 ANSWER_MAX = 100_000  # jobs in one answer
-KEY_MAX = 200
 GATHER_S = 0.05
 ANSWER_BYTES, PIECE_BYTES = 12 << 20, 1 << 20  # less than a host takes
 TOO_LONG = "these jobs do not fit into one answer; name fewer, range by range"
@@ -68,6 +78,7 @@ class Desk:
         self._ledger = dispatcher.ledger
         self._life = dispatcher.life
         self._teller = Teller(dispatcher.life, dispatcher.ledger)
+        self._owners = Owners(dispatcher.by_uid, dispatcher.uid_of)
 
     def handlers(self) -> grpc.GenericRpcHandler:
         return grpc.method_handlers_generic_handler(
@@ -115,7 +126,7 @@ class Desk:
         asked = await self._read(pb.SubmitRequest, data, context)
         try:
             if (proven := await self._trust.caller(context)) not in ("", asked.origin):
-                raise LbdError(f"{proven} submits in the name of {asked.origin}")
+                raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # To its end, even if the caller is gone: what is in the ledger must be in the queue.
             taking = asyncio.ensure_future(self._take(asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -127,35 +138,8 @@ class Desk:
 
     async def _take(self, asked: pb.SubmitRequest) -> pb.SubmitReply:
         """Raises LbdError."""
-        own = self._dispatcher.config.dispatch
-        if not 1 <= asked.count <= own.max_array:
-            raise LbdError(f"an array of {asked.count} jobs; dispatch.max_array is {own.max_array}")
-        if len(asked.key) > KEY_MAX:
-            raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
-        rules = self._life.rules
-        if asked.priority and not rules.priorities:
-            raise LbdError("--priority: this cluster has none (dispatch.priorities)")
-        if rules.user_slots and asked.slots > rules.user_slots:
-            raise LbdError(
-                f"--slots {asked.slots}: no user may hold more than {rules.user_slots} "
-                "(dispatch.user_slots)"
-            )
-        submission = Submission(
-            user=asked.user,
-            origin=asked.origin,
-            name=asked.name,
-            command=b"\0".join(asked.command),
-            spec=asked.spec.SerializeToString(),
-            slots=max(1, asked.slots),
-            slots_most=asked.slots_most,
-            priority=asked.priority,
-            may_restart=asked.may_restart,
-            only=asked.only,
-            excluded=tuple(asked.excluded),
-            key=asked.key,
-            first_index=asked.first_index if asked.is_array else None,
-            count=asked.count,
-        )
+        own, by_uid = self._dispatcher.config.dispatch, self._dispatcher.by_uid
+        submission = submission_of(asked, own, self._life.rules, by_uid=by_uid)
         if len(self._life.jobs) + asked.count <= own.max_jobs:
             accepted = await self._ledger.submit(submission, time.time())
         elif known := await self._ledger.accepted(submission):
@@ -163,7 +147,8 @@ class Desk:
         else:
             raise LbdError(f"the queue is full (dispatch.max_jobs is {own.max_jobs})")
         if accepted.is_new:
-            self._dispatcher.keep_spec(accepted.submission, submission.spec)
+            stored = Stored(submission.spec, submission.origin, submission.user, submission.uid)
+            self._dispatcher.keep_start(accepted.submission, stored)
             self._queue(submission, accepted)
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
         return pb.SubmitReply(
@@ -174,14 +159,15 @@ class Desk:
         )
 
     def _queue(self, sent: Submission, accepted: Accepted) -> None:
-        jobs = sent.jobs(accepted, self._dispatcher.estimate_s(sent.user, sent.command))
+        estimate_s = self._dispatcher.estimate_s(sent.user, sent.command)
+        jobs = sent.jobs(accepted, estimate_s, by_uid=self._dispatcher.by_uid)
         self._dispatcher.carry(self._life.submitted(jobs, clock_s(), self._dispatcher.dice))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.JobsAsked, data, context)
         try:
             rows = await self._chosen(
-                asked.selectors, asked.user, asked.ended_too, bytes_max=ANSWER_BYTES
+                asked.selectors, self._asker(asked), asked.ended_too, bytes_max=ANSWER_BYTES
             )
             told = await self._teller.tell(rows, explained=not asked.unexplained)
             newest = in_pieces(told[::-1], ANSWER_BYTES)[0][::-1]
@@ -202,13 +188,13 @@ class Desk:
         return pb.PredictTold(wait_s=wait_s, how=how).SerializeToString()
 
     async def _chosen(
-        self, selectors: Sequence[str], user: str, ended_too: bool, bytes_max: int = 0
+        self, selectors: Sequence[str], asker: Asker, ended_too: bool, bytes_max: int = 0
     ) -> list[JobRow]:
         """Raises LbdError for what is not there."""
         if not selectors:
             wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
-            return await self._ledger.find(wanted)
-        wanted = await self._wanted(selectors, user)
+            return await self._owners.known(await self._ledger.find(wanted))
+        wanted = await self._wanted(selectors, asker)
         rows = await self._found(replace(wanted, bytes_max=bytes_max))
         found = {row.id for row in rows}
         for text in selectors:
@@ -218,13 +204,14 @@ class Desk:
             raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
         return rows
 
-    async def _wanted(self, selectors: Sequence[str], user: str) -> Wanted:
+    async def _wanted(self, selectors: Sequence[str], asker: Asker) -> Wanted:
         """Raises ConfigError."""
-        last = None
+        last, own = None, Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
         if "last" in selectors:
-            rows = await self._ledger.find(Wanted(user=user, ended_too=True, limit=1))
+            rows = await self._ledger.find(own)
             last = rows[0].id if rows else None
-        return replace(read_selectors(selectors, user, last), limit=ANSWER_MAX + 1)
+        wanted = read_selectors(selectors, asker.user, last)
+        return replace(wanted, uid=asker.uid, limit=ANSWER_MAX + 1)
 
     async def _found(self, wanted: Wanted) -> list[JobRow]:
         """All of them. Raises LbdError if they are too many."""
@@ -233,20 +220,23 @@ class Desk:
             raise LbdError(f"more than {ANSWER_MAX} jobs at once; name fewer, range by range")
         if wanted.bytes_max and sum(len(row.command) for row in rows) >= wanted.bytes_max:
             raise LbdError(TOO_LONG)
-        return rows
+        return await self._owners.known(rows)
+
+    def _asker(self, asked: pb.JobsAsked | pb.ActRequest) -> Asker:
+        return self._owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
 
     async def _to_act_on(self, asked: pb.ActRequest) -> list[JobRow]:
         """Of a range or @me those that have not ended, however many others there are, unless they
         are to be queued anew. Raises LbdError."""
-        selectors, user = asked.selectors, asked.user
+        selectors, asker = asked.selectors, self._asker(asked)
         if asked.verb == "requeue":
-            return await self._forgiven(await self._chosen(selectors, user, ended_too=True))
+            return await self._forgiven(await self._chosen(selectors, asker, ended_too=True))
         if not is_wide(selectors):
-            return await self._chosen(selectors, user, ended_too=True)
-        wanted = await self._wanted(selectors, user)
+            return await self._chosen(selectors, asker, ended_too=True)
+        wanted = await self._wanted(selectors, asker)
         rows = {row.id: row for row in await self._found(replace(wanted, ended_too=False))}
         if named := [text for text in selectors if text.isdecimal()]:
-            rows |= {row.id: row for row in await self._chosen(named, user, ended_too=True)}
+            rows |= {row.id: row for row in await self._chosen(named, asker, ended_too=True)}
         if not rows:
             if "@me" not in selectors and not await self._ledger.find(replace(wanted, limit=1)):
                 raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
@@ -267,7 +257,7 @@ class Desk:
         """Each of these jobs at once, and when it changes, until all have ended."""
         asked = await self._read(pb.JobsAsked, data, context)
         try:
-            rows = await self._chosen(asked.selectors, asked.user, ended_too=True)
+            rows = await self._chosen(asked.selectors, self._asker(asked), ended_too=True)
         except LedgerTrouble:
             raise
         except LbdError as problem:
@@ -338,19 +328,21 @@ class Desk:
             raise
         except LbdError as problem:
             return pb.ActReply(errors=[str(problem)]).SerializeToString()
-        if rows and not asked.is_admin and all(row.user != asked.user for row in rows):
+        asker = self._asker(asked)
+        own = {row.id for row in rows if self._owners.owns(asker, row)}
+        if rows and not (asked.is_admin or own):
             theirs = f"job {rows[0].id} is" if len(rows) == 1 else "all of these jobs are"
             owners = ", ".join(sorted({row.user for row in rows})[:4])
             return pb.ActReply(errors=[f"{theirs} {owners}'s"]).SerializeToString()
         problems: list[tuple[int, str]] = []
         for row in rows:
             try:
-                if row.user != asked.user and not asked.is_admin:
+                if row.id not in own and not asked.is_admin:
                     raise LbdError(f"job {row.id} is {row.user}'s")
                 self._dispatcher.carry(self._do(asked, row))
                 reply.done.append(row.id)
             except LbdError as problem:
-                if len(rows) == 1 or row.user == asked.user:
+                if len(rows) == 1 or row.id in own:
                     problems.append((row.id, str(problem)))
         reply.errors.extend(in_few_lines(problems))
         await self._dispatcher.settled()
@@ -364,7 +356,7 @@ class Desk:
         """Raises LbdError."""
         life, job, now_s, dice = self._life, JobId(str(row.id)), clock_s(), self._dispatcher.dice
         if asked.verb == "kill":
-            actions = life.kill(job, asked.signal, now_s, dice)
+            actions = life.kill(job, checked_signal(asked.signal), now_s, dice)
             for order in actions:  # one with a wish is given again once its host is back
                 if isinstance(order, Signal) and not order.wish:
                     self._check_line(order)
@@ -379,7 +371,8 @@ class Desk:
             return life.requeue(job, now_s)
         if not row.may_restart:
             raise LbdError(f"job {job} was submitted with --no-restart")
-        queued = queued_job(row, self._dispatcher.estimate_s(row.user, row.command), anew=True)
+        estimate_s = self._dispatcher.estimate_s(row.user, row.command)
+        queued = queued_job(row, estimate_s, anew=True, by_uid=self._dispatcher.by_uid)
         return life.revived(Live(queued, row.attempt, requeued=time.time()), now_s, dice)
 
     def _check_line(self, order: Signal) -> None:

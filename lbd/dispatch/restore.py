@@ -2,7 +2,7 @@
 
 from lbd.dispatch.discipline import QueuedJob
 from lbd.dispatch.jobs import Fate, Live
-from lbd.dispatch.ledger.rows import AttemptRow, JobRow
+from lbd.dispatch.ledger.rows import AttemptRow, JobRow, share_of
 from lbd.dispatch.pauses import HELD
 from lbd.model import HostId, JobId
 
@@ -11,8 +11,10 @@ OPEN_FATES = {Fate.LEASED.value, Fate.RUNNING.value, Fate.SUSPENDED.value}
 Leased = tuple[int, HostId, int, bool, int, float | None]
 
 
-def queued_job(row: JobRow, estimate_s: float | None = None, *, anew: bool = False) -> QueuedJob:
-    """`anew`: from its first tier."""
+def queued_job(
+    row: JobRow, estimate_s: float | None = None, *, anew: bool = False, by_uid: bool = False
+) -> QueuedJob:
+    """`anew`: from its first tier. `by_uid`: users are told apart by their numbers."""
     return QueuedJob(
         JobId(str(row.id)),
         row.slots,
@@ -22,7 +24,7 @@ def queued_job(row: JobRow, estimate_s: float | None = None, *, anew: bool = Fal
         only=HostId(row.only) if row.only else None,
         barred=frozenset(map(HostId, row.barred)),
         slots_most=row.slots_most,
-        user=row.user,
+        user=share_of(row.user, row.uid, by_uid=by_uid),
         name=row.name,
         priority=row.priority,
         array=row.submission if row.array_index is not None else 0,
@@ -32,10 +34,15 @@ def queued_job(row: JobRow, estimate_s: float | None = None, *, anew: bool = Fal
 
 
 def live_job(
-    row: JobRow, last: AttemptRow | None, estimate_s: float | None = None
+    row: JobRow,
+    last: AttemptRow | None,
+    estimate_s: float | None = None,
+    *,
+    by_uid: bool = False,
 ) -> tuple[Live, Leased | None]:
     """`last`: its last attempt, which may be alive."""
-    live = Live(queued_job(row, estimate_s), row.attempt, row.crashes, requeued=row.requeued)
+    job = queued_job(row, estimate_s, by_uid=by_uid)
+    live = Live(job, row.attempt, row.crashes, requeued=row.requeued)
     if row.reason.startswith("held") and not row.reason.startswith(HELD):
         live.held = row.reason
     if last is None or last.fate not in OPEN_FATES:

@@ -42,6 +42,7 @@ def job_told(
         is_final=is_final,
         predicted_wait_s=prediction.wait_s,
         predicted_by=prediction.how,
+        uid=row.uid,
     )
     if row.exit_status is not None:
         told.exit_status = row.exit_status

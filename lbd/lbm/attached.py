@@ -61,6 +61,7 @@ class Attached:
     queue: QueueClient
     files: QueuedFiles
     user: str
+    uid: int
     jobs: str  # selector
     send: Callable[[bytes, bytes], Awaitable[None]]
     pack: str  # name of what was sent, "" = nothing was
@@ -246,15 +247,16 @@ class Attached:
         give_up_s = asyncio.get_running_loop().time() + RETRY_FOR_S
         while asyncio.get_running_loop().time() < give_up_s:
             try:
-                await self.queue.act(
-                    pb.ActRequest(verb="kill", selectors=[self.jobs], user=self.user)
-                )
+                await self.queue.act(self._kill(0))
                 return
             except LbdError:
                 await asyncio.sleep(RETRY_S)
 
     async def act(self, number: int) -> None:
         with contextlib.suppress(LbdError):
-            await self.queue.act(
-                pb.ActRequest(verb="kill", selectors=[self.jobs], user=self.user, signal=number)
-            )
+            await self.queue.act(self._kill(number))
+
+    def _kill(self, number: int) -> pb.ActRequest:
+        return pb.ActRequest(
+            verb="kill", selectors=[self.jobs], user=self.user, uid=self.uid, signal=number
+        )

@@ -21,7 +21,6 @@ from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
 from lbd.lbm.orders import explain, over_memory, stage_of
 from lbd.lbm.pattern import fill_in
 from lbd.lbm.queue_client import QueueClient
-from lbd.lbm.run_request import JOB_ID
 from lbd.lbm.spawn_order import Order
 from lbd.lbm.state import Job
 from lbd.lbm.users import LocalUser, Refuse
@@ -61,7 +60,7 @@ class Attempt:
         self._spawned: Spawned | None = None
         self._cause = self._reason = ""
         self.wish = ""  # what it was told to end for
-        self._common = host.submitted.common(start.spec.staged_request or start.spec.run_request)
+        self._common = host.submitted.common(start)
         self._request = self._common.request
         self._stage: AttemptStage | None = None  # if it brings files along
         self.name = JobId(f"{start.job}.{start.attempt}")  # for the keeper
@@ -76,8 +75,8 @@ class Attempt:
         """Until it is over and told; a slot is held while it may be alive."""
         if self._ended_early():
             return
-        if fault := self._common.fault or ("" if JOB_ID.fullmatch(self._start.job) else "job"):
-            self._refuse(f"its stored request is damaged: {fault}", "request")
+        if fault := self._common.fault:
+            self._refuse(f"its stored request cannot be run: {fault}", "request")
             return
         self._take_stage()
         admitted = await self._host.admit(

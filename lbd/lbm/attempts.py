@@ -10,6 +10,8 @@ An attempt whose lease runs out is killed: from then on the dispatcher may start
 import asyncio
 import contextlib
 import logging
+import math
+import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +29,7 @@ from lbd.lbm.leases import Key, Leases
 from lbd.lbm.logs import output_of
 from lbd.lbm.news import Untold
 from lbd.lbm.queue_client import QueueClient
+from lbd.lbm.submitted import fault_of_start
 from lbd.lbm.turns import Turns
 from lbd.model import JobId
 from lbd.rpc.boot_clock import clock_s
@@ -170,6 +173,8 @@ class Attempts:
     def _hear(self, down: pb.WorkDown) -> None:
         if down.HasField("reply"):
             reply = down.reply
+            if not (math.isfinite(reply.lease_s) and reply.lease_s > 0):
+                raise ValueError(f"a lease of {reply.lease_s} s")
             self._client.leads(self._client.leader)
             self._lease_s = reply.lease_s
             renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
@@ -187,7 +192,7 @@ class Attempts:
             self._settled((JobId(item.job), item.attempt))
         for stop in down.stops:
             held = self._held.get((JobId(stop.job), stop.attempt))
-            if held is not None:
+            if held is not None and 0 <= stop.signal < signal.NSIG:
                 held.attempt.stop(stop.signal, stop.wish)
         for start in down.starts:
             self._start(start)
@@ -196,14 +201,12 @@ class Attempts:
         key = JobId(start.job), start.attempt
         if key in self._held:
             return
-        late = self._ending or not self._leases.take(key, start.anchor, start.lease_s, clock_s())
-        if late:
-            reason = STOPPED if self._ending else "the order came too late"
-            job, number = start.job, start.attempt
-            refused = pb.News(job=job, attempt=number, event="refused", stage="late", reason=reason)
-            self._untold.add(refused)
-            self._wake.set()
-            return
+        if fault := fault_of_start(start):
+            return self._turn_away(start, "request", f"its order cannot be followed: {fault}")
+        if self._ending:
+            return self._turn_away(start, "late", STOPPED)
+        if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
+            return self._turn_away(start, "late", "the order came too late")
         attempt = Attempt(
             self._host,
             self._client,
@@ -216,6 +219,13 @@ class Attempts:
         self._held[key] = Held(attempt, task)
         self._names.add(attempt.name)
         task.add_done_callback(lambda done: self._run_over(key, done))
+
+    def _turn_away(self, start: pb.Start, stage: str, reason: str) -> None:
+        """Before it is held."""
+        job, number = start.job, start.attempt
+        refused = pb.News(job=job, attempt=number, event="refused", stage=stage, reason=reason)
+        self._untold.add(refused)
+        self._wake.set()
 
     def _lease_left_s(self, key: Key) -> float:
         return self._leases.until_s.get(key, 0.0) - clock_s()

@@ -16,9 +16,10 @@ from lbd.lbm.account_cache import user_name
 from lbd.lbm.checks import Checks
 from lbd.lbm.home import Home
 from lbd.lbm.host import Host
-from lbd.lbm.queue_answers import QueueAnswers
+from lbd.lbm.queue_answers import NO_UID, QueueAnswers
 from lbd.lbm.state import Job
 from lbd.lbm.usage_answers import UsageAnswers
+from lbd.lbm.users import Asker, is_same
 from lbd.model import JobId
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import lbm_pb2
@@ -46,8 +47,9 @@ class Questions:
     async def answer(self, question: Json, caller: Caller) -> Json:
         operation = question.get("op")
         if operation == "jobs":
-            user = "" if self._admins.include(caller) else user_name(caller.uid)
-            return await self._jobs(question, user)
+            everybody = self._admins.include(caller)
+            asker = None if everybody else Asker(user_name(caller.uid), caller.uid)
+            return await self._jobs(question, asker)
         if str(operation).startswith("queue."):
             return await self._queue.answer(question, caller)
         if operation in ("stats", "history"):
@@ -80,18 +82,18 @@ class Questions:
             return {}
         raise Refusal(f"unknown operation {operation!r}")
 
-    async def _jobs(self, question: Json, user: str) -> Json:
-        """Those of `user`, of everybody if that is ""."""
+    async def _jobs(self, question: Json, asker: Asker | None) -> Json:
+        """Those of `asker`, of everybody if that is None."""
         everything = bool(question.get("all", False))
-        jobs = self._own_jobs(everything, user)
+        jobs = self._own_jobs(everything, asker)
         missing: list[str] = []
         if question.get("cluster", True):
-            more, missing = await self._peers_jobs(everything, user)
+            more, missing = await self._peers_jobs(everything, asker)
             jobs += more
         found = [job_json(job) for job in jobs]
         if question.get("cluster", True) and self._home.config.dispatch.host:
             try:
-                found += await self._queue.jobs(everything, user)
+                found += await self._queue.jobs(everything, asker)
             except Unavailable:
                 missing.append("the dispatcher")
         return {"jobs": found, "missing": missing}
@@ -109,14 +111,18 @@ class Questions:
     def _may_touch(self, caller: Caller, job: Job) -> bool:
         return job.uid == caller.uid or self._admins.include(caller)
 
-    def _own_jobs(self, everything: bool, user: str) -> list[lbm_pb2.JobRecord]:
+    def _own_jobs(self, everything: bool, asker: Asker | None) -> list[lbm_pb2.JobRecord]:
         """The jobs of this host's users, or of one; with `everything` those ended lately."""
+        users = self._host.config.users
         jobs: list[Job] = list(self._host.jobs.running.values())
         if everything:
             jobs += self._host.jobs.ended
         own = self._host.config.host.name
         return [
-            job_record(job) for job in jobs if job.origin == own and (not user or job.user == user)
+            job_record(job)
+            for job in jobs
+            if job.origin == own
+            and (asker is None or is_same(users, asker, Asker(job.user, job.uid)))
         ]
 
     async def jobs_for_peer(
@@ -127,10 +133,12 @@ class Questions:
             request = lbm_pb2.JobsRequest.FromString(data)
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a JobsRequest")
-        return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all, request.user))
+        uid = request.uid if request.HasField("uid") else NO_UID
+        asker = Asker(request.user, uid) if request.user else None
+        return lbm_pb2.JobsReply(jobs=self._own_jobs(request.all, asker))
 
     async def _peers_jobs(
-        self, everything: bool, user: str
+        self, everything: bool, asker: Asker | None
     ) -> tuple[list[lbm_pb2.JobRecord], list[str]]:
         """Their users' jobs, and the hosts that did not answer in time."""
         if self._home.peers is None or not self._home.lim.connected:
@@ -143,7 +151,9 @@ class Questions:
             and host["name"] != self._host.config.host.name
             and host["state"] != "down"
         ]
-        request = lbm_pb2.JobsRequest(all=everything, user=user)
+        request = lbm_pb2.JobsRequest(all=everything)
+        if asker is not None:
+            request.user, request.uid = asker.user, asker.uid
         answers = await asyncio.gather(
             *(self._ask_jobs(name, target, request) for name, target in named)
         )

@@ -14,12 +14,14 @@ from lbd.lbm.account_cache import user_name
 from lbd.lbm.home import Home
 from lbd.lbm.logs import cut_short
 from lbd.lbm.queue_client import CHECKPOINT, QueueClient, ranges_of
+from lbd.lbm.users import Asker, is_same
 from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import AWAY, Caller, Json, Refusal
 
 PATIENCE_MAX_S = 20.0
+NO_UID = -2  # nobody's, nor that of a job whose is not known (-1)
 
 
 def as_json(tags: pb.TagsTold) -> Json:
@@ -58,12 +60,16 @@ class QueueAnswers:
             return as_json(await self._queue().tags())
         raise Refusal(f"unknown operation {operation!r}")
 
-    async def jobs(self, everything: bool, user: str) -> list[Json]:
-        """For `lbctl jobs`: those of `user`, of everybody if that is "". Raises Unavailable."""
+    async def jobs(self, everything: bool, asker: Asker | None) -> list[Json]:
+        """For `lbctl jobs`: those of `asker`, of everybody if that is None. Raises Unavailable."""
         told = await self._queue().jobs(pb.JobsAsked(ended_too=everything))
         if told.error:
             raise Unavailable(told.error)
-        return [queued_json(job) for job in told.jobs if not user or job.user == user]
+        return [queued_json(job) for job in told.jobs if asker is None or self._is_of(asker, job)]
+
+    def _is_of(self, asker: Asker, job: pb.JobTold) -> bool:
+        uid = job.uid if job.HasField("uid") else NO_UID  # of a dispatcher of an older release
+        return is_same(self._home.config.users, asker, Asker(job.user, uid))
 
     def _queue(self) -> QueueClient:
         if self._home.queue is None or not self._home.config.dispatch.host:
@@ -74,15 +80,16 @@ class QueueAnswers:
         self, question: Json, caller: Caller, *, attempts: bool = False, explained: bool = True
     ) -> list[pb.JobTold]:
         """The jobs that are meant, as far as the caller may see them. Raises LbdError."""
-        user = user_name(caller.uid)
+        asker = Asker(user_name(caller.uid), caller.uid)
         asked = pb.JobsAsked(
-            selectors=selectors_of(question), user=user, ended_too=True, with_attempts=attempts,
-            unexplained=not explained,
+            selectors=selectors_of(question), user=asker.user, uid=asker.uid, ended_too=True,
+            with_attempts=attempts, unexplained=not explained,
         )  # fmt: skip
         told = await self._queue().jobs(asked)
         if told.error:
             raise Refusal(told.error)
-        jobs = [job for job in told.jobs if job.user == user or self._admins.include(caller)]
+        sees_all = self._admins.include(caller)
+        jobs = [job for job in told.jobs if sees_all or self._is_of(asker, job)]
         if told.jobs and not jobs:
             raise Refusal("none of these jobs is yours", "denied")
         return jobs
@@ -94,6 +101,7 @@ class QueueAnswers:
                 verb=str(question["verb"]),
                 selectors=selectors_of(question),
                 user=user_name(caller.uid),
+                uid=caller.uid,
                 is_admin=self._admins.include(caller),
                 signal=number if isinstance(number, int) else 0,
             )

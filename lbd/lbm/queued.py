@@ -7,6 +7,7 @@ job is cancelled or ended; if we go away, it runs on, and `lbctl wait` and `logs
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +25,7 @@ from lbd.lbm.home import Home
 from lbd.lbm.outgoing import make_request
 from lbd.lbm.queue_client import QueueClient
 from lbd.lbm.queued_files import QueuedFiles, telling
-from lbd.lbm.request import ClientRequest, read_request
+from lbd.lbm.request import ClientRequest, read_request, within
 from lbd.lbm.stage_store import Note
 from lbd.lbm.state import Job
 from lbd.model import HostId, JobId
@@ -34,6 +35,8 @@ from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import Caller
 
+ARRAY_MAX = 10_000_000  # jobs: the most that dispatch.max_array can be
+PRIORITY_MAX = 999
 Ends = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
 
 
@@ -58,6 +61,8 @@ def read_wish(body: bytes) -> Wish:
             wish.array = read_range(value)
         elif key == tags.KEY:
             wish.key = value.decode()
+            if "\0" in wish.key:
+                raise ValueError("a zero byte in the idempotency key")
         elif key == tags.INPUT_DATA:
             wish.input = value
         elif key == tags.OUTPUT_FILE:
@@ -67,14 +72,17 @@ def read_wish(body: bytes) -> Wish:
         elif key == tags.CHECKPOINT:
             wish.checkpoint = value
         elif key == tags.PRIORITY:
-            wish.priority = int(value)
+            wish.priority = int(within(int(value) + PRIORITY_MAX, 2 * PRIORITY_MAX)) - PRIORITY_MAX
     return wish
 
 
 def read_range(text: bytes) -> tuple[int, int]:
     """Raises ValueError."""
-    first, _, last = text.decode().partition("-")
-    return int(first), int(last)
+    found = re.fullmatch(rb"([0-9]{1,18})-([0-9]{1,18})", text)
+    first, last = map(int, found.groups()) if found else (1, 0)
+    if not 0 <= last - first < ARRAY_MAX:
+        raise ValueError("an array that cannot be")
+    return first, last
 
 
 async def serve_queued(
@@ -101,7 +109,7 @@ async def serve_queued(
     text = str(reply.first) if reply.count == 1 else f"{reply.first}-{last}"
     if name := submission.spec.files:
         await home.files.queued(note_of(name, caller, request, reply))
-    attached = Attached(home.queue, home.files, submission.user, text, send, name)
+    attached = Attached(home.queue, home.files, submission.user, caller.uid, text, send, name)
     try:
         if reply.is_other:
             whose = f"--idempotency-key {wish.key}: {jobs_do(text, 'has', 'have')} it"
@@ -212,6 +220,7 @@ async def make_submission(
     return pb.SubmitRequest(
         user=user,
         origin=own_name,
+        uid=caller.uid,
         name=request.name,
         command=request.argv,
         spec=pb.StoredSpec(

@@ -1,9 +1,13 @@
 """What the attempts of one submission have in common on this host, worked out once.
 
+Under whose name it is admitted and runs is what the dispatcher says beside the request, where the
+host that submitted it had proven its name; what the request itself says of that must agree.
+
 An array's attempts differ in little more than their names. To read the request of each anew, and to
 write down its whole environment for the keeper, took longer than a short job runs.
 """
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -11,11 +15,14 @@ from google.protobuf.message import DecodeError
 
 from lbd.config import Config
 from lbd.lbm.orders import make_order
-from lbd.lbm.run_request import fault_of
+from lbd.lbm.request import SLOTS_MAX
+from lbd.lbm.run_request import QUEUED_ID, fault_of
 from lbd.lbm.spawn_order import Order, pack_common
 from lbd.lbm.users import LocalUser
-from lbd.rpc.gen import lbm_pb2
+from lbd.rpc.gen import dispatch_pb2, lbm_pb2
+from lbd.rpc.submitter import Submitter, contradiction
 
+UNSAID = "its dispatcher, of an older release, does not say whose it is; update that host"
 KNOWN = 8  # submissions whose attempts take turns here
 # Variables of each attempt's own.
 OWN = {
@@ -26,7 +33,8 @@ OWN = {
 
 @dataclass(slots=True)
 class Common:
-    request: lbm_pb2.RunRequest  # of no job in particular; nobody changes it
+    # of no job in particular, in its submitter's name; nobody changes it
+    request: lbm_pb2.RunRequest
     fault: str  # why it cannot be run, or ""
     _circumstances: tuple[LocalUser | None, Config, bool] | None = None
     _packed: bytes = b""
@@ -53,25 +61,52 @@ class Submitted:
     """The last few."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, Common] = OrderedDict()
+        self._known: OrderedDict[tuple[bytes, Submitter | None], Common] = OrderedDict()
 
-    def common(self, run_request: bytes) -> Common:
-        """`run_request`: as it is stored."""
-        found = self._known.get(run_request)
+    def common(self, start: dispatch_pb2.Start) -> Common:
+        run_request = start.spec.staged_request or start.spec.run_request  # as it is stored
+        key = run_request, submitter_of(start)
+        found = self._known.get(key)
         if found is None:
-            found = self._known[run_request] = read(run_request)
+            found = self._known[key] = read(*key)
             if len(self._known) > KNOWN:
                 self._known.popitem(last=False)
         else:
-            self._known.move_to_end(run_request)
+            self._known.move_to_end(key)
         return found
 
 
-def read(run_request: bytes) -> Common:
+def submitter_of(start: dispatch_pb2.Start) -> Submitter | None:
+    """None: the dispatcher does not say."""
+    if not (start.origin and start.user and start.HasField("uid")):
+        return None
+    return Submitter(start.origin, start.user, start.uid)
+
+
+def read(run_request: bytes, submitter: Submitter | None) -> Common:
     request = lbm_pb2.RunRequest()
     try:
         request.ParseFromString(run_request)
     except DecodeError:
         return Common(request, "no RunRequest")
     request.job_id = "0"
-    return Common(request, fault_of(request))
+    fault = UNSAID if submitter is None else contradiction(request, submitter)
+    if submitter is not None:
+        request.origin, request.user, request.uid = submitter.origin, submitter.user, submitter.uid
+    return Common(request, fault or fault_of(request))
+
+
+def fault_of_start(start: dispatch_pb2.Start) -> str:
+    """Which of an order's own values cannot be; "" if all can."""
+    rules = {
+        "job": QUEUED_ID.fullmatch(start.job) is not None,
+        "attempt": 1 <= start.attempt < 1 << 31,
+        "lease_s": math.isfinite(start.lease_s) and start.lease_s > 0,
+        "cutoff_s": math.isfinite(start.cutoff_s) and start.cutoff_s >= 0,
+        "requeued": math.isfinite(start.requeued),
+        "submitted": math.isfinite(start.spec.submitted),
+        "slots": start.slots <= SLOTS_MAX,
+        "array_index": start.array_index >= 0,
+        "spec": not (start.spec.staged_request and start.spec.run_request),
+    }
+    return ", ".join(name for name, holds in rules.items() if not holds)

@@ -53,6 +53,11 @@ def wanted_account(users: UsersConfig, asker: Asker) -> str | int:
     return asker.uid if users.map == "uid" else asker.user
 
 
+def is_same(users: UsersConfig, one: Asker, other: Asker) -> bool:
+    """Are these one person? By number, names may be another's on another host."""
+    return one.uid == other.uid if users.map == "uid" else one.user == other.user
+
+
 def identify(
     users: UsersConfig, asker: Asker, local: LocalUser | None, keeper_uid: int
 ) -> Admit | Refuse:

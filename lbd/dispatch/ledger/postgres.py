@@ -19,9 +19,10 @@ from lbd.dispatch.ledger.connection import (
     Connection,
     carry_out,
     line,
+    passes,
 )
 from lbd.dispatch.ledger.rows import Deposed, LedgerTrouble
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import MakeWork, Result
 
 log = logging.getLogger("lbd.dispatch")
@@ -30,6 +31,14 @@ RETRY_S = 0.2
 REFUSE_S = 4.0  # less than callers wait
 LAST_S = 2.0  # for what is still to be written when we are to end
 TRIES = 2  # of a question: the connection may have died long ago
+
+
+FAULTS = (ArithmeticError, ValueError)  # of a value, before the database has seen it
+
+
+def is_fence(problem: BaseException) -> bool:
+    """Has the database said that another leads?"""
+    return isinstance(problem, asyncpg.PostgresError) and problem.sqlstate == REFUSED
 
 
 class PostgresLedger(Store):
@@ -97,7 +106,7 @@ class PostgresLedger(Store):
                 await self._wake.wait()
             group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
             try:
-                await self._commit(group)
+                refused = await self._commit(group)
             except Deposed:
                 self._waiting[:0] = group
                 raise
@@ -110,23 +119,67 @@ class PostgresLedger(Store):
                 await asyncio.sleep(RETRY_S)
                 continue
             self._say("")
-            settle([(request, None) for request in group])
+            settle([(request, refused.get(request)) for request in group])
 
-    async def _commit(self, group: list[Request]) -> None:
-        """Raises LedgerTrouble if nothing of it was written."""
+    async def _commit(self, group: list[Request]) -> dict[Request, LedgerTrouble]:
+        """Those whose own values are at fault, and why. Raises LedgerTrouble if nothing of the
+        group was written."""
         try:
-            connection = await self._writing.get()
-            await connection.execute("BEGIN")
-            number: int = await connection.fetchval("SELECT fence($1)", self._fencing)
+            try:
+                return await self._write_group(group, apart=False)
+            except (*TROUBLES, *FAULTS) as problem:
+                if passes(problem) or is_fence(problem):
+                    raise
+                self._writing.drop()
+                return await self._write_group(group, apart=True)
+        except (*TROUBLES, *FAULTS) as problem:
+            self._writing.drop()
+            if is_fence(problem):
+                raise Deposed(line(problem)) from None
+            raise self._writing.trouble(problem) from None
+
+    async def _write_group(
+        self, group: list[Request], *, apart: bool
+    ) -> dict[Request, LedgerTrouble]:
+        """In one transaction. Raises TROUBLES, FAULTS; LedgerTrouble if its commit came to
+        nothing."""
+        connection = await self._writing.get()
+        await connection.execute("BEGIN")
+        number: int = await connection.fetchval("SELECT fence($1)", self._fencing)
+        refused: dict[Request, LedgerTrouble] = {}
+        if apart:
+            refused = await self._carry_out_apart(connection, group)
+        else:
             for make, requests in pieces(group):
                 result = await carry_out(connection, make())
                 for request in requests:
                     request.result = result
-        except (*TROUBLES, ArithmeticError, ValueError) as problem:
-            self._writing.drop()
-            if isinstance(problem, asyncpg.PostgresError) and problem.sqlstate == REFUSED:
-                raise Deposed(line(problem)) from None
-            raise self._writing.trouble(problem) from None
+        await self._end(connection, number)
+        return refused
+
+    async def _carry_out_apart(
+        self, connection: asyncpg.Connection, group: list[Request]
+    ) -> dict[Request, LedgerTrouble]:
+        refused: dict[Request, LedgerTrouble] = {}
+        for step in steps(group):
+            await connection.execute("SAVEPOINT step")
+            try:
+                step.request.result = await carry_out(connection, step.make())
+            except (*TROUBLES, *FAULTS) as problem:
+                if passes(problem):
+                    raise
+                await connection.execute("ROLLBACK TO step")
+                trouble = self._writing.trouble(problem)
+                if step.instead is None:
+                    refused[step.request] = trouble
+                else:
+                    log.error("a record is written without its reason: %s", trouble)
+                    await carry_out(connection, step.instead())
+            await connection.execute("RELEASE step")
+        return refused
+
+    async def _end(self, connection: asyncpg.Connection, number: int) -> None:
+        """The commit of transaction `number`. Raises LedgerTrouble."""
         try:
             await connection.execute("COMMIT")
         except TROUBLES as problem:

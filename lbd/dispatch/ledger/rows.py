@@ -44,9 +44,12 @@ class Submission:
     count: int = 1
     slots_most: int = 0  # that it can use; 0: no more than `slots`
     priority: int = 0
+    uid: int | None = None  # of `user` on `origin`
 
-    def jobs(self, accepted: "Accepted", estimate_s: float | None = None) -> Iterator[QueuedJob]:
-        """As the queue sees them."""
+    def jobs(
+        self, accepted: "Accepted", estimate_s: float | None = None, *, by_uid: bool = False
+    ) -> Iterator[QueuedJob]:
+        """As the queue sees them; `by_uid`: users are told apart by their numbers."""
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
         for n in range(self.count):
@@ -58,13 +61,28 @@ class Submission:
                 only=only,
                 barred=barred,
                 slots_most=self.slots_most,
-                user=self.user,
+                user=share_of(self.user, self.uid, by_uid=by_uid),
                 name=self.name,
                 priority=self.priority,
                 array=accepted.submission if self.first_index is not None else 0,
                 submission=accepted.submission,
                 array_index=None if self.first_index is None else self.first_index + n,
             )
+
+
+def share_of(user: str, uid: int | None, *, by_uid: bool) -> str:
+    """Under which word shares and limits count this user's jobs."""
+    return f"uid {uid}" if by_uid and uid is not None else user
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What an attempt of a submission is started with, and for whom."""
+
+    spec: bytes
+    origin: str
+    user: str
+    uid: int | None  # None: of a ledger that did not keep it
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +128,7 @@ class JobRow:
     slots_held: int | None  # by its last attempt
     priority: int
     requeued: float | None  # when it came again after its end
+    uid: int | None = None  # of `user` on `origin`; None: of a ledger that did not keep it
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +155,7 @@ class Wanted:
 
     ranges: tuple[tuple[int, int], ...] = ()  # both ends included
     user: str = ""  # "" = anybody's
+    uid: int | None = None  # with `user`: by number, and by name only where no number is known
     ended_too: bool = False
     ended_only: bool = False
     limit: int = 10_000
@@ -163,7 +183,7 @@ class Ledger(Protocol):
 
     async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]: ...
 
-    async def spec(self, submission: int) -> bytes: ...
+    async def spec(self, submission: int) -> Stored: ...
 
     async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
         """Jobs that ended before then, or that have ended and are older than the last `keep`; no

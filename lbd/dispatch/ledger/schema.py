@@ -69,5 +69,7 @@ STEPS: tuple[str, ...] = (
     """,
     "ALTER TABLE jobs ADD COLUMN requeued REAL;",
     "ALTER TABLE attempts ADD COLUMN wish TEXT NOT NULL DEFAULT '';",
+    # NULL of what came before: its number is in `spec` alone
+    "ALTER TABLE submissions ADD COLUMN uid INTEGER;",
 )
 VERSION = len(STEPS)

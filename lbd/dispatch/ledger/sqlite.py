@@ -5,6 +5,7 @@ Questions are answered from a second connection in a thread of its own; they nev
 
 import asyncio
 import contextlib
+import logging
 import queue
 import sqlite3
 import threading
@@ -14,12 +15,19 @@ from pathlib import Path
 
 from lbd.dispatch.ledger.rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Result, Row, Work
 from lbd.errors import ConfigError
 
+log = logging.getLogger("lbd.dispatch")
+
 RETRY_S = 0.5
 BUSY_S = 5.0
+# About a value, which is no better for being tried again; all else is about the disk or the file.
+FAULTS = (
+    sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
+    ArithmeticError, ValueError,
+)  # fmt: skip
 VACUUM_PAGES = 2000  # given back to the disk at once, after jobs were forgotten
 
 
@@ -92,28 +100,61 @@ class SqliteLedger(Store):
 
     def _commit(self, db: sqlite3.Connection, group: list[Request]) -> list[Request]:
         """Those that are to be tried again."""
+        refused: dict[Request, LedgerTrouble] = {}
         try:
-            db.execute("BEGIN IMMEDIATE")
-            for make, requests in pieces(group):
-                result = carry_out(db, make())
-                for request in requests:
-                    request.result = result
-            db.execute("COMMIT")
-        except (sqlite3.Error, ArithmeticError, ValueError) as problem:
-            with contextlib.suppress(sqlite3.Error):
-                db.execute("ROLLBACK")
+            try:
+                self._write_group(db, group)
+            except FAULTS:
+                roll_back(db)
+                refused = self._write_apart(db, group)
+        except (sqlite3.Error, *FAULTS) as problem:
+            roll_back(db)
             trouble = LedgerTrouble(f"{self._path}: {problem}")
             self._tell([(request, trouble) for request in group if not request.must])
             again = [request for request in group if request.must]
             self.trouble = str(trouble) if again else self.trouble
             return again
         self.trouble = ""
-        self._tell([(request, None) for request in group])
+        self._tell([(request, refused.get(request)) for request in group])
         return []
+
+    def _write_group(self, db: sqlite3.Connection, group: list[Request]) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        for make, requests in pieces(group):
+            result = carry_out(db, make())
+            for request in requests:
+                request.result = result
+        db.execute("COMMIT")
+
+    def _write_apart(
+        self, db: sqlite3.Connection, group: list[Request]
+    ) -> dict[Request, LedgerTrouble]:
+        """One transaction again; those whose own values are at fault, and why."""
+        refused: dict[Request, LedgerTrouble] = {}
+        db.execute("BEGIN IMMEDIATE")
+        for step in steps(group):
+            db.execute("SAVEPOINT step")
+            try:
+                step.request.result = carry_out(db, step.make())
+            except FAULTS as problem:
+                db.execute("ROLLBACK TO step")
+                if step.instead is None:
+                    refused[step.request] = LedgerTrouble(f"{self._path}: {problem}")
+                else:
+                    log.error("%s: a record is written without its reason: %s", self._path, problem)
+                    carry_out(db, step.instead())
+            db.execute("RELEASE step")
+        db.execute("COMMIT")
+        return refused
 
     def _tell(self, outcomes: list[tuple[Request, LedgerTrouble | None]]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(settle, outcomes)
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    with contextlib.suppress(sqlite3.Error):
+        db.execute("ROLLBACK")
 
 
 def connect(path: Path) -> sqlite3.Connection:

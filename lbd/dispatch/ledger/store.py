@@ -3,21 +3,26 @@
 Changes that wait are taken together and committed as one group, so many callers share one wait for
 the disk. If a commit fails nothing of it is acknowledged: submissions are refused, and what must
 not be lost (`record`) is tried again until it is there, since the daemon has nothing better to do.
+
+If it fails over a value that the store cannot hold, nobody else is to suffer for that: the group is
+written once more, each request apart (`steps`). A submission that fails there is refused alone; a
+record is written without what a host or a user added to it (`bare`).
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lbd.dispatch.jobs import Record
+from lbd.dispatch.jobs import Changed, Ending, Record
 from lbd.dispatch.ledger import work
 from lbd.dispatch.ledger.rows import (
     Accepted,
     AttemptRow,
     JobRow,
     LedgerTrouble,
+    Stored,
     Submission,
     Wanted,
 )
@@ -25,6 +30,7 @@ from lbd.dispatch.ledger.work import Dated, MakeWork, Result
 from lbd.model import JobId
 
 GROUP_MAX = 1000  # requests in one transaction
+NOT_RECORDED = "the ledger could not record why"
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +76,7 @@ class Store(ABC):
     async def accepted(self, submission: Submission) -> Accepted | None:
         return await self._read(lambda: work.accepted(submission))
 
-    async def spec(self, submission: int) -> bytes:
+    async def spec(self, submission: int) -> Stored:
         return await self._read(lambda: work.spec(submission))
 
     async def submit(self, submission: Submission, unix_s: float) -> Accepted:
@@ -114,6 +120,37 @@ def pieces(group: Sequence[Request]) -> Iterator[tuple[MakeWork[object], list[Re
             end += 1
         yield partial(work.apply_all, changes), list(group[at:end])
         at = end
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a group that is written, or not, whatever becomes of the others."""
+
+    request: Request
+    make: MakeWork[object]
+    instead: MakeWork[object] | None  # None: then the request is refused
+
+
+def steps(group: Sequence[Request]) -> Iterator[Step]:
+    """The group's work in order, each submission and each record apart."""
+    for request in group:
+        if request.make is not None:
+            yield Step(request, request.make, None)
+        for change, unix_s in request.changes:
+            apply = partial(work.apply_all, [(change, unix_s)])
+            yield Step(request, apply, partial(work.apply_all, [(bare(change), unix_s)]))
+
+
+def bare(change: Record) -> Record:
+    """Its state, without what a host or a user said about it."""
+    if not isinstance(change, Changed):
+        return change
+    ending = change.ending
+    return replace(
+        change,
+        reason=NOT_RECORDED if change.reason else "",
+        ending=Ending(ending.cause, reason=NOT_RECORDED) if ending is not None else None,
+    )
 
 
 def settle(outcomes: Sequence[tuple[Request, LedgerTrouble | None]]) -> None:

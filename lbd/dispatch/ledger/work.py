@@ -18,6 +18,7 @@ from lbd.dispatch.ledger.rows import (
     AttemptRow,
     JobRow,
     LedgerTrouble,
+    Stored,
     Submission,
     Wanted,
 )
@@ -30,7 +31,7 @@ JOB_COLUMNS = """
     j.id, j.submission, s."user", s.origin, s.name, s.command, s.slots, s.may_restart, s.only_host,
     j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason, j.host, j.submitted,
     j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
-    s.slots_most, j.slots_held, s.priority, j.requeued
+    s.slots_most, j.slots_held, s.priority, j.requeued, s.uid
     FROM jobs j JOIN submissions s ON s.id = j.submission
 """
 VALUES_MAX = 500  # in one statement
@@ -73,11 +74,11 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (first + sent.count,))
     rows = yield Ask(
         'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
-        " only_host, idempotency_key, first_job, jobs, slots_most, priority)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         (sent.user, sent.origin, sent.name, sent.command, sent.spec, sent.slots,
          int(sent.may_restart), sent.only, sent.key, first, sent.count,
-         sent.slots_most, sent.priority),
+         sent.slots_most, sent.priority, sent.uid),
     )  # fmt: skip
     submission = whole(rows[0][0])
     barred, start = " ".join(sent.excluded), sent.first_index
@@ -286,7 +287,10 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
         clauses.append("j.finished IS NOT NULL")
     elif not wanted.ended_too:
         clauses.append("j.finished IS NULL")
-    if wanted.user:
+    if wanted.user and wanted.uid is not None:
+        clauses.append('(s.uid = ? OR (s.uid IS NULL AND s."user" = ?))')
+        values += [wanted.uid, wanted.user]
+    elif wanted.user:
         clauses.append('s."user" = ?')
         values.append(wanted.user)
     if wanted.ranges:
@@ -339,13 +343,13 @@ def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:
     return found
 
 
-def spec(submission: int) -> Work[bytes]:
-    rows = yield Ask("SELECT spec FROM submissions WHERE id = ?", (submission,))
+def spec(submission: int) -> Work[Stored]:
+    rows = yield Ask(
+        'SELECT spec, origin, "user", uid FROM submissions WHERE id = ?', (submission,)
+    )
     if not rows:
         raise LedgerTrouble(f"submission {submission} is not in the ledger any more")
-    found = rows[0][0]
-    assert isinstance(found, bytes)
-    return found
+    return Stored(*rows[0])  # type: ignore[arg-type]  # the schema says so
 
 
 def jobs_of(rows: Iterable[Row]) -> list[JobRow]:

@@ -89,7 +89,7 @@ class WorkUp(_message.Message):
     def __init__(self, beat: _Optional[_Union[Beat, _Mapping]] = ..., news: _Optional[_Iterable[_Union[News, _Mapping]]] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("job", "attempt", "tier", "cutoff_s", "anchor", "lease_s", "slots", "array_index", "spec", "requeued")
+    __slots__ = ("job", "attempt", "tier", "cutoff_s", "anchor", "lease_s", "slots", "array_index", "spec", "requeued", "origin", "user", "uid")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,9 @@ class Start(_message.Message):
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     REQUEUED_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     tier: int
@@ -110,7 +113,10 @@ class Start(_message.Message):
     array_index: int
     spec: StoredSpec
     requeued: float
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., requeued: _Optional[float] = ...) -> None: ...
+    origin: str
+    user: str
+    uid: int
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., requeued: _Optional[float] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("job", "attempt", "signal", "wish")
@@ -153,7 +159,7 @@ class WorkDown(_message.Message):
     def __init__(self, reply: _Optional[_Union[BeatReply, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[Start, _Mapping]]] = ..., stops: _Optional[_Iterable[_Union[Stop, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("user", "origin", "name", "command", "spec", "slots", "may_restart", "only", "excluded", "key", "is_array", "first_index", "count", "slots_most", "priority")
+    __slots__ = ("user", "origin", "name", "command", "spec", "slots", "may_restart", "only", "excluded", "key", "is_array", "first_index", "count", "slots_most", "priority", "uid")
     USER_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +175,7 @@ class SubmitRequest(_message.Message):
     COUNT_FIELD_NUMBER: _ClassVar[int]
     SLOTS_MOST_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     user: str
     origin: str
     name: str
@@ -184,7 +191,8 @@ class SubmitRequest(_message.Message):
     count: int
     slots_most: int
     priority: int
-    def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
+    uid: int
+    def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ("error", "first", "count", "warning", "is_other")
@@ -201,20 +209,22 @@ class SubmitReply(_message.Message):
     def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
-    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained")
+    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid")
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     ENDED_TOO_FIELD_NUMBER: _ClassVar[int]
     WITH_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     ONCE_ENDED_FIELD_NUMBER: _ClassVar[int]
     UNEXPLAINED_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     selectors: _containers.RepeatedScalarFieldContainer[str]
     user: str
     ended_too: bool
     with_attempts: bool
     once_ended: bool
     unexplained: bool
-    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ...) -> None: ...
+    uid: int
+    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class AttemptTold(_message.Message):
     __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason", "slots")
@@ -243,7 +253,7 @@ class AttemptTold(_message.Message):
     def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class JobTold(_message.Message):
-    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by")
+    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by", "uid")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +279,7 @@ class JobTold(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PREDICTED_WAIT_S_FIELD_NUMBER: _ClassVar[int]
     PREDICTED_BY_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     command: _containers.RepeatedScalarFieldContainer[bytes]
@@ -294,7 +305,8 @@ class JobTold(_message.Message):
     priority: int
     predicted_wait_s: float
     predicted_by: str
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptTold, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ...) -> None: ...
+    uid: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptTold, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class PredictAsked(_message.Message):
     __slots__ = ("slots",)
@@ -319,18 +331,20 @@ class JobsTold(_message.Message):
     def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobTold, _Mapping]]] = ...) -> None: ...
 
 class ActRequest(_message.Message):
-    __slots__ = ("verb", "selectors", "user", "is_admin", "signal")
+    __slots__ = ("verb", "selectors", "user", "is_admin", "signal", "uid")
     VERB_FIELD_NUMBER: _ClassVar[int]
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     IS_ADMIN_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     verb: str
     selectors: _containers.RepeatedScalarFieldContainer[str]
     user: str
     is_admin: bool
     signal: int
-    def __init__(self, verb: _Optional[str] = ..., selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., is_admin: _Optional[bool] = ..., signal: _Optional[int] = ...) -> None: ...
+    uid: int
+    def __init__(self, verb: _Optional[str] = ..., selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., is_admin: _Optional[bool] = ..., signal: _Optional[int] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class ActReply(_message.Message):
     __slots__ = ("errors", "done")
@@ -339,6 +353,30 @@ class ActReply(_message.Message):
     errors: _containers.RepeatedScalarFieldContainer[str]
     done: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StatusAsked(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HostTiers(_message.Message):
+    __slots__ = ("host", "tiers")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    tiers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, host: _Optional[str] = ..., tiers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StatusTold(_message.Message):
+    __slots__ = ("mode", "queued", "running", "tiers")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    queued: int
+    running: int
+    tiers: _containers.RepeatedCompositeFieldContainer[HostTiers]
+    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ...) -> None: ...
 
 class TagsAsked(_message.Message):
     __slots__ = ()

@@ -225,12 +225,14 @@ class JobRecord(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class JobsRequest(_message.Message):
-    __slots__ = ("all", "user")
+    __slots__ = ("all", "user", "uid")
     ALL_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     all: bool
     user: str
-    def __init__(self, all: _Optional[bool] = ..., user: _Optional[str] = ...) -> None: ...
+    uid: int
+    def __init__(self, all: _Optional[bool] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class JobsReply(_message.Message):
     __slots__ = ("jobs",)
@@ -239,12 +241,14 @@ class JobsReply(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobRecord, _Mapping]]] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
-    __slots__ = ("since", "user")
+    __slots__ = ("since", "user", "uid")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     since: float
     user: str
-    def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ...) -> None: ...
+    uid: int
+    def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
 
 class StatsReply(_message.Message):
     __slots__ = ("all", "by_command", "by_user", "by_host", "first", "lost", "trouble")

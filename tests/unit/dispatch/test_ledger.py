@@ -9,7 +9,7 @@ import pytest
 
 from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate
 from lbd.dispatch.ledger import sqlite, work
-from lbd.dispatch.ledger.rows import Accepted, LedgerTrouble, Submission, Wanted
+from lbd.dispatch.ledger.rows import Accepted, LedgerTrouble, Stored, Submission, Wanted
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.errors import ConfigError
@@ -65,7 +65,7 @@ async def test_ids_rise_and_an_array_has_its_own(ledger):
     assert [row.id for row in rows] == [1, 2, 3, 4, 5]
     assert [row.array_index for row in rows] == [None, 7, 8, 9, None]
     assert [row.id for row in await ledger.live(2, 2)] == [3, 4]
-    assert await ledger.spec(array.submission) == b"spec"
+    assert await ledger.spec(array.submission) == Stored(b"spec", "h1", "ann", None)
 
 
 async def test_slots_are_kept_for_job_and_attempt(ledger):

@@ -52,6 +52,6 @@ async def test_of_an_attempt_that_never_began_nobody_misses_the_output(state, st
 
     job = pb.JobTold(id=7, state=state, attempt=2, host="h2", started=started)
     job.attempts.add(number=2, host="h2", state="refused")
-    await Attached(Queue(), None, "ann", "7", send, "")._heard(job)
+    await Attached(Queue(), None, "ann", 1000, "7", send, "")._heard(job)
     assert told == ["job 7: its output is not kept here (any more)"] * shown
     assert shown_of(job, ended=True) == [2] * shown

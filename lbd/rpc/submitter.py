@@ -1,0 +1,50 @@
+"""Who submitted a queued job: said once, beside its request, where the caller's name was proven.
+
+A stored request has room for an origin and a user of its own. Whoever went by those would let a
+host run commands in the name of another, so they may repeat what is said beside them and nothing
+else; the dispatcher looks when it takes a job in, and each host again before it runs one.
+"""
+
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from lbd.one_line import one_line
+from lbd.rpc.gen import dispatch_pb2, lbm_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    origin: str
+    user: str
+    uid: int
+
+    def __str__(self) -> str:
+        return f"{self.user} (uid {self.uid}) on {self.origin}"
+
+
+def submitter_in(request: lbm_pb2.RunRequest) -> Submitter:
+    return Submitter(request.origin, request.user, request.uid)
+
+
+NOBODY = Submitter("", "", 0)
+
+
+def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
+    """The command of a job as it is stored; None if that is not one RunRequest."""
+    if spec.staged_request and spec.run_request:
+        return None
+    request = lbm_pb2.RunRequest()
+    try:
+        request.ParseFromString(spec.staged_request or spec.run_request)
+    except DecodeError:
+        return None
+    return request
+
+
+def contradiction(request: lbm_pb2.RunRequest, submitter: Submitter) -> str:
+    """Why this request is none of the submitter's, "" if it may be."""
+    inner = submitter_in(request)
+    if inner in (submitter, NOBODY):
+        return ""
+    return one_line(f"its command is in the name of {inner}; it was submitted by {submitter}")

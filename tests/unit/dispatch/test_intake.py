@@ -1,0 +1,208 @@
+"""What hosts send the dispatcher: in nobody's name but their own users', and within bounds."""
+
+import asyncio
+
+import pytest
+
+from lbd.config import Config
+from lbd.config_access import UsersConfig
+from lbd.dispatch.intake import beat_fault, checked_signal, ending_of
+from lbd.dispatch.ledger.rows import Submission
+from lbd.dispatch.shares import Rules
+from lbd.errors import LbdError
+from lbd.lbm.submitted import Submitted
+from lbd.rpc.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.desks import asking, opened, request
+
+BY_UID = Config(users=UsersConfig(map="uid"))
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite", rules=Rules(priorities=True)) as world:
+        yield world
+
+
+@pytest.fixture
+async def by_uid(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite", BY_UID) as world:
+        yield world
+
+
+# In whose name
+
+
+@pytest.mark.parametrize(
+    "inner", [{"origin": "h1"}, {"user": "bob"}, {"uid": 1002}, {"uid": 0}], ids=str
+)
+async def test_a_request_in_anothers_name_is_not_queued(world, inner):
+    """The host runs what is inside; only what is outside was compared with the certificate."""
+    reply = await world.submit(asking(inner))
+    assert "in the name of" in reply.error
+    assert reply.error.isprintable()
+    assert await world.ledger.live() == []
+
+
+async def test_two_requests_in_one_submission_are_not_queued(world):
+    asked = asking()
+    asked.spec.staged_request = request("h1").SerializeToString()
+    assert "not a RunRequest" in (await world.submit(asked)).error
+
+
+async def test_a_host_is_told_who_submitted_what_it_is_to_run(world):
+    line = world.host("h3")
+    reply = await world.submit(asking())
+    assert reply.error == ""
+    await wait_for(lambda: line.starts)
+    (start,) = line.starts
+    assert (start.origin, start.user, start.uid) == ("h2", "ann", 1001)
+    assert Submitted().common(start).fault == ""
+
+
+async def test_a_host_of_the_release_before_says_its_users_number_in_its_request(world):
+    asked = asking()
+    asked.ClearField("uid")
+    assert (await world.submit(asked)).error == ""
+    (row,) = await world.ledger.live()
+    assert row.uid == 1001
+
+
+@pytest.mark.parametrize(("inner", "runs"), [({}, True), ({"origin": "h1"}, False)], ids=str)
+async def test_what_an_older_ledger_holds_runs_only_in_its_submitters_name(world, inner, runs):
+    """It has no numbers, and nobody had looked whether its requests agree with it."""
+    spec = asking(inner).spec.SerializeToString()
+    accepted = await world.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
+    start = await world.dispatcher.start_of(accepted.submission)
+    assert (start.origin, start.user, start.uid) == ("h2", "ann", 1001)
+    assert (Submitted().common(start).fault == "") is runs
+
+
+# Within bounds
+
+SENSELESS = (
+    {"first_index": (1 << 63) - 2, "count": 3, "is_array": True}, {"first_index": -1},
+    {"first_index": 10**18 - 1, "count": 2, "is_array": True},
+    {"count": 0}, {"count": 1 << 31}, {"slots": 1 << 31}, {"slots_most": 1 << 31},
+    {"priority": 1000}, {"priority": -(1 << 31)}, {"user": ""}, {"user": "x" * 300},
+    {"user": "a\0b"}, {"only": "a\nb"}, {"only": "\0"}, {"excluded": ["a b"]},
+    {"excluded": [""]}, {"excluded": ["h1"] * 2000}, {"key": "\0"}, {"key": "x" * 300},
+    {"command": [b"x" * (5 << 20)]},
+)  # fmt: skip
+SENSELESS_SPECS = (
+    {"submitted": float("nan")}, {"submitted": float("inf")}, {"submitted": -1.0},
+    {"output": b"a\0b"}, {"checkpoint": b"x" * (1 << 17)}, {"input": bytes(5 << 20)},
+    {"files": "\0"}, {"run_request": b"\xff"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", [*SENSELESS, *SENSELESS_SPECS], ids=lambda one: str(one)[:60])
+async def test_a_submission_that_cannot_be_is_refused_in_one_line(world, fields):
+    asked = asking()
+    for name, value in fields.items():
+        of = asked.spec if name in pb.StoredSpec.DESCRIPTOR.fields_by_name else asked
+        if isinstance(value, list):
+            del getattr(of, name)[:]
+            getattr(of, name).extend(value)
+        else:
+            setattr(of, name, value)
+    reply = await world.submit(asked)
+    assert reply.error
+    assert reply.error.isprintable()
+    assert len(reply.error) < 1000
+    assert await world.ledger.live() == []
+    assert (await world.submit(asking())).error == ""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cause": "wished away"}, {"exit_status": 1 << 30}, {"signal": 65}, {"signal": -1},
+        {"cpu_s": float("nan")}, {"cpu_s": float("inf")}, {"cpu_s": -1.0}, {"wish": "x" * 300},
+        {"event": "refused", "errno": -1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_end_that_cannot_be_is_not_believed(fields):
+    news = {"job": "7", "attempt": 1, "event": "ended", "cause": "exited", "exit_status": 0}
+    assert ending_of(pb.News(**news)).exit_status == 0
+    with pytest.raises(ValueError, match="the end of job 7"):
+        ending_of(pb.News(**news | fields))
+
+
+def test_why_an_attempt_ended_is_one_printable_line():
+    news = pb.News(job="7", event="refused", reason="\x1b]0;owned\a\nlbd dispatcher: forged\0")
+    assert ending_of(news).reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"load": float("nan")}, {"load": -1.0}, {"slots": 1 << 31}, {"ahead": 1 << 31}]
+)
+def test_a_heartbeat_that_cannot_be_is_not_believed(fields):
+    assert beat_fault(pb.Beat(number=1, slots=4, open_slots=4, load=0.5)) == ""
+    assert beat_fault(pb.Beat(**{"number": 1, "slots": 4} | fields)) in ("load", "slots")
+
+
+@pytest.mark.parametrize("number", [-1, 65, 1 << 30])
+def test_a_signal_that_does_not_exist_is_refused(number):
+    with pytest.raises(LbdError):
+        checked_signal(number)
+
+
+# Whose jobs
+
+
+async def test_where_numbers_count_a_namesake_elsewhere_has_no_say(by_uid):
+    """ann of h2 is 1001; ann of h3, another person, is 1002."""
+    assert (await by_uid.submit(asking())).first == 1
+    by_uid.trust.name = "h3"
+    hers = asking({"origin": "h3", "uid": 1002}, origin="h3", uid=1002)
+    assert (await by_uid.submit(hers)).first == 2
+    asked = {"verb": "kill", "selectors": ["1"], "user": "ann"}
+    for uid in ({"uid": 1002}, {}):
+        reply = await by_uid.act(**asked, **uid)
+        assert list(reply.errors) == ["job 1 is ann's"]
+    everything = await by_uid.act(verb="hold", selectors=["@me"], user="ann", uid=1002)
+    assert list(everything.done) == [2]
+    last = await by_uid.jobs(selectors=["last"], user="ann", uid=1001)
+    assert [(job.id, job.uid) for job in last.jobs] == [(1, 1001)]
+    assert list((await by_uid.act(**asked, uid=1001)).done) == [1]
+
+
+async def test_where_numbers_count_shares_do_too(tmp_path):
+    rules = Rules(user_slots=1)
+    async with opened(tmp_path / "ledger.sqlite", BY_UID, rules) as world:
+        line = world.host("h3")
+        await world.submit(asking())
+        await world.submit(asking({"uid": 1002}, uid=1002))
+        await world.submit(asking({"user": "anna"}, user="anna"))
+        await wait_for(lambda: len(line.starts) == 2)
+        assert {start.uid for start in line.starts} == {1001, 1002}
+
+
+async def test_where_numbers_count_a_key_is_ones_own(by_uid):
+    mine = await by_uid.submit(asking(key="k"))
+    hers = await by_uid.submit(asking({"uid": 1002}, uid=1002, key="k"))
+    again = await by_uid.submit(asking(key="k"))
+    assert (mine.first, hers.first, again.first) == (1, 2, 1)
+
+
+async def test_where_numbers_count_those_of_an_older_ledger_are_found(by_uid):
+    spec = asking().spec.SerializeToString()
+    await by_uid.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
+    await by_uid.dispatcher._restore()
+    theirs = await by_uid.act(verb="hold", selectors=["1"], user="ann", uid=1002)
+    assert list(theirs.errors) == ["job 1 is ann's"]
+    assert list((await by_uid.act(verb="hold", selectors=["1"], user="ann", uid=1001)).done) == [1]
+
+
+async def test_where_names_count_numbers_do_not(world):
+    """One person may have another number on each host."""
+    await world.submit(asking())
+    reply = await world.act(verb="hold", selectors=["1"], user="ann", uid=7)
+    assert list(reply.done) == [1]
+
+
+async def wait_for(holds):
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)
