@@ -99,10 +99,7 @@ class Desk:
         headers = dict(context.invocation_metadata() or ())
         proven = await self._trust.caller(context)
         name = HostId(proven or str(headers.get(HOST_HEADER, "")))
-        with self._trust.held(proven):
-            await self._listen(name, Line(context.write), context)
-
-    async def _listen(self, name: HostId, line: Line, context: "Context") -> None:
+        line = Line(context.write)
         self._dispatcher.line_opened(name, line)
         broken = asyncio.ensure_future(line.broken.wait())
         try:

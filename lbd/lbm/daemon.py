@@ -17,7 +17,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from lbd.config import Config
-from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
+from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lbm import keeper
 from lbd.lbm.account_cache import AccountCache
 from lbd.lbm.adoption import Adoption, has_jobs, read_record
@@ -34,7 +34,7 @@ from lbd.lbm.host import Host
 from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.link import KeeperLink
-from lbd.lbm.logs import pieces, serve_files, serve_logs
+from lbd.lbm.logs import serve_files, serve_logs
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.owner import Owner
 from lbd.lbm.peer_streams import PeerStreams
@@ -283,8 +283,10 @@ class Lbm:
             "lbd.v1.Lbm",
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
-                "Logs": pieces(trust, partial(serve_logs, self._attempts)),
-                "Files": pieces(trust, partial(serve_files, files.store, self._attempts.spool)),
+                "Logs": grpc.unary_stream_rpc_method_handler(partial(serve_logs, self._attempts)),
+                "Files": grpc.unary_stream_rpc_method_handler(
+                    partial(serve_files, files.store, self._attempts.spool)
+                ),
                 "Jobs": self._for_hosts(questions.jobs_for_peer, lbm_pb2.JobsReply),
                 "Check": self._for_hosts(questions.checks.for_peer, lbm_pb2.CheckReply),
                 "Stats": self._for_hosts(questions.usage.stats_for_peer, lbm_pb2.StatsReply),
@@ -298,11 +300,7 @@ class Lbm:
     async def _run(self, _requests: object, context: "Context") -> None:
         assert self._trust is not None
         caller = await self._trust.caller(context)
-        try:
-            with self._trust.held(caller):
-                await serve_stream(self._host, context, caller)
-        except PeerError as problem:  # some of its commands may have begun
-            await context.abort(grpc.StatusCode.ABORTED, str(problem))
+        await serve_stream(self._host, context, caller)
 
     def _for_hosts(
         self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]", reply: type[Reply]

@@ -12,29 +12,15 @@ from google.protobuf.message import DecodeError
 from lbd.lbm.spool import Spool
 from lbd.lbm.stage_store import StageStore
 from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.transport import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from lbd.lbm.attempts import Attempts
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
-    Serve = Callable[[bytes, Context], Awaitable[None]]
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
 PIECE_BYTES = 1 << 18
-
-
-def pieces(trust: Trust, serve: "Serve") -> "grpc.RpcMethodHandler[bytes, bytes]":
-    """For hosts of this cluster."""
-
-    async def call(data: bytes, context: "Context") -> None:
-        with trust.held(await trust.caller(context)):
-            await serve(data, context)
-
-    return grpc.unary_stream_rpc_method_handler(call)
 
 
 async def serve_logs(attempts: "Attempts", data: bytes, context: "Context") -> None:

@@ -15,6 +15,7 @@ Chosen options and why:
 
 import asyncio
 import hmac
+import inspect
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -25,7 +26,7 @@ import grpc
 import grpc.aio
 
 from lbd import wire
-from lbd.errors import ConfigError, Unavailable
+from lbd.errors import ConfigError, PeerError, Unavailable
 from lbd.model import target_of
 from lbd.rpc.neighbours import NeighbourCheck, Skewed, ignore
 
@@ -200,6 +201,38 @@ class KeyCheck(CutCheck):
         return await super().intercept_service(continuation, handler_call_details)
 
 
+class HeldCalls(grpc.aio.ServerInterceptor):
+    """Ends every long call as soon as its caller is revoked: none can be served without this."""
+
+    def __init__(self, trust: "Trust") -> None:
+        self._trust = trust
+
+    async def intercept_service(  # type: ignore[override]  # the stubs make it generic
+        self,
+        continuation: "Continuation",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler":
+        handler = await continuation(handler_call_details)
+        if handler is None or not (handler.request_streaming or handler.response_streaming):
+            return handler
+        kind = (handler.request_streaming, handler.response_streaming)
+        body, remake = {
+            (False, True): (handler.unary_stream, grpc.unary_stream_rpc_method_handler),
+            (True, False): (handler.stream_unary, grpc.stream_unary_rpc_method_handler),
+            (True, True): (handler.stream_stream, grpc.stream_stream_rpc_method_handler),
+        }[kind]
+        assert inspect.iscoroutinefunction(body)  # one that writes by its context
+
+        async def call(request: object, context: "Context") -> object:
+            try:
+                with self._trust.held(await self._trust.caller(context)):
+                    return await body(request, context)
+            except PeerError as problem:  # some of what it asked for may have been done
+                await context.abort(grpc.StatusCode.ABORTED, str(problem))
+
+        return remake(call, handler.request_deserializer, handler.response_serializer)
+
+
 class Plain:
     """For a lab on loopback: whoever has the key is believed to be who it says."""
 
@@ -295,7 +328,8 @@ def bind(
     """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
     check = NeighbourCheck(own_name, HOST_HEADER, skewed)
-    server = grpc.aio.server(options=server_options, interceptors=[trust.interceptor(cuts), check])
+    interceptors = [trust.interceptor(cuts), check, HeldCalls(trust)]
+    server = grpc.aio.server(options=server_options, interceptors=interceptors)
     server.add_generic_rpc_handlers(tuple(handlers))
     try:
         bound = trust.add_port(server, target_of(address, port))
