@@ -14,6 +14,7 @@ from pathlib import Path
 from lbd.config import Config, HostEntry, fault_of, shown
 from lbd.config_field import as_float
 from lbd.errors import ConfigError
+from lbd.host_name import NAME_RULE, is_host_name
 from lbd.one_line import one_line
 from lbd.spelling import hint
 from lbd.windows import read_window
@@ -258,15 +259,6 @@ def settle(config: Config, given: Given) -> Config:
     check_texts(config, given)
     check_order(config, given)
     return config
-
-
-def is_host_name(name: str) -> bool:
-    """Host names become part of job ids and of lines that scripts take apart."""
-    return name.isascii() and name.strip("-._") == name and name.translate(NAME_MARKS).isalnum()
-
-
-NAME_MARKS = {ord(mark): None for mark in "-._"}
-NAME_RULE = "is no host name: letters, digits and - . _ between them"
 
 
 def check_texts(config: Config, given: Given) -> None:

@@ -11,15 +11,17 @@ from lbd import __version__
 from lbd.cli.reply import Json, number, text
 from lbd.config import Config
 from lbd.errors import ConfigError
+from lbd.trust.authority import Authority
 from lbd.trust.certificates import is_signed_by
-from lbd.trust.files import HostFiles, host_files
+from lbd.trust.files import HostFiles, authority_dir, host_files
+from lbd.trust.names import said_of
 from lbd.units import duration_text
 
 OK, WARN, FAULT = "ok", "warn", "fault"
 CLOCK_SKEW_MAX_S = 2.0
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
-JOIN_MEND = "`lbctl token create` where the authority is, then `lbctl join ADDRESS TOKEN` here"
+JOIN_MEND = "`lbctl token create HOST` where the authority is, then `lbctl join ADDRESS -` here"
 SPACE_MIN_BYTES = 16 << 20
 KEY_MEND = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
 
@@ -76,6 +78,7 @@ def trust(config: Config) -> Iterator[Check]:
         return
     if joined:
         yield from certificate(config, files)
+        yield from names_given(config)
     elif config.security.key_file:
         yield key_file(config.security.key_file)
     elif config.cluster.hosts or config.cluster.join:
@@ -112,6 +115,20 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
         yield Check("certificate", WARN, f"ends in {duration_text(left_s)}", mend)
     else:
         yield Check("certificate", OK, f"of {config.host.name}, {duration_text(left_s)} left")
+
+
+def names_given(config: Config) -> Iterator[Check]:
+    """Where the authority is: whether some host has had a name that passes for another's."""
+    authority = Authority(authority_dir(config), config.tls.certificate_s)
+    try:
+        if not authority.exists():
+            return
+        ledger = authority.ledger()
+    except ConfigError:
+        return  # closed to us
+    now_s = time.time()
+    if badly := [host for host in ledger.named_badly() if ledger.hosts[host].until_s > now_s]:
+        yield Check("names", WARN, said_of(badly), "see whose machines they are: `lbctl status`")
 
 
 def key_file(path: str) -> Check:

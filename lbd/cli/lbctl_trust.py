@@ -13,9 +13,11 @@ from lbd.cli.own_config import Keys, OwnConfig, complete, need_writable, own_con
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
 from lbd.config import Config
-from lbd.config_file import NAME_RULE, absent_file, is_host_name, load, load_new
+from lbd.config_file import absent_file, load, load_new
 from lbd.errors import ConfigError, LbdError
+from lbd.host_name import NAME_RULE, is_host_name
 from lbd.model import target_of
+from lbd.one_line import one_line
 from lbd.rpc import joining
 from lbd.rpc.local import ask
 from lbd.trust import token as tokens
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOKEN_LIFE_S = 3600.0
+TOKEN_CHARS_MAX = 1000
 ELSEWHERE = ("192.0.2.1", 9)  # nobody's: what this host would send to the world from
 TOKEN_ABOUT = {
     "create": "print a token for one new host",
@@ -37,8 +40,8 @@ TOKEN_ABOUT = {
 }
 EXAMPLES = {
     "init": ("lbctl init --address 10.0.0.1        on the first host; prints how the next joins",),
-    "join": ("lbctl join 10.0.0.1 lbd1-…               on every other host",),
-    "token": ("lbctl token create --expires 10m     on the host where `lbctl init` ran",),
+    "join": ("lbctl join 10.0.0.1 -                on every other host; asks for the token",),
+    "token": ("lbctl token create h7 --expires 10m  on the host where `lbctl init` ran",),
     "revoke": ("lbctl revoke h2                      on the host where `lbctl init` ran",),
 }
 
@@ -62,9 +65,13 @@ def make_parser(name: str) -> Parser:
     parser.set_defaults(run={"init": init, "join": join, "revoke": revoke}[name])
     if name == "init":
         parser.add_argument("--cluster", metavar="NAME", help="cluster.name (default: lbd)")
+        parser.add_argument("--next", metavar="HOST", type=host_name,
+                            help="print a token for this host, too")  # fmt: skip
     elif name == "join":
         parser.add_argument("target", metavar="ADDRESS", help="of the LIM where the authority is")
-        parser.add_argument("token", metavar="TOKEN", help="- reads it from standard input")
+        parser.add_argument("token", metavar="TOKEN", nargs="?", default="-",
+                            help="- (default) reads it from standard input: as an argument, every "
+                                 "user of this host can see it")  # fmt: skip
     else:
         parser.add_argument("host", metavar="HOST")
     if name in ("init", "join"):
@@ -76,10 +83,12 @@ def make_parser(name: str) -> Parser:
 def add_token_options(parser: Parser, word: str) -> None:
     parser.set_defaults(run={"create": create, "list": list_, "revoke": forget}[word])
     if word == "create":
-        parser.add_argument("host", metavar="HOST", nargs="?", default="",
-                            help="the only one that may use it (default: any)")  # fmt: skip
-        parser.add_argument("--expires", metavar="DUR", type=duration, default=TOKEN_LIFE_S,
-                            help="how long it can be used (default 1h)")  # fmt: skip
+        parser.add_argument("host", metavar="HOST", nargs="?", type=host_name,
+                            help="that may use it, and replaces a host of that name")  # fmt: skip
+        parser.add_argument("--any", action="store_true",
+                            help="any host may use it, by a name that is free")  # fmt: skip
+        parser.add_argument("--expires", "--valid", metavar="DUR", type=duration,
+                            default=TOKEN_LIFE_S, help="for how long (default 1h)")  # fmt: skip
     if word == "revoke":
         parser.add_argument("id", metavar="ID", help="as `lbctl token list` shows it")
     else:
@@ -108,15 +117,36 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     enrol(authority, files, config.host.name, target, now_s)
     print(f"certificate of {config.host.name} in {files.root}")
     settle_config(own, {})
-    token = authority.new_token("", TOKEN_LIFE_S, now_s)
-    print(f"then on the next host, within {duration_text(TOKEN_LIFE_S)}:")
-    print(f"  lbctl join {target} {token.text()}")
+    if options.next:
+        token = authority.new_token(options.next, TOKEN_LIFE_S, now_s)
+        print(f"then on {options.next}, within {duration_text(TOKEN_LIFE_S)}:")
+        print(f"  {joining_command(target, token.text())}")
+    else:
+        print("then here, for each other host:\n  lbctl token create HOST")
     return 0
 
 
+def joining_command(target: str, token: str) -> str:
+    """`echo` is the shell's own: the arguments of a program are for every user to see."""
+    return f"echo {token} | lbctl join {target} -"
+
+
+def host_name(text: str) -> str:
+    if not is_host_name(text):
+        raise ConfigError(f"{text!r} {NAME_RULE}")
+    return text
+
+
+def read_token(given: str) -> str:
+    if given != "-":
+        return given
+    if sys.stdin.isatty():
+        print("token: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline(TOKEN_CHARS_MAX).strip()
+
+
 def join(options: argparse.Namespace, path: str | None) -> int:
-    given = sys.stdin.readline().strip() if options.token == "-" else options.token
-    token = tokens.parse(given)
+    token = tokens.parse(read_token(options.token))
     address = joining.parse_address(options.target)
     own = this_host(options, path, address, {})
     config, target = own.config, target_of(*address)
@@ -214,16 +244,20 @@ def need_readable(path: Path) -> None:
 
 def create(options: argparse.Namespace, path: str | None) -> int:
     config, authority = need_authority(path)
-    if options.host and not is_host_name(options.host):
-        raise ConfigError(f"{options.host!r} {NAME_RULE}")
+    if bool(options.host) == options.any:
+        raise ConfigError(
+            "for which host? `lbctl token create HOST`; or --any, for whichever comes first"
+        )
     now_s = time.time()
-    token = authority.new_token(options.host, options.expires, now_s)
+    token = authority.new_token(options.host or "", options.expires, now_s)
     if options.json:
         until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
         print_json({"token": token.text(), **until})
         return 0
     target = target_of(config.host.address, config.lim.port)
-    say(f"on the new host, within {duration_text(options.expires)}: lbctl join {target} TOKEN")
+    where = options.host or "the new host"
+    within = duration_text(options.expires)
+    say(f"on {where}, within {within}: {joining_command(target, 'TOKEN')}")
     print(token.text())
     return 0
 
@@ -244,7 +278,8 @@ def list_(options: argparse.Namespace, path: str | None) -> int:
         print_json({"tokens": rows})
         return 0
     shown = [
-        (row["id"], row["state"], row["host"] or "any", left(row["until"], now_s)) for row in rows
+        (row["id"], row["state"], one_line(str(row["host"] or "any")), left(row["until"], now_s))
+        for row in rows
     ]
     print_table(("TOKEN", "STATE", "HOST", ">LEFT"), [list(map(str, row)) for row in shown])
     return 0

@@ -18,6 +18,7 @@ from lbd.rpc.transport import Plain
 from lbd.rpc.trust_service import TrustService
 from lbd.rpc.trusted import trust_of
 from lbd.rpc.upkeep import Upkeep
+from lbd.trust.names import said_of
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,9 @@ async def open_port(
         return {m.name: m.lim_target for m in members if m.name != lim.state.me}
 
     authority = trust.authority
+    if authority is not None and (revoked := authority.revoke_named_badly()):
+        trust.learn(authority.signed_list())
+        log.warning("%s", said_of(revoked))
     service = TrustService(trust, authority).handler()
     await network.serve(*address, lim.answer, service, skewed=lim.skewed)
     check_s = config.tls.revocation_check_s

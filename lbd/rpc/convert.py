@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lbd.errors import PeerError
+from lbd.host_name import is_address_name, is_host_name
 from lbd.lim import messages as m
 from lbd.model import HostId, JobId, LoadVector, Queues, Verdict
 from lbd.rpc.gen import lim_pb2 as pb
@@ -198,9 +199,9 @@ def text(value: str, what: str, limit: int = NAME_CHARS_MAX) -> str:
 
 
 def name(value: str) -> HostId:
-    if not value or not value.replace("-", "").replace(".", "").replace("_", "").isalnum():
+    if not is_host_name(value):
         raise PeerError(f"{value[:40]!r} is not a host name")
-    return HostId(text(value, "host name"))
+    return HostId(value)
 
 
 def address(value: str) -> str:
@@ -208,7 +209,9 @@ def address(value: str) -> str:
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
-        return name(value)
+        if not is_address_name(value):
+            raise PeerError(f"{value[:40]!r} is not an address") from None
+        return value
 
 
 def number(value: float, what: str, low: float = 0.0, high: float = 1e9) -> float:

@@ -23,10 +23,11 @@ import grpc
 import grpc.aio
 
 from lbd.errors import ConfigError, LbdError, PeerError
+from lbd.one_line import one_line
 from lbd.rpc.transport import HOST_HEADER, Call, CutCheck, Metadata, Options
 from lbd.trust import der
-from lbd.trust.files import Credentials, HostFiles
-from lbd.trust.names import ANY_HOST, Identity, identity_of, issue_name
+from lbd.trust.files import Credentials, HostFiles, first_certificate
+from lbd.trust.names import ANY_HOST, Identity, asked_names, identity_of, issue_name
 from lbd.trust.revocations import Revocations
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Tls:
         }
         if not fresh:
             return
-        log.warning("revoked: %s", ", ".join(sorted(fresh)))
+        log.warning("revoked: %s", one_line(", ".join(sorted(fresh))))
         if self.is_revoked(self.identity):
             log.warning("this host, %s, is revoked: `lbctl join` with a new token", self.own_name)
         self._told_s |= dict.fromkeys(fresh, time.monotonic())
@@ -267,8 +268,14 @@ class Tls:
         own = self.credentials
         wanted = issue_name(name, self.revocations.lowest_issue(name)) if name else ANY_HOST
         named: list[tuple[str, int | str]] = [*options, ("grpc.ssl_target_name_override", wanted)]
-        credentials = grpc.ssl_channel_credentials(self._root, own.key, own.chain)
+        root = self._narrowed_to(name) if name else self._root
+        credentials = grpc.ssl_channel_credentials(root, own.key, own.chain)
         return grpc.aio.secure_channel(target, credentials, options=named)
+
+    def _narrowed_to(self, name: str) -> bytes:
+        """Our authority, trusted for the names of this host alone: gRPC compares names loosely."""
+        authority = ssl.PEM_cert_to_DER_cert(first_certificate(self._root))
+        return ssl.DER_cert_to_PEM_cert(der.narrowed(authority, asked_names(name))).encode()
 
     # -- news of revocations ---------------------------------------------------------------------
 

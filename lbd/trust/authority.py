@@ -20,6 +20,7 @@ from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations, parse
 from lbd.trust.token import SECRET_BYTES, Token
 
+NAME_SHOWN = 80  # characters of one that is refused
 TOKENS_MAX = 256
 TOKEN_KEPT_S = 86400.0  # after its end: long enough to say what became of it
 TOKEN_LIFE_MAX_S = 30 * 86400.0
@@ -60,6 +61,20 @@ class Ledger:
             if known.issue + known.revoked > 0
         }
         return Revocations(self.number, lowest)
+
+    def named_badly(self) -> list[str]:
+        """Hosts with a certificate in a name that TLS could take for another host's.
+
+        Earlier releases gave those out: their holders may have been others (see `trust.names`).
+        """
+        spelled: dict[str, set[str]] = {}
+        for host in self.hosts:
+            spelled.setdefault(host.lower(), set()).add(host)
+        return sorted(
+            host
+            for host in self.hosts
+            if host != self.home and (why_not(host) or len(spelled[host.lower()]) > 1)
+        )
 
     def token(self, number: str) -> TokenRecord | None:
         return next((token for token in self.tokens if token.id == number), None)
@@ -171,7 +186,12 @@ class Authority:
 
     def _admit(self, ledger: Ledger, host: str, request: bytes, now_s: float) -> bytes:
         for other in ledger.hosts:
-            if other.lower() == host.lower() and self._is_valid(ledger, other, now_s):
+            if other != host and other.lower() == host.lower():
+                raise LbdError(
+                    f"a host {other} has joined already, and {host} is the same name to TLS: give "
+                    f"this one another name (--name)"
+                )
+            if other == host and self._is_valid(ledger, other, now_s):
                 raise LbdError(
                     f"a host {other} has joined already and its certificate is valid: give this "
                     f"one another name (--name), or make a token to replace it: `lbctl token "
@@ -190,6 +210,7 @@ class Authority:
             return self._sign(ledger, host, issue, request, now_s)
 
     def _sign(self, ledger: Ledger, host: str, issue: int, request: bytes, now_s: float) -> bytes:
+        check_name(host)
         credentials = self.credentials()
         made = certificates.sign_request(
             credentials, request, host, issue, now_s, self._certificate_s
@@ -197,6 +218,16 @@ class Authority:
         hosts = {**ledger.hosts, host: Known(issue, now_s + self._certificate_s)}
         self._save(replace(ledger, hosts=hosts))
         return made + credentials.chain
+
+    def revoke_named_badly(self) -> list[str]:
+        """Those that had not been revoked before; the list of who is has grown then."""
+        with self._locked() as ledger:
+            found = [host for host in ledger.named_badly() if not ledger.hosts[host].revoked]
+            if found:
+                gone = {host: replace(ledger.hosts[host], revoked=True) for host in found}
+                hosts = {**ledger.hosts, **gone}
+                self._save(replace(ledger, hosts=hosts, number=ledger.number + 1))
+        return found
 
     def revoke(self, host: str) -> bytes:
         """The new signed list."""
@@ -248,7 +279,7 @@ class Authority:
 def check_name(host: str) -> None:
     """Raises ConfigError if no certificate can be made for it."""
     if fault := why_not(host):
-        raise ConfigError(f"host name {host!r} {fault}; give another with --name")
+        raise ConfigError(f"host name {host[:NAME_SHOWN]!r} {fault}; give another with --name")
 
 
 def check_token(token: TokenRecord | None, number: str, host: str, now_s: float) -> None:

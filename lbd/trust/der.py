@@ -1,16 +1,18 @@
-"""What a daemon needs to know of a certificate, read from its DER bytes: whom it names, and when it
-ends.
+"""What a daemon does with certificates, on their DER bytes: whom it names, when it ends, and an
+authority narrowed to the names of one host.
 
 Importing `cryptography` for that would cost each daemon ten megabytes. What comes here has been
 checked already, by TLS.
 """
 
 from calendar import timegm
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 SEQUENCE, BOOLEAN, OCTETS, EXPLICIT_0, EXPLICIT_3 = 0x30, 0x01, 0x04, 0xA0, 0xA3
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
 DNS_NAME = 0x82
+TRUE = bytes((BOOLEAN, 1, 0xFF))
+NAME_CONSTRAINTS = bytes((0x06, 0x03, 0x55, 0x1D, 0x1E))  # 2.5.29.30
 ALTERNATIVE_NAMES = bytes((0x06, 0x03, 0x55, 0x1D, 0x11))  # 2.5.29.17, with its tag and length
 
 
@@ -38,6 +40,32 @@ def names_in(value: bytes) -> list[str]:
         _, _, value = element(value)
     _, names, _ = element(element(value, OCTETS)[1], SEQUENCE)
     return [element(n)[1].decode("ascii") for n in elements(names) if n[0] == DNS_NAME]
+
+
+def narrowed(der: bytes, names: Iterable[str]) -> bytes:
+    """An authority's certificate that is good for these names and those below them only.
+
+    Its signature is void, which does not matter of what is trusted to begin with. TLS then refuses
+    a certificate with any other name, within the handshake. Raises ValueError if it is none.
+    """
+    _, certificate, _ = element(der, SEQUENCE)
+    signed, *signature = elements(certificate)
+    *parts, extensions = elements(element(signed, SEQUENCE)[1])
+    _, others, _ = element(element(extensions, EXPLICIT_3)[1], SEQUENCE)
+    allowed = b"".join(packed(SEQUENCE, packed(DNS_NAME, name.encode("ascii"))) for name in names)
+    value = packed(OCTETS, packed(SEQUENCE, packed(EXPLICIT_0, allowed)))
+    ours = packed(SEQUENCE, NAME_CONSTRAINTS + TRUE + value)
+    narrow = packed(EXPLICIT_3, packed(SEQUENCE, others + ours))
+    return packed(SEQUENCE, packed(SEQUENCE, b"".join((*parts, narrow))) + b"".join(signature))
+
+
+def packed(tag: int, content: bytes) -> bytes:
+    """An element: the opposite of `element`."""
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + content
 
 
 def fields(der: bytes) -> list[bytes]:

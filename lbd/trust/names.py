@@ -6,16 +6,24 @@ lowest valid issue of h2. So the list of revoked hosts is a number for each of t
 grow with renewals, and a caller refuses a revoked host within the TLS handshake, by asking for the
 name `1.h2.lbd`: Python's gRPC lets a server see its caller's certificate, but no caller that of its
 server. A certificate names lower issues, too, for callers that have not heard of the revocation.
+
+TLS compares names without case, drops a dot at the end, and takes `*` for any label. So the name of
+a host holds to `host_name`, those that differ by case are one host, a server takes a certificate
+only with just the names that the authority gives (`identity_of`), and a caller trusts the authority
+for names of the host it asks for alone (`der.narrowed`).
 """
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-SUFFIX = ".lbd"
+from lbd.host_name import LABEL_OF_OURS, NAME_RULE, is_host_name
+from lbd.one_line import one_line
+
+SUFFIX = LABEL_OF_OURS
 ANY_HOST = f"any{SUFFIX}"  # whoever of the cluster answers there
 ISSUES_NAMED = 8  # the latest and those before it
-NAME_CHARS_MAX = 200  # of 253 that a DNS name may have
+DIGITS_MAX = 9  # of the number of an issue
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +44,38 @@ def names_of(host: str, issue: int) -> list[str]:
     return [host, *(issue_name(host, number) for number in issues), ANY_HOST]
 
 
-def identity_of(names: Iterable[str]) -> Identity | None:
-    """None if they are not the names of one host."""
-    given = set(names)
-    found: dict[str, int] = {}
-    for name in given:
-        number, dot, rest = name.partition(".")
-        if dot and number.isdecimal() and rest.endswith(SUFFIX):
-            host = rest.removesuffix(SUFFIX)
-            found[host] = max(int(number), found.get(host, 0))
-    if len(found) != 1:
+def identity_of(names: Sequence[str]) -> Identity | None:
+    """None unless they are just the names that the authority gives to one host."""
+    hosts = [name for name in names if is_host_name(name)]
+    if len(hosts) != 1 or why_not(hosts[0]):
         return None
-    ((host, issue),) = found.items()
-    return Identity(host, issue) if host in given else None
+    after = f".{hosts[0]}{SUFFIX}"
+    numbers = [name.removesuffix(after) for name in names if name.endswith(after)]
+    issue = max((int(n) for n in numbers if n.isdecimal() and len(n) <= DIGITS_MAX), default=0)
+    given = names_of(hosts[0], issue)
+    return Identity(hosts[0], issue) if sorted(names) == sorted(given) else None
+
+
+def asked_names(host: str) -> list[str]:
+    """What every name in the certificate of `host` is, or ends in after a dot."""
+    return [host, f"{host}{SUFFIX}", ANY_HOST]
 
 
 def why_not(host: str) -> str:
     """Why no certificate can name this host, or ""."""
-    if len(host) > NAME_CHARS_MAX:
-        return f"is longer than {NAME_CHARS_MAX} characters"
-    if host.lower().endswith(SUFFIX):
-        return f"ends in {SUFFIX}, as only names of certificates do"
+    if not is_host_name(host):
+        return NAME_RULE
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return "" if any(mark.isalpha() for mark in host) else "has no letter in it"
     return "is an address"
+
+
+def said_of(badly_named: Sequence[str]) -> str:
+    """Of hosts whose names the authority would not certify today, which is why it revoked them."""
+    shown = one_line(", ".join(map(ascii, badly_named)))
+    return (
+        f"revoked: {shown}: TLS could take such a name for another host's, so whoever joined by it "
+        "may have been another host; `lbctl token create NEWNAME` for one that is to stay"
+    )

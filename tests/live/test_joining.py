@@ -45,6 +45,8 @@ def newcomer(tls_lab, short_dir):
 
 
 def new_token(lab, *words):
+    """For any host unless `words` name one."""
+    words = words if words and not words[0].startswith("-") else ("--any", *words)
     return lab.run("h1", "lbctl", "token", "create", *words, check=True).stdout.strip()
 
 
@@ -59,7 +61,10 @@ def refused(done):
 def test_no_token_is_made_for_what_is_no_host_name(tls_lab):
     before = tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout
     line = refused(tls_lab.run("h1", "lbctl", "token", "create", "bad name"))
-    assert line == "'bad name' is no host name: letters, digits and - . _ between them"
+    assert line.startswith("'bad name' is no host name: letters, digits and - . _ between them")
+    for words in ((), ("h2", "--any")):
+        line = refused(tls_lab.run("h1", "lbctl", "token", "create", *words))
+        assert "for which host? `lbctl token create HOST`" in line
     assert tls_lab.run("h1", "lbctl", "token", "list", check=True).stdout == before
 
 
@@ -203,7 +208,7 @@ def greet(listener):
 
 def test_who_may_not(tls_lab, newcomer):
     """A user who is neither root nor the daemons' own, and a host without the authority."""
-    on_h2 = tls_lab.run("h2", "lbctl", "token", "create")
+    on_h2 = tls_lab.run("h2", "lbctl", "token", "create", "--any")
     assert "it is on h1: run this there" in refused(on_h2)
     assert "it is on h1" in refused(tls_lab.run("h2", "lbctl", "revoke", "h3"))
     assert "no host 'h9' has a certificate" in refused(tls_lab.run("h1", "lbctl", "revoke", "h9"))
@@ -329,18 +334,21 @@ def test_first_host_second_host(short_dir, user):
     first = BareHost(short_dir, "first", f"{net}.1")
     second = BareHost(short_dir, "second", f"{net}.2")
     try:
-        made = first.run("lbctl", "init", "--name", "first", "--address", first.address)
+        made = first.run(
+            "lbctl", "init", "--name", "first", "--address", first.address, "--next", "second"
+        )
         assert made.returncode == 0, made.stderr
         assert [line.split()[0] for line in made.stdout.splitlines()] == [
-            "authority", "certificate", "configuration", "start", "then", "lbctl"
+            "authority", "certificate", "configuration", "start", "then", "echo"
         ]  # fmt: skip
         first.up(user)
-        command = made.stdout.splitlines()[-1].split()
+        command = made.stdout.splitlines()[-1]
         wait_until(
             lambda: first.run("lbctl", "status").returncode == 0, "the first host is up", 20,
             see=first.log.read_text,
         )  # fmt: skip
-        joined = second.run(*command, "--name", "second", "--address", second.address)
+        named = f" --name second --address {second.address}"
+        joined = second.run("sh", "-c", command + named)
         assert joined.returncode == 0, joined.stderr
         assert second.config.read_text().splitlines()[:3] == [
             "[cluster]", 'name = "lbd"', f'join = "{first.address}:7901"'

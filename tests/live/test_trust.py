@@ -1,25 +1,22 @@
 """Who is let in by a host's two ports, and as whom: real daemons with certificates."""
 
-import socket
 import subprocess
 import sys
 import time
-from concurrent import futures
-from contextlib import contextmanager
 
 import grpc
 import pytest
 
 from lbd.lim import messages as m
 from lbd.model import LoadVector, Queues
-from lbd.rpc import job_stream, local
+from lbd.rpc import job_stream
 from lbd.rpc.gen import lbm_pb2
 from lbd.self_start import command
 from lbd.trust import certificates
 from lbd.trust.files import write_private
 from tests.live import trust
 from tests.live.cluster import FAST, client_environment
-from tests.live.trust import Stranger, authority_on, files_of, made_for
+from tests.live.trust import Stranger, authority_on, files_of, in_place_of_lbm, made_for
 
 SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
 QUEUE_PORT = 7903  # of the dispatcher, on h1
@@ -121,28 +118,6 @@ def test_nobody_runs_commands_in_the_name_of_another_host(tls_lab, h2):
     tag, body = h2.run(tls_lab, "h1", "h3")
     refused = lbm_pb2.Refused.FromString(body)
     assert (tag, refused.reason) == (job_stream.REFUSED, "h2 asks in the name of h3")
-
-
-@contextmanager
-def in_place_of_lbm(lab, host, own, root, serve):
-    """A server at the LBM's port of `host`, whose LIM takes it for the LBM."""
-    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
-    handler = grpc.stream_stream_rpc_method_handler(serve)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("lbd.v1.Lbm", {"Run": handler}),)
-    )
-    credentials = grpc.ssl_server_credentials([(own.key, own.chain)], root, True)
-    server.add_secure_port(f"{lab.record.plan.address(host)}:7902", credentials)
-    server.start()
-    report = {"op": "lbm", "slots_total": 2, "slots_used": 0, "local": 0, "foreign": 0,
-              "accepting": True, "keeper": 0}  # fmt: skip
-    with socket.socket(socket.AF_UNIX) as lim:
-        lim.connect(str(lab.paths(host).socket("lim")))
-        lim.sendall(local.encode(report))
-        try:
-            yield
-        finally:
-            server.stop(None).wait()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import time
+from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import grpc
 from lbd.config_file import load
 from lbd.lim import messages as m
 from lbd.model import HostId
-from lbd.rpc import convert, job_stream
+from lbd.rpc import convert, job_stream, local
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.transport import HOST_HEADER
 from lbd.trust import certificates
@@ -114,6 +115,28 @@ def speaks_plainly(address, port):
             return sock.recv(64)[3:4] == b"\x04"  # SETTINGS
         except OSError:
             return False
+
+
+@contextmanager
+def in_place_of_lbm(lab, host, own, root, serve):
+    """A server at the LBM's port of `host`, whose LIM takes it for the LBM."""
+    server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
+    handler = grpc.stream_stream_rpc_method_handler(serve)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("lbd.v1.Lbm", {"Run": handler}),)
+    )
+    credentials = grpc.ssl_server_credentials([(own.key, own.chain)], root, True)
+    server.add_secure_port(f"{lab.record.plan.address(host)}:7902", credentials)
+    server.start()
+    report = {"op": "lbm", "slots_total": 2, "slots_used": 0, "local": 0, "foreign": 0,
+              "accepting": True, "keeper": 0}  # fmt: skip
+    with socket.socket(socket.AF_UNIX) as lim:
+        lim.connect(str(lab.paths(host).socket("lim")))
+        lim.sendall(local.encode(report))
+        try:
+            yield
+        finally:
+            server.stop(None).wait()
 
 
 class Newcomer:

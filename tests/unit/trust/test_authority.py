@@ -12,7 +12,7 @@ from lbd.trust import authority as a
 from lbd.trust import certificates, der
 from lbd.trust.enrol import enrol
 from lbd.trust.files import HostFiles, write_private
-from lbd.trust.names import Identity, identity_of, names_of
+from lbd.trust.names import Identity, identity_of, names_of, said_of
 from lbd.trust.revocations import Revocations, parse
 
 NOW_S = time.time()
@@ -159,3 +159,54 @@ def test_a_file_is_closed_before_its_first_byte(tmp_path, monkeypatch):
         a.os.umask(before)
     assert seen == [0o600]
     assert [p.name for p in tmp_path.iterdir()] == ["key"]
+
+
+OF_OLD = ("0.h1.lbd.", "*.h1.lbd.", "h\x1b[2J")
+
+
+def test_a_ledger_of_an_earlier_release_is_gone_through(authority):
+    """It has hosts whose names pass for another's, and two that are one to TLS."""
+    joined(authority, "h2")
+    joined(authority, "n3")
+    ledger = authority.ledger()
+    until_s = NOW_S + DAY_S
+    old = {name: a.Known(0, until_s) for name in (*OF_OLD, "N3")} | {"h4.": a.Known(2, 0.0, True)}
+    authority._save(a.replace(ledger, hosts=ledger.hosts | old))
+    expected = sorted((*OF_OLD, "N3", "n3"))
+    assert authority.revoke_named_badly() == expected
+    assert authority.revoke_named_badly() == []
+    list_ = a.verified(authority.signed_list(), authority.certificate)
+    assert list_ == Revocations(1, dict.fromkeys(expected, 1) | {"h4.": 3})
+    for name in expected:
+        with pytest.raises(LbdError):
+            authority.renew(name, 0, request(), NOW_S)
+    authority.renew("h2", 0, request(), NOW_S)
+    said = said_of(expected)
+    assert said.startswith("revoked: ")
+    assert said.isprintable()
+
+
+@pytest.mark.parametrize("name", ["0.h1.lbd.", "0.h1.lbd", "h2.", "*.h1.lbd.", "h 2", "h\n2"])
+def test_no_certificate_is_given_for_what_is_no_host_name(authority, name):
+    """A token for any host once made its holder h1, by the first of these names."""
+    token = authority.new_token("", 60, NOW_S)
+    for attempt in (
+        lambda: authority.join(token.id, name, request("x"), NOW_S),
+        lambda: authority.admit(name, request("x"), NOW_S),
+        lambda: authority.renew(name, 0, request("x"), NOW_S),
+        lambda: authority.new_token(name, 60, NOW_S),
+    ):
+        with pytest.raises(LbdError):
+            attempt()
+    assert authority.ledger().hosts == {}
+    authority.join(token.id, "h2", request(), NOW_S)  # it is not spent
+
+
+def test_names_that_differ_by_case_are_one_host(authority):
+    """Also when the first has been revoked: its old certificate would pass for the second's."""
+    joined(authority, "h2")
+    authority.revoke("h2")
+    for now_s in (NOW_S, NOW_S + 11 * DAY_S):
+        with pytest.raises(LbdError, match="H2 is the same name to TLS"):
+            joined(authority, "H2", now_s)
+    joined(authority, "h2")

@@ -28,6 +28,14 @@ def test_many_issues_do_not_make_it_long():
         ["h2", "h3", "0.h2.lbd", "0.h3.lbd"],
         ["h2", "0.h3.lbd"],
         ["h2", "0.h2.lbd.example.org"],
+        ["h2", "0.h2.lbd"],  # without the one that all have
+        ["h2", "h2", "0.h2.lbd", "any.lbd"],
+        ["h2", "0.h2.lbd", "any.lbd", "x.example.org"],
+        ["h2", "0.h2.lbd", "any.lbd", "0.h3.lbd."],
+        ["h2", "9.h2.lbd", "any.lbd"],
+        ["h2", "00.h2.lbd", "any.lbd"],
+        ["h2", f"{'9' * 5000}.h2.lbd", "any.lbd"],
+        ["0.h1.lbd.", "0.0.h1.lbd..lbd", "any.lbd"],
     ],
 )
 def test_anything_else_names_nobody(names):
@@ -39,11 +47,12 @@ def test_anything_else_names_nobody(names):
     [
         ("h2", ""),
         ("node-7.example.org", ""),
-        ("0.h2.lbd", "ends in .lbd"),
-        ("any.LBD", "ends in .lbd"),
+        ("0.h2.lbd", "is no host name"),
+        ("any.LBD", "is no host name"),
+        ("0.h2.lbd.", "is no host name"),
         ("10.0.0.1", "is an address"),
         ("7", "has no letter"),
-        ("h" * 201, "is longer"),
+        ("h" * 201, "is no host name"),
     ],
 )
 def test_names_that_could_be_taken_for_another(host, fault):

@@ -1,0 +1,163 @@
+"""Hosts that would be others by a name that TLS takes for another's, or go on after revocation."""
+
+import ast
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+import lbd
+from lbd.errors import LbdError
+from lbd.lim import messages as m
+from lbd.model import LoadVector, Queues
+from lbd.rpc import job_stream, joining
+from lbd.rpc.gen import dispatch_pb2
+from lbd.rpc.transport import HOST_HEADER
+from tests.live import trust
+from tests.live.cluster import FAST
+from tests.live.trust import Stranger, authority_on, files_of, in_place_of_lbm, made_for
+
+PASSES_FOR_H3 = "0.h3.lbd."
+QUEUE_PORT = 7903
+LONG_S = 60
+
+
+@pytest.fixture(scope="module")
+def lab(make_module_lab):
+    settings = (*FAST, "tls.revocation_check_s=0.5")
+    return make_module_lab(3, "none", "--tls", "--mode", "fcfs", settings=settings)
+
+
+@pytest.mark.parametrize("name", [PASSES_FOR_H3, "*.h3.lbd.", "h3.", "H3", "h\n3"])
+def test_no_token_makes_its_holder_another_host(lab, name):
+    token = authority_on(lab).new_token("", 60.0, time.time())
+    address = (lab.record.plan.address("h1"), 7901)
+    with pytest.raises(LbdError, match=r"is no host name|has joined already"):
+        joining.join(address, token, name, time.time())
+    assert name not in authority_on(lab).ledger().hosts
+    joining.join(address, token, f"new{time.time_ns()}", time.time())  # it was not spent
+
+
+def test_a_certificate_in_such_a_name_is_no_other_host(lab):
+    """One that an earlier release has given out: no command goes to its holder."""
+    root = authority_on(lab)
+    forged = made_for(root.credentials(), PASSES_FOR_H3)
+    seen = []
+
+    def take(_, context):
+        seen.extend(context.auth_context()["x509_common_name"])
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "reached")
+
+    def answer():
+        done = lab.run("h1", "lbrun", "-H", "h3", "true")
+        assert done.returncode == 125
+        return "cannot be reached" in done.stderr
+
+    lab.kill("h3", "lbm")
+    try:
+        with in_place_of_lbm(lab, "h3", forged, root.certificate, take):
+            lab.wait_until(answer, "h3 cannot be reached")
+        assert seen == []
+    finally:
+        lab.start("h3", "lbm")
+
+
+def test_nor_is_its_holder_served(lab):
+    root = authority_on(lab)
+    forged = Stranger(root.certificate, made_for(root.credentials(), PASSES_FOR_H3), says="h3")
+    vector = LoadVector(0.0, Queues(), 0.0, 64.0, 1.0, 64, 0, 0, 0, True)
+    sample = m.Sample("h3", time.time_ns(), 1 << 40, 0.0, vector, False)
+    for code, details in (
+        forged.ping(lab, "h1"),
+        forged.jobs(lab, "h1"),
+        forged.call(lab, "h1", 7901, trust.DELIVER, trust.message(lab, "h3", m.Report(sample))),
+        forged.call(lab, "h1", QUEUE_PORT, "/lbd.v1.Dispatch/Submit", b""),
+    ):
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+        assert details == "only for hosts that have joined"
+
+
+def test_every_long_call_of_a_revoked_host_ends(lab):
+    """h2 keeps its calls open, whatever its own daemons do when they hear of it."""
+    lab.kill("h2", "lbm")  # a host has one line to the dispatcher
+    h2 = Stranger(authority_on(lab).certificate, files_of(lab, "h2").read_credentials())
+    job = lab.run("h1", "lbrun", "-d", "-x", "h2", "sleep", str(LONG_S), check=True).stdout.strip()
+
+    def running_on():
+        (row,) = lab.lbctl_json("h1", "jobs", job)
+        return row["host"] if row["state"] == "running" else None
+
+    lab.wait_until(running_on, "it runs")
+    asked = dispatch_pb2.JobsAsked(selectors=[job]).SerializeToString()
+    logs = dispatch_pb2.LogsRequest(job=job, attempt=1, follow=True).SerializeToString()
+    opened = {
+        "Run": ("h1", 7902, "/lbd.v1.Lbm/Run", None),
+        "Logs": (running_on(), 7902, "/lbd.v1.Lbm/Logs", logs),
+        "Watch": ("h1", QUEUE_PORT, "/lbd.v1.Dispatch/Watch", asked),
+        "Work": ("h1", QUEUE_PORT, "/lbd.v1.Dispatch/Work", None),
+    }
+    ends_by_itself = {"Files"}
+    assert streaming_methods() == {*opened, *ends_by_itself}
+    codes, stop = {}, threading.Event()
+    with ExitStack() as stack:
+        stack.callback(stop.set)
+        threads = []
+        for name, (host, port, method, request) in opened.items():
+            channel = stack.enter_context(h2.channel(lab, host, port))
+            begun = threading.Event()
+            what = (channel, method, request, stop, begun)
+            work = threading.Thread(
+                target=lambda n, w: codes.update({n: last(*w)}), args=(name, what)
+            )
+            work.start()
+            threads.append(work)
+            if request is not None and name == "Watch":
+                assert begun.wait(20)
+        time.sleep(1.0)  # the others say nothing that shows they are open
+        assert codes == {}
+        lab.run("h1", "lbctl", "revoke", "h2", check=True)
+        for thread in threads:
+            thread.join(20)
+    ended = {grpc.StatusCode.ABORTED, grpc.StatusCode.PERMISSION_DENIED}
+    assert set(codes) == set(opened)
+    assert set(codes.values()) <= ended, codes
+    lab.run("h1", "lbctl", "kill", job, check=True)
+
+
+def last(channel, method, request, stop, begun):
+    """How the call ends."""
+    metadata = ((HOST_HEADER, "h2"),)
+    if request is None:
+
+        def nothing():
+            yield job_stream.pack(1, job_stream.UNKNOWN, b"?") if method.endswith("Run") else b""
+            stop.wait(LONG_S)
+
+        call = channel.stream_stream(method)(nothing(), timeout=LONG_S, metadata=metadata)
+    else:
+        call = channel.unary_stream(method)(request, timeout=LONG_S, metadata=metadata)
+    try:
+        for _ in call:
+            begun.set()
+    except grpc.RpcError as problem:
+        return problem.code()
+    return "it ended by itself"
+
+
+def streaming_methods():
+    """Of all services, by their names on the wire: whatever the source serves."""
+    found = set()
+    for path in Path(lbd.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):
+                found |= {
+                    key.value
+                    for key, value in zip(node.keys, node.values, strict=True)
+                    if isinstance(key, ast.Constant)
+                    and any(f"{kind}_rpc" in ast.unparse(value)
+                            for kind in ("unary_stream", "stream_unary", "stream_stream"))
+                }  # fmt: skip
+    return found
