@@ -2,6 +2,7 @@
 
 import ssl
 import stat
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import authority as a
 from lbd.trust import certificates, der
 from lbd.trust.enrol import enrol
-from lbd.trust.files import HostFiles, write_private
+from lbd.trust.files import HostFiles, make_private_dir, write_private
 from lbd.trust.names import Identity, identity_of, names_of, said_of
 from lbd.trust.revocations import Revocations, parse
 
@@ -210,3 +211,51 @@ def test_names_that_differ_by_case_are_one_host(authority):
         with pytest.raises(LbdError, match="H2 is the same name to TLS"):
             joined(authority, "H2", now_s)
     joined(authority, "h2")
+
+
+def test_whoever_changes_the_ledger_waits_for_who_does(authority):
+    """`lbctl` and the LIM are two: neither's change may be lost in the other's."""
+    other = a.Authority(authority.root, DAY_S)
+    made = []
+    second = threading.Thread(target=lambda: made.append(other.new_token("h3", 60, NOW_S)))
+    save = authority._save
+
+    def save_late(ledger):
+        second.start()
+        second.join(0.5)  # as long as ours is not written it cannot end
+        save(ledger)
+
+    authority._save = save_late
+    made.append(authority.new_token("h2", 60, NOW_S))
+    second.join(20)
+    assert len(made) == 2
+    assert {token.id for token in authority.ledger().tokens} == {token.id for token in made}
+
+
+@pytest.mark.parametrize("life_s", [0.0, -1.0, a.TOKEN_LIFE_MAX_S + 1, float("inf"), float("nan")])
+def test_a_token_does_not_live_for_ever(authority, life_s):
+    with pytest.raises(ConfigError, match="from 1 second to 30 days"):
+        authority.new_token("h2", life_s, NOW_S)
+    authority.new_token("h2", a.TOKEN_LIFE_MAX_S, NOW_S)
+
+
+def test_who_is_revoked_has_no_token_left(authority):
+    """Else one that was made for it before would let it in again."""
+    joined(authority, "h2")
+    before = authority.new_token("h2", 60, NOW_S)
+    others = authority.new_token("h3", 60, NOW_S)
+    authority.revoke("h2")
+    with pytest.raises(LbdError, match="is not known here"):
+        authority.join(before.id, "h2", request(), NOW_S)
+    authority.join(others.id, "h3", request("h3"), NOW_S)
+
+
+def test_a_link_in_place_of_a_directory_for_keys_is_not_followed(tmp_path):
+    """Whoever owns the directory around it may have put one there, and root works here."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    (tmp_path / "tls").symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match=r"tls: (Not a directory|Too many levels)"):
+        make_private_dir(tmp_path / "tls")
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
+    assert list(elsewhere.iterdir()) == []
