@@ -8,7 +8,8 @@ is alive keeps its name: a later one at another address is refused. One that was
 higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
 
 Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave, or
-after `forget_after_s`; a tombstone keeps old gossip from bringing them back.
+after `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may tell of
+others, which may not exist: one that speaks for itself takes the place of one that never has.
 """
 
 from collections.abc import Iterable
@@ -137,12 +138,27 @@ class Membership:
         known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
         if member.incarnation < known or (entry is None and member.incarnation == known):
             return m.Ack(unknown_sender=True, known_incarnation=known), []
-        if entry is None and len(self._table.entries) >= self._table.params.max_hosts:
+        if entry is None and self._is_full() and not self._forget_hearsay():
             text = (
                 f"the table of {self.me.name} is full (lim.max_hosts = {len(self._table.entries)})"
             )
             return m.Ack(error=text), []
         return None, self._take_in(member, now_s)
+
+    def _is_full(self) -> bool:
+        return len(self._table.entries) >= self._table.params.max_hosts
+
+    def _forget_hearsay(self) -> bool:
+        """Make room for a host that speaks for itself: others may have made up those that do not.
+
+        Of these the one goes that is known longest. Whether there was one.
+        """
+        entries = self._table.entries
+        hearsay = [name for name in self._table.joined if entries[name].heard_at_s == NEVER]
+        if not hearsay:
+            return False
+        self._table.remove(min(hearsay, key=lambda name: (entries[name].known_since_s, name)))
+        return True
 
     def _is_other(self, known: m.Member, member: m.Member, now_s: float) -> bool:
         """Whether `member` is another machine using the name of a live host."""
@@ -178,7 +194,7 @@ class Membership:
             if entry is not None:
                 self._table.rank(member.name, member.rank)
                 continue
-            if len(self._table.entries) >= self._table.params.max_hosts:
+            if self._is_full():
                 return [*actions, Log("the table is full: lim.max_hosts", warning=True)]
             if member.incarnation > self._tombstones.get(member.name, -1):
                 # Unknown until it speaks itself, so that its Hello or its sample counts as news.
