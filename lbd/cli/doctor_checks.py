@@ -10,6 +10,7 @@ from pathlib import Path
 from lbd import __version__
 from lbd.cli.reply import Json, number, text
 from lbd.config import Config
+from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import is_signed_by
@@ -40,6 +41,9 @@ def local_checks(config: Config) -> Iterator[Check]:
     yield directory("state directory", config.host.state_dir)
     yield from trust(config)
     yield from names(config)
+    if risk := exposed(config.dispatch.store, os.environ):
+        mend = "take sslmode out of it, and put the server's authority in ~/.postgresql/root.crt"
+        yield Check("dispatch.store", WARN, risk, mend)
 
 
 def directory(name: str, path: str) -> Check:

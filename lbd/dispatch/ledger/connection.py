@@ -1,12 +1,14 @@
 """Connections to PostgreSQL: made when needed, given up at the first trouble, which is one line."""
 
 import contextlib
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import asyncpg
 
+from lbd.dispatch.ledger.database_url import mode_in_force
 from lbd.dispatch.ledger.rows import LedgerTrouble
 from lbd.dispatch.ledger.work import Ask, Result, Row, Work
 from lbd.errors import ConfigError, Unavailable
@@ -69,6 +71,7 @@ class Connection:
     async def _connect(self) -> asyncpg.Connection:
         made = await asyncpg.connect(
             self._url,
+            ssl=mode_in_force(self._url, os.environ) or None,
             timeout=CONNECT_S,
             command_timeout=self._wait_s,
             server_settings=self._settings,

@@ -1,0 +1,60 @@
+"""Whether what travels to PostgreSQL may be read on the way: commands and environments do.
+
+The driver by itself goes on in the open where the server offers no TLS, and takes any certificate.
+Off this machine we ask for TLS and for the server's certificate, unless the URL says otherwise.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import parse_qs, unquote, urlsplit
+
+VERIFIED = "verify-full"
+SAFE = ("verify-ca", VERIFIED)
+
+
+def hosts_of(url: str, environment: Mapping[str, str]) -> list[str]:
+    """As the driver takes them; [""]: the socket of this machine. Raises ValueError."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    if query.get("service") or "PGSERVICE" in environment:
+        return ["service"]  # a name in a file, of whatever
+    before, at, after = parts.netloc.partition("@")
+    given = unquote(after if at else before) or query.get("host", [""])[-1]
+    names = (given or environment.get("PGHOST", "")).split(",")
+    return [name if name.startswith("/") else without_port(name) for name in names]
+
+
+def without_port(name: str) -> str:
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    host, colon, port = name.rpartition(":")
+    return host if colon and ":" not in host and port.isdecimal() else name
+
+
+def is_here(host: str) -> bool:
+    if host in ("", "localhost") or host.startswith("/"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def mode_in_force(url: str, environment: Mapping[str, str]) -> str:
+    """The driver's `ssl`; "": as it likes, for all of it stays on this machine."""
+    if written := parse_qs(urlsplit(url).query).get("sslmode"):
+        return written[-1]
+    return "" if all(map(is_here, hosts_of(url, environment))) else VERIFIED
+
+
+def exposed(url: str, environment: Mapping[str, str]) -> str:
+    """What is to be said of this, or ""."""
+    try:
+        mode = mode_in_force(url, environment)
+        away = [host for host in hosts_of(url, environment) if not is_here(host)]
+    except ValueError:
+        return ""  # it is no URL: others say so
+    if not away or mode in SAFE:
+        return ""
+    how = "in the open" if mode == "disable" else "to whoever answers there"
+    return f"commands and environments go to {', '.join(away)} {how} (sslmode={mode})"

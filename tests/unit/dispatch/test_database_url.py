@@ -1,0 +1,67 @@
+"""On the way to PostgreSQL all is encrypted, and the server known, unless it is written otherwise."""
+
+import pytest
+
+from lbd.dispatch.ledger.database_url import exposed, mode_in_force
+
+HERE = [
+    "postgresql:///lbd",
+    "postgresql://lbd@localhost/lbd",
+    "postgresql://lbd:a%40b@127.0.0.1:5433/lbd",
+    "postgresql://[::1]:5432/lbd",
+    "postgresql://%2Frun%2Fpostgresql/lbd",
+    "postgresql:///lbd?host=/tmp&user=lbd",
+]
+AWAY = [
+    "postgresql://lbd@db.example/lbd",
+    "postgres://lbd:pw@10.0.0.9:5432/lbd",
+    "postgresql://[2001:db8::1]/lbd",
+    "postgresql:///lbd?host=db.example",
+    "postgresql://localhost,db.example/lbd",
+    "postgresql:///lbd?service=there",
+    "postgresql://localhost@db.example/lbd",
+    "postgresql://127.0.0.1.example/lbd",
+]
+
+
+@pytest.mark.parametrize("url", HERE)
+def test_on_this_machine_it_is_as_the_driver_likes(url):
+    assert mode_in_force(url, {}) == ""
+    assert exposed(url, {}) == ""
+
+
+@pytest.mark.parametrize("url", AWAY)
+def test_elsewhere_it_is_encrypted_and_the_server_is_known(url):
+    assert mode_in_force(url, {"PGSSLMODE": "disable"}) == "verify-full"
+    assert exposed(url, {}) == ""
+    with_query = f"{url}{'&' if '?' in url else '?'}sslmode="
+    assert mode_in_force(f"{with_query}disable", {}) == "disable"
+    assert "in the open (sslmode=disable)" in exposed(f"{with_query}disable", {})
+    assert "to whoever answers there (sslmode=require)" in exposed(f"{with_query}require", {})
+    assert exposed(f"{with_query}verify-ca", {}) == ""
+
+
+def test_what_the_environment_says_of_the_place_counts():
+    assert mode_in_force("postgresql:///lbd", {"PGHOST": "db.example"}) == "verify-full"
+    assert mode_in_force("postgresql:///lbd", {"PGHOST": "/run/postgresql"}) == ""
+    assert mode_in_force("postgresql:///lbd", {"PGSERVICE": "there"}) == "verify-full"
+
+
+async def test_a_server_without_tls_is_not_spoken_to(monkeypatch):
+    """One that answers, elsewhere: not a byte of a password or a command goes there."""
+    asyncpg = pytest.importorskip("asyncpg")
+    from lbd.dispatch.ledger import connection
+
+    asked = {}
+
+    async def connect(_url, **options):
+        asked.update(options)
+        raise asyncpg.InterfaceError("no")
+
+    monkeypatch.setattr(connection.asyncpg, "connect", connect)
+    with pytest.raises(connection.Unavailable):
+        await connection.Connection("postgresql://db.example/lbd", "test", 10.0).first()
+    assert asked["ssl"] == "verify-full"
+    with pytest.raises(connection.Unavailable):
+        await connection.Connection("postgresql://localhost/lbd", "test", 10.0).first()
+    assert asked["ssl"] is None
