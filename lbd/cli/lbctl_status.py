@@ -21,6 +21,7 @@ from lbd.cli.output import (
 from lbd.cli.output import print_json as show_json
 from lbd.cli.reply import Json, number, table, tables, text
 from lbd.config import INDICES
+from lbd.errors import LbdError
 
 STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": DIM}
 REVOKED = "revoked; it may join again: lbctl token create, and there lbctl join"
@@ -28,16 +29,35 @@ HEADER = (
     "HOST", "STATE", ">LOAD", ">CPU", ">IO", ">MEM", ">UTIL", ">CORES", ">SPEED", ">SLOTS",
     ">LOCAL", ">FOREIGN", ">AGE", "ADDRESS",
 )  # fmt: skip
+QUEUE_S = 1.0
+QUEUE_KEYS = ("mode", "leader", "queued", "running")
 SITE_AT = 7  # where the loads of the site's own stand
 
 
 def status(daemons: Daemons, options: argparse.Namespace) -> int:
-    reply = daemons.lim({"op": "status"})
+    reply = ask_status(daemons)
     if options.json:
         show_json(reply)
     else:
         put(*status_lines(reply, paint_for(sys.stdout)))
     return 0
+
+
+def ask_status(daemons: Daemons) -> Json:
+    """Of the LIM; with the dispatcher's numbers of now, and the tiers of the hosts if its mode has
+    any. Where it does not answer at once, the last that the LIM has heard of it stays."""
+    reply = daemons.lim({"op": "status"})
+    if not daemons.config.dispatch.host:
+        return reply
+    try:
+        told = daemons.lbm({"op": "queue.status"}, QUEUE_S)
+    except LbdError:
+        return reply
+    tiers = table(told, "tiers")
+    table(reply, "cluster")["dispatcher"] = {key: told.get(key) for key in QUEUE_KEYS}
+    for host in tables(reply, "hosts"):
+        host["tier"] = tiers.get(text(host, "name"))
+    return reply
 
 
 def status_lines(reply: Json, paint: Paint) -> list[str]:

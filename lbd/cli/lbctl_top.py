@@ -6,7 +6,7 @@ import time
 
 from lbd.cli.daemons import Daemons
 from lbd.cli.lbctl_jobs import fetch, job_lines
-from lbd.cli.lbctl_status import status_lines
+from lbd.cli.lbctl_status import ask_status, status_lines
 from lbd.cli.output import DIM, RED, Paint, paint_for, print_json
 from lbd.cli.reply import Json, tables
 from lbd.cli.screen import Screen
@@ -17,7 +17,7 @@ def top(daemons: Daemons, options: argparse.Namespace) -> int:
     """Until q, ^C or a signal. Raises ConfigError without a terminal."""
     if not options.json and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("top needs a terminal; use `lbctl status`, or `lbctl top --json`")
-    first = daemons.lim({"op": "status"})  # not running: say so on the plain screen
+    first = ask_status(daemons)  # not running: say so on the plain screen
     interval_s = max(0.1, options.interval)
     if options.json:
         return stream(daemons, first, interval_s)
@@ -39,7 +39,7 @@ def stream(daemons: Daemons, reply: Json, interval_s: float) -> int:
     while True:
         print_json(reply, in_a_line=True)
         time.sleep(interval_s)
-        reply = daemons.lim({"op": "status"})
+        reply = ask_status(daemons)
 
 
 def picture(daemons: Daemons, paint: Paint, interval_s: float) -> list[str]:
@@ -48,7 +48,7 @@ def picture(daemons: Daemons, paint: Paint, interval_s: float) -> list[str]:
     title = f"lbctl top   {clock}   every {interval_s:g} s   q ends it"
     lines = [paint(title, DIM), ""]
     try:
-        lines += status_lines(daemons.lim({"op": "status"}), paint)
+        lines += status_lines(ask_status(daemons), paint)
     except LbdError as problem:
         lines.append(paint(str(problem), RED))
     lines.append("")

@@ -329,6 +329,15 @@ class Dispatcher:
             )
         )
 
+    def status(self) -> pb.StatusTold:
+        """The queue in numbers, as it is now."""
+        running, told = len(self.life.leased), pb.StatusTold(mode=self.config.dispatch.mode)
+        told.queued, told.running = len(self.life.jobs) - running, running
+        if isinstance(self.life.discipline, Tiered):
+            for host in self.order():
+                told.tiers.add(host=host, tiers=self.tiers(HostId(host)))
+        return told
+
     def tiers(self, name: HostId) -> tuple[int, ...]:
         discipline = self.life.discipline
         if not isinstance(discipline, Tiered):

@@ -91,6 +91,7 @@ class Desk:
                 "Predict": grpc.unary_unary_rpc_method_handler(self._predict),
                 "Act": grpc.unary_unary_rpc_method_handler(unless_away(self._act)),
                 "Tags": grpc.unary_unary_rpc_method_handler(self._tags),
+                "Status": grpc.unary_unary_rpc_method_handler(self._status),
             },
         )
 
@@ -348,6 +349,10 @@ class Desk:
     async def _tags(self, data: bytes, context: "Context") -> bytes:
         await self._read(pb.TagsAsked, data, context)
         return (await self._tags_told()).SerializeToString()
+
+    async def _status(self, data: bytes, context: "Context") -> bytes:
+        await self._read(pb.StatusAsked, data, context)
+        return self._dispatcher.status().SerializeToString()
 
     def _do(self, asked: pb.ActRequest, row: JobRow) -> list[Action]:
         """Raises LbdError."""

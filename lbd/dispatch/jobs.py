@@ -78,6 +78,7 @@ class Live:
     signal: int = 0  # by which it is told so
     reason: str = ""  # of what happened to it last
     requeued: float | None = None  # UNIX seconds: when it came again after its end
+    ran_tier: int = 0  # of the attempt made last; its job's is where it would begin
 
     @property
     def is_new(self) -> bool:
@@ -197,7 +198,7 @@ def next_attempt(live: Live, start: Start, until_s: float) -> Begin:
     """It is leased by that."""
     job, host, tier, cutoff_s, slots = start
     number = live.attempt + 1
-    live.job, live.attempt = job, number
+    live.job, live.attempt, live.ran_tier = job, number, tier
     live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s)
     own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own)
@@ -217,10 +218,11 @@ def changed(
 ) -> Changed:
     """What is to be recorded of a job as it is now."""
     lease = live.lease
+    ran = lease is not None or (fate is not None and state is not JobState.PENDING)
     return Changed(
         live.job.id,
         state,
-        lease.tier if lease else live.job.tier,
+        (live.ran_tier if ran else 0) or live.job.tier,
         live.attempt,
         lease.host if lease else None,
         fate,

@@ -95,6 +95,7 @@ class Lifecycle:
             number, host, tier, begun, slots, cutoff_s = leased
             until_s = now_s + self.terms.waited_s
             live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s)
+            live.ran_tier = tier
             self.leased[live.job.id] = live
             self.queues.found_running(live.job, host, now_s, slots)
             return []

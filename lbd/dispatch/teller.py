@@ -49,7 +49,10 @@ class Teller:
         place, prediction = self.forecast.place(booked, now_s), self.forecast.of(booked, now_s)
         self._forget_forecast()
         reason = unrecorded or waiting_reason(self._life, live, place)
-        return job_told(row, reason, is_final, prediction)
+        told = job_told(row, reason, is_final, prediction)
+        if isinstance(booked.line, int):  # a tier
+            told.tier = booked.line
+        return told
 
     def _unrecorded(self, row: JobRow) -> str:
         """Why what is told of it may be behind, "" if it is not."""

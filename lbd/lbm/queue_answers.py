@@ -56,6 +56,8 @@ class QueueAnswers:
             return await self._wait(question, caller)
         if operation == "queue.logs":
             return await self._logs(question, caller)
+        if operation == "queue.status":
+            return await self._status()
         if operation == "queue.tags":
             return as_json(await self._queue().tags())
         raise Refusal(f"unknown operation {operation!r}")
@@ -107,6 +109,18 @@ class QueueAnswers:
             )
         )
         return {"done": list(reply.done), "errors": list(reply.errors)}
+
+    async def _status(self) -> Json:
+        """For `lbctl status`: the numbers that heartbeats bring are as old as the last of those."""
+        queue = self._queue()
+        told = await queue.status()
+        return {
+            "mode": told.mode,
+            "leader": queue.leader,
+            "queued": told.queued,
+            "running": told.running,
+            "tiers": {row.host: list(row.tiers) for row in told.tiers},
+        }
 
     async def _predict(self, question: Json) -> Json:
         slots = question.get("slots", 1)

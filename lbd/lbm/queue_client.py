@@ -106,6 +106,10 @@ class QueueClient:
         """Raises Unavailable."""
         return pb.TagsTold.FromString(await self._ask("Tags", b""))
 
+    async def status(self) -> pb.StatusTold:
+        """Raises Unavailable."""
+        return pb.StatusTold.FromString(await self._ask("Status", b""))
+
     async def watch(self, request: pb.JobsAsked) -> AsyncIterator[pb.JobsTold]:
         """As they change, until all have ended. Raises Unavailable when it breaks."""
         channel = await self._channel()
