@@ -37,7 +37,6 @@ class SqliteLedger(Store):
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._stopping = threading.Event()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(0o600)  # commands, environments, inputs; its -wal and -shm get the same
@@ -52,7 +51,6 @@ class SqliteLedger(Store):
         self._writer.start()
 
     async def close(self) -> None:
-        self._stopping.set()
         self._requests.put(None)
         await asyncio.to_thread(self._writer.join)
         self._reading.shutdown()
@@ -80,7 +78,7 @@ class SqliteLedger(Store):
     def _write(self, db: sqlite3.Connection) -> None:
         waiting: list[Request] = []
         stopped = False
-        while not stopped or (waiting and not self._stopping.is_set()):
+        while not stopped:
             if not waiting:
                 first = self._requests.get()
                 stopped = first is None
