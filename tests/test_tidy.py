@@ -42,8 +42,8 @@ SHELLS = (
     "lim/site_command.py",
     "lim/history_file.py",
     "lbm/daemon.py",
-    "lbm/keeper.py",  # forks
-    "lbm/child.py",  # the forks, ahead of need
+    *("lbm/keeper.py", "lbm/beginnings.py", "lbm/lbm_line.py"),  # forks
+    *("lbm/child.py", "lbm/spares.py", "lbm/user_looks.py", "lbm/warden.py"),  # the forks
     "lbm/nursery.py",  # the same by a small program
     *("lbm/signals.py", "lbm/stopping.py"),  # to process groups
     "lbm/monitor.py",  # between the two, where there is a terminal
@@ -200,7 +200,7 @@ ENTRY_POINTS = (
     "main", "lbctl", "lim", "lbm", "keeper", "dispatcher", "up", "lab", "lbrun", "lbsh", "sim",
     "experiment_plot",
 )  # fmt: skip
-STARTED_BY_PATH = {"lbd.lab.enter", "lbd.experiment.users"}
+STARTED_BY_PATH = {"lbd.lab.enter", "lbd.experiment.users", "lbd.lbm.keeper"}
 
 
 def sources(*under: Path) -> list[Path]:

@@ -19,6 +19,6 @@ def run(config: Config) -> NoReturn:
     listener.setblocking(True)
     os.set_inheritable(listener.fileno(), True)
     command = keeper_command(listener, path, config, account.uid if account else os.geteuid())
-    manager = ServiceManager(os.environ)
-    manager.ready(f"listens at {path}")
+    # The keeper itself takes these variables out of its environment, to feed its watchdog.
+    ServiceManager(dict(os.environ)).ready(f"listens at {path}")
     os.execv(command[0], command)

@@ -1,14 +1,12 @@
 """This host's user database, and what the keeper allows of it."""
 
-import errno
 import os
 import pwd
-import time
 
 from lbd.config_access import UsersConfig
 from lbd.lbm.users import ROOT_UID, LocalUser, fault_of_account
 
-KNOWN_S = 60.0
+KNOWN_S, AGING_S = 60.0, 30.0
 KNOWN = 1024
 
 
@@ -46,25 +44,25 @@ class Gate:
     def takes_orders_of(self, uid: int) -> bool:
         return uid in self._lbm_uids
 
-    def check(self, order: bytes) -> tuple[int, ...]:
-        """`order`: uid, gid and groups; b"" is the keeper's own user. Returns them: what has been
-        checked, and nothing else, is for a child to become. Raises PermissionError, ValueError."""
-        user = tuple(map(int, order.split()))
-        if os.geteuid() == ROOT_UID and not self._lets_in(user):
-            raise PermissionError(errno.EPERM, "not to be run as that user")
-        return user
+    def verdict(self, user: tuple[int, ...], now_s: float) -> bool | None:
+        """Whether it lets in uid, gid and groups; () is the keeper's own user. None: not known."""
+        if os.geteuid() != ROOT_UID:
+            return True
+        allowed, since_s = self._known.get(user, (False, -KNOWN_S))
+        return allowed if now_s < since_s + KNOWN_S else None
 
-    def _lets_in(self, user: tuple[int, ...]) -> bool:
-        known, until_s = self._known.get(user, (False, 0.0))
-        now_s = time.monotonic()
-        if now_s >= until_s:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            known = self._look(user)
-            self._known[user] = known, now_s + KNOWN_S
-        return known
+    def is_aging(self, user: tuple[int, ...], now_s: float) -> bool:
+        """Is it time to look again, so that nobody waits for it later?"""
+        _, since_s = self._known.get(user, (False, now_s))
+        return now_s > since_s + AGING_S
 
-    def _look(self, user: tuple[int, ...]) -> bool:
+    def learn(self, user: tuple[int, ...], allowed: bool, now_s: float) -> None:
+        if len(self._known) >= KNOWN:
+            self._known.clear()
+        self._known[user] = allowed, now_s
+
+    def look(self, user: tuple[int, ...]) -> bool:
+        """In the user database, which may take its time."""
         if not user:
             return self._users.allow_root
         uid, gid, *groups = user

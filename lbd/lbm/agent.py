@@ -12,7 +12,8 @@ import signal
 import time
 
 from lbd.errors import LbdError, PeerError
-from lbd.lbm import keeper, monitor
+from lbd.lbm import keeper_protocol as keeper
+from lbd.lbm import monitor
 from lbd.lbm.conversation import Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.host import Host

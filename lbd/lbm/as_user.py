@@ -9,7 +9,8 @@ import os
 from collections.abc import Awaitable, Callable
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm import keeper, spawn_order
+from lbd.lbm import keeper_protocol as keeper
+from lbd.lbm import spawn_order
 from lbd.lbm.link import KeeperLink, NotStarted
 from lbd.lbm.spawn_order import Order
 from lbd.lbm.stage_step import run_step

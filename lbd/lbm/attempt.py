@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.attempt_stage import AttemptStage, StageRefused
 from lbd.lbm.client import LBRUN_FAILED
 from lbd.lbm.host import Host

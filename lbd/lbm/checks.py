@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from lbd.errors import LbdError, PeerError, Unavailable
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.account_cache import user_name
 from lbd.lbm.caller import AnyProcess
 from lbd.lbm.directory import Directory

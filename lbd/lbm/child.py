@@ -88,20 +88,28 @@ class Parent:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Spare:
     """A forked child that waits for its order."""
 
     pid: int
     socket: socket.socket
     group: str  # its cgroup directory, "" without
+    unsent: bytes = b""  # of its order
 
     def start(self, order: bytes, descriptors: list[int]) -> None:
-        """Hand the order over. Raises OSError if the child is gone."""
+        """Hand the order over, as far as it is taken now. Raises OSError if the child is gone."""
         frame = frames.pack(ORDER, order)
-        sent = socket.send_fds(self.socket, [frame], descriptors)
-        if sent < len(frame):  # an empty send would fail if the child is the command already
-            self.socket.sendall(memoryview(frame)[sent:])
+        self.unsent = frame[socket.send_fds(self.socket, [frame], descriptors) :]
+
+    def go_on(self) -> None:
+        """With what has not been sent."""
+        try:
+            self.unsent = self.unsent[self.socket.send(self.unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # it is gone: what became of it is read next
+            self.unsent = b""
 
 
 def fork_spare(parent: Parent) -> Spare:
@@ -201,9 +209,10 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         os._exit(127)
 
 
-def leave_keeper(parent: Parent, own: int) -> None:
-    """Everything that can be done before the order is known."""
-    parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def leave_keeper(parent: Parent, own: int, *, dies_with_it: bool = True) -> None:
+    """Everything that can be done before the order is known. `own`: the descriptor it keeps."""
+    if dies_with_it:
+        parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.setsid()
     parent.no_keyring = join_session_keyring(parent.libc)
     os.closerange(3, own)

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from lbd.config import Config
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.account_cache import AccountCache
 from lbd.lbm.adoption import Adoption, has_jobs, read_record
 from lbd.lbm.as_user import AsUser

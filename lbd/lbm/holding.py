@@ -19,6 +19,7 @@ import os
 import resource
 import socket
 
+from lbd.lbm.lbm_line import LbmLine, Unsaid
 from lbd.rpc import frames
 
 LEAVE = b"L"
@@ -27,6 +28,7 @@ LEFT = b"l"
 GIVEN = b"G"  # as HOLD
 COUNT = b"c"
 AT_ONCE = 16  # descriptors in one message
+GIVE_S = 5.0
 
 
 class Holding:
@@ -34,13 +36,12 @@ class Holding:
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []
-        self._untold: list[bytes] = []
+        self._untold = Unsaid()
         self.expects_another = False  # LBM: this one has said that it leaves
 
-    def leave(self, lbm: socket.socket) -> None:
+    def leave(self, lbm: LbmLine) -> None:
         self.expects_another = True
-        with contextlib.suppress(OSError):  # gone already: what it has sent is still read
-            lbm.sendall(frames.pack(LEFT))
+        lbm.say(frames.pack(LEFT))
 
     def hold(self, body: bytes, received: list[int]) -> None:
         """Those that belong to a HOLD, which came first. Raises ValueError, KeyError."""
@@ -48,10 +49,10 @@ class Holding:
         self.descriptors += received[:count]
         del received[:count]
 
-    def tell_later(self, frame: bytes) -> bool:
+    def tell_later(self, frame: bytes, key: str) -> bool:
         """False: there is no need to."""
         if self.expects_another:
-            self._untold.append(frame)
+            self._untold.add(frame, key)
         return self.expects_another
 
     @property
@@ -59,19 +60,21 @@ class Holding:
         """Has the LBM, which is gone, left what another can go on with?"""
         return self.expects_another and bool(self.descriptors)
 
-    def give(self, lbm: socket.socket, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
-        """A frame that says how much there is, then all of it."""
+    def give(self, lbm: LbmLine, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
+        """A frame that says how much there is, then all of it: now, or not at all."""
+        lbm.socket.settimeout(GIVE_S)
         with contextlib.suppress(OSError):  # its end is noticed on the next read
-            lbm.sendall(frame_of(tag, *pairs, (COUNT, len(self.descriptors))))
-            send_descriptors(lbm, GIVEN, self.descriptors)
-            for frame in self._untold:
-                lbm.sendall(frame)
+            lbm.socket.sendall(frame_of(tag, *pairs, (COUNT, len(self.descriptors))))
+            send_descriptors(lbm.socket, GIVEN, self.descriptors)
+        lbm.socket.setblocking(False)
+        while self._untold:
+            lbm.say(self._untold.take())
         self.drop()
 
     def drop(self) -> None:
         for descriptor in self.descriptors:
             os.close(descriptor)
-        self.descriptors, self._untold, self.expects_another = [], [], False
+        self.descriptors, self._untold, self.expects_another = [], Unsaid(), False
 
 
 def frame_of(tag: bytes, *pairs: tuple[bytes, str | int]) -> bytes:

@@ -74,15 +74,19 @@ class Limits:
     def __init__(self) -> None:
         self._jobs: dict[str, Limit] = {}
 
-    def set(self, job: str, pid: int, group: str, given: dict[bytes, bytes]) -> None:
-        """`given`: the fields of LIMIT. Raises KeyError, ValueError."""
+    def set(
+        self, job: str, pid: int, group: str, given: dict[bytes, bytes], said_s: float
+    ) -> float:
+        """`given`: the fields of LIMIT; `said_s`: when it came, on the boot clock. Returns when its
+        lease is over on that clock. Raises KeyError, ValueError."""
         lease_s, cpu_s = int(given[LEASE_MS]) / 1e3, int(given[CPU_US]) / 1e6
         limit = self._jobs.get(job)
         if limit is None:
             limit = self._jobs[job] = Limit(pid, group)
             limit.before_s = (group_cpu_s(group) or 0.0) if cpu_s else 0.0
         if not limit.over:
-            limit.until_s, limit.cpu_s = clock_s() + lease_s, cpu_s
+            limit.until_s, limit.cpu_s = said_s + lease_s, cpu_s
+        return limit.until_s
 
     def sooner_ms(self, poll_ms: int) -> int:
         """No later than the next one is due. -1: for ever."""

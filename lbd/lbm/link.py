@@ -13,7 +13,8 @@ from typing import TypeVar
 from lbd.config import Config
 from lbd.config_access import LimitsConfig
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import holding, keeper, limits, spawn_order
+from lbd.lbm import holding, limits, spawn_order
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.ceilings import Totals, pack_totals
 from lbd.lbm.readers import pack_wanted
 from lbd.lbm.spawn_order import Order, pack_order

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from lbd.lbm import keeper, treatment
+from lbd.lbm import keeper_protocol as keeper
+from lbd.lbm import treatment
 from lbd.lbm.accounts import find_account
 from lbd.lbm.host import Host
 from lbd.lbm.limits import group_cpu_s

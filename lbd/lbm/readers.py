@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lbd.load import cgroup
 
+PTS_MAJOR = 136
 TASKS_MAX = 512  # looked at in one go
 GENERIC = frozenset((63, 65, 76))  # read, readv, splice in the table most machines share
 READING = {"x86_64": frozenset((0, 19, 275)), "aarch64": GENERIC, "riscv64": GENERIC}
@@ -50,9 +51,20 @@ def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:
         with open(f"{task}/syscall", "rb") as file:
             words = file.read().split()
         if int(words[0]) in CALLS:
-            status = os.stat(f"{task}/fd/{int(words[1], 16) & 0xFFFFFFFF}")
-            return bool({(status.st_dev, status.st_ino), (0, status.st_rdev)} & wanted)
+            return is_one_of(os.readlink(f"{task}/fd/{int(words[1], 16) & 0xFFFFFFFF}"), wanted)
     return False
+
+
+def is_one_of(shown: str, wanted: set[tuple[int, int]]) -> bool:
+    """Whether what /proc/PID/fd shows is a pipe or a terminal of these. By its name alone: to look
+    at a user's file may take for ever, as on a file server that is gone. Raises ValueError."""
+    kind, is_inode, rest = shown.partition(":[")
+    if is_inode:
+        return any(device and inode == int(rest.rstrip("]")) for device, inode in wanted)
+    if shown == "/dev/tty":
+        return (0, os.makedev(5, 0)) in wanted
+    directory, _, number = kind.rpartition("/")
+    return directory == "/dev/pts" and (0, os.makedev(PTS_MAJOR, int(number))) in wanted
 
 
 def command_of(leader: int, group: str) -> int:

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from lbd.errors import LbdError
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.link import KeeperLink, Spawned
 from lbd.lbm.spawn_order import Order
 from lbd.model import JobId

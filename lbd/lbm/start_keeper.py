@@ -48,5 +48,6 @@ def keeper_command(listener: socket.socket, path: Path, config: Config, lbm_uid:
         config.lbm.cgroup,
         str(config.lbm.orphan_after_s),
         str(config.lbm.kill_grace_s),
+        str(config.up.watchdog_s),
         pack_gate(config.users, lbm_uid),
     ]

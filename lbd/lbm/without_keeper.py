@@ -1,8 +1,8 @@
 """What must not live on although its keeper does not end it.
 
 A keeper that is stopped, or starved, kills nobody, and of an attempt whose lease is over the
-dispatcher may start another elsewhere. So we kill it ourselves, as far as we may; how it ended the
-keeper tells once it goes on.
+dispatcher may start another elsewhere. So we kill it ourselves, as far as we may (what is another
+user's the keeper's warden ends, warden.py); how it ended the keeper tells once it goes on.
 """
 
 import asyncio

@@ -7,12 +7,15 @@ The watchdog is fed by a timer of the event loop: a loop that hangs feeds nothin
 started us ends us and starts us again.
 """
 
-import asyncio
 import os
 import socket
 import struct
 from collections.abc import MutableMapping
 from contextlib import suppress
+
+TYPE_CHECKING = False  # the keeper, which has no event loop, feeds a watchdog, too
+if TYPE_CHECKING:
+    import asyncio
 
 FED_PER_TIMEOUT = 3  # so that one late turn of the loop is not an end
 MESSAGES_MAX = 256  # read at once
@@ -54,7 +57,7 @@ class ServiceManager:
     def ready(self, status: str) -> None:
         self.tell("READY=1", f"STATUS={status}")
 
-    def feed_watchdog(self, loop: asyncio.AbstractEventLoop) -> None:
+    def feed_watchdog(self, loop: "asyncio.AbstractEventLoop") -> None:
         """Now and for as long as the loop turns: a start and an end may hang, too."""
         if self.watchdog_s:
             self.tell("WATCHDOG=1")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lbd.config import Config, HostConfig
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.limits import KEEPER
 from lbd.lbm.link import KeeperLink, NotStarted
 from lbd.lbm.orders import stage_of

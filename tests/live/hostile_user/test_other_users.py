@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.link import pack_order
 from lbd.lbm.spawn_order import Order
 from lbd.rpc import frames

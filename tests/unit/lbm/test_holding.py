@@ -5,6 +5,7 @@ import socket
 
 from lbd.lbm import holding
 from lbd.lbm.holding import Holding
+from lbd.lbm.lbm_line import LbmLine
 from lbd.rpc import frames
 
 
@@ -13,7 +14,7 @@ def test_an_lbm_gone_before_it_is_answered_has_left_all_the_same():
     with keeper:
         lbm.close()
         held = Holding()
-        held.leave(keeper)
+        held.leave(LbmLine(keeper, 1))
         assert held.expects_another
         assert not held.is_complete  # it was killed as it left
         held.hold(frames.field(holding.COUNT, b"1"), [os.open(os.devnull, os.O_RDONLY)])

@@ -7,6 +7,7 @@ import sys
 import time
 
 from lbd.lbm.limits import CPU, CPU_US, LEASE, LEASE_MS, Limits
+from lbd.rpc.boot_clock import clock_s
 
 FAR_MS = 60_000
 BURN = "import time\nwhile time.process_time() < 60: pass"
@@ -26,12 +27,12 @@ def until_over(limits, timeout_s=20.0):
 
 def test_a_lease_runs_out_unless_it_is_renewed():
     limits = Limits()
-    limits.set("a", 1, "", given(30))
-    limits.set("b", 1, "", given(30))
-    limits.set("b", 1, "", given())
+    limits.set("a", 1, "", given(30), clock_s())
+    limits.set("b", 1, "", given(30), clock_s())
+    limits.set("b", 1, "", given(), clock_s())
     assert limits.sooner_ms(-1) <= 31
     assert until_over(limits) == ["a"]
-    limits.set("a", 1, "", given())
+    limits.set("a", 1, "", given(), clock_s())
     assert limits.over() == ["a"], "what is over stays so"
     assert (limits.ended("a"), limits.ended("b"), limits.ended("c")) == (LEASE, "", "")
     assert limits.sooner_ms(-1) == -1
@@ -43,7 +44,7 @@ def test_what_a_child_burns_counts_for_its_tree():
     )
     try:
         limits = Limits()
-        limits.set("a", shell.pid, "", given(cpu_us=300_000))
+        limits.set("a", shell.pid, "", given(cpu_us=300_000), clock_s())
         assert limits.over() == []
         assert until_over(limits) == ["a"]
         assert limits.ended("a") == CPU

@@ -5,7 +5,7 @@ import contextlib
 import socket
 
 from lbd.config import Config
-from lbd.lbm import keeper
+from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm.holding import frame_of
 from lbd.lbm.link import KeeperLink
 

@@ -1,0 +1,213 @@
+"""Nothing that a user, or an LBM, does or leaves undone holds up the keeper of a host; and where it
+hangs all the same, what must end does."""
+
+import contextlib
+import os
+import pwd
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lbd.lbm import keeper_protocol as keeper
+from lbd.lbm.limits import LEASE, OVER, limit_frame
+from lbd.lbm.spawn_order import JOB, Order, pack_order
+from lbd.rpc import frames
+from lbd.rpc.service_manager import NotifySocket
+from lbd.self_start import command
+from tests.live.cluster import client_environment, wait_until
+from tests.live.privileged import ANN, CONFIG, LBD, MALLORY, opened
+
+pytestmark = pytest.mark.root
+PATH = {b"PATH": b"/usr/bin:/bin"}
+
+
+class LoneKeeper:
+    """`lbd keeper` as root, and a socket connected to it as the LBM's user would be."""
+
+    def __init__(self, root, *settings, **environment):
+        root.chmod(0o755)
+        run = root / "h1/run"
+        run.mkdir(parents=True)
+        config = root / "lbd.toml"
+        config.write_text(
+            CONFIG.format(name="h1", root=root, lbd=LBD, ann=ANN, mallory=MALLORY, hosts="")
+        )
+        sets = [word for setting in settings for word in ("--set", setting)]
+        self.process = subprocess.Popen(
+            [*opened(), *command("keeper", "--config", str(config), *sets)],
+            stdin=subprocess.DEVNULL, env=client_environment(**environment),
+        )  # fmt: skip
+        wait_until((run / "keeper.sock").exists, "it listens", 30)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(20)
+        os.seteuid(pwd.getpwnam(LBD).pw_uid)
+        try:
+            self.socket.connect(str(run / "keeper.sock"))
+        finally:
+            os.seteuid(0)
+        self._split, self._heard = frames.Splitter(1 << 20), []
+        self.pid = int(self.hear(keeper.HELLO)[keeper.PID])
+
+    def spawn(self, job, user, script, limit=b"", descriptors=(), **more):
+        entry = pwd.getpwnam(user)
+        argv = [b"/bin/sh", b"-c", script.encode()] if isinstance(script, str) else script
+        order = Order(job=job, argv=argv, user=(entry.pw_uid, entry.pw_gid), environment=PATH)
+        order.closed_fds = 0 if descriptors else 7
+        data = frames.pack(keeper.SPAWN, pack_order(order)) + limit
+        numbers = [one if isinstance(one, int) else one.fileno() for one in descriptors]
+        socket.send_fds(self.socket, [data], numbers)
+
+    def hear(self, tag, job=None):
+        """The next such frame; what else comes first is kept."""
+        while True:
+            for at, (found, given) in enumerate(self._heard):
+                if found == tag and job in (None, given.get(JOB, b"").decode()):
+                    return self._heard.pop(at)[1]
+            data = self.socket.recv(1 << 16)
+            assert data, "the keeper is gone"
+            self._heard += [
+                (one, dict(frames.fields(body))) for one, body in self._split.feed(data)
+            ]
+
+    def begin(self, *words, **more):
+        self.spawn(*words, **more)
+        return int(self.hear(keeper.BEGUN, words[0])[keeper.PID])
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGCONT)
+            self.socket.sendall(frames.pack(keeper.QUIT))
+        self.socket.close()
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def lone(short_dir):
+    with contextlib.closing(LoneKeeper(short_dir)) as lone:
+        yield lone
+
+
+def is_alive(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] not in b"ZX"
+    return False
+
+
+# Whom it names stay where they are as they end, as one does whose user stops it then.
+TRACER = """
+import ctypes, signal, sys
+libc = ctypes.CDLL(None)
+SEIZE, TRACE_EXIT = 0x4206, 0x40
+seized = [libc.ptrace(SEIZE, int(pid), None, ctypes.c_void_p(TRACE_EXIT)) for pid in sys.argv[1:]]
+print(*seized, flush=True)
+signal.pause()
+"""
+
+
+@contextlib.contextmanager
+def held_as_they_end(pids):
+    words = [sys.executable, "-c", TRACER, *map(str, pids)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as tracer:
+        try:
+            assert set(tracer.stdout.readline().split()) == {"0"}
+            yield
+        finally:
+            tracer.kill()
+
+
+def children(pid):
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+def test_a_child_that_has_failed_and_does_not_end_holds_up_nobody(lone):
+    lone.begin("1", ANN, "exit 0")
+    lone.hear(keeper.EXITED, "1")
+    wait_until(lambda: len(children(lone.pid)) >= 3, "it has forked ahead")
+    with held_as_they_end(children(lone.pid)):
+        lone.spawn("2", MALLORY, [b"/nonexistent"])
+        assert lone.hear(keeper.FAILED, "2")[keeper.STAGE] == b"exec"
+        lone.begin("3", ANN, "sleep 60")
+        lone.socket.sendall(frames.pack(keeper.END_TREE, frames.field(JOB, b"3")))
+    assert int(lone.hear(keeper.EXITED, "3")[keeper.NUMBER]) == signal.SIGKILL
+
+
+def test_a_job_that_stops_and_goes_on_for_ever_while_the_lbm_hangs(lone):
+    """The keeper cannot get rid of what there is to say; a lease is over when it is."""
+    restless = "while :; do kill -STOP $PPID; kill -CONT $PPID; done"
+    lone.begin("1", MALLORY, f"sh -c '{restless}' & wait")
+    pid = lone.begin("2", ANN, "sleep 60", limit=limit_frame("2", 4.0, 0.0))
+    time.sleep(3.0)  # we read nothing: what it can send is long sent
+    wait_until(lambda: not is_alive(pid), "its lease is over", 20)
+    assert lone.hear(keeper.EXITED, "2")[OVER] == LEASE.encode()
+    lone.socket.sendall(frames.pack(keeper.END_TREE, frames.field(JOB, b"1")))
+    lone.hear(keeper.EXITED, "1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_an_attempt_ends_with_its_lease_also_if_the_keeper_does_nothing(lone, number):
+    """Or is gone: its whole tree, which the LBM has no right to end."""
+    both = "sleep 61 & echo $! >&3; wait"
+    read, write = os.pipe()
+    with open(read) as said, open(os.devnull, "rb+") as null:
+        descriptors = [null, null, write]
+        script = both.replace("&3", "&2")
+        pid = lone.begin("1", ANN, script, limit_frame("1", 3.0, 0.0), descriptors)
+        os.close(write)
+        child = int(said.readline())
+    begun_s = time.monotonic()
+    os.kill(lone.pid, number)
+    wait_until(lambda: not is_alive(pid) and not is_alive(child), "both are gone", 20)
+    if number == signal.SIGSTOP:
+        assert time.monotonic() - begun_s > 1.0, "not before its lease is over"
+        os.kill(lone.pid, signal.SIGCONT)
+        assert lone.hear(keeper.EXITED, "1")[OVER] == LEASE.encode()
+        assert int(lone.begin("2", ANN, "exit 0")) > 0
+
+
+def test_a_lease_that_is_renewed_is_not_over(lone):
+    pid = lone.begin("1", ANN, "sleep 60", limit=limit_frame("1", 2.0, 0.0))
+    lone.socket.sendall(limit_frame("1", 60.0, 0.0))
+    lone.begin("2", ANN, "sleep 4")
+    os.kill(lone.pid, signal.SIGSTOP)
+    time.sleep(3.5)
+    assert is_alive(pid)
+    os.kill(lone.pid, signal.SIGCONT)
+    lone.hear(keeper.EXITED, "2")
+    assert is_alive(pid)
+
+
+def test_a_keeper_that_hangs_is_ended(short_dir):
+    with contextlib.closing(LoneKeeper(short_dir, "up.watchdog_s=1")) as lone:
+        time.sleep(2.0)
+        assert lone.process.poll() is None
+        lone.begin("1", ANN, "sleep 60")
+        os.kill(lone.pid, signal.SIGSTOP)
+        assert lone.process.wait(30) == -signal.SIGKILL
+
+
+def test_it_feeds_the_watchdog_of_whoever_has_started_it(short_dir, tmp_path):
+    notices = NotifySocket(str(tmp_path / "notify"))
+    with contextlib.closing(notices):
+        variables = notices.environment(1.0)
+        with contextlib.closing(LoneKeeper(short_dir, **variables)) as lone:
+            fed = []
+            until_s = time.monotonic() + 20
+            while fed.count(lone.pid) < 3 and time.monotonic() < until_s:
+                select.select([notices.socket], [], [], 1.0)
+                fed += [pid for pid, lines in notices.received() if "WATCHDOG=1" in lines]
+            assert fed.count(lone.pid) >= 3
+            os.kill(lone.pid, signal.SIGSTOP)
+            notices.received()
+            time.sleep(1.5)
+            assert not notices.received()
