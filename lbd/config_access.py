@@ -31,8 +31,8 @@ KEEPERS = ("own", "apart")
 
 @dataclass(frozen=True, slots=True)
 class DaemonsConfig(Section):
-    # whom `lbd up`, started by root, runs LIM and LBM as; "" = lbd where that account exists, else
-    # root. The keeper stays root
+    # whom `lbd up`, started by root, runs LIM, LBM and dispatcher as; "" = lbd, "root" = root. The
+    # keeper stays root
     user: str = ""
     # whether the LBM starts its keeper, or `lbd keeper` was started before; `lbd up` sees to it
     keeper: str = one_of(KEEPERS)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from lbd.cli.reply import Json
 from lbd.config import Config
-from lbd.errors import Unavailable
+from lbd.errors import ConfigError, Unavailable
 from lbd.rpc.local import ask
+from lbd.rpc.own_directory import why_not_believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Daemons:
         return self._ask("lbm", request, timeout_s)
 
     def _ask(self, daemon: str, request: Json, timeout_s: float) -> Json:
+        directory = Path(self.config.host.runtime_dir)
+        if fault := why_not_believed(directory):
+            raise ConfigError(f"host.runtime_dir {directory}: {fault}, or set host.runtime_dir")
         try:
             reply = ask(self.socket(daemon), request, timeout_s)
         except Unavailable as problem:

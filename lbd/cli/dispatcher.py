@@ -45,7 +45,8 @@ def run(config: Config) -> int:
     return run_daemon("lbd dispatcher", config, lambda stop, ready: serve(config, stop, ready))
 
 
-async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
+def check(config: Config) -> tuple[Trust, Lead]:
+    """Raises ConfigError for what `serve` would refuse."""
     own = config.dispatch
     if config.host.name not in own.hosts:
         where = f"is {own.host}" if own.host else "names no host"
@@ -55,7 +56,11 @@ async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
     trust = trust_of(config)
     if trust is None:
         raise ConfigError("the dispatcher needs certificates (lbctl init) or security.key_file")
-    lead = make_lead(config)
+    return trust, make_lead(config)
+
+
+async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
+    trust, lead = check(config)
     locks = take_pid_locks("dispatcher", config.host.runtime_dir, config.host.state_dir)
     path = Path(config.host.runtime_dir) / "dispatcher.sock"
     try:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lbd
-from lbd.cli.doctor_checks import FAULT, WARN, Check, directory
+from lbd.cli.doctor_checks import FAULT, OK, WARN, Check, directory
+from lbd.cli.privilege import ROOT, USERADD
 from lbd.config import Config
 
 LISTENING = "00010000"  # of /proc/net/unix
@@ -17,6 +18,7 @@ STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
 
 def host_checks(config: Config) -> Iterator[Check]:
     yield from rights(config)
+    yield from privilege(config)
     yield from address(config)
     yield from second_daemons(config)
     if os.path.exists(config.stage.root):  # it is made when the first command needs it
@@ -38,6 +40,20 @@ def rights(config: Config) -> Iterator[Check]:
         elif found.st_uid not in (0, *daemon_owner(config)) and name == "configuration":
             says = f"{path} belongs to user {found.st_uid}, the daemons to another"
             yield Check(f"{name} rights", FAULT, says, f"chown root {path}")
+
+
+def privilege(config: Config) -> Iterator[Check]:
+    """Whose processes the daemons that speak to the network are: their sockets' owner's."""
+    sockets = {d: Path(config.host.runtime_dir, f"{d}.sock") for d in ("lim", "lbm", "dispatcher")}
+    found = [d for d, path in sockets.items() if path.exists() and path.lstat().st_uid == 0]
+    if not found:
+        return
+    says = f"{' and '.join(found)} run as root: a fault in what they read is root's"
+    if config.daemons.user == ROOT:
+        yield Check("privilege", OK, f"{says}; daemons.user says so")
+    else:
+        mend = f"stop them, {' '.join(USERADD)} where there is none, and start them by `lbd up`"
+        yield Check("privilege", WARN, says, mend)
 
 
 def daemon_owner(config: Config) -> tuple[int, ...]:

@@ -4,10 +4,12 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from lbd.cli.privilege import daemons_account
+from lbd.cli.privilege import daemons_account, make_stages
+from lbd.cli.program import complain
 from lbd.config import Config
 from lbd.lbm.start_keeper import keeper_command
 from lbd.rpc.local import bind_unix
+from lbd.rpc.own_directory import RUNTIME, make_own
 from lbd.rpc.service_manager import ServiceManager
 
 
@@ -15,6 +17,12 @@ def run(config: Config) -> NoReturn:
     """Becomes it. Raises LbdError."""
     account = daemons_account(config)
     path = Path(config.host.runtime_dir, "keeper.sock")
+    if account is None:
+        make_own(path.parent, RUNTIME)
+    else:
+        make_own(path.parent, RUNTIME, {0, account.uid})
+        if said := make_stages(config, account):
+            complain("lbd keeper", said)
     listener = bind_unix(path, 0o600, account.uid if account else None)
     listener.setblocking(True)
     os.set_inheritable(listener.fileno(), True)

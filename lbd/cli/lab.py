@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from lbd.cli import lab_experiment_options
@@ -19,6 +20,7 @@ from lbd.config_file import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, removal
 from lbd.lab.plan import DAEMONS, ISOLATIONS, host_names
+from lbd.rpc.own_directory import fault_of, make_own
 from lbd.spelling import hint
 
 Run = Callable[[argparse.Namespace], int]
@@ -142,12 +144,17 @@ def root_of(options: argparse.Namespace) -> Path:
     given: Path | None = options.dir
     if given is not None:
         return given
-    root = Path(default_runtime_dir(), "lab").resolve()
-    # /tmp/lbd-UID may have been made by somebody else to be the reader of our keys.
-    for place in (root, root.parent):
-        if place.exists() and place.stat().st_uid not in (os.geteuid(), 0):
-            raise LbdError(f"{place} belongs to another user; give the lab a --dir of your own")
-    return root
+    return own_place("lab")
+
+
+def own_place(name: str) -> Path:
+    """That in our runtime directory. Raises LbdError if another user may have made either."""
+    base = Path(default_runtime_dir())
+    for place in (base, base / name):
+        with suppress(FileNotFoundError):
+            if fault := fault_of(place):
+                raise LbdError(f"{place}: {fault}, or give a --dir of your own")
+    return (base / name).resolve()
 
 
 def say(line: str) -> None:
@@ -156,6 +163,8 @@ def say(line: str) -> None:
 
 def run_up(options: argparse.Namespace) -> int:
     root = root_of(options)
+    if options.dir is None:
+        make_own(Path(default_runtime_dir()), "--dir")
     plan, remark = lab.make_plan(
         root, options.hosts, options.cpus, options.isolate, options.algorithm,
         (*queue_settings(options.mode, options.store, options.hosts), *options.settings),

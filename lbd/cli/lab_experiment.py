@@ -12,10 +12,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from lbd.cli.extras import has_matplotlib
+from lbd.cli.lab import own_place
 from lbd.cli.output import print_json, print_table
 from lbd.cli.program import complain
 from lbd.cli.reply import Json
-from lbd.config_file import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
 from lbd.experiment import bench_lab, report, run, thesis, workbench
 from lbd.experiment.commands import NAMES, Command, chosen
@@ -44,7 +44,7 @@ def say(line: str) -> None:
 def main(options: argparse.Namespace) -> int:
     design = designed(options)
     store = Store(options.out.resolve())
-    place = options.dir or Path(default_runtime_dir(), "experiment").resolve()
+    place = options.dir or own_place("experiment")
     with store.held():
         design, commands = begun(store, design)
         outcomes = carried_out(store, design, commands, place, str(options.out))

@@ -57,10 +57,13 @@ def restarted(daemons: Daemons, name: str) -> int:
     if not old:  # a signal to process 0 would reach our own caller's whole group
         raise Unavailable(f"{name} answers, but {file} does not say which process it is")
     try:
+        # The daemons' account writes that file: it says nothing of others' processes.
+        if os.stat(f"/proc/{old}").st_uid != file.stat().st_uid:
+            raise Unavailable(f"{file} says process {old}, which is another user's; remove it")
         os.kill(old, signal.SIGUSR2)
     except PermissionError:
         raise Refusal("only root or the daemon's own user may do that", "denied") from None
-    except ProcessLookupError:
+    except (ProcessLookupError, FileNotFoundError):
         raise Unavailable(f"{name} (pid {old}) has just ended") from None
     deadline_s = time.monotonic() + RETURN_S
     while time.monotonic() < deadline_s:

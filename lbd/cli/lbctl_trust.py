@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from lbd.cli.lbctl import COMMANDS
 from lbd.cli.output import print_json, print_table
 from lbd.cli.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
+from lbd.cli.privilege import make_account
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
 from lbd.config import Config
-from lbd.config_file import absent_file, load, load_new
+from lbd.config_file import SYSTEM_FILE, absent_file, load, load_new
 from lbd.errors import ConfigError, LbdError
 from lbd.host_name import NAME_RULE, is_host_name
 from lbd.model import target_of
@@ -187,6 +188,8 @@ def settle_config(own: OwnConfig, more: Keys) -> None:
     """Write what the configuration lacks, and say what is next."""
     if complete(own, more):
         print(f"configuration {'written to' if own.is_fresh else 'completed in'} {own.file}")
+    if own.file == SYSTEM_FILE and (done := make_account(load(str(own.file)))):
+        print(done)  # where the file is the system's, the account may be
     running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
     print("restart what runs here: lbctl restart" if running else "start it: lbd up")
 

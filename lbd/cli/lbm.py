@@ -6,6 +6,7 @@ from lbd.cli.wiring import run_daemon
 from lbd.config import Config
 from lbd.config_file import load
 from lbd.lbm.daemon import Lbm
+from lbd.rpc.trusted import trust_of
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 BUFFER_BYTES_MAX = 8 << 20
@@ -21,6 +22,11 @@ def keep_buffers_on_the_heap() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, BUFFER_BYTES_MAX)
         mallopt(M_TRIM_THRESHOLD, HEAP_KEPT_BYTES)
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError for what it would refuse."""
+    trust_of(config)
 
 
 def run(config: Config) -> int:

@@ -30,10 +30,15 @@ def run(config: Config) -> int:
     return run_daemon("lbd lim", config, lambda stop, ready: serve(config, stop, ready))
 
 
+def check(config: Config) -> Tls | Plain | None:
+    """How the others know us, or None. Raises ConfigError for what `serve` would refuse."""
+    return trust_of(config, admits=True)
+
+
 async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
-    trust = trust_of(config, admits=True)
+    trust = check(config)
     limits = (config.lim.max_message_bytes, config.lim.down_after_s)
     network = LimNetwork(trust, *limits, config.lim.peer_rate) if trust is not None else None
     try:

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.cli.program import Parser, guard
@@ -23,6 +24,7 @@ DAEMONS = {
     "dispatcher": "the queue of the cluster",
     "up": "this host's daemons, restarted when they die",
 }
+WITHOUT_PRIVILEGE = ("lim", "lbm", "dispatcher")
 COMMANDS = {
     **DAEMONS,
     "lab": "a cluster of real daemons on this one machine",
@@ -78,11 +80,23 @@ def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
     options = parser.parse_args(argv)
     config = load(options.config or config_path, options.overrides)
     settle(os.environ)
+    if command in WITHOUT_PRIVILEGE:
+        prepare(config, command)
     if command == "up":  # what it starts is to get the same options
         supervise: Callable[[Config, list[str]], int] = importlib.import_module("lbd.cli.up").run
         return supervise(config, options.overrides)
     run: Callable[[Config], int] = importlib.import_module(f"lbd.cli.{command}").run
     return run(config)
+
+
+def prepare(config: "Config", command: str) -> None:
+    """Who runs it, and in whose directories, before it does anything there. Raises ConfigError."""
+    from lbd.cli.privilege import refuse_root
+    from lbd.rpc.own_directory import RUNTIME, STATE, make_own
+
+    refuse_root(config, command)
+    make_own(Path(config.host.runtime_dir), RUNTIME)
+    make_own(Path(config.host.state_dir), STATE)
 
 
 def run_lab(argv: list[str]) -> int:

@@ -21,9 +21,18 @@ import psutil
 
 from lbd import self_start
 from lbd.cli.journal import set_up_log
-from lbd.cli.privilege import become, check_program, daemons_account, hand_over
+from lbd.cli.privilege import (
+    become,
+    check_program,
+    daemons_account,
+    hand_over,
+    make_stages,
+)
+from lbd.cli.program import complain
+from lbd.cli.rehearsal import rehearse
 from lbd.config import Config
 from lbd.lbm.users import LocalUser
+from lbd.rpc.own_directory import RUNTIME, STATE, make_own
 from lbd.rpc.pid_lock import take_pid_lock
 from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager, has_terminal
 from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
@@ -42,10 +51,9 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
     Raises LbdError if another `lbd up` has this runtime directory.
     """
     account = daemons_account(config)
-    if account is not None:
-        check_program(account)
-        hand_over(config, account)
+    prepare(config, account)
     lock = take_pid_lock(Path(config.host.runtime_dir, "up.pid"), program="`lbd up`")
+    rehearse(config, daemons_of(config, keeper=False), account)
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     set_up_log("lbd up", config.host.name)
@@ -57,6 +65,18 @@ def run(config: Config, overrides: Sequence[str] = ()) -> int:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(lock)
+
+
+def prepare(config: Config, account: LocalUser | None) -> None:
+    """What the daemons are to find. Raises ConfigError."""
+    if account is not None:
+        check_program(account)
+        hand_over(config, account)
+    else:
+        make_own(Path(config.host.runtime_dir), RUNTIME)
+        make_own(Path(config.host.state_dir), STATE)
+    if os.geteuid() == 0 and (said := make_stages(config, account)):
+        complain("lbd up", said)
 
 
 def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:
@@ -94,7 +114,10 @@ class Shell:
             self._options += ["--config", config.path]
         self._libc = libc
         self._manager = ServiceManager(os.environ)
-        self._notices = NotifySocket(f"{config.host.runtime_dir}/up.notify")
+        notify = f"{config.host.runtime_dir}/up.notify"
+        self._notices = NotifySocket(notify, account.uid if account else None)
+        if os.geteuid() == 0 and account is None:
+            log.info("%s run as root, as daemons.user says", " and ".join(self._names))
         signal_arrivals(self._notices.socket.fileno())
         self._watchdog_s = config.up.watchdog_s
         self._pids: dict[int, str] = {}

@@ -186,6 +186,8 @@ def host_sections(plan: Plan, host: str) -> Sections:
             "state_dir": str(paths.state),
             "speed": 1.0,  # all are this machine: measured side by side they would differ
         },
+        # A lab of root's is for trying out: its daemons run as who made it.
+        "daemons": {"user": "root"},
         "load": {},
         "lim": {},
         "lbm": {},

@@ -22,6 +22,7 @@ from lbd.lbm.start_keeper import start_keeper
 from lbd.model import JobId
 from lbd.rpc import frames
 from lbd.rpc.descriptors import receive
+from lbd.rpc.local import caller_of
 
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
@@ -120,6 +121,11 @@ class KeeperLink:
                 raise Unavailable(f"no keeper at {path}: {problem.strerror}; {START}") from None
             start_keeper(path, config)
             await loop.sock_connect(sock, str(path))
+        if (owner := caller_of(sock).uid) not in (0, os.geteuid()):
+            sock.close()
+            raise ConfigError(
+                f"the keeper at {path} is user {owner}'s, not root's or ours; remove {path}"
+            )
         self._socket = sock
         self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have gone in mid-frame
         hello: asyncio.Future[None] = loop.create_future()

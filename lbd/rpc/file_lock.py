@@ -11,7 +11,9 @@ POLL_S = 0.02
 def lock_file(path: Path | bytes, patience_s: float) -> int:
     """A descriptor that holds the lock until it is closed. Raises TimeoutError if somebody else
     holds it for longer, OSError if the file cannot be written."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Root locks files in directories of others: it makes none where a link leads.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
     deadline_s = time.monotonic() + patience_s
     while True:
         try:

@@ -12,7 +12,6 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -20,6 +19,7 @@ from typing import cast
 from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.rpc import frames
 from lbd.rpc.crowd import Crowd
+from lbd.rpc.socket_file import bind_at
 
 BODY_LIMIT_BYTES = 1 << 20
 ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
@@ -227,16 +227,7 @@ def bind_unix(path: Path, mode: int, owner: int | None = None) -> socket.socket:
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        with suppress(FileNotFoundError):
-            path.unlink()
-        # Never by chmod: another user's directory may hold a link of that name by then.
-        mask = os.umask(0o777 & ~mode)
-        try:
-            sock.bind(str(path))
-        finally:
-            os.umask(mask)
-        if owner is not None:
-            os.chown(path, owner, -1, follow_symlinks=False)
+        bind_at(sock, str(path), mode, owner)
         sock.listen(BACKLOG)
     except OSError as problem:
         sock.close()

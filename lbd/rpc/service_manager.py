@@ -13,6 +13,8 @@ import struct
 from collections.abc import MutableMapping
 from contextlib import suppress
 
+from lbd.rpc.socket_file import bind_at
+
 TYPE_CHECKING = False  # the keeper, which has no event loop, feeds a watchdog, too
 if TYPE_CHECKING:
     import asyncio
@@ -68,20 +70,16 @@ class NotifySocket:
     """The other end: where the daemons of `lbd up` say what they have to say.
 
     The kernel tells who sends (SCM_CREDENTIALS), so a stranger's datagram feeds nobody's watchdog.
+    Nor does it take the room of theirs: nobody else may send there.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, owner: int | None = None) -> None:
+        """`owner`: whom the daemons run as, if not as us."""
         self._path = path
-        with suppress(FileNotFoundError):
-            os.unlink(path)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.socket.setblocking(False)
-        mask = os.umask(0o111)  # a daemon may be another user; who it is the kernel says
-        try:
-            self.socket.bind(path)
-        finally:
-            os.umask(mask)
+        bind_at(self.socket, path, 0o600, owner)
 
     def environment(self, watchdog_s: float) -> dict[str, str]:
         """What a daemon is to find in its environment."""

@@ -29,6 +29,8 @@ name = "new"
 address = "{address}"
 runtime_dir = "{directory}"
 state_dir = "{directory}"
+[daemons]
+user = "root"
 """
 
 

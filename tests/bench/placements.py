@@ -42,6 +42,9 @@ address = "{address}"
 runtime_dir = "{directory}"
 state_dir = "{directory}"
 
+[daemons]
+user = "root"
+
 [security]
 key_file = "{directory}/key"
 """

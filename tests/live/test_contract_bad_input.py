@@ -128,6 +128,7 @@ def write(root, address=None, key="key", **more):
         "host": {"name": "solo", "speed": 1.0, "address": address, "runtime_dir": f"{root}/run",
                  "state_dir": f"{root}/state"},
         "security": {"key_file": f"{root}/{key}"},
+        "daemons": {"user": "root"},
     }  # fmt: skip
     for name, value in more.items():
         section, _, entry = name.partition("_")

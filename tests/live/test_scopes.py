@@ -50,7 +50,7 @@ class RunningLim:
         config = root / "lbd.toml"
         config.write_text(
             f'[host]\nname = "h1"\nruntime_dir = "{root}/run"\nstate_dir = "{root}/state"\n'
-            f'speed = 1.0\n[load]\nscope = "{scope}"\nsmoothing_s = 1.0\n'
+            f'speed = 1.0\n[daemons]\nuser = "root"\n[load]\nscope = "{scope}"\nsmoothing_s = 1.0\n'
         )
         command = [sys.executable, "-m", "lbd.cli.main", "lim", "--config", str(config)]
         self.log = (root / "log").open("w")

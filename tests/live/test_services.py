@@ -24,7 +24,7 @@ class Service:
         config = root / "lbd.toml"
         config.write_text(
             f'[host]\nname = "solo"\nspeed = 1.0\nruntime_dir = "{root}/run"\n'
-            f'state_dir = "{root}/state"\n'
+            f'state_dir = "{root}/state"\n[daemons]\nuser = "root"\n'
         )
         environment = {
             "NOTIFY_SOCKET": f"{root}/notify",

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -180,11 +181,46 @@ def test_a_wrong_configuration_ends_it_at_once(short_dir):
 
 
 def test_a_daemon_that_refuses_its_configuration_is_not_started_for_ever(short_dir):
-    """What only a daemon can find out: here, a key file that is not there."""
-    started = Up(short_dir, "--set", f"security.key_file={short_dir}/no-such-key")
-    assert started.process.wait(timeout=15) == 2
+    """What only a daemon can find out: here, a port that is taken."""
+    key = short_dir / "key"
+    key.write_text("k" * 64)
+    key.chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sets = ("--set", f"security.key_file={key}", "--set", f"lim.port={port}")
+        started = Up(short_dir, *sets)
+        assert started.process.wait(timeout=15) == 2
     assert "refuses its configuration" in started.said()
     assert "starting it again" not in started.said()
+    assert started.left() == []
+
+
+PLAIN = ("host.address=192.0.2.7", "security.key_file=KEY")
+REFUSED = {
+    "no key": (("security.key_file=/no/such/key",), "security.key_file /no/such/key: No such file"),
+    "in the open": (PLAIN, "host.address 192.0.2.7: without TLS the daemons listen on loopback"),
+    "a queue without trust": (("dispatch.host=solo",), "the dispatcher needs certificates"),
+    "a store that is none": (
+        ("dispatch.host=solo", "security.key_file=KEY", "dispatch.store=mysql://x"),
+        "dispatch.store mysql://x",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_daemon_would_refuse_is_one_line_and_nothing_is_started(short_dir, case):
+    settings, said = REFUSED[case]
+    key = short_dir / "key"
+    key.write_text("k" * 64)
+    key.chmod(0o600)
+    sets = [word for setting in settings for word in ("--set", setting.replace("KEY", str(key)))]
+    started = Up(short_dir, *sets)
+    assert started.process.wait(timeout=15) == 2
+    lines = started.said().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("lbd up: ")
+    assert said in lines[0].replace('"', "")
+    assert {path.name for path in (short_dir / "run").iterdir()} == {"up.pid"}
     assert started.left() == []
 
 

@@ -162,6 +162,8 @@ runtime_dir = "{self.root}/run"
 state_dir = "{self.root}/state"
 [load]
 scope = "jobs"
+[daemons]
+user = "root"
 [users]
 allow_root = true
 allow = ["*"]

@@ -33,3 +33,34 @@ def test_who_holds_it_is_said_by_name(tmp_path):
     with pytest.raises(LbdError, match=rf"another `lbd up` \(pid {os.getpid()}\) runs on"):
         take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
     os.close(lock)
+
+
+def test_another_name_of_a_file_is_not_written_through(tmp_path):
+    """The daemons' account may make one in root's runtime directory."""
+    victim = tmp_path / "victim"
+    victim.write_text("some text of root's\n")
+    (tmp_path / "up.pid").hardlink_to(victim)
+    with pytest.raises(ConfigError, match=r"up\.pid is no file of its own; remove it"):
+        take_pid_lock(tmp_path / "up.pid")
+    assert victim.read_text() == "some text of root's\n"
+
+
+def test_a_pipe_in_its_place_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "up.pid")
+    with pytest.raises(ConfigError, match=r"up\.pid is no file of its own"):
+        take_pid_lock(tmp_path / "up.pid")
+
+
+def test_what_is_written_there_is_shown_only_if_it_is_a_pid(tmp_path):
+    lock = take_pid_lock(tmp_path / "up.pid")
+    (tmp_path / "up.pid").write_text("\x1b]0;owned\x07")
+    with pytest.raises(LbdError, match=r"\(pid \?\)"):
+        take_pid_lock(tmp_path / "up.pid")
+    os.close(lock)
+
+
+def test_a_directory_that_others_may_write_is_not_used(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir .*others may write"):
+        take_pid_lock(tmp_path / "up.pid")
+    assert not (tmp_path / "up.pid").exists()
