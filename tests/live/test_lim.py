@@ -53,7 +53,8 @@ class Host:
         self.config = root / name / "lbd.toml"
         self.config.parent.mkdir(parents=True, exist_ok=True)
         self.config.write_text(
-            f'[daemons]\nuser = "root"\n[host]\nname = "{name}"\nspeed = 1.0\nruntime_dir = "{root}/{name}/run"\n'
+            f'[daemons]\nuser = "root"\n[host]\nname = "{name}"\nspeed = 1.0\n'
+            f'runtime_dir = "{root}/{name}/run"\n'
             f'state_dir = "{root}/{name}/state"\n{text}'
         )
         self.process = None
