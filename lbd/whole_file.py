@@ -21,17 +21,19 @@ def write_whole(
     mode: int | None = None,
     is_durable: bool = False,
     prepare: Callable[[int], None] = lambda _: None,
+    at: int | None = None,
 ) -> None:
     """In place of what was there, in one step. Raises OSError, also if that is no file but, say, a
     device.
 
     `mode`: as it is, else what the umask leaves of 0666. `is_durable`: on the disk before it takes
-    its place. `prepare` is called with the descriptor before that, too.
+    its place. `prepare` is called with the descriptor before that, too. `at`: the directory, open,
+    that `path` is a name in.
     """
     above, name = os.path.split(os.fsencode(path))
     fresh = name[:NAME_BYTES_MAX] + f".{os.urandom(8).hex()}{UNFINISHED}".encode()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    directory = os.open(above or b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = os.open(above or b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
     try:
         need_file(name, directory)
         descriptor = os.open(fresh, flags, 0o666 if mode is None else mode, dir_fd=directory)

@@ -5,6 +5,7 @@ key of one with the certificate of another.
 """
 
 import contextlib
+import functools
 import os
 import ssl
 from collections.abc import Iterator
@@ -144,37 +145,47 @@ def read(path: Path) -> bytes:
 
 def make_private_dir(path: Path) -> None:
     """Closed to others, and of whoever owns the directory around it: root works for daemons that
-    are not. Raises ConfigError."""
+    are not, in directories where they may put a link at any moment. Raises ConfigError."""
+    missing = [p for p in (path, *path.parents) if not os.path.lexists(p)]
+    above = missing[-1].parent if missing else path.parent
     try:
-        for missing in reversed([p for p in (path, *path.parents) if not p.exists()]):
-            missing.mkdir(mode=0o700 if missing == path else 0o755)
-            with opened(missing) as directory:
-                own_like_parent(directory, missing)
-        with opened(path) as directory:
+        with contextlib.ExitStack() as opens:
+            directory = opens.enter_context(opened(above, os.O_DIRECTORY))
+            for place in reversed(missing):
+                os.mkdir(place.name, 0o700 if place == path else 0o755, dir_fd=directory)
+                around, directory = directory, opens.enter_context(opened(place.name, at=directory))
+                own_like(directory, around)
+            if not missing:
+                directory = opens.enter_context(opened(path.name, at=directory))
             os.fchmod(directory, 0o700)
     except OSError as problem:
-        raise ConfigError(f"{problem.filename or path}: {problem.strerror}") from problem
+        raise ConfigError(f"{path}: {problem.strerror}") from problem
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[int]:
+def opened(
+    path: Path | str, flags: int = os.O_DIRECTORY | os.O_NOFOLLOW, at: int | None = None
+) -> Iterator[int]:
     """A directory, not a link that its owner has put in its place."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=at)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def own_like_parent(descriptor: int, path: Path) -> None:
+def own_like(descriptor: int, directory: int) -> None:
     if os.geteuid() == 0:
-        owner = path.parent.stat()
+        owner = os.fstat(directory)
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """In place of what was there, in one step. Raises ConfigError."""
+    """In place of what was there, in one step, and in no directory that a link leads to. Raises
+    ConfigError."""
     try:
-        write_whole(path, data, 0o600, True, lambda file: own_like_parent(file, path))
+        with opened(path.parent) as directory:
+            prepare = functools.partial(own_like, directory=directory)
+            write_whole(path.name, data, 0o600, True, prepare, directory)
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from problem
