@@ -105,6 +105,23 @@ def test_the_units_are_as_shut_as_the_readme_says(machine, service):
     assert f"`{service}` {score}" in README
 
 
+@pytest.mark.parametrize("service", [*SERVICES, "lbd-dispatcher"])
+def test_a_daemon_that_takes_all_memory_is_ended_before_the_host_is(machine, service):
+    assert 0 < int(machine.show(service, "MemoryMax")) <= 4 << 30
+    assert 0 < int(machine.show(service, "TasksMax")) <= 512
+
+
+def test_nobody_else_makes_the_place_for_files_first(machine):
+    stat = ("stat", "-c", "%U %a", "/var/tmp/lbd-stage")
+    assert machine.run(*stat, check=True).stdout == "lbd 711\n"
+    machine.run("systemctl", "stop", "lbd-lbm", "lbd-keeper", check=True)
+    taken = "cd /var/tmp && rm -r lbd-stage && mkdir -m 777 lbd-stage && chown 2001 lbd-stage"
+    machine.run("sh", "-c", taken, check=True)
+    machine.run("systemctl", "start", "lbd-keeper", "lbd-lbm", check=True)
+    assert machine.run(*stat, check=True).stdout == "lbd 711\n"
+    machine.run("sh", "-c", "ls -d /var/tmp/lbd-stage.of-user-2001.*", check=True)
+
+
 def test_the_journal_has_fields(machine):
     machine.run("journalctl", "--sync", check=True)
     found = machine.run("journalctl", "-o", "json", "SYSLOG_IDENTIFIER=lbd-lim", check=True).stdout
@@ -280,10 +297,23 @@ def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_ot
     assert "# mine" in machine.run("cat", "/etc/lbd/lbd.toml").stdout
 
 
-def test_a_purge_leaves_nothing(machine):
+def test_a_purge_leaves_nothing_but_what_nobody_can_make_again(machine):
+    """The authority of the cluster, and acknowledged jobs."""
     machine.run("systemctl", "stop", "other")
-    machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
-    left = machine.run("sh", "-c", "find /opt/lbd /etc/lbd /var/lib/lbd /run/lbd /usr/bin/lb?*")
-    assert left.stdout == ""
+    machine.run(
+        "sh", "-c", "touch /var/lib/lbd/ledger.sqlite /var/lib/lbd/ledger.sqlite-wal", check=True
+    )
+    before = machine.run("sh", "-c", "cat /var/lib/lbd/authority/*", check=True).stdout
+    assert before
+    purged = machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
+    places = "/opt/lbd /etc/lbd /run/lbd /var/tmp/lbd-stage /usr/bin/lb?*"
+    assert machine.run("sh", "-c", f"find {places}").stdout == ""
+    left = machine.run("ls", "/var/lib/lbd", check=True).stdout.split()
+    assert left == ["authority", "ledger.sqlite", "ledger.sqlite-wal"]
+    assert machine.run("sh", "-c", "cat /var/lib/lbd/authority/*", check=True).stdout == before
+    said = [line for line in purged.stdout.splitlines() if line.startswith("lbd: kept")]
+    assert len(said) == 1
+    assert "/var/lib/lbd/authority" in said[0]
+    assert said[0].endswith("rm -r /var/lib/lbd")
     assert machine.run("pgrep", "-f", "/opt/lbd").stdout == ""
     assert machine.run("systemctl", "is-active", "lbd-keeper").stdout == "inactive\n"
