@@ -1,4 +1,4 @@
-"""A file is put in place whole or not at all, and nothing that others left beside it is written to."""
+"""A file is put in place whole or not at all, and never through what others left beside it."""
 
 import json
 import os
