@@ -88,9 +88,11 @@ static char *text(const char *format, ...)
 /* NULL if it cannot be read. `flags`: how else it is to be opened. */
 static char *read_file(int directory, const char *path, int flags, struct stat *status)
 {
-    int file = openat(directory, path, O_RDONLY | O_CLOEXEC | flags);
     char *room = malloc(FILE_MAX + 1);
-    if (file < 0 || !room)
+    if (!room)
+        return NULL;
+    int file = openat(directory, path, O_RDONLY | O_CLOEXEC | flags);
+    if (file < 0)
         return NULL;
     ssize_t size = fstat(file, status) ? -1 : read(file, room, FILE_MAX);
     close(file);
@@ -345,7 +347,7 @@ static void echo(char **words)
         end = stpcpy(stpcpy(end, *words), words[1] ? " " : "");
     }
     *end++ = '\n';
-    if (write(1, line, end - line) == end - line)
+    if (write(1, line, (size_t)(end - line)) == end - line)
         _exit(0);
 }
 

@@ -71,7 +71,7 @@ static void take_descriptors(struct msghdr *message) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
         int count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         for (int i = 0; i < count && descriptor_count < DESCRIPTORS; i++)
-            memcpy(&descriptors[descriptor_count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            memcpy(&descriptors[descriptor_count++], CMSG_DATA(c) + (size_t)i * sizeof(int), sizeof(int));
     }
 }
 
@@ -228,11 +228,11 @@ static int is_here(const char *stamp, const char *own_kernel) {
 
 /* The rest of a spare's life; both arguments are the nursery's arguments. */
 _Noreturn static void live(const char *mark_so_far, const char *kernel) {
-    unsigned char header[HEADER_BYTES];
+    unsigned char header[HEADER_BYTES] = {0};
     receive(header, sizeof header);
     size_t size = little_endian(header);
     if (size > ORDER_LIMIT_BYTES) fail("spawn", EMSGSIZE);
-    unsigned char *body = must(malloc(size + 1));
+    unsigned char *body = must(calloc(1, size + 1));
     receive(body, size);
 
     struct words command = {0}, environment = {0}, limits = {0};
@@ -294,7 +294,7 @@ static int breed(char how, int group, const char *mark, const char *kernel) {
     struct clone_args request = {.flags = CLONE_PARENT};
     if (how == CGROUP_DIRECTORY) {
         request.flags |= CLONE_INTO_CGROUP;
-        request.cgroup = (uint64_t)group;
+        request.cgroup = (unsigned long long)group;
     }
     long pid = syscall(SYS_clone3, &request, sizeof request);
     if (pid) return pid < 0 ? -errno : (int)pid;
