@@ -2,7 +2,7 @@
 
 One `ForeignJob` serves one conversation. If the origin hangs up or the stream breaks (the caller
 died, its host is cut off) the whole tree is ended; the slot is free again only when the keeper has
-reported that.
+reported that. It is one file because that life is one.
 """
 
 import asyncio
