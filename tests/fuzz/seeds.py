@@ -14,6 +14,7 @@ from lbd.rpc import convert, frames, job_stream
 from lbd.rpc.gen import lbm_pb2
 from lbd.testing.builders import member, sample, vector
 from lbd.trust import token
+from tests.fuzz import queue_targets
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -135,6 +136,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     ),
     "front_config": (CONFIG, b'[host]\nruntime_dir = "/nowhere"\n', b'runtime_dir = "a\\"', b"\0"),
     "lbsh_line": (b"true", b"echo 'a b' \"c\" d\\ e", b"X=1 true", b"a" * 5000, b"'"),
+    **queue_targets.SEEDS,
     "shown_text": ("a\n\x1b[2Jé…\u202e".encode(),),
 }  # fmt: skip
 

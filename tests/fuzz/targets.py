@@ -37,6 +37,7 @@ from lbd.rpc import convert, frames, job_stream, local
 from lbd.sim import balance_trace, trace
 from lbd.testing.builders import lim_state, member
 from lbd.trust import der, names, revocations, token
+from tests.fuzz import queue_targets
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
 LIMIT_BYTES = 1 << 16
@@ -45,6 +46,10 @@ LIMIT_BYTES = 1 << 16
 def target(function: Callable[[bytes], None]) -> Callable[[bytes], None]:
     TARGETS[function.__name__] = function
     return function
+
+
+for one in queue_targets.ALL:
+    target(one)
 
 
 def words(data: bytes) -> list[bytes]:
