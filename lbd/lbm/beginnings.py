@@ -153,7 +153,8 @@ class Beginnings:
         finally:
             for descriptor in order.descriptors:
                 os.close(descriptor)
-        self._keeper.jobs[name] = Running(spare.pid, spare.group, plain)
+        uid = order.user[0] if order.user else os.geteuid()
+        self._keeper.jobs[name] = Running(spare.pid, spare.group, uid, plain)
         self._starting[spare.socket.fileno()] = (name, spare)
         self._watch(spare)
 

@@ -23,6 +23,8 @@ V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to h
 UNFIT = 100
 CHILDREN_BYTES = 1 << 16  # whom it does not show is seen once the next job has ended
 MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
+STATUS_BYTES = 1 << 14
+ENVIRONMENT_BYTES = 8 << 20
 LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
 
@@ -70,7 +72,11 @@ class Containment:
     def clear_leftovers(self) -> None:
         """End what a keeper of the same runtime directory left when it was killed."""
         for _ in range(CLEAR_TRIES):
-            left = [pid for pid in _pids() if _belongs(pid, self.mark, None)]
+            left = [
+                pid
+                for pid in _pids()
+                if any(item.startswith(self.mark) for item in _environment(pid))
+            ]
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
                     left += cgroup.members(group)
@@ -99,10 +105,11 @@ class Containment:
         if group:
             join(Path(group))
 
-    def end_tree(self, job: str, leader: int, group: str) -> bool:
-        """Kill whatever is left of the job. True once nothing is; else call again shortly."""
+    def end_tree(self, job: str, leader: int, group: str, uid: int) -> bool:
+        """Kill whatever is left of the job. True once nothing is; else call again shortly. `uid`:
+        whose it is."""
         if not group:
-            return not _kill_marked(self.mark + job.encode(), leader)
+            return not _kill_marked(self.mark + job.encode(), leader, uid)
         members = _members(group)
         if not members:
             return True
@@ -172,9 +179,11 @@ def _kill(pids: list[int], leader: int = 0) -> None:
                 os.kill(pid, signal.SIGKILL if pid == leader else number)
 
 
-def _kill_marked(mark: bytes, leader: int) -> bool:
-    """Without cgroups: kill the leader's session, whatever carries the job's mark, and the children
-    of both: those that hide where they come from are not to be found once their parents are dead.
+def _kill_marked(mark: bytes, leader: int, uid: int) -> bool:
+    """Without cgroups: kill the leader's session, what carries the job's mark, and the children of
+    both: those that hide where they come from are not to be found once their parents are dead.
+
+    Anybody can write a mark. So it counts below ourselves only, with a process of the job's user.
 
     True if there was something. Every orphan of ours becomes a child of the keeper, the subreaper;
     so without any child there is nothing to look for.
@@ -183,7 +192,13 @@ def _kill_marked(mark: bytes, leader: int) -> bool:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    found = {pid for pid in _pids() if _belongs(pid, mark, leader)}
+    ours = set(_with_descendants({os.getpid()}))
+    found = {
+        pid
+        for pid in _pids()
+        if _is_in_session(pid, leader)
+        or (pid in ours and _uid(pid) == uid and mark in _environment(pid))
+    }
     _kill(_with_descendants(found), leader)
     return bool(found)
 
@@ -217,17 +232,33 @@ def _parent(pid: int) -> int:
         return 0
 
 
-def _belongs(pid: int, mark: bytes, leader: int | None) -> bool:
-    """In the leader's session, or marked; without a leader any job of the mark's keeper."""
+def _stat(pid: int) -> list[bytes]:
+    """From its state on; empty once it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
-        if fields[0] == b"Z":
-            return False
-        if leader is not None and int(fields[3]) == leader:
-            return True
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        if leader is None:
-            return any(item.startswith(mark) for item in environment)
-        return mark in environment
-    except (OSError, IndexError):
-        return False
+    except OSError:
+        return []
+    return fields if fields and fields[0] != b"Z" else []
+
+
+def _is_in_session(pid: int, leader: int) -> bool:
+    return _stat(pid)[3:4] == [b"%d" % leader]
+
+
+def _uid(pid: int) -> int:
+    """Whose it is, also if it runs a program that is set to another user; -1: it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return -1
+
+
+def _environment(pid: int) -> list[bytes]:
+    """As far as it is not longer than exec lets one be."""
+    if not _stat(pid):
+        return []
+    try:
+        return read_small(f"/proc/{pid}/environ", ENVIRONMENT_BYTES).split(b"\0")
+    except OSError:
+        return []

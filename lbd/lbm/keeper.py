@@ -315,11 +315,11 @@ class Keeper:
             if not job.ended or not job.begun:
                 job.stopping.look(job.pid, job.group)
                 if job.kill_at_s is not None and now_s >= job.kill_at_s:
-                    self._containment.end_tree(name, job.pid, job.group)
+                    self._containment.end_tree(name, job.pid, job.group, job.uid)
                     signal_group(job.pid, signal.SIGKILL)
                     job.kill_at_s = now_s + 0.1
                 continue
-            if not self._containment.end_tree(name, job.pid, job.group):
+            if not self._containment.end_tree(name, job.pid, job.group, job.uid):
                 continue
             over = self.forget(name)
             status, usage = job.ended

@@ -13,6 +13,7 @@ class Running:
 
     pid: int
     group: str
+    uid: int  # whose it is
     plain: bool = False  # then it has no cgroup but `group`
     begun: bool = False
     ended: tuple[int, resource.struct_rusage] | None = None
