@@ -5,65 +5,62 @@ import contextlib
 import os
 import pwd
 import subprocess
-import time
+import sys
+from pathlib import Path
 
 import pytest
 
 from lbd.lbm import keeper_protocol as keeper
-from lbd.lbm.spawn_order import JOB
-from lbd.rpc import frames
 from tests.live.cluster import wait_until
 from tests.live.hostile_user.test_keeper_hangs import LoneKeeper, is_alive
 from tests.live.privileged import ANN, MALLORY
 
 pytestmark = pytest.mark.root
-FORGES = "while :; do LBD_KEPT={mark} /bin/sleep 0.3 & LBD_KEPT={mark} /bin/sleep 0.1; done"
-LOOPS = 4
+ROOT = Path(__file__).resolve().parents[3]
+# A keeper in small: below it are two processes with the mark of a job of Ann's, one of them hers.
+KEEPER = """
+import os, subprocess, sys, time
+from lbd.lbm.containment import Containment
+runtime_dir, ann, mallory, mark = sys.argv[1:]
+held = Containment(runtime_dir, False)
+below = [
+    subprocess.Popen(["sleep", "60"], user=int(uid), env={"LBD_KEPT": mark}, cwd="/")
+    for uid in (ann, mallory)
+]
+said = []
+while not (said and said[-1]):
+    said.append(held.end_tree("1", 1 << 30, "", int(ann)))
+    time.sleep(0.05)
+print([process.poll() for process in below], flush=True)
+below[1].kill()
+"""
 
 
-@pytest.fixture
-def lone(short_dir):
-    with contextlib.closing(LoneKeeper(short_dir, "lbm.cgroup=off")) as lone:
-        lone.mark = f"{short_dir}/h1/run:1"
-        yield lone
-
-
-@pytest.mark.parametrize("where", ["beside it", "as a job"])
-def test_nobody_keeps_anothers_job_from_ending(lone, where):
-    script = " & ".join([FORGES.format(mark=lone.mark)] * LOOPS)
-    forger = None
-    if where == "as a job":
-        lone.begin("2", MALLORY, script)
-    else:
-        entry = pwd.getpwnam(MALLORY)
-        forger = subprocess.Popen(
-            ["sh", "-c", script], user=entry.pw_uid, group=entry.pw_gid, extra_groups=[],
-            start_new_session=True, cwd="/",
-        )  # fmt: skip
+def test_a_mark_counts_below_the_keeper_and_with_a_process_of_the_jobs_user_alone(tmp_path):
+    tmp_path.chmod(0o755)
+    ann, mallory = (pwd.getpwnam(name).pw_uid for name in (ANN, MALLORY))
+    mark = f"{tmp_path}:1"
+    beside = subprocess.Popen(["sleep", "60"], user=ann, env={"LBD_KEPT": mark}, cwd="/")
     try:
-        time.sleep(0.5)
-        begun_s = time.monotonic()
-        lone.begin("1", ANN, "exit 5")
-        assert int(lone.hear(keeper.EXITED, "1")[keeper.NUMBER]) == 5 << 8
-        assert time.monotonic() - begun_s < 15
-        if forger is not None:
-            assert forger.poll() is None
+        words = (str(tmp_path), str(ann), str(mallory), mark)
+        said = subprocess.run(
+            [sys.executable, "-c", KEEPER, *words], cwd=ROOT, capture_output=True, text=True,
+            timeout=30, check=True,
+        ).stdout  # fmt: skip
+        assert said == "[-9, None]\n"
+        assert beside.poll() is None
     finally:
-        if forger is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(forger.pid, 9)
-            forger.wait()
-        else:
-            lone.socket.sendall(frames.pack(keeper.END_TREE, frames.field(JOB, b"2")))
-            lone.hear(keeper.EXITED, "2")
+        beside.kill()
+        beside.wait()
 
 
-def test_what_has_left_its_session_ends_with_its_job_all_the_same(lone):
+def test_what_has_left_its_session_ends_with_its_job_all_the_same(short_dir):
     read, write = os.pipe()
-    with open(read) as said, open(os.devnull, "rb+") as null:
-        script = "setsid sh -c 'echo $$ >&2; exec sleep 60' & exit 0"
-        lone.begin("1", ANN, script, descriptors=[null, null, write])
-        os.close(write)
-        pid = int(said.readline())
-        wait_until(lambda: not is_alive(pid), "it is ended")
-    lone.hear(keeper.EXITED, "1")
+    with contextlib.closing(LoneKeeper(short_dir, "lbm.cgroup=off")) as lone:
+        with open(read) as said, open(os.devnull, "rb+") as null:
+            script = "setsid sh -c 'echo $$ >&2; exec sleep 60' & exit 0"
+            lone.begin("1", ANN, script, descriptors=[null, null, write])
+            os.close(write)
+            pid = int(said.readline())
+            wait_until(lambda: not is_alive(pid), "it is ended")
+        lone.hear(keeper.EXITED, "1")
