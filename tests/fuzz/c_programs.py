@@ -10,7 +10,7 @@ from pathlib import Path
 from lbd.rpc import frames
 
 ROOT = Path(__file__).parents[2]
-FLAGS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FLAGS = ("-U_FORTIFY_SOURCE", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=0:exitcode=99:abort_on_error=0", "PATH": "/usr/bin:/bin",
     "UBSAN_OPTIONS": "print_stacktrace=1:exitcode=99",

@@ -25,7 +25,7 @@ LINES = 400
 FAILED = 125
 LOST = b"lbrun: lost contact with the lbm of this host; the command, if it had begun, is ended\n"
 STRICT = "-Wall -Wextra -Wshadow -Wconversion -Werror"
-SANITISED = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
+SANITISED = "-U_FORTIFY_SOURCE -g -fsanitize=address,undefined -fno-sanitize-recover=all"
 ENDS_OF_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 

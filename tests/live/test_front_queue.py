@@ -4,16 +4,15 @@ would."""
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
-from cluster import clients_path, has_front
 from fake_lbm import FakeLbm
 from test_front import done, sorted_fields
 
 from lbd.rpc import client_tags as tags
 from lbd.rpc.frames import fields, pack
 from lbd.rpc.local import caller_of
+from tests.live import sanitized
 
 BOTH = ({}, {"LBD_FRONT": "python"})
 QUEUED = pack(tags.QUEUED, b"7")
@@ -21,9 +20,8 @@ QUEUED = pack(tags.QUEUED, b"7")
 
 @pytest.fixture(scope="module")
 def front():
-    if not has_front():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("no compiled front")
-    return Path(clients_path(), "lbrun")
+    """With the sanitizers: as it is installed, the tests of the queue run it."""
+    return sanitized.need(sanitized.programs() / "lbrun")
 
 
 @pytest.fixture

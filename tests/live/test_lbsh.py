@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 
+from tests.live import sanitized
 from tests.live.cluster import FAST, Lab
 from tests.live.lbsh_programs import make_commands
 from tests.unit.cli.shell_strings import COMMANDS, make_programs
@@ -31,10 +32,12 @@ def lab():
 
 
 def all_three(lab, shell, words, commands, **options):
-    """(stdout, stderr, status) by the plain shell, by lbsh and by lbsh in Python."""
+    """(stdout, stderr, status) by the plain shell, by lbsh, by lbsh in Python, and by the compiled
+    one with sanitizers."""
     env = {"LBD_SHELL": shell, "PATH": f"{commands.path}"}
     path = Path(lab.environment("h1")["PATH"].split(":")[0])
-    programs = [shell, *filter(Path.exists, (path / "lbsh", path / "lbsh-python"))]
+    ours = (path / "lbsh", path / "lbsh-python", sanitized.programs() / "lbsh")
+    programs = [shell, *filter(Path.exists, ours)]
     results = [
         lab.run("h1", program, *words, env=env, timeout=60, **options) for program in programs
     ]

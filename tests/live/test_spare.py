@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -18,6 +17,7 @@ from lbd.lbm.look import kernel_id, look
 from lbd.lbm.nursery import ANSWER, NO_CGROUP
 from lbd.lbm.spawn_order import MEMORY, Order, is_plain, pack_order
 from lbd.rpc import frames
+from tests.live import sanitized
 
 ROOT = Path(__file__).resolve().parents[2]
 S = 10**9
@@ -37,13 +37,12 @@ print(trouble.decode(), status, flush=True)
 """
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
+@pytest.fixture(scope="module", params=sanitized.BUILDS)
+def compiled(tmp_path_factory, request):
+    if request.param == "sanitized":
+        return sanitized.need(sanitized.programs() / "spare")
     program = tmp_path_factory.mktemp("spare") / "spare"
-    subprocess.run([ROOT / "deploy/compile", ROOT / "lbd/lbm/spare.c", program], check=True)
-    return program
+    return sanitized.need(sanitized.compile_("lbd/lbm/spare.c", program, "-fPIE"))
 
 
 def outcome(program, order, where, stdin=b"typed\n"):

@@ -1,0 +1,45 @@
+"""How the C programs are built: hardened where the compiler can, built in any case."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARE = ROOT / "lbd/lbm/spare.c"
+ELF_TYPE, SHARED = slice(16, 18), b"\3\0"  # at another address each time
+
+pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+
+
+def compiled(program, *flags, **environment):
+    subprocess.run(
+        [ROOT / "deploy/compile", SPARE, program, *flags],
+        env={**os.environ, **environment}, check=True,
+    )  # fmt: skip
+    return program.read_bytes()
+
+
+def test_buffers_on_the_stack_and_calls_of_the_library_are_guarded(tmp_path):
+    found = compiled(tmp_path / "spare")
+    assert b"__stack_chk_fail" in found
+    assert b"_chk" in found.replace(b"__stack_chk_fail", b"")
+
+
+def test_the_program_that_is_roots_has_another_address_each_time(tmp_path):
+    assert compiled(tmp_path / "spare", "-fPIE")[ELF_TYPE] == SHARED
+    assert 'lbm/spare" -fPIE' in (ROOT / "deploy/programs").read_text()
+
+
+def test_a_compiler_that_knows_none_of_it_builds_it_too(tmp_path):
+    cc = tmp_path / "cc"
+    cc.write_text('#!/bin/sh\ncase "$*" in *-fstack-*|*-static*) exit 1 ;; esac\nexec cc "$@"\n')
+    cc.chmod(0o755)
+    assert b"__stack_chk_fail" not in compiled(tmp_path / "spare", CC=str(cc))
+
+
+def test_a_warning_is_no_reason_not_to_build_it(tmp_path):
+    assert "-Werror" not in (ROOT / "deploy/compile").read_text()
+    assert compiled(tmp_path / "spare", "-Wno-such-warning", "-Wconversion", "-Waggregate-return")
