@@ -171,6 +171,7 @@ MAY_IMPORT = {
     "lbd.rpc.tls": WORDS | {"lbd.rpc", "lbd.trust"},
     "lbd.rpc.trusted": WORDS | {"lbd.rpc", "lbd.trust"},
     "lbd.rpc.trust_service": WORDS | {"lbd.rpc", "lbd.trust"},
+    "lbd.rpc.signer": WORDS | {"lbd.rpc", "lbd.trust"},
     "lbd.rpc.upkeep": WORDS | {"lbd.rpc", "lbd.trust"},
     "lbd.rpc.joining": WORDS | {"lbd.rpc", "lbd.trust"},
     "lbd.rpc.convert": WORDS | {"lbd.rpc", "lbd.lim.messages"},
@@ -195,7 +196,7 @@ HEAVY = {
 
 # Programs, and what a program imports by name when it is asked for.
 ENTRY_POINTS = (
-    "main", "lbctl", "lim", "lbm", "keeper", "dispatcher", "up", "lab", "lbrun", "lbsh", "sim",
+    "main", "lbctl", "lim", "lbm", "keeper", "authority", "dispatcher", "up", "lab", "lbrun", "lbsh", "sim",
     "experiment_plot",
 )  # fmt: skip
 STARTED_BY_PATH = {"lbd.lab.enter", "lbd.experiment.users", "lbd.lbm.keeper"}

@@ -130,6 +130,9 @@ def names_given(config: Config) -> Iterator[Check]:
         ledger = authority.ledger()
     except ConfigError:
         return  # closed to us
+    if os.geteuid() == 0 and (owner := authority.key_file.stat().st_uid):
+        says = f"{authority.key_file}, which makes any host, is user {owner}'s: daemons can read it"
+        yield Check("authority", WARN, says, "`lbd up` as root, or lbd-authority.service, mends it")
     now_s = time.time()
     if badly := [host for host in ledger.named_badly() if ledger.hosts[host].until_s > now_s]:
         yield Check("names", WARN, said_of(badly), "see whose machines they are: `lbctl status`")

@@ -21,6 +21,7 @@ DAEMONS = {
     "lim": "watch this host's load, share it with the other hosts, say where commands should run",
     "lbm": "run commands here, and send them to other hosts",
     "keeper": "start commands as their users, for an LBM that is not root",
+    "authority": "sign certificates, for a LIM that is not root; on the host of `lbctl init`",
     "dispatcher": "the queue of the cluster",
     "up": "this host's daemons, restarted when they die",
 }

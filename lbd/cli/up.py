@@ -36,6 +36,7 @@ from lbd.rpc.own_directory import RUNTIME, STATE, make_own
 from lbd.rpc.pid_lock import take_pid_lock
 from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager, has_terminal
 from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
+from lbd.trust.files import authority_dir
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HELD = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGIO}
 TO_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 IDLE_S = 3600.0
+ROOTS = ("keeper", "authority")  # what the others are not to be able to do
 
 
 def run(config: Config, overrides: Sequence[str] = ()) -> int:
@@ -85,7 +87,11 @@ def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:
     `keeper`: the LBM, without privilege, cannot start its own.
     """
     has_queue = config.host.name in config.dispatch.hosts
-    beside = (("keeper",) if keeper else ()) + (("dispatcher",) if has_queue else ())
+    beside = ["keeper"] if keeper else []
+    if keeper and authority_dir(config).exists():
+        beside.insert(0, "authority")
+    if has_queue:
+        beside.append("dispatcher")
     return ("lim", *beside, "lbm")
 
 
@@ -207,7 +213,7 @@ class Shell:
 
     def _start(self, name: str) -> None:
         me = os.getpid()
-        account = self._account if name != "keeper" else None
+        account = self._account if name not in ROOTS else None
 
         def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)

@@ -16,7 +16,7 @@ from lbd.rpc.tls import Tls, certificate_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lbd.trust.authority import Authority, TokenRecord
+    from lbd.trust.authority import Authority
 
     Context = grpc.aio.ServicerContext[object, object]
 
@@ -45,9 +45,10 @@ class TrustService:
     async def _join(self, request: pb.JoinRequest, context: "Context") -> pb.JoinReply:
         authority = await self._need_authority(context)
         try:
-            token = self._token_of(authority, certificate_of(context))
+            shown = certificate_of(context)
+            token = authority.token_of(shown)
             made = await asyncio.to_thread(
-                authority.join, token.id, request.host, request.request, time.time()
+                authority.join_shown, shown, request.host, request.request, time.time()
             )
         except LbdError as problem:
             log.warning("%.80r may not join: %s", request.host, problem)
@@ -61,23 +62,20 @@ class TrustService:
             revocations=self._tls.files.read_signed(),
         )
 
-    def _token_of(self, authority: "Authority", certificate: bytes) -> "TokenRecord":
-        """Raises PeerError if the caller shows something else."""
-        from lbd.trust.certificates import is_signed_by
-
-        for token in authority.ledger().tokens:
-            if is_signed_by(certificate, token.anchor.encode()):
-                return token
-        raise PeerError("joining takes a token; `lbctl token create` makes one")
-
     async def _renew(self, request: pb.RenewRequest, context: "Context") -> pb.RenewReply:
         host = await self._tls.caller(context)
         authority = await self._need_authority(context)
-        issue = self._tls.identity_of(certificate_of(context), time.time()).issue
+        shown = certificate_of(context)
+        issue = self._tls.identity_of(shown, time.time()).issue
         try:
-            made = await asyncio.to_thread(
-                authority.renew, host, issue, request.request, time.time()
-            )
+            if request.proof or not authority.has_key:
+                made = await asyncio.to_thread(
+                    authority.renew_shown, shown, request.request, request.proof, time.time()
+                )
+            else:  # of an earlier release; TLS has seen that it has the key
+                made = await asyncio.to_thread(
+                    authority.renew, host, issue, request.request, time.time()
+                )
         except LbdError as problem:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
         log.info("new certificate for %s", host)

@@ -1,6 +1,8 @@
 """Which trust a host has, by what is there: a certificate, or else a lab's key, or else none."""
 
 import logging
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.config import Config
@@ -39,4 +41,11 @@ def authority_of(config: Config) -> "Authority | None":
     from lbd.trust.authority import Authority
 
     authority = Authority(root, config.tls.certificate_s)
-    return authority if authority.exists() else None
+    if not authority.exists():
+        return None
+    if os.access(authority.key_file, os.R_OK):
+        return authority
+    from lbd.rpc.signer import SOCKET, AskedAuthority
+
+    socket = Path(config.host.runtime_dir, SOCKET)
+    return AskedAuthority(root, config.tls.certificate_s, socket)

@@ -88,13 +88,18 @@ class Upkeep:
 
     async def _renew(self, now_s: float) -> None:
         from lbd.trust.certificates import new_key, new_request
+        from lbd.trust.evidence import proof_of_renewal
         from lbd.trust.files import Credentials
 
         own, key = self._tls.own_name, new_key()
         request = new_request(key, own)
+        before = self._tls.credentials
+        proof = proof_of_renewal(before.key, request)
         if self._authority is not None:
-            issue = self._tls.identity.issue
-            made = await asyncio.to_thread(self._authority.renew, own, issue, request, now_s)
+            shown = before.certificate.encode()
+            made = await asyncio.to_thread(
+                self._authority.renew_shown, shown, request, proof, now_s
+            )
         else:
             home, target = self._home()
             call: RenewCall = self._peers.channel(home, target).unary_unary(
@@ -103,7 +108,8 @@ class Upkeep:
                 response_deserializer=pb.RenewReply.FromString,
             )
             made = (await self._answer(home, call(
-                pb.RenewRequest(request=request), timeout=TIMEOUT_S, metadata=self._peers.metadata
+                pb.RenewRequest(request=request, proof=proof), timeout=TIMEOUT_S,
+                metadata=self._peers.metadata,
             ))).certificates  # fmt: skip
         self._tls.files.write_credentials(Credentials(key, made))
         self._tls.look()

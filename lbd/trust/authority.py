@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -15,13 +16,16 @@ from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import certificates
-from lbd.trust.files import Credentials, make_private_dir, read, write_private
+from lbd.trust.evidence import check_newcomer, check_renewal
+from lbd.trust.files import Credentials, make_private_dir, opened, read, write_private
 from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations, parse
 from lbd.trust.token import SECRET_BYTES, Token
 
 NAME_SHOWN = 80  # characters of one that is refused
 TOKENS_MAX = 256
+# Where the daemons may know who has a certificate, but not sign one:
+DIRECTORY_MODE, KEY_MODE, LEDGER_MODE = 0o750, 0o600, 0o640
 TOKEN_KEPT_S = 86400.0  # after its end: long enough to say what became of it
 TOKEN_LIFE_MAX_S = 30 * 86400.0
 
@@ -83,6 +87,8 @@ class Ledger:
 class Authority:
     """The one in `root`. Whatever is refused is raised as LbdError, one line."""
 
+    has_key = True  # else another process has it
+
     def __init__(self, root: Path, certificate_s: float) -> None:
         self.root = root
         self._certificate_s = certificate_s
@@ -140,7 +146,35 @@ class Authority:
             raise ConfigError(f"{self.ledger_file} is damaged: {problem!r}") from None
 
     def _save(self, ledger: Ledger) -> None:
-        write_private(self.ledger_file, json.dumps(asdict(ledger), indent=1).encode())
+        fresh = self.ledger_file.with_suffix(".fresh")
+        write_private(fresh, json.dumps(asdict(ledger), indent=1).encode())
+        try:
+            if self.root.stat().st_mode & stat.S_IRGRP:
+                with opened_file(fresh) as file:
+                    os.fchmod(file, LEDGER_MODE)
+            fresh.rename(self.ledger_file)
+        except OSError as problem:
+            raise ConfigError(f"{self.ledger_file}: {problem.strerror}") from problem
+
+    def keep_from(self, group: int) -> None:
+        """As root: the key is root's alone from now on, the ledger for that group to read.
+
+        The directory may have been the daemons' until now, and what it lies in still is. It becomes
+        the working directory of this process. Raises ConfigError.
+        """
+        modes = {self.key_file: KEY_MODE, self.ledger_file: LEDGER_MODE}
+        try:
+            with opened(self.root) as directory:
+                os.fchown(directory, 0, group)  # first: nobody else changes it after that
+                os.fchmod(directory, DIRECTORY_MODE)
+                os.fchdir(directory)
+                self.root = Path()  # the same one for good, whatever is put in its place
+                for path, mode in modes.items():
+                    with opened_file(Path(path.name)) as file:
+                        os.fchown(file, 0, group)
+                        os.fchmod(file, mode)
+        except OSError as problem:
+            raise ConfigError(f"{self.root}: {problem.strerror}") from problem
 
     @contextmanager
     def _locked(self) -> Iterator[Ledger]:
@@ -173,6 +207,24 @@ class Authority:
                 hosts = {**spent.hosts, host: replace(known, revoked=True)}
                 spent = replace(spent, hosts=hosts, number=spent.number + 1)
             return self._admit(spent, host, request, now_s)
+
+    def join_shown(self, shown: bytes, host: str, request: bytes, now_s: float) -> bytes:
+        """`join`, for who shows a certificate that a token's key has signed."""
+        token = self.token_of(shown)
+        check_newcomer(shown, host, request)
+        return self.join(token.id, host, request, now_s)
+
+    def token_of(self, shown: bytes) -> TokenRecord:
+        """Raises PeerError if the caller shows something else."""
+        for token in self.ledger().tokens:
+            if certificates.is_signed_by(shown, token.anchor.encode()):
+                return token
+        raise PeerError("joining takes a token; `lbctl token create` makes one")
+
+    def renew_shown(self, shown: bytes, request: bytes, proof: bytes, now_s: float) -> bytes:
+        """`renew`, for who proves that it has the key of the certificate it shows."""
+        identity = check_renewal(self.certificate, shown, request, proof, now_s)
+        return self.renew(identity.host, identity.issue, request, now_s)
 
     def _is_valid(self, ledger: Ledger, host: str, now_s: float) -> bool:
         known = ledger.hosts.get(host)
@@ -274,6 +326,19 @@ class Authority:
                 raise ConfigError(f"no token {number!r}; see `lbctl token list`")
             kept = tuple(token for token in ledger.tokens if token.id != number)
             self._save(replace(ledger, tokens=kept))
+
+
+@contextmanager
+def opened_file(path: Path) -> Iterator[int]:
+    """A file that has no other name, and is no link. Raises OSError or ConfigError."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise ConfigError(f"{path} is not what `lbctl init` has made")
+        yield file
+    finally:
+        os.close(file)
 
 
 def check_name(host: str) -> None:

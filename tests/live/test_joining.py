@@ -366,8 +366,12 @@ def test_first_host_second_host(short_dir, user):
         again = first.run("lbctl", "init")
         assert refused(again).startswith("this host has joined already, as first")
         assert first.run("lbctl", "revoke", "second").returncode == 0
-        owners = first.run("sh", "-c", "stat -c %U:%a /var/lib/lbd/authority/* /var/lib/lbd/tls/*")
-        assert set(owners.stdout.split()) == {f"{user}:600"}
+        listed = "stat -c %n:%U:%G:%a /var/lib/lbd/authority/* /var/lib/lbd/tls/*"
+        owners = {line.rpartition("/")[2] for line in first.run("sh", "-c", listed).stdout.split()}
+        keys = {"authority.pem:root:mail:600", "ledger.json:root:mail:640"}
+        if user == "root":
+            keys = {"authority.pem:root:root:600", "ledger.json:root:root:600"}
+        assert owners >= {*keys, f"host.pem:{user}:{user}:600"}, "no daemon reads the authority's"
         wait_until(
             lambda: "second, is revoked" in second.log.read_text(), "the daemons have read it",
             see=first.log.read_text,

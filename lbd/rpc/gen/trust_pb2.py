@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12lbd/v1/trust.proto\x12\x06lbd.v1\"=\n\x0bJoinRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\t\"_\n\tJoinReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x16\n\x0e\x61uthority_host\x18\x02 \x01(\t\x12\x14\n\x0c\x63\x65rtificates\x18\x03 \x01(\x0c\x12\x13\n\x0brevocations\x18\x04 \x01(\x0c\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"\"\n\nRenewReply\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\" \n\x0eRevocationNews\x12\x0e\n\x06signed\x18\x01 \x01(\x0c\x32\xa9\x01\n\x05Trust\x12.\n\x04Join\x12\x13.lbd.v1.JoinRequest\x1a\x11.lbd.v1.JoinReply\x12\x31\n\x05Renew\x12\x14.lbd.v1.RenewRequest\x1a\x12.lbd.v1.RenewReply\x12=\n\x0bRevocations\x12\x16.lbd.v1.RevocationNews\x1a\x16.lbd.v1.RevocationNewsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12lbd/v1/trust.proto\x12\x06lbd.v1\"=\n\x0bJoinRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0f\n\x07request\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\t\"_\n\tJoinReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x16\n\x0e\x61uthority_host\x18\x02 \x01(\t\x12\x14\n\x0c\x63\x65rtificates\x18\x03 \x01(\x0c\x12\x13\n\x0brevocations\x18\x04 \x01(\x0c\".\n\x0cRenewRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\r\n\x05proof\x18\x02 \x01(\x0c\"\"\n\nRenewReply\x12\x14\n\x0c\x63\x65rtificates\x18\x01 \x01(\x0c\" \n\x0eRevocationNews\x12\x0e\n\x06signed\x18\x01 \x01(\x0c\x32\xa9\x01\n\x05Trust\x12.\n\x04Join\x12\x13.lbd.v1.JoinRequest\x1a\x11.lbd.v1.JoinReply\x12\x31\n\x05Renew\x12\x14.lbd.v1.RenewRequest\x1a\x12.lbd.v1.RenewReply\x12=\n\x0bRevocations\x12\x16.lbd.v1.RevocationNews\x1a\x16.lbd.v1.RevocationNewsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,11 +36,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOINREPLY']._serialized_start=93
   _globals['_JOINREPLY']._serialized_end=188
   _globals['_RENEWREQUEST']._serialized_start=190
-  _globals['_RENEWREQUEST']._serialized_end=221
-  _globals['_RENEWREPLY']._serialized_start=223
-  _globals['_RENEWREPLY']._serialized_end=257
-  _globals['_REVOCATIONNEWS']._serialized_start=259
-  _globals['_REVOCATIONNEWS']._serialized_end=291
-  _globals['_TRUST']._serialized_start=294
-  _globals['_TRUST']._serialized_end=463
+  _globals['_RENEWREQUEST']._serialized_end=236
+  _globals['_RENEWREPLY']._serialized_start=238
+  _globals['_RENEWREPLY']._serialized_end=272
+  _globals['_REVOCATIONNEWS']._serialized_start=274
+  _globals['_REVOCATIONNEWS']._serialized_end=306
+  _globals['_TRUST']._serialized_start=309
+  _globals['_TRUST']._serialized_end=478
 # @@protoc_insertion_point(module_scope)

@@ -27,10 +27,12 @@ class JoinReply(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., authority_host: _Optional[str] = ..., certificates: _Optional[bytes] = ..., revocations: _Optional[bytes] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
-    __slots__ = ("request",)
+    __slots__ = ("request", "proof")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     request: bytes
-    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, request: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class RenewReply(_message.Message):
     __slots__ = ("certificates",)

@@ -1,4 +1,4 @@
-"""On the way to PostgreSQL all is encrypted, and the server known, unless it is written otherwise."""
+"""The way to PostgreSQL is encrypted and its server known, unless something else is written."""
 
 import pytest
 

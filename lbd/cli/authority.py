@@ -1,0 +1,56 @@
+"""`lbd authority`: the process that has the authority's key, where the daemons are not root."""
+
+import asyncio
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lbd.cli.privilege import daemons_account
+from lbd.cli.wiring import Ready, Stop, run_daemon
+from lbd.config import Config
+from lbd.errors import ConfigError
+from lbd.rpc import local
+from lbd.rpc.signer import SOCKET, Signer
+from lbd.trust.authority import Authority
+from lbd.trust.files import authority_dir
+from lbd.trust.names import said_of
+
+if TYPE_CHECKING:
+    from lbd.lbm.users import LocalUser
+
+log = logging.getLogger(__name__)
+
+
+def run(config: Config) -> int:
+    """Until TERM or INT. Raises LbdError."""
+    account = daemons_account(config)
+    if account is None:
+        raise ConfigError("lbd authority is for root, where LIM and LBM are another user's")
+    return run_daemon(
+        "lbd authority", config, lambda stop, ready: serve(config, account, stop, ready)
+    )
+
+
+async def serve(config: Config, account: "LocalUser", stop: Stop, ready: Ready) -> None:
+    authority = Authority(authority_dir(config), config.tls.certificate_s)
+    if not authority.exists():
+        raise ConfigError(f"there is no authority in {authority.root}; `lbctl init` makes one")
+    authority.keep_from(account.gid)
+    if revoked := authority.revoke_named_badly():
+        log.warning("%s", said_of(revoked))
+    signer = Signer(authority, account.uid)
+
+    async def answer(asked: local.Json, caller: local.Caller) -> local.Json:
+        return await asyncio.to_thread(signer.answer, asked, caller, time.time())
+
+    path = Path(config.host.runtime_dir, SOCKET)
+    server = await local.serve_json(path, answer, 0o600)
+    os.chown(path, account.uid, -1, follow_symlinks=False)
+    ready(f"the key in {authority.root}")
+    try:
+        await stop.wait()
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""What a host shows for the certificate it wants, so that who signs need not believe who asks.
+
+The authority's key may be in a process of its own (`lbd authority`), which the LIM asks. Whoever
+has taken over the LIM's account can ask there, too; so a newcomer shows a certificate that its
+token's key has signed, and a host its old certificate and a signature of that one's key. Neither is
+good for a key that is not the host's own.
+"""
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from lbd.errors import PeerError
+from lbd.trust import certificates
+from lbd.trust.names import Identity, identity_of
+
+RENEWAL = b"lbd renewal\0"  # before what is signed: it is good for nothing else
+
+
+def proof_of_renewal(key: bytes, request: bytes) -> bytes:
+    """`key`: of the certificate that is to be replaced, PEM."""
+    return certificates.private_key(key).sign(RENEWAL + request, certificates.SIGNED_WITH)
+
+
+def check_newcomer(shown: bytes, host: str, request: bytes) -> None:
+    """`shown`: the certificate that a token's key has signed. Raises PeerError unless it is for
+    that name, and for the key of the request."""
+    try:
+        certificate = x509.load_pem_x509_certificate(shown)
+        asked = x509.load_pem_x509_csr(request)
+        same = public(certificate) == public(asked)
+    except ValueError:
+        raise PeerError("not a certificate request") from None
+    if not same or dns_names(certificate) != [host]:
+        raise PeerError("what the token has signed is for another name or key")
+
+
+def check_renewal(
+    authority: bytes, shown: bytes, request: bytes, proof: bytes, now_s: float
+) -> Identity:
+    """Whose certificate `shown` is. Raises PeerError unless it is good, and its key has signed."""
+    try:
+        certificate = x509.load_pem_x509_certificate(shown)
+        identity = identity_of(dns_names(certificate))
+        key = certificate.public_key()
+    except ValueError:
+        raise PeerError("not a host's certificate") from None
+    good = certificate.not_valid_before_utc <= certificates.at(now_s)
+    good = good and certificates.at(now_s) <= certificate.not_valid_after_utc
+    if identity is None or not good or not certificates.is_signed_by(shown, authority):
+        raise PeerError("not a host's certificate that is valid")
+    try:
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        key.verify(proof, RENEWAL + request, certificates.SIGNED_WITH)
+    except InvalidSignature:
+        raise PeerError(
+            f"{identity.host} does not prove that it has the key of its certificate: install this "
+            "release there, too"
+        ) from None
+    return identity
+
+
+def public(holder: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return holder.public_key().public_bytes(serialization.Encoding.DER, form)
+
+
+def dns_names(certificate: x509.Certificate) -> list[str]:
+    """Raises ValueError if it has none."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        raise ValueError("no names") from None
+    return found.value.get_values_for_type(x509.DNSName)
