@@ -156,6 +156,8 @@ WORDS = CONFIG | {
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 RUNNING = {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"}
 PURE_LOWER = WORDS | {"lbd.load.index", "lbd.theory", "lbd.policy"}
+TRUST_WORDS = ("tls", "trusted", "trust_service", "signer", "upkeep", "joining")
+TRUSTING = [f"lbd.rpc.{word}" for word in TRUST_WORDS]
 # What a module may import beside its own package, by longest prefix; a shell `SHELL_EXTRA`, too.
 MAY_IMPORT = {
     "lbd": WORDS,
@@ -168,12 +170,7 @@ MAY_IMPORT = {
     "lbd.sim": PURE_LOWER | {"lbd.lim", "lbd.lbm", "lbd.dispatch"},
     "lbd.trust": WORDS,
     "lbd.rpc": WORDS,
-    "lbd.rpc.tls": WORDS | {"lbd.rpc", "lbd.trust"},
-    "lbd.rpc.trusted": WORDS | {"lbd.rpc", "lbd.trust"},
-    "lbd.rpc.trust_service": WORDS | {"lbd.rpc", "lbd.trust"},
-    "lbd.rpc.signer": WORDS | {"lbd.rpc", "lbd.trust"},
-    "lbd.rpc.upkeep": WORDS | {"lbd.rpc", "lbd.trust"},
-    "lbd.rpc.joining": WORDS | {"lbd.rpc", "lbd.trust"},
+    **dict.fromkeys(TRUSTING, WORDS | {"lbd.rpc", "lbd.trust"}),
     "lbd.rpc.convert": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.rpc.lim_network": WORDS | {"lbd.rpc", "lbd.lim.messages"},
     "lbd.supervise": WORDS,
@@ -196,8 +193,8 @@ HEAVY = {
 
 # Programs, and what a program imports by name when it is asked for.
 ENTRY_POINTS = (
-    "main", "lbctl", "lim", "lbm", "keeper", "authority", "dispatcher", "up", "lab", "lbrun", "lbsh", "sim",
-    "experiment_plot",
+    "main", "lbctl", "lim", "lbm", "keeper", "authority", "dispatcher", "up", "lab", "lbrun",
+    "lbsh", "sim", "experiment_plot",
 )  # fmt: skip
 STARTED_BY_PATH = {"lbd.lab.enter", "lbd.experiment.users", "lbd.lbm.keeper"}
 

@@ -13,7 +13,7 @@ from lbd.rpc import client_tags as c
 from lbd.rpc import convert, frames, job_stream
 from lbd.rpc.gen import lbm_pb2
 from lbd.testing.builders import member, sample, vector
-from lbd.trust import token
+from lbd.trust import certificates, evidence, names, token
 from tests.fuzz import queue_targets
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -53,6 +53,17 @@ BODIES = (
     m.Ack(error="no"), m.Ack(unknown_sender=True, known_incarnation=9), m.Reserve(sample("h2", 8)),
     m.ReserveReply(True, sample("h2", 9)),
 )  # fmt: skip
+KEY, AUTHORITY, TOKEN = (
+    certificates.new_key(), certificates.new_authority("fuzz", 0.0),
+    token.Token(bytes(16), bytes(32)),
+)  # fmt: skip
+REQUEST = certificates.new_request(KEY, "h2")
+NEWCOMER = certificates.certificate_of_newcomer(TOKEN, KEY, "h2", 0.0) + b"\0" + REQUEST
+RENEWING = b"\0".join((
+    certificates.signed(AUTHORITY, certificates.private_key(KEY).public_key(), "h2",
+                        tuple(names.names_of("h2", 0)), 0.0, 3600.0),
+    REQUEST, evidence.proof_of_renewal(KEY, REQUEST),
+))  # fmt: skip
 CONFIG = (
     b'[cluster]\nname = "x"\n[[cluster.hosts]]\nname = "h1"\naddress = "127.0.0.1"\n'
     b'[lim]\nalgorithm = "LOWEST"\nmin_gain = 0.2\n[lbm]\nslots = 4\n'
@@ -113,6 +124,9 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "time_windows": (b"mon-fri 18:00-08:00", b"sat,sun", b"* 0-7 * * 1-5", b"*/5 1,2-4/2 * * *"),
     "releases": (wire.OWN.announcement().encode(),),
     "quantities": (b"1h30m", b"512K", b"1.5", b"20s"),
+    "names_in_certificates": (b"h2\x000.h2.lbd\0any.lbd", b"h2\x000.h2.lbd\x001.h2.lbd\0any.lbd",
+                              b"0.h1.lbd.\x000.0.h1.lbd..lbd\0any.lbd"),
+    "certificate_wanted": (NEWCOMER, RENEWING),
     "join_tokens": (token.Token(bytes(16), bytes(32)).text().encode(), b'{"h2": 1}'),
     "spare_order": (
         fields(

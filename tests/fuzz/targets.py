@@ -20,6 +20,7 @@ from lbd.config import Config
 from lbd.config_file import Given, parse, settle
 from lbd.dispatch import selectors
 from lbd.errors import ConfigError, PeerError
+from lbd.host_name import is_host_name
 from lbd.lbm import modes, request, run_request
 from lbd.lbm.child import read_order
 from lbd.lbm.environment import DenyList, outgoing
@@ -36,11 +37,13 @@ from lbd.policy.invocation import key_of, why_stays
 from lbd.rpc import convert, frames, job_stream, local
 from lbd.sim import balance_trace, trace
 from lbd.testing.builders import lim_state, member
-from lbd.trust import der, names, revocations, token
+from lbd.trust import certificates as made
+from lbd.trust import der, evidence, names, revocations, token
 from tests.fuzz import queue_targets
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
 LIMIT_BYTES = 1 << 16
+AUTHORITY = made.new_authority("fuzz", 0.0).chain
 
 
 def target(function: Callable[[bytes], None]) -> Callable[[bytes], None]:
@@ -297,7 +300,37 @@ def certificates(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         der.valid_s(data)
     with contextlib.suppress(ValueError):
-        names.identity_of(der.dns_names(data))
+        found = names.identity_of(der.dns_names(data))
+        assert found is None or is_host_name(found.host)
+    with contextlib.suppress(ValueError):
+        narrow = der.narrowed(data, names.asked_names("h1"))
+        assert narrow != data
+
+
+@target
+def names_in_certificates(data: bytes) -> None:
+    """Whoever is taken for a host has just the names that the authority gives to that one."""
+    given = [word.decode(errors="replace") for word in words(data)]
+    found = names.identity_of(given)
+    if found is not None:
+        assert sorted(given) == sorted(names.names_of(found.host, found.issue))
+    for name in given:
+        if is_host_name(name):
+            assert name.isascii()
+            assert name.strip(".-_ *") == name
+            assert not name.lower().endswith(names.SUFFIX)
+            assert convert.name(name) == name
+
+
+@target
+def certificate_wanted(data: bytes) -> None:
+    """What somebody shows to the process that has the authority's key."""
+    shown, request, *more = [*words(data), b"", b""]
+    with contextlib.suppress(PeerError):
+        evidence.check_newcomer(shown, "h2", request)
+    with contextlib.suppress(PeerError):
+        evidence.check_renewal(AUTHORITY, shown, request, more[0], 0.0)
+        raise AssertionError("signed by nobody")
 
 
 @target
