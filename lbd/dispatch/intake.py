@@ -5,6 +5,8 @@ gets to the ledger or the queue but by these functions. Pure.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from lbd.config_dispatch import DispatchConfig
 from lbd.dispatch.jobs import Cause, Ending
@@ -13,7 +15,7 @@ from lbd.dispatch.shares import Rules
 from lbd.errors import LbdError
 from lbd.one_line import one_line
 from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.submitter import Submitter, contradiction, request_in, submitter_in
+from lbd.rpc.submitter import Submitter, contradiction, request_in
 
 ARRAY_INDEX_MAX = 10**18 - 1  # as lbrun has it
 SLOTS_MAX = 1 << 16
@@ -35,37 +37,37 @@ def submission_of(
 ) -> Submission:
     """`by_uid`: users are told apart by their numbers, so keys are as well. Raises LbdError."""
     submitter = submitter_of(asked)
-    if not 1 <= asked.count <= own.max_array:
-        raise LbdError(f"an array of {asked.count} jobs; dispatch.max_array is {own.max_array}")
-    if len(asked.key) > KEY_MAX:
-        raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
-    if asked.priority and not rules.priorities:
-        raise LbdError("--priority: this cluster has none (dispatch.priorities)")
-    if rules.user_slots and asked.slots > rules.user_slots:
-        raise LbdError(
-            f"--slots {asked.slots}: no user may hold more than {rules.user_slots} "
-            "(dispatch.user_slots)"
-        )
-    if fault := fault_of(asked, own):
-        raise LbdError(f"this cannot be queued: {fault}")
-    key = f"{submitter.uid}:{asked.key}" if by_uid and asked.key else asked.key
-    return Submission(
+    sent = Submission(
         user=submitter.user,
         origin=submitter.origin,
         name=one_line(asked.name, TEXT_MAX),
         command=b"\0".join(asked.command),
         spec=asked.spec.SerializeToString(),
-        slots=max(1, asked.slots),
+        slots=asked.slots or 1,
         slots_most=asked.slots_most,
         priority=asked.priority,
         may_restart=asked.may_restart,
         only=asked.only,
         excluded=tuple(asked.excluded),
-        key=key,
+        key=asked.key,
         first_index=asked.first_index if asked.is_array else None,
         count=asked.count,
         uid=submitter.uid,
     )
+    if not 1 <= sent.count <= own.max_array:
+        raise LbdError(f"an array of {sent.count} jobs; dispatch.max_array is {own.max_array}")
+    if len(sent.key) > KEY_MAX:
+        raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
+    if sent.priority and not rules.priorities:
+        raise LbdError("--priority: this cluster has none (dispatch.priorities)")
+    if rules.user_slots and sent.slots > rules.user_slots:
+        raise LbdError(
+            f"--slots {sent.slots}: no user may hold more than {rules.user_slots} "
+            "(dispatch.user_slots)"
+        )
+    if fault := fault_of(sent, asked.spec, own):
+        raise LbdError(f"this cannot be queued: {fault}")
+    return replace(sent, key=f"{sent.uid}:{sent.key}") if by_uid and sent.key else sent
 
 
 def submitter_of(asked: pb.SubmitRequest) -> Submitter:
@@ -74,34 +76,32 @@ def submitter_of(asked: pb.SubmitRequest) -> Submitter:
     if request is None:
         raise LbdError("this cannot be queued: its command is not a RunRequest")
     # A host of the release before says its user's number in there alone.
-    uid = asked.uid if asked.HasField("uid") else submitter_in(request).uid
+    uid = asked.uid if asked.HasField("uid") else request.uid
     submitter = Submitter(asked.origin, asked.user, uid)
     if fault := contradiction(request, submitter):
         raise LbdError(f"this cannot be queued: {fault}")
     return submitter
 
 
-def fault_of(asked: pb.SubmitRequest, own: DispatchConfig) -> str:
+def fault_of(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig) -> str:
     """Which of its values cannot be; "" if all can."""
-    spec = asked.spec
-    paths = spec.output, spec.error, spec.checkpoint
-    rules = {
-        "user": is_word(asked.user),
-        "origin": is_word(asked.origin),
-        "only": not asked.only or is_word(asked.only),
-        "excluded": len(asked.excluded) <= EXCLUDED_MAX and all(map(is_host, asked.excluded)),
-        "key": "\0" not in asked.key,
-        "command": sum(map(len, asked.command)) + len(asked.command) <= COMMAND_BYTES_MAX,
-        "slots": asked.slots <= SLOTS_MAX and asked.slots_most <= SLOTS_MAX,
-        "priority": -PRIORITY_MAX <= asked.priority <= PRIORITY_MAX,
-        "array": 0 <= asked.first_index <= ARRAY_INDEX_MAX + 1 - asked.count,
-        "submitted": is_within(spec.submitted, TIME_MAX),
-        "output, error, checkpoint": all(is_path(path) for path in paths),
-        "files": len(spec.files) <= TEXT_MAX and spec.files.isprintable(),
-        f"input (dispatch.max_input_bytes is {own.max_input_bytes})": len(spec.input)
-        <= own.max_input_bytes,
-    }
-    return ", ".join(name for name, holds in rules.items() if not holds)
+    paths, files, first = spec.output + spec.error + spec.checkpoint, spec.files, sent.first_index
+    words = sent.user, sent.origin, sent.only or "-"
+    shown = "".join((*words, *sent.excluded, files))
+    rules = (
+        ("user, origin, host", all(words) and max(map(len, words)) <= TEXT_MAX),
+        ("user, origin, host, files", shown.isprintable() and len(files) <= TEXT_MAX),
+        ("excluded", not sent.excluded or are_hosts(sent.excluded)),
+        ("key", "\0" not in sent.key),
+        ("command", len(sent.command) <= COMMAND_BYTES_MAX),
+        ("slots", sent.slots <= SLOTS_MAX and sent.slots_most <= SLOTS_MAX),
+        ("priority", -PRIORITY_MAX <= sent.priority <= PRIORITY_MAX),
+        ("array", first is None or 0 <= first <= ARRAY_INDEX_MAX + 1 - sent.count),
+        ("submitted", 0 <= spec.submitted <= TIME_MAX),  # nor NaN
+        ("output, error, checkpoint", len(paths) <= PATH_BYTES_MAX and b"\0" not in paths),
+        ("input (dispatch.max_input_bytes)", len(spec.input) <= own.max_input_bytes),
+    )
+    return ", ".join([name for name, holds in rules if not holds])
 
 
 def beat_fault(beat: pb.Beat) -> str:
@@ -141,17 +141,11 @@ def checked_signal(number: int) -> int:
     return number
 
 
-def is_word(text: str) -> bool:
-    return 0 < len(text) <= TEXT_MAX and text.isprintable()
-
-
-def is_host(text: str) -> bool:
+def are_hosts(names: Sequence[str]) -> bool:
     """The ledger keeps several of them with a blank between each two."""
-    return is_word(text) and " " not in text
-
-
-def is_path(path: bytes) -> bool:
-    return len(path) <= PATH_BYTES_MAX and b"\0" not in path
+    return len(names) <= EXCLUDED_MAX and all(
+        0 < len(name) <= TEXT_MAX and " " not in name for name in names
+    )
 
 
 def is_within(number: float, most: float) -> bool:

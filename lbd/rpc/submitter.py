@@ -5,7 +5,7 @@ host run commands in the name of another, so they may repeat what is said beside
 else; the dispatcher looks when it takes a job in, and each host again before it runs one.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -13,8 +13,7 @@ from lbd.one_line import one_line
 from lbd.rpc.gen import dispatch_pb2, lbm_pb2
 
 
-@dataclass(frozen=True, slots=True)
-class Submitter:
+class Submitter(NamedTuple):
     origin: str
     user: str
     uid: int
@@ -23,20 +22,17 @@ class Submitter:
         return f"{self.user} (uid {self.uid}) on {self.origin}"
 
 
-def submitter_in(request: lbm_pb2.RunRequest) -> Submitter:
-    return Submitter(request.origin, request.user, request.uid)
-
-
 NOBODY = Submitter("", "", 0)
 
 
 def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
     """The command of a job as it is stored; None if that is not one RunRequest."""
-    if spec.staged_request and spec.run_request:
+    staged, plain = spec.staged_request, spec.run_request  # each look is a copy
+    if staged and plain:
         return None
     request = lbm_pb2.RunRequest()
     try:
-        request.ParseFromString(spec.staged_request or spec.run_request)
+        request.ParseFromString(staged or plain)
     except DecodeError:
         return None
     return request
@@ -44,7 +40,8 @@ def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
 
 def contradiction(request: lbm_pb2.RunRequest, submitter: Submitter) -> str:
     """Why this request is none of the submitter's, "" if it may be."""
-    inner = submitter_in(request)
+    inner = request.origin, request.user, request.uid
     if inner in (submitter, NOBODY):
         return ""
-    return one_line(f"its command is in the name of {inner}; it was submitted by {submitter}")
+    said = Submitter(*inner)
+    return one_line(f"its command is in the name of {said}; it was submitted by {submitter}")

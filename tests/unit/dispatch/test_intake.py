@@ -80,7 +80,8 @@ async def test_what_an_older_ledger_holds_runs_only_in_its_submitters_name(world
 # Within bounds
 
 SENSELESS = (
-    {"first_index": (1 << 63) - 2, "count": 3, "is_array": True}, {"first_index": -1},
+    {"first_index": (1 << 63) - 2, "count": 3, "is_array": True},
+    {"first_index": -1, "is_array": True},
     {"first_index": 10**18 - 1, "count": 2, "is_array": True},
     {"count": 0}, {"count": 1 << 31}, {"slots": 1 << 31}, {"slots_most": 1 << 31},
     {"priority": 1000}, {"priority": -(1 << 31)}, {"user": ""}, {"user": "x" * 300},
