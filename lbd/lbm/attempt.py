@@ -105,7 +105,7 @@ class Attempt:
                 self._waits = False
                 if self._ended_early():
                     return
-            await self._spawn(order)
+            await self._spawn(order, admitted.run_as)
         except StageRefused as trouble:
             self._waits = False
             if not self._ended_early():
@@ -169,11 +169,11 @@ class Attempt:
         index = start.array_index if start.HasField("array_index") else None
         return fill_in(pattern, start.job, index, self._host.config.host.name)
 
-    async def _spawn(self, order: Order) -> None:
+    async def _spawn(self, order: Order, run_as: LocalUser | None) -> None:
         """Raises NotStarted, LbdError, OSError; nothing runs then."""
         descriptors: list[int] = []
         try:
-            self._open(descriptors)
+            self._open(descriptors, self._host.link.uid if run_as is None else run_as.uid)
             limit = limit_frame(self.name, self._lease_s(), self._start.cutoff_s)
             self._spawned = await self._host.link.spawn(order, descriptors, self._stopped, limit)
         finally:
@@ -211,19 +211,19 @@ class Attempt:
         )
         self._host.job_began(self.name, begun.pid, begun.group)
 
-    def _open(self, descriptors: list[int]) -> None:
-        """The command's, in order. Raises OSError."""
+    def _open(self, descriptors: list[int], uid: int) -> None:
+        """The command's, in order, of one that runs as `uid`. Raises OSError."""
         request, start = self._request, self._start
         closed = request.closed_fds
         if not closed & 1:
             descriptors.append(input_of(start.spec.input))
         if not closed & 2:
-            descriptors.append(self._spool.open(start.job, start.attempt, "out"))
+            descriptors.append(self._spool.open(start.job, start.attempt, "out", uid))
         if not closed & 4:
             if request.joined_outputs and not closed & 2:
                 descriptors.append(os.dup(descriptors[-1]))
             else:
-                descriptors.append(self._spool.open(start.job, start.attempt, "err"))
+                descriptors.append(self._spool.open(start.job, start.attempt, "err", uid))
 
     async def _follow(self) -> None:
         assert self._spawned is not None

@@ -14,7 +14,13 @@ nothing for a file otherwise and takes no room on that disk.
 
 Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 goes
 through all inodes that were freed within the last minutes. So a file that an attempt has left empty
-becomes that of a later one, if nobody has it open any more; `silent` lists whose are gone so.
+becomes that of a later one of the same account, if nobody has it open any more; `silent` lists
+whose are gone so. No file ever passes from one account to another, for a process can keep a
+descriptor of it of which no lease knows (O_PATH).
+
+All files are ours, with mode 0600: a job has descriptors, and cannot take away our right to read
+its file and to bound it, as an owner could. So that it can open its own output again (/dev/stdout)
+the access control list names its account, where the file system has such lists.
 """
 
 import contextlib
@@ -22,7 +28,9 @@ import ctypes
 import fcntl
 import os
 import stat
+import struct
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +40,11 @@ PIECE_BYTES = 256 << 10
 DAY_S = 86400.0
 AGAIN = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
-MODE, CUT_MODE = 0o666, 0o1666
+MODE = 0o600
+ACCESS_LIST = "system.posix_acl_access"
 STREAMS = ("out", "err")
 SILENT = "silent"
+OWNERS_MAX = 100_000  # attempts under way whose account is remembered
 BLANKS = 16  # empty files that are remembered for others
 FULL_BYTES = 64 << 10  # with less a disk counts as full
 FULL_WHY = "its output may be cut short: its host's disk was full"
@@ -65,25 +75,32 @@ class Spool:
     ) -> None:
         self.root = Path(state_dir) / "spool"
         self._limit_bytes = limit_bytes
-        self._blanks: list[tuple[str, int, str]] = []
+        self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # of which account
+        self._owners: dict[tuple[str, int], int] = {}
         self._silent = "", -1  # the list that is being written, and its descriptor
         self._punch_hole = punch_hole
         self._keeps_all = False  # for no hole can be punched there
 
-    def open(self, job: str, attempt: int, name: str) -> int:
-        """For the command to write to. Nobody else gets here, so that mode lets only those reopen
-        it who have it already. Raises OSError."""
+    def open(self, job: str, attempt: int, name: str, uid: int | None = None) -> int:
+        """For the command to write to, which runs as `uid`; None: as nobody it could share with.
+        Nobody else gets here. Raises OSError."""
         file = self._file(job, attempt, name)
-        if name in STREAMS and (blank := self._take_blank(file)) is not None:
-            return blank
+        if uid is not None:
+            if len(self._owners) >= OWNERS_MAX:
+                self._owners.clear()
+            self._owners[job, attempt] = uid
+            if name in STREAMS and (blank := self._take_blank(file, uid)) is not None:
+                return blank
         path = Path(file)
         try:
-            descriptor = os.open(path, FLAGS, 0o600)
+            descriptor = os.open(path, FLAGS, MODE)
         except FileNotFoundError:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(path, FLAGS, 0o600)
-        os.fchmod(descriptor, MODE)
+            descriptor = os.open(path, FLAGS, MODE)
+        if uid is not None and uid != os.geteuid():
+            with contextlib.suppress(OSError):  # then a job cannot open it again
+                os.setxattr(descriptor, ACCESS_LIST, access_list(uid))
         return descriptor
 
     def ended(self, job: str, attempt: int, *, spooled: bool = True) -> str:
@@ -91,13 +108,13 @@ class Spool:
         wrote here, and not to files of its own."""
         if spooled and self.is_full():
             self.mark_cut(job, attempt)
-        cut = False
+        cut, uid = False, self._owners.pop((job, attempt), None)
         for name in STREAMS:
             with contextlib.suppress(OSError):
                 found = os.stat(self._file(job, attempt, name))
                 cut = cut or is_marked(found)
-                if not (cut or found.st_size) and len(self._blanks) < BLANKS:
-                    self._blanks.append((job, attempt, name))
+                if not (cut or found.st_size) and uid is not None:
+                    self._blanks.append((uid, job, attempt, name))
         return FULL_WHY if cut and spooled else ""
 
     def is_full(self) -> bool:
@@ -112,13 +129,17 @@ class Spool:
         """What it prints while the disk is full may not get here."""
         for name in STREAMS:
             with contextlib.suppress(OSError):
-                os.chmod(self._file(job, attempt, name), CUT_MODE)
+                path = self._file(job, attempt, name)
+                os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_ISVTX)
 
-    def _take_blank(self, path: str) -> int | None:
-        """An empty file of an attempt that has ended, as `path` from now on. Raises OSError."""
-        if not self._blanks:
+    def _take_blank(self, path: str, uid: int) -> int | None:
+        """An empty file of an attempt of that account that has ended, as `path` from now on. Raises
+        OSError."""
+        blank = next((blank for blank in reversed(self._blanks) if blank[0] == uid), None)
+        if blank is None:
             return None
-        job, attempt, name = self._blanks.pop()
+        self._blanks.remove(blank)
+        _, job, attempt, name = blank
         old = self._file(job, attempt, name)
         try:
             if name == "out":
@@ -230,6 +251,14 @@ class Spool:
                         if is_old and path.name.partition(".")[0] not in running:
                             path.unlink(missing_ok=True)
                     directory.rmdir()  # unless there is something in it
+
+
+def access_list(uid: int) -> bytes:
+    """That of a file of ours which `uid` may read and write, and nobody else (acl(5))."""
+    everybody = 0xFFFFFFFF
+    entries = (0x01, 6, everybody), (0x02, 6, uid), (0x04, 0, everybody), (0x10, 6, everybody)
+    last = (0x20, 0, everybody)
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *item) for item in (*entries, last))
 
 
 def is_marked(found: os.stat_result) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import time
 from types import SimpleNamespace
 
@@ -114,8 +115,11 @@ def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
     assert sorted(path.name for path in (tmp_path / "spool/0").iterdir()) == ["2.1.out", "3.1.out"]
 
 
-def both(spool, job):
-    return [spool.open(job, 1, name) for name in ("out", "err")]
+ANN, BEN = 2001, 2002
+
+
+def both(spool, job, uid=ANN):
+    return [spool.open(job, 1, name, uid) for name in ("out", "err")]
 
 
 def inodes(descriptors):
@@ -135,7 +139,6 @@ def test_files_that_were_left_empty_become_those_of_later_attempts(tmp_path):
     spool.ended("7", 1)
     second = both(spool, "8")
     assert inodes(second) == used
-    assert [os.fstat(one).st_mode & 0o777 for one in second] == [0o666] * 2
     os.write(second[0], b"of eight")
     close(second)
     assert [spool.exists(job, 1) for job in "78"] == [True, True]
@@ -144,6 +147,46 @@ def test_files_that_were_left_empty_become_those_of_later_attempts(tmp_path):
     assert b"of eight" in {spool.read("8", 1, name, 0).data for name in ("out", "err")}
     assert not Spool(str(tmp_path), LIMIT_BYTES).exists("9", 1)
     assert Spool(str(tmp_path), LIMIT_BYTES).exists("7", 1)
+
+
+def test_no_file_passes_from_one_account_to_another(tmp_path):
+    """A process of the first may have kept an O_PATH descriptor of it, of which no lease knows."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7", ANN)
+    used = inodes(first)
+    close(first)
+    spool.ended("7", 1)
+    others, nobodys = both(spool, "8", BEN), [spool.open("9", 1, "out")]
+    assert not inodes((*others, *nobodys)) & used
+    again = both(spool, "10", ANN)
+    assert inodes(again) == used
+    close((*others, *nobodys, *again))
+
+
+def opens_again_as(uid, descriptor):
+    """Can a process of that user's that has it?"""
+    who = ("setpriv", "--reuid", str(uid), "--clear-groups")
+    shell = f"exec 3<>/proc/self/fd/{descriptor} && echo yes"
+    done = subprocess.run(
+        [*who, "sh", "-c", shell], pass_fds=(descriptor,), capture_output=True, text=True
+    )
+    return done.stdout == "yes\n"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
+def test_only_its_own_account_opens_it_again(tmp_path):
+    """A job that prints to /dev/stdout does."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7", ANN)
+    assert [opens_again_as(uid, first[0]) for uid in (ANN, BEN)] == [True, False]
+    assert os.fstat(first[0]).st_uid == os.geteuid()  # or its owner could keep us from it
+    spool.mark_cut("7", 1)
+    assert [opens_again_as(uid, first[0]) for uid in (ANN, BEN)] == [True, False]
+    close(first)
+    pack = spool.open("7", 1, "pack")
+    assert [opens_again_as(uid, pack) for uid in (ANN, BEN)] == [False, False]
+    os.close(pack)
 
 
 def test_one_that_somebody_has_open_yet_stays_what_it_is(tmp_path):
