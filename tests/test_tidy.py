@@ -47,7 +47,7 @@ SHELLS = (
     "lbm/monitor.py",  # between the two, where there is a terminal
     "lbm/launch.py",  # what the fork does before exec
     "lbm/containment.py",  # cgroups and process trees
-    "lbm/descriptor.py",  # reading and writing one
+    *("lbm/descriptor.py", "lbm/ferry.py", "lbm/kinds.py", "lbm/user_threads.py"),  # users' I/O
     "lbm/streams.py",  # pipes and passed descriptors
     "lbm/running.py",  # with its usage, as the kernel gives it
     *("lbm/ceilings.py", "lbm/rlimits.py"),  # cgroups and rlimits

@@ -75,7 +75,7 @@ class AdoptedConnection(Connection):
         self._asked_for_ends = held.asked_for_ends
         if held.terminal:
             modes = read_modes(held.modes) if held.modes else None
-            self._terminal = CallersTerminal(given.take(held.terminal), modes)
+            self._terminal = CallersTerminal(given.take(held.terminal), modes, self._threads)
         if held.ready:
             self._ready.set()
         if held.has_ends:

@@ -74,7 +74,8 @@ class AdoptedCommand(Command):
             self.job.start(self._where.host, held.reason, held.started)
         streams = self._home.streams
         if held.HasField("run") and streams is not None:
-            self._remote = RemoteRun(self._home.config.lbm, streams, held.host, held.address)
+            place, threads = (held.host, held.address), self._home.threads.of(self._uid)
+            self._remote = RemoteRun(self._home.config.lbm, streams, *place, threads)
             self._remote.restore(held.run, talks.of(held.run), given)
         if held.HasField("stage") and streams is not None:
             self._staging = self._stage_on(self._where, streams)

@@ -1,6 +1,6 @@
 """The descriptors that go from one LBM by way of the keeper to the next, by their place."""
 
-import os
+from lbd.lbm.user_threads import close_unseen
 
 
 class NotNow(Exception):
@@ -36,6 +36,5 @@ class Given:
         return self.take(place) if place else None
 
     def close(self) -> None:
-        for descriptor in self._left.values():
-            os.close(descriptor)
+        close_unseen(list(self._left.values()))
         self._left.clear()

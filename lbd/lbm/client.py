@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lbd.lbm.kinds import why_not
 from lbd.model import JobId
 from lbd.one_line import one_line
 from lbd.rpc import client_tags as tags
@@ -12,6 +13,7 @@ from lbd.rpc import frames
 if TYPE_CHECKING:
     from lbd.lbm.caller import PeerProcess
     from lbd.lbm.staging import Pipes
+    from lbd.lbm.user_threads import Threads
 
 LBRUN_FAILED = 125  # the exit status of a command that never began, or whose end is not known
 
@@ -28,10 +30,16 @@ class Ends:
         """Of our own, to `close`. Raises OSError."""
         return Ends(*(None if fd is None else os.dup(fd) for fd in self._all()))
 
-    def close(self) -> None:
+    def close(self, threads: "Threads") -> None:
         for descriptor in self._all():
             if descriptor is not None:
-                os.close(descriptor)
+                threads.close(descriptor)
+
+    def why_not(self) -> str:
+        """One of them is nothing that a command could use; "" if all are."""
+        names = ("standard input", "standard output", "standard error")
+        held = [(name, fd) for name, fd in zip(names, self._all(), strict=True) if fd is not None]
+        return next(filter(None, (why_not(name, fd) for name, fd in held)), "")
 
     def _all(self) -> tuple[int | None, ...]:
         return self.stdin, self.stdout, self.stderr

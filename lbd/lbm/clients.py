@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable
 
-from lbd.errors import PeerError
+from lbd.errors import PeerError, Unavailable
 from lbd.lbm.account_cache import NAMES, user_name
 from lbd.lbm.bundle import Bundle
 from lbd.lbm.caller import PeerProcess, wait_for_process
@@ -62,7 +61,9 @@ class Connection:
         self._asked_to_tell = False
         self._types = False
         self._taken = False
-        self.pipes = Pipes(self._send)
+        self.caller = caller_of(sock)
+        self._threads = home.threads.of(self.caller.uid)
+        self.pipes = Pipes(self._send, self._threads)
         self._told_end = False
         self._restored = False
         self._in_turn = True
@@ -76,7 +77,6 @@ class Connection:
         self._stays = False  # the client is the command
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self._ready = asyncio.Event()
-        self.caller = caller_of(sock)
         self.peer = PeerProcess(sock, self.caller)
 
     async def serve(self) -> None:
@@ -128,7 +128,9 @@ class Connection:
             if not self._in_turn:  # who sends without a pause takes turns with the others
                 await asyncio.sleep(0)
             try:
-                data, descriptors = receive(self._socket, READ_BYTES, DESCRIPTORS_MAX)
+                # Of whose descriptors hang here none are taken: to drop them, too, would hang.
+                count = 0 if self._threads.are_stuck else DESCRIPTORS_MAX
+                data, descriptors = receive(self._socket, READ_BYTES, count)
             except BlockingIOError:
                 await self._readable()
                 self._in_turn = True
@@ -275,7 +277,7 @@ class Connection:
             if tag == tags.SET_MODES and self._terminal is not None:
                 self._terminal.follow(body)
         elif tag == tags.DESCRIPTORS and not self._ends.done():
-            self._ends.set_result(self._take_ends(self._request))
+            self._have_ends(self._request)
         elif tag == tags.READY:
             self._ready.set()
         elif tag == tags.PIPE and self._descriptors:
@@ -289,6 +291,15 @@ class Connection:
         elif tag == tags.USED:
             command.stayed.used(*read_used(body))
 
+    def _have_ends(self, request: ClientRequest) -> None:
+        """Raises ValueError."""
+        ends = Ends(None, None, None) if self._threads.are_stuck else self._take_ends(request)
+        if complaint := self._threads.why_stuck() or ends.why_not():
+            ends.close(self._threads)
+            self._ends.set_exception(Unavailable(complaint))
+        else:
+            self._ends.set_result(ends)
+
     def _take_ends(self, request: ClientRequest) -> Ends:
         """The descriptors that came along, by number. Raises ValueError if some are missing."""
         numbers = [n for n in (0, 1, 2) if not request.closed_fds >> n & 1]
@@ -298,13 +309,13 @@ class Connection:
         self._descriptors = []
         stdin = by_number.get(0)
         if stdin is not None and request.has(tags.FLAG_TERMINAL_INPUT):
-            self._terminal, stdin = CallersTerminal(stdin, request.modes), None
+            self._terminal, stdin = CallersTerminal(stdin, request.modes, self._threads), None
         elif stdin is not None and request.has(tags.FLAG_NO_STDIN):
-            os.close(stdin)
+            self._threads.close(stdin)
             stdin = None
         stderr = by_number.get(2)
         if stderr is not None and request.has(tags.FLAG_JOINED):
-            os.close(stderr)  # all comes as standard output
+            self._threads.close(stderr)  # all comes as standard output
             stderr = None
         return Ends(stdin, by_number.get(1), stderr)
 
@@ -312,18 +323,23 @@ class Connection:
         """Those that nobody has taken."""
         self.pipes.close()
         left = self._descriptors
-        if self._ends.done() and not self._taken and not self._ends.cancelled():
-            ends = self._ends.result()
+        if (ends := self._ends_at_hand()) is not None:
             left += [fd for fd in (ends.stdin, ends.stdout, ends.stderr) if fd is not None]
         for descriptor in left:
-            os.close(descriptor)
+            self._threads.close(descriptor)
+
+    def _ends_at_hand(self) -> Ends | None:
+        """Those that have come, and nobody has taken."""
+        future = self._ends
+        if self._taken or not future.done() or future.cancelled() or future.exception():
+            return None
+        return future.result()
 
     def _save_ends(self, held: HeldClient, bundle: Bundle) -> None:
         held.asked_for_ends, held.ready = self._asked_for_ends, self._ready.is_set()
         if self._terminal is not None:
             held.terminal, held.modes = self._terminal.save(bundle)
-        if self._ends.done() and not self._taken:
-            ends = self._ends.result()
+        if (ends := self._ends_at_hand()) is not None:
             held.has_ends = True
             for number in (ends.stdin, ends.stdout, ends.stderr):
                 held.ends.append(bundle.add(-1 if number is None else number))

@@ -47,6 +47,7 @@ from lbd.lbm.state import Jobs, LocalCap, Slots
 from lbd.lbm.state_dir import job_numbers, stage_root
 from lbd.lbm.unshared import Unshared
 from lbd.lbm.usage_log import UsageLog
+from lbd.lbm.user_threads import UserThreads
 from lbd.lbm.users import ROOT_UID
 from lbd.load import cgroup
 from lbd.model import JobId
@@ -130,7 +131,7 @@ class Lbm:
             room=Room(),
             new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
             is_leader=lambda peer: peer.pid in self._leaders and peer.is_there,
-            looker=Looker(self._as_user),
+            looker=Looker(self._as_user, UserThreads()),
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
             usage=usage,
@@ -334,7 +335,6 @@ class Lbm:
         if self._peers is not None:
             await self._peers.close()
         self._lim.close()
-        self._home.looker.close()
         await self._home.eligible.close()
         await self._home.usage.close()
         for name in ("lbm.sock", "keeper.sock"):

@@ -1,12 +1,12 @@
 """Reading and writing a descriptor without ever blocking the event loop.
 
-A caller's descriptor shares its open file description with the caller's shell, so O_NONBLOCK must
-not be set on it. A pipe or terminal is therefore opened again through /proc/self/fd, which gives a
-description of our own; where that is not permitted a thread does the blocking call. Regular files
-never block; sockets take MSG_DONTWAIT.
+A caller's descriptor shares its open file description with the caller's shell, so nothing is set on
+it; and it is never opened again, so that it allows what it allows the caller and no more. What is
+there of a pipe comes by splice (ferry.py), sockets take MSG_DONTWAIT, a few devices never block.
+All else, regular files included, is read, written and closed in threads of the caller's user
+(user_threads.py).
 """
 
-import array
 import asyncio
 import contextlib
 import errno
@@ -15,16 +15,16 @@ import os
 import select
 import socket
 import stat
-import termios
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from lbd.lbm.bundle import Bundle, Given, NotNow
+from lbd.lbm.ferry import PIPE_BYTES, ferry, unread_bytes
+from lbd.lbm.kinds import Kind, kind_of
+from lbd.lbm.user_threads import Call, Threads
 
-PIPE_BYTES = 1 << 20
 SMALL_BYTES = 1 << 16
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+Done = TypeVar("Done")
 
 
 def settle(future: "asyncio.Future[None]") -> None:
@@ -33,42 +33,44 @@ def settle(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-Argument = TypeVar("Argument")
-Done = TypeVar("Done")
-
-
 class Descriptor:
     """An owned descriptor with awaitable `read` and `write`."""
 
-    def __init__(self, descriptor: int, *, borrowed: bool, writing: bool = False) -> None:
-        """`borrowed`: it shares its description with the caller's processes."""
+    def __init__(self, descriptor: int, owner: Threads | None = None) -> None:
+        """`owner`: the user whose processes have it, too; None: nobody has."""
         self._fd = descriptor
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._threads: ThreadPoolExecutor | None = None
         self._socket: socket.socket | None = None
         self._widened = False
         # Who waits for it to be ready, and how the loop is told that nobody does any more.
         self._waits: dict[asyncio.Future[None], Callable[[int], object]] = {}
         self.treat: Callable[[bytes], bytes] = bytes  # what is read, before anybody sees it
         self.written_bytes = 0
-        self._in_call = False  # a thread is: what it has read or written shows only then
-        kind = os.fstat(descriptor).st_mode
-        self._may_hang_up = stat.S_ISCHR(kind)
-        if not borrowed:
+        self._last: Call | None = None  # in a thread: what it has done shows at its end
+        self._is_awaited = False
+        self._left: Call | None = None  # by who had waited for it
+        if owner is None:
+            self._kind = Kind.PIPE
+            self._may_hang_up = stat.S_ISCHR(os.fstat(descriptor).st_mode)
             os.set_blocking(descriptor, False)
-        elif stat.S_ISSOCK(kind):
-            self._socket = socket.socket(fileno=os.dup(descriptor))
-        elif stat.S_ISFIFO(kind) or (stat.S_ISCHR(kind) and os.isatty(descriptor)):
-            self._reopen(writing)
+            return
+        self._kind = kind_of(descriptor)
+        self._may_hang_up = self._kind is Kind.TERMINAL
+        if self._kind is Kind.SOCKET:
+            try:
+                self._socket = socket.socket(fileno=descriptor)
+            except OSError:  # its name in the file system alone
+                self._kind = Kind.OTHER
 
     @classmethod
-    def given(
-        cls, given: Given, place: int, *, borrowed: bool = False, writing: bool = False
-    ) -> "Descriptor":
+    def given(cls, given: Given, place: int, owner: Threads | None = None) -> "Descriptor":
         """One that another LBM had, closed if that has closed it (`place` 0)."""
         if place:
-            return cls(given.take(place), borrowed=borrowed, writing=writing)
-        made = cls(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC), borrowed=True)
+            return cls(given.take(place), owner)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        os.close(writer)
+        made = cls(reader)
         made.close()
         return made
 
@@ -76,45 +78,64 @@ class Descriptor:
     def is_open(self) -> bool:
         return self._fd >= 0
 
-    def _reopen(self, writing: bool) -> None:
-        mode = os.O_WRONLY if writing else os.O_RDONLY
-        try:
-            own = os.open(
-                f"/proc/self/fd/{self._fd}", mode | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-            )
-        except OSError as problem:
-            if problem.errno == errno.ENXIO:  # the reader is gone: a write will say so
-                return
-            self._threads = ThreadPoolExecutor(1, "lbm-blocking-io")
-            return
-        os.close(self._fd)
-        self._fd = own
+    @property
+    def _is_slow(self) -> bool:
+        """Only a thread may read or write it."""
+        return self._kind in (Kind.TERMINAL, Kind.REGULAR, Kind.OTHER, Kind.NONE)
 
     async def read(self, limit_bytes: int) -> bytes:
         """Some bytes, b"" at the end of file. Raises OSError."""
-        if self._threads is not None:
-            # Else the thread would take the first bytes of what comes after we have been closed.
-            await self._ready(self._loop.add_reader, self._loop.remove_reader)
-            return await self._in_thread(os.read, limit_bytes)
+        if self._owner is not None and self._is_slow:
+            return await self._read_slowly(self._owner, limit_bytes)
         while (data := self.read_now(limit_bytes)) is None:
             await self._ready(self._loop.add_reader, self._loop.remove_reader)
         return data
 
-    async def _in_thread(self, call: Callable[[int, Argument], Done], argument: Argument) -> Done:
-        self._in_call = True
+    async def _read_slowly(self, owner: Threads, limit_bytes: int) -> bytes:
+        if self._kind is Kind.TERMINAL:
+            # Else the thread would take the first bytes of what comes after we have been closed.
+            await self._ready(self._loop.add_reader, self._loop.remove_reader)
+        descriptor = self._open_fd
+        return await self._in_thread(owner, lambda: os.read(descriptor, limit_bytes))
+
+    async def _in_thread(self, owner: Threads, call: Callable[[], Done]) -> Done:
+        self._last = made = owner.start(call)
+        self._is_awaited = True
         try:
-            return await self._loop.run_in_executor(self._threads, call, self._fd, argument)
+            return await owner.wait(made)  # type: ignore[return-value]
+        except asyncio.CancelledError:
+            self._left = made
+            raise
         finally:
-            self._in_call = False
+            self._is_awaited = False
+
+    async def lost_bytes(self) -> int:
+        """How much was read for somebody who had left by then."""
+        if self._owner is None or self._left is None or self._left.is_dropped:
+            return 0
+        try:
+            return len(await self._owner.wait(self._left))  # type: ignore[arg-type]
+        except OSError:
+            return 0
+
+    @property
+    def _open_fd(self) -> int:
+        """Raises OSError."""
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._fd
 
     def read_now(self, limit_bytes: int) -> bytes | None:
         """What is there already; None if nothing is, or nobody can tell. Raises OSError."""
-        if self._threads is not None:
+        if self._owner is not None and self._is_slow:
             return None
         try:
             if self._socket is not None:
                 return self._socket.recv(limit_bytes, socket.MSG_DONTWAIT)
-            data = os.read(self._fd, limit_bytes)
+            if self._owner is not None and self._kind is Kind.PIPE:
+                data = ferry().read(self._open_fd, limit_bytes)
+            else:
+                data = os.read(self._open_fd, limit_bytes)
         except BlockingIOError:
             return None
         if len(data) == SMALL_BYTES:
@@ -123,8 +144,10 @@ class Descriptor:
 
     def widen(self) -> None:
         """Let a pipe hold a megabyte, so that large chunks move in one piece. A no-op elsewhere."""
-        if not self._widened:
-            self._widened = True
+        if self._widened:
+            return
+        self._widened = True
+        if self._kind is Kind.PIPE:
             with contextlib.suppress(OSError):
                 fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
@@ -133,13 +156,14 @@ class Descriptor:
         view = memoryview(data)
         while view:
             try:
-                if self._threads is not None:
-                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
-                    done = await self._in_thread(os.write, view[: self._room_bytes()])
+                if self._owner is not None and self._is_slow:
+                    done = await self._write_slowly(self._owner, view)
                 elif self._socket is not None:
                     done = self._socket.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                elif self._owner is not None and self._kind is Kind.PIPE:
+                    done = ferry().write(self._open_fd, view)
                 else:
-                    done = os.write(self._fd, view)
+                    done = os.write(self._open_fd, view)
                 view = view[done:]
                 self.written_bytes += done
             except BlockingIOError:
@@ -148,15 +172,12 @@ class Descriptor:
                     continue
                 await self._ready(self._loop.add_writer, self._loop.remove_writer)
 
-    def _room_bytes(self) -> int:
-        """What it takes at once, being ready: so that no thread is in a call for long."""
-        try:
-            used_bytes = self.unread_bytes()
-            room_bytes = fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) - used_bytes
-        except OSError:  # a terminal
-            return select.PIPE_BUF
-        # The first and the last page of what is in it may be used in part.
-        return max(select.PIPE_BUF, room_bytes - 2 * PAGE_BYTES * bool(used_bytes))
+    async def _write_slowly(self, owner: Threads, view: memoryview) -> int:
+        if self._kind is Kind.TERMINAL:
+            await self._ready(self._loop.add_writer, self._loop.remove_writer)
+            view = view[: select.PIPE_BUF]  # it takes that at once, being ready
+        descriptor = self._open_fd
+        return await self._in_thread(owner, lambda: os.write(descriptor, view))
 
     async def _ready(
         self,
@@ -174,15 +195,15 @@ class Descriptor:
 
     def save(self, bundle: Bundle) -> int:
         """Its place there, 0 if it is closed. Raises NotNow."""
-        if self._in_call:
+        if self._is_awaited and self._last is not None and self._last.began_s:
             raise NotNow
         return bundle.add(self._fd)
 
     def turn_round(self) -> bool:
-        """Hold the other end of a pipe in place of ours, for `unread_bytes`: to its readers it is
-        closed. False: it is as before; nothing is unread, or there is no way."""
+        """Hold the other end of a pipe of ours in place of this, for `unread_bytes`: to its readers
+        it is closed. False: it is as before; nothing is unread, or there is no way."""
         with contextlib.suppress(OSError, ValueError):
-            if self.unread_bytes():
+            if self._owner is None and self.unread_bytes():
                 path = f"/proc/self/fd/{self._fd}"
                 end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 os.dup2(end, self._fd, inheritable=False)
@@ -192,9 +213,7 @@ class Descriptor:
 
     def unread_bytes(self) -> int:
         """What of the written is still in the pipe. Raises OSError if that cannot be told."""
-        found = array.array("i", [0])
-        fcntl.ioctl(self._fd, termios.FIONREAD, found)
-        return found[0]
+        return unread_bytes(self._open_fd)
 
     def is_trouble(self, problem: OSError) -> bool:
         """Rather than that nobody is at the other end any more."""
@@ -204,7 +223,7 @@ class Descriptor:
     def close(self) -> None:
         """Closed at once: who waits for it meets EBADF.
 
-        A thread still blocked in a call keeps its duplicate until that ends.
+        What a thread is in a call with is closed as soon as that ends.
         """
         if self._fd < 0:
             return
@@ -212,9 +231,11 @@ class Descriptor:
             remove(self._fd)
             settle(ready)
         self._waits.clear()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        descriptor, self._fd = self._fd, -1
         if self._socket is not None:
-            self._socket.close()
-        os.close(self._fd)
-        self._fd = -1
+            self._socket.detach()
+            self._socket = None
+        if self._owner is None:
+            os.close(descriptor)
+        else:
+            self._owner.close(descriptor, self._last)

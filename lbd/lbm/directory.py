@@ -1,7 +1,7 @@
 """Where a client's command is to run, and which hosts have that directory too.
 
 A look must not hang with a dead file server: what is not known here already is asked for in a
-thread, and given up after a while.
+thread of the client's user, and given up after a while.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from lbd.errors import Unavailable
@@ -18,11 +17,11 @@ from lbd.lbm.look import file_system, kernel_id, look
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.stamp import Stamp
 from lbd.lbm.unshared import Unshared
+from lbd.lbm.user_threads import UserThreads
 from lbd.model import HostId
 from lbd.rpc import client_tags as tags
 
 LOOK_S = 2.0
-LOOKERS = 4
 OUR_VIEW = "/proc/self/mountinfo"
 KNOWN_MOUNTS = 1024
 KNOWN_S = 60.0  # the number of a mount may be another's by then
@@ -32,13 +31,13 @@ PROGRAM = -1  # for `Unshared`, in place of a device: what is not there is a pro
 
 
 class Looker:
-    """One for an LBM; `close` lets its threads go."""
+    """One for an LBM."""
 
-    def __init__(self, as_user: AsUser) -> None:
+    def __init__(self, as_user: AsUser, threads: UserThreads) -> None:
+        self.threads = threads
         self._as_user = as_user
         self._kernel = kernel_id()
         self._libc = ctypes.CDLL(None)
-        self._threads = ThreadPoolExecutor(LOOKERS, "lbm-look")
         self._mounts: dict[tuple[int, str], tuple[str, float]] = {}
 
     async def at(self, uid: int, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
@@ -51,12 +50,12 @@ class Looker:
                 stamp = self._look(current, pid, cached=True)
                 if stamp.born_ns or not stamp.is_networked:
                     return stamp
-                return await self._wait_for(current, pid)
+                return await self._wait_for(uid, current, pid)
         if pid > 0 and os.access(f"/proc/{pid}/root", os.X_OK):
-            return await self._wait_for(b"/proc/%d/root" % pid + directory, pid)
+            return await self._wait_for(uid, b"/proc/%d/root" % pid + directory, pid)
         if pid > 0 and self._as_user.is_needed:
             return await self._for_another(uid, pid, directory, is_current=is_current)
-        return await self._wait_for(directory, 0)
+        return await self._wait_for(uid, directory, 0)
 
     async def _for_another(
         self, uid: int, pid: int, directory: bytes, *, is_current: bool
@@ -64,7 +63,7 @@ class Looker:
         """The client's view of the file system is not ours to enter. Raises Unavailable."""
         if has_our_view(pid):
             with contextlib.suppress(Unavailable):
-                return await self._wait_for(directory, 0)
+                return await self._wait_for(uid, directory, 0)
         theirs = b"/proc/%d/" % pid
         return await self._as_user.look(
             uid, theirs + (b"cwd" if is_current else b"root" + directory)
@@ -83,21 +82,16 @@ class Looker:
 
         return look(path, self._kernel, self._libc, file_system_of, cached=cached)
 
-    async def _wait_for(self, path: bytes, pid: int) -> Stamp:
-        """In a thread. Raises Unavailable."""
-        loop = asyncio.get_running_loop()
+    async def _wait_for(self, uid: int, path: bytes, pid: int) -> Stamp:
+        """In a thread of that user's. Raises Unavailable."""
+        threads = self.threads.of(uid)
         try:
             async with asyncio.timeout(LOOK_S):
-                return await loop.run_in_executor(
-                    self._threads, lambda: self._look(path, pid, cached=False)
-                )
+                return await threads.run(lambda: self._look(path, pid, cached=False))
         except TimeoutError:
             raise Unavailable("its file server does not answer") from None
         except OSError as problem:
             raise Unavailable(problem.strerror or "it cannot be seen") from None
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def has_our_view(pid: int) -> bool:

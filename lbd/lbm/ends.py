@@ -78,7 +78,7 @@ class JobEnds:
             child, ours = os.pipe2(os.O_CLOEXEC)
             self.childs.append(child)
             self._input = pipe_of(child)
-        self._stdin = self._sink(Descriptor(ours, borrowed=False))
+        self._stdin = self._sink(Descriptor(ours))
 
     def _sink(self, descriptor: Descriptor) -> Sink:
         return Sink(
@@ -97,7 +97,7 @@ class JobEnds:
             if number == 2 and 1 in self._outputs:
                 return  # both are one and the same
             ours = os.dup(pty.master)
-        self._outputs[number] = self._source(number, Descriptor(ours, borrowed=False), pty)
+        self._outputs[number] = self._source(number, Descriptor(ours), pty)
 
     def _source(self, number: int, descriptor: Descriptor, pty: Pty | None) -> Source:
         tag = tags.STDOUT if number == 1 else tags.STDERR

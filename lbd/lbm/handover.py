@@ -73,7 +73,8 @@ async def leave(
     await until(lambda: all(stream.confirmed.is_set() for stream in streams), REST_S)
     await home.eligible.close()
     await host.link.leave()
-    await until(lambda: is_settled(host), SETTLE_S)
+    home.threads.rest()
+    await until(lambda: is_settled(host) and home.threads.are_settled(), SETTLE_S)
     saved = attempts.save() if attempts is not None else []
     record, descriptors = write_down(host, home, listener, connections, saved)
     host.link.hand_over([in_memory(record.SerializeToString()), *descriptors])

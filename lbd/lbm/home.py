@@ -20,6 +20,7 @@ from lbd.lbm.room import Room
 from lbd.lbm.state import Jobs, LocalCap
 from lbd.lbm.unshared import Unshared
 from lbd.lbm.usage_log import UsageLog
+from lbd.lbm.user_threads import UserThreads
 from lbd.lbm.wide import Wide
 from lbd.model import HostId, JobId
 from lbd.rates import Rates
@@ -62,6 +63,10 @@ class Home:
     # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
     rates: Rates = field(init=False)  # of the commands and questions of each user
+
+    @property
+    def threads(self) -> UserThreads:
+        return self.looker.threads
 
     def __post_init__(self) -> None:
         rate = self.config.lbm.max_rate

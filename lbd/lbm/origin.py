@@ -92,7 +92,7 @@ class Command:
         finally:
             del self._home.commands[self.job.id]
             self.let_go()
-            self._away.close()
+            self._away.close(self._home.threads.of(self._uid))
         return False
 
     async def _look_for_host(self) -> bool:
@@ -230,7 +230,8 @@ class Command:
             self._note_refusal(NotRun(str(problem), NOT_SHARED[0]), where.host)
             return False
         self._where = where
-        self._remote = RemoteRun(self._home.config.lbm, streams, where.host, where.address)
+        place, threads = (where.host, where.address), self._home.threads.of(self._uid)
+        self._remote = RemoteRun(self._home.config.lbm, streams, *place, threads)
         wanted = self._request.environment, self._home.denied, self._request.let_through
         environment, kept = outgoing(*wanted)
         self._kept = kept_back(kept)

@@ -5,7 +5,6 @@ import contextlib
 import logging
 import os
 import signal
-import stat
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,8 +17,10 @@ from lbd.lbm.bundle import Bundle, Given
 from lbd.lbm.client import Ends, Listener
 from lbd.lbm.conversation import Conversation, Message
 from lbd.lbm.descriptor import Descriptor
+from lbd.lbm.kinds import Kind, kind_of
 from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.streams import Sink, Source
+from lbd.lbm.user_threads import Threads
 from lbd.one_line import one_line
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -28,6 +29,7 @@ from lbd.rpc.gen.handover_pb2 import HeldRun
 FLUSH_S = 1.0
 log = logging.getLogger("lbd.lbm")
 
+PUT_BACK_S = 2.0  # by a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
@@ -56,7 +58,16 @@ def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.StageRequest) -> set[str]:
 class RemoteRun:
     """One attempt on one host."""
 
-    def __init__(self, config: LbmConfig, streams: PeerStreams, host: str, address: str) -> None:
+    def __init__(
+        self,
+        config: LbmConfig,
+        streams: PeerStreams,
+        host: str,
+        address: str,
+        threads: Threads,
+    ) -> None:
+        """`threads`: those of the user whose descriptors it gets."""
+        self._threads = threads
         self._config = config
         self._streams = streams
         self._host = host
@@ -179,7 +190,7 @@ class RemoteRun:
             self._exited(ended.signal)
             if self._writing:
                 await asyncio.wait(self._writing.values())
-            self._put_back(ended)
+            await self._put_back(ended)
             return ended
         finally:
             for task in self._writing.values():
@@ -187,7 +198,7 @@ class RemoteRun:
             if self._stdin_task is not None:
                 self._stdin_task.cancel()
             if self._input_file is not None:
-                os.close(self._input_file)
+                self._threads.close(self._input_file)
                 self._input_file = None
 
     def _exited(self, number: int) -> None:
@@ -205,26 +216,32 @@ class RemoteRun:
         if task.cancel():
             self.tell(tags.OUTPUT_GONE, bytes((number,)))
 
-    def _put_back(self, ended: lbm_pb2.Ended) -> None:
+    async def _put_back(self, ended: lbm_pb2.Ended) -> None:
         """What was taken from a file and not read by the command is for its next reader."""
         if self._input_file is None or self._stdin is None:
             return
         if self._stdin_task is not None:
             self._stdin_task.cancel()
-        left = self._stdin.read_bytes - ended.input_taken_bytes
-        if ended.HasField("input_taken_bytes") and left > 0:
-            with contextlib.suppress(OSError):
-                os.lseek(self._input_file, -left, os.SEEK_CUR)
+        if not ended.HasField("input_taken_bytes"):
+            return
+        file = self._input_file
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(PUT_BACK_S):
+                if self._stdin_task is not None:
+                    await asyncio.wait((self._stdin_task,))
+                taken = self._stdin.read_bytes + await self._stdin.lost_bytes()
+                if (left := taken - ended.input_taken_bytes) > 0:
+                    await self._threads.run(lambda: os.lseek(file, -left, os.SEEK_CUR))
 
     def _attach(self, ends: Ends, talk: Conversation) -> None:
         for number, output in ((1, ends.stdout), (2, ends.stderr)):
             if output is not None:
-                descriptor = Descriptor(output, borrowed=True, writing=True)
+                descriptor = Descriptor(output, self._threads)
                 self._sinks[number] = self._sink(number, descriptor, talk)
         if ends.stdin is not None:
-            if stat.S_ISREG(os.fstat(ends.stdin).st_mode):
+            if kind_of(ends.stdin) is Kind.REGULAR:
                 self._input_file = os.dup(ends.stdin)
-            self._stdin = self._source(Descriptor(ends.stdin, borrowed=True), talk)
+            self._stdin = self._source(Descriptor(ends.stdin, self._threads), talk)
 
     def _sink(self, number: int, descriptor: Descriptor, talk: Conversation) -> Sink:
         window_bytes = tags.SCREEN_BYTES if self._screen else tags.WINDOW_BYTES
@@ -325,11 +342,11 @@ class RemoteRun:
         self._asked_to_end, self._has_exited = held.asked_to_end, held.has_exited
         for output in held.outputs:
             place = output.descriptor
-            descriptor = Descriptor.given(given, place, borrowed=True, writing=True)
+            descriptor = Descriptor.given(given, place, self._threads)
             sink = self._sink(output.number, descriptor, talk)
             self._sinks[output.number] = sink.restore(output)
         if held.HasField("input"):
-            descriptor = Descriptor.given(given, held.input.descriptor, borrowed=True)
+            descriptor = Descriptor.given(given, held.input.descriptor, self._threads)
             self._stdin = self._source(descriptor, talk).restore(held.input)
         self._input_file = given.take_any(held.input_file)
         if held.HasField("ended"):

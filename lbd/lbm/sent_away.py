@@ -12,6 +12,7 @@ from lbd.model import HostId
 
 if TYPE_CHECKING:
     from lbd.lbm.client import Ends
+    from lbd.lbm.user_threads import Threads
 
 LOOK_S = 1.0  # while it waits the hosts are asked again so often
 
@@ -40,6 +41,6 @@ class SentAway:
         self._has_told = True
         return f"the owner of {self.host} is back; it waits for a host that takes it: {why}"
 
-    def close(self) -> None:
+    def close(self, threads: "Threads") -> None:
         if self.ends is not None:
-            self.ends.close()
+            self.ends.close(threads)

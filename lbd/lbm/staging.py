@@ -19,6 +19,7 @@ from lbd.lbm.peer_streams import PeerStreams
 from lbd.lbm.remote import NotRun, RemoteRun
 from lbd.lbm.request import ClientRequest
 from lbd.lbm.state import Job
+from lbd.lbm.user_threads import Threads
 from lbd.rpc import client_tags
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
@@ -30,8 +31,9 @@ COMPLAINT_BYTES = 4096
 class Pipes:
     """What the client packs comes out of these pipes, and what it unpacks goes into them."""
 
-    def __init__(self, send: Callable[[bytes, bytes], None]) -> None:
+    def __init__(self, send: Callable[[bytes, bytes], None], threads: Threads) -> None:
         self._send = send
+        self.threads = threads  # the client's user's
         self._pipe: asyncio.Future[int] | None = None
         self._outcome: asyncio.Future[str] | None = None
 
@@ -52,7 +54,7 @@ class Pipes:
 
     def came(self, descriptor: int) -> None:
         if self._pipe is None or self._pipe.done():
-            os.close(descriptor)
+            self.threads.close(descriptor)
         else:
             self._pipe.set_result(descriptor)
 
@@ -62,7 +64,7 @@ class Pipes:
 
     def close(self) -> None:
         if self._pipe is not None and self._pipe.done() and not self._pipe.cancelled():
-            os.close(self._pipe.result())
+            self.threads.close(self._pipe.result())
 
 
 class Staging:
@@ -91,7 +93,7 @@ class Staging:
         self._step: RemoteRun | None = None
 
     def _new_run(self) -> RemoteRun:
-        return RemoteRun(self._config.lbm, self._streams, *self._place)
+        return RemoteRun(self._config.lbm, self._streams, *self._place, self._pipes.threads)
 
     def enter(self, request: lbm_pb2.RunRequest, step: str = "run") -> None:
         """Make it a command in this stage."""

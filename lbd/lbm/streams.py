@@ -117,6 +117,10 @@ class Source:
         self._descriptor.close()
         self._room.set()  # nobody will acknowledge what is under way
 
+    async def lost_bytes(self) -> int:
+        """Besides `read_bytes`: what was still being read as `run` was cancelled."""
+        return await self._descriptor.lost_bytes()
+
     def close(self) -> None:
         """In place of `run`."""
         self._descriptor.close()

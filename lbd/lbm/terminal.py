@@ -13,6 +13,7 @@ import struct
 import termios
 
 from lbd.lbm.bundle import Bundle
+from lbd.lbm.kinds import Kind, kind_of
 from lbd.lbm.modes import (
     Attributes,
     Size,
@@ -24,6 +25,7 @@ from lbd.lbm.modes import (
     same_flags,
 )
 from lbd.lbm.readers import parent_and_session
+from lbd.lbm.user_threads import Threads
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.gen.handover_pb2 import HeldPty
 
@@ -148,9 +150,12 @@ def set_size(descriptor: int, size: Size) -> None:
 class CallersTerminal:
     """The one that `lbrun` has made raw, held so that it can be restored if `lbrun` is killed."""
 
-    def __init__(self, descriptor: int, modes: Attributes | None) -> None:
-        """`modes`: None if it is not to be raw."""
+    def __init__(self, descriptor: int, modes: Attributes | None, threads: Threads) -> None:
+        """`modes`: None if it is not to be raw; `threads`: its user's."""
+        self._threads = threads
         self._descriptor = descriptor
+        if kind_of(descriptor) is not Kind.TERMINAL:  # what else it may be might never answer
+            modes = None
         self._modes = modes
 
     def save(self, bundle: Bundle) -> tuple[int, bytes]:
@@ -160,7 +165,9 @@ class CallersTerminal:
 
     def follow(self, modes: bytes) -> None:
         """It was set by somebody else meanwhile. Raises ValueError."""
-        self._modes = read_modes(modes)
+        wanted = read_modes(modes)
+        if self._modes is not None:
+            self._modes = wanted
 
     def leave_output_alone(self) -> None:
         """From the next byte on, if `lbrun` has the terminal in front."""
@@ -170,7 +177,7 @@ class CallersTerminal:
     def close(self, *, restore: bool) -> None:
         if restore and self._modes is not None:
             self._set_if_raw(self._modes, self._modes)
-        os.close(self._descriptor)
+        self._threads.close(self._descriptor)
 
     def _set_if_raw(self, wanted: Attributes, modes: Attributes) -> None:
         """Unless somebody else has set it meanwhile, a shell for instance.

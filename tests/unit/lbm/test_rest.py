@@ -126,7 +126,7 @@ async def test_a_sink_saved_at_any_moment_writes_the_rest_and_nothing_twice(piec
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     acknowledged, got = [], b""
-    sink = Sink(Descriptor(writer, borrowed=False), acknowledged.append, lambda: None, 1 << 16)
+    sink = Sink(Descriptor(writer), acknowledged.append, lambda: None, 1 << 16)
     task = sink.start()
     waiting = list(pieces)
     try:
@@ -168,7 +168,7 @@ async def test_a_source_saved_at_any_moment_has_read_nothing_that_it_does_not_se
     async def flush():
         await asyncio.sleep(0)
 
-    source = Source(Descriptor(reader, borrowed=False), sent.append, flush, 1 << 16, 7000)
+    source = Source(Descriptor(reader), sent.append, flush, 1 << 16, 7000)
     task = source.start()
     waiting = list(pieces)
     for step in steps:

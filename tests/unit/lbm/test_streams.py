@@ -9,6 +9,7 @@ import pytest
 
 from lbd.lbm.descriptor import Descriptor
 from lbd.lbm.streams import CRUMB_BYTES, CRUMBS, Sink, Source
+from lbd.lbm.user_threads import Threads
 from lbd.rpc.job_stream import ACKNOWLEDGE_BYTES
 
 CHUNK = 1 << 16
@@ -43,7 +44,7 @@ def taken(pipe, end):
 
 async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 100, 60)
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
     task = asyncio.create_task(source.run())
     os.write(pipe["w"], bytes(1000))
     await settle()
@@ -62,9 +63,7 @@ async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
 
 async def test_a_writer_in_step_with_the_source_gets_out_of_it(pipe):
     sent = []
-    source = Source(
-        Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 1 << 30, CHUNK
-    )
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 30, CHUNK)
     task = asyncio.create_task(source.run())
     page = bytes(4096)
     written = 0
@@ -82,9 +81,7 @@ async def test_a_writer_in_step_with_the_source_gets_out_of_it(pipe):
 
 async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
     sent = []
-    source = Source(
-        Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 1 << 20, CHUNK
-    )
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 20, CHUNK)
     task = asyncio.create_task(source.run())
     await settle()
     os.write(pipe["w"], b"last words")
@@ -95,7 +92,7 @@ async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
 
 async def test_a_source_whose_reader_is_gone_lets_the_writer_know_while_it_waits(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r"), borrowed=False), sent.append, at_once, 100, 60)
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
     task = asyncio.create_task(source.run())
     await settle()
     source.reader_gone()
@@ -107,7 +104,7 @@ async def test_a_source_whose_reader_is_gone_lets_the_writer_know_while_it_waits
 
 async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
     acknowledged = []
-    sink = Sink(Descriptor(taken(pipe, "w"), borrowed=False), acknowledged.append, pytest.fail)
+    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, pytest.fail)
     task = asyncio.create_task(sink.run())
     total = 3 * ACKNOWLEDGE_BYTES
     for _ in range(total // CHUNK):
@@ -125,9 +122,7 @@ async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
 
 async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_swallowed(pipe):
     gone, acknowledged = [], []
-    sink = Sink(
-        Descriptor(taken(pipe, "w"), borrowed=False), acknowledged.append, lambda: gone.append(1)
-    )
+    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, lambda: gone.append(1))
     os.close(taken(pipe, "r"))
     task = asyncio.create_task(sink.run())
     for _ in range(64):
@@ -139,7 +134,7 @@ async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_swallowed(p
 
 
 async def test_a_borrowed_pipe_keeps_its_flags(pipe):
-    descriptor = Descriptor(os.dup(pipe["w"]), borrowed=True, writing=True)
+    descriptor = Descriptor(os.dup(pipe["w"]), Threads())
     await descriptor.write(b"x")
     assert os.get_blocking(pipe["w"])  # the caller's shell shares that description
     descriptor.close()
@@ -149,7 +144,7 @@ async def test_a_borrowed_pipe_keeps_its_flags(pipe):
 @pytest.mark.parametrize("make", [socket.socketpair, os.pipe])
 async def test_a_borrowed_descriptor_that_is_full_does_not_block_the_loop(make):
     reader, writer = (end if isinstance(end, int) else end.detach() for end in make())
-    descriptor = Descriptor(os.dup(writer), borrowed=True, writing=True)
+    descriptor = Descriptor(os.dup(writer), Threads())
     task = asyncio.create_task(descriptor.write(bytes(4 << 20)))
     await settle()
     assert not task.done()
@@ -165,7 +160,7 @@ async def test_a_borrowed_descriptor_that_is_full_does_not_block_the_loop(make):
 async def test_devices_and_files_are_read_to_their_end(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     for path, expected in (("/dev/null", b""), (tmp_path / "file", b"abc")):
-        descriptor = Descriptor(os.open(path, os.O_RDONLY), borrowed=True)
+        descriptor = Descriptor(os.open(path, os.O_RDONLY), Threads())
         assert await descriptor.read(100) == expected
         assert await descriptor.read(100) == b""
         descriptor.close()

@@ -1,0 +1,100 @@
+"""A local user whose descriptors never answer, or allow less than the daemons may do."""
+
+import os
+import pwd
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import wait_until
+from tests.live.hostile_user.test_other_users import under_way
+from tests.live.hung_files import HungFiles
+from tests.live.privileged import ANN, LBD, MALLORY
+
+pytestmark = pytest.mark.root
+
+LINE = "a line of Mallory's"
+AS_STDIN = "os.dup2({made}, 0); os.execvp('lbrun', ['lbrun', '-H', 'h2', 'cat'])"
+STRANGE = {
+    "eventfd": "os.eventfd(0)",
+    "eventpoll": "(made := select.epoll()).fileno()",
+    "inotify": "ctypes.CDLL(None).inotify_init()",
+    "timerfd": "ctypes.CDLL(None).timerfd_create(1, 0)",
+}
+MANY = 12  # more than one user has threads
+
+
+def still_serves(two):
+    """Another user, and who asks."""
+    done = two.run(ANN, "cd / && lbrun -H h2 echo served")
+    assert (done.returncode, done.stdout) == (0, "served\n"), done.stderr + two.logs()
+    assert two.ask("h1", "lbm", "status")
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_is_no_file_is_refused_as_input(two, kind):
+    script = f"import os, select, ctypes; {AS_STDIN.format(made=STRANGE[kind])}"
+    done = two.run(MALLORY, f'cd / && timeout 15 {sys.executable} -c "{script}"')
+    still_serves(two)
+    assert done.returncode == 125, done
+    assert "standard input is no file, pipe, socket or terminal" in done.stderr
+    assert kind in done.stderr
+
+
+@pytest.fixture
+def hung(two):
+    if not Path("/dev/fuse").exists():
+        pytest.skip("needs /dev/fuse")
+    where = two.root / "hung"
+    where.mkdir()
+    try:
+        with HungFiles(where, pwd.getpwnam(MALLORY).pw_uid) as hung:
+            yield hung
+    finally:
+        where.rmdir()
+
+
+@pytest.mark.parametrize("way", ["cat <{}", "echo text 1<>{}", "sh -c 'echo text >&2' 2<>{}"])
+def test_files_that_never_answer_hang_their_own_user_alone(two, hung, way):
+    command = f"lbrun -H h2 {way.format(hung.path)}"
+    script = " & ".join([command] * MANY) + " & wait"
+    with under_way(two, MALLORY, script):
+        lbm = pwd.getpwnam(LBD).pw_uid
+        wait_until(lambda: any(uid == lbm for _, uid in hung.asked), "it is asked", see=two.logs)
+        still_serves(two)
+    still_serves(two)
+
+
+@pytest.fixture
+def fifo(two):
+    """What the daemons' account may open, and ordinary users may not."""
+    path = two.root / "fifo"
+    os.mkfifo(path, 0o600)
+    shutil.chown(path, LBD)
+    end = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    yield path, end
+    os.close(end)
+    path.unlink()
+
+
+def test_a_fifo_that_its_user_may_not_write_is_not_written_for_him(two, fifo):
+    path, end = fifo
+    script = (
+        f"import os; os.dup2(os.open('{path}', os.O_PATH), 1);"
+        f"os.execvp('lbrun', ['lbrun', '-H', 'h2', 'echo', \\\"{LINE}\\\"])"
+    )
+    done = two.run(MALLORY, f'cd / && timeout 15 {sys.executable} -c "{script}"')
+    with pytest.raises(BlockingIOError):
+        os.read(end, 100)
+    assert done.returncode == 125, done
+
+
+def test_a_fifo_that_its_user_may_not_read_is_not_read_for_him(two, fifo):
+    path, end = fifo
+    os.write(end, b"a secret\n")
+    script = f"import os; {AS_STDIN.format(made=f'os.open({str(path)!r}, os.O_PATH)')}"
+    done = two.run(MALLORY, f'cd / && timeout 15 {sys.executable} -c "{script}"')
+    assert "secret" not in done.stdout
+    assert os.read(end, 100) == b"a secret\n"

@@ -1,0 +1,85 @@
+"""A file system of whose file nobody but its user hears anything: as a FUSE of that user's own, or
+a file server that is down."""
+
+import contextlib
+import ctypes
+import os
+import select
+import struct
+import threading
+
+IN_HEADER = struct.Struct("=IIQQIII4x")
+OUT_HEADER = struct.Struct("=IiQ")
+LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FLUSH, INIT, OPENDIR, INTERRUPT = (
+    1, 2, 3, 14, 15, 16, 18, 25, 26, 27, 36
+)  # fmt: skip
+ROOT, FILE = 1, 2
+ENOSYS = 38
+MNT_DETACH = 2
+POLL_S = 0.05
+NAME = "file"
+
+
+def attributes(node):
+    mode = 0o040755 if node == ROOT else 0o100666
+    return struct.pack("=6Q3I7I", node, 4096, 8, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+
+
+class HungFiles:
+    """`where`/file can be opened, and `uid` may look at it; reads and writes never end, and of
+    others nothing does."""
+
+    def __init__(self, where, uid):
+        self.where, self.uid = os.fspath(where), uid
+        self.asked = []  # of what was never answered: (operation, uid)
+        self.path = os.path.join(self.where, NAME)
+        self._over = threading.Event()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def __enter__(self):
+        self._device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        options = f"fd={self._device},rootmode=40000,user_id=0,group_id=0,allow_other"
+        if self._libc.mount(b"hung", self.where.encode(), b"fuse", 0, options.encode()):
+            os.close(self._device)
+            raise OSError(ctypes.get_errno(), "mount of a FUSE")
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join(10)
+        os.close(self._device)  # what hangs fails now
+        self._libc.umount2(self.where.encode(), MNT_DETACH)
+
+    def _serve(self):
+        with contextlib.suppress(OSError):
+            while not self._over.is_set():
+                if not select.select([self._device], [], [], POLL_S)[0]:
+                    continue
+                request = os.read(self._device, 1 << 18)
+                _, operation, unique, node, uid, _, _ = IN_HEADER.unpack_from(request)
+                answer = self._answer(operation, node, uid)
+                if isinstance(answer, int):
+                    os.write(self._device, OUT_HEADER.pack(OUT_HEADER.size, -answer, unique))
+                elif answer is not None:
+                    size = OUT_HEADER.size + len(answer)
+                    os.write(self._device, OUT_HEADER.pack(size, 0, unique) + answer)
+                elif operation not in (FORGET, INTERRUPT):
+                    self.asked.append((operation, uid))
+
+    def _answer(self, operation, node, uid):
+        """Bytes, an errno, or None for ever."""
+        if operation in (FORGET, INTERRUPT, READ, WRITE):
+            return None
+        if operation == INIT:
+            return struct.pack("=4I2H2I2H8I", 7, 31, 0, 0, 8, 6, 4096, 1, 1, 0, *[0] * 8)
+        if node == FILE and uid != self.uid and operation != RELEASE:
+            return None
+        if operation == LOOKUP:
+            return struct.pack("=4Q2I", FILE, 1, 0, 0, 0, 0) + attributes(FILE)
+        if operation == GETATTR:
+            return struct.pack("=Q2I", 0, 0, 0) + attributes(node)
+        if operation in (OPEN, OPENDIR):
+            return struct.pack("=Q2I", 0, 0, 0)
+        return b"" if operation in (RELEASE, FLUSH) else ENOSYS

@@ -1,0 +1,232 @@
+import asyncio
+import errno
+import os
+import pty
+import select
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.lbm import user_threads
+from lbd.lbm.bundle import Bundle, NotNow
+from lbd.lbm.descriptor import Descriptor
+from lbd.lbm.kinds import Kind, kind_of, why_not
+from lbd.lbm.user_threads import THREADS_MAX, Threads, UserThreads
+
+LINE = b"a secret line\n"
+
+
+@pytest.fixture
+def blocked():
+    """A pipe to hang at, in a thread."""
+    reader, writer = os.pipe()
+    yield SimpleNamespace(reader=reader, writer=writer, hang=lambda: os.read(reader, 1))
+    os.close(writer)
+    os.close(reader)
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_one_users_hung_calls_take_no_other_users_threads(blocked):
+    users = UserThreads()
+    hung = [asyncio.create_task(users.of(1).run(blocked.hang)) for _ in range(3 * THREADS_MAX)]
+    late = asyncio.create_task(users.of(1).run(lambda: "late"))
+    assert await asyncio.wait_for(users.of(2).run(lambda: "done"), 10) == "done"
+    assert not late.done()
+    assert threading.active_count() < 2 * THREADS_MAX
+    os.write(blocked.writer, bytes(len(hung)))
+    assert await asyncio.wait_for(late, 10) == "late"
+    await asyncio.gather(*hung)
+
+
+async def test_nobody_waits_for_the_threads_that_hang(blocked):
+    threads = Threads()
+    hung = asyncio.create_task(threads.run(blocked.hang))
+    await until(lambda: any(t.name == "lbm-user" for t in threading.enumerate()))
+    assert all(t.daemon for t in threading.enumerate() if t.name == "lbm-user")
+    await until(threads.is_settled)  # a hand-over does not wait for it for long
+    assert not hung.done()
+    os.write(blocked.writer, b"x")
+    assert await hung == b"x"
+
+
+async def test_what_rests_begins_nothing_and_loses_nothing(blocked):
+    threads = Threads(most=1)
+    first = asyncio.create_task(threads.run(blocked.hang))
+    made = []
+    second = asyncio.create_task(threads.run(lambda: made.append(1)))
+    await until(lambda: not blocked_is_pending(threads))
+    threads.rest()
+    assert not threads.is_settled()
+    os.write(blocked.writer, b"x")
+    assert await asyncio.wait_for(first, 10) == b"x"
+    assert threads.is_settled()
+    await asyncio.to_thread(lambda: None)
+    assert not made
+    second.cancel()
+
+
+def blocked_is_pending(threads):
+    return threads._calls.qsize() != 1
+
+
+async def test_a_call_given_up_before_it_began_is_never_made(blocked):
+    threads = Threads(most=1)
+    hung, made = asyncio.create_task(threads.run(blocked.hang)), []
+    late = asyncio.create_task(threads.run(lambda: made.append(1)))
+    await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.wait((late,))
+    os.write(blocked.writer, b"x")
+    await hung
+    await threads.run(lambda: None)
+    assert not made
+
+
+async def test_a_descriptor_in_a_call_is_closed_after_it(blocked):
+    """Its number could be another user's descriptor by the time the call is made."""
+    threads = Threads()
+    call = threads.start(blocked.hang)
+    await until(lambda: call.began_s)
+    number = os.dup(blocked.writer)
+    threads.close(number, call)
+    os.fstat(number)
+    os.write(blocked.writer, b"x")
+    await until(lambda: not is_open(number))
+
+
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+async def test_whose_descriptors_hang_as_they_are_closed_gets_no_more_of_them_taken(
+    blocked, tmp_path
+):
+    threads = Threads()
+    for _ in range(THREADS_MAX):
+        threads.start(blocked.hang)
+    path = tmp_path / "file"
+    for _ in range(user_threads.CLOSING_MAX):
+        assert not threads.are_stuck
+        threads.close(os.open(path, os.O_CREAT | os.O_RDWR))
+    assert threads.are_stuck
+    os.write(blocked.writer, bytes(THREADS_MAX))
+    await until(lambda: not threads.are_stuck)
+
+
+def test_kinds(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_bytes(b"")
+    left, right = socket.socketpair()
+    master, slave = pty.openpty()
+    epoll = select.epoll()
+    made = {
+        os.open(tmp_path / "fifo", os.O_RDWR): Kind.PIPE,
+        os.open(tmp_path / "file", os.O_RDWR): Kind.REGULAR,
+        os.open(tmp_path, os.O_RDONLY): Kind.OTHER,
+        os.open("/dev/null", os.O_RDWR): Kind.MEMORY,
+        os.open("/proc/self/status", os.O_RDONLY): Kind.REGULAR,
+        os.eventfd(0): Kind.NONE,
+        epoll.fileno(): Kind.NONE,
+        left.fileno(): Kind.SOCKET,
+        master: Kind.TERMINAL,
+        slave: Kind.TERMINAL,
+    }
+    assert {fd: kind_of(fd) for fd in made} == made
+    refused = [fd for fd in made if why_not("standard input", fd)]
+    assert [made[fd] for fd in refused] == [Kind.NONE, Kind.NONE]
+    assert "eventfd" in why_not("standard input", refused[0])
+    right.close()
+    for descriptor in made:
+        if descriptor not in (epoll.fileno(), left.fileno()):
+            os.close(descriptor)
+    epoll.close()
+    left.close()
+
+
+def fifo(path):
+    os.mkfifo(path, 0o600)
+    return path, os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+
+@pytest.mark.parametrize("flags", [os.O_PATH, os.O_WRONLY])
+async def test_what_the_caller_may_not_read_is_not_read_for_him(tmp_path, flags):
+    path, end = fifo(tmp_path / "fifo")
+    os.write(end, LINE)
+    descriptor = Descriptor(os.open(path, flags), Threads())
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        await asyncio.wait_for(descriptor.read(100), 10)
+    descriptor.close()
+    assert os.read(end, 100) == LINE
+    os.close(end)
+
+
+@pytest.mark.parametrize("flags", [os.O_PATH, os.O_RDONLY | os.O_NONBLOCK])
+async def test_what_the_caller_may_not_write_is_not_written_for_him(tmp_path, flags):
+    path, end = fifo(tmp_path / "fifo")
+    descriptor = Descriptor(os.open(path, flags), Threads())
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        await asyncio.wait_for(descriptor.write(LINE), 10)
+    descriptor.close()
+    with pytest.raises(BlockingIOError):
+        os.read(end, 100)
+    os.close(end)
+
+
+@pytest.mark.parametrize("size", [1, 5000, 65_536, 3_000_000])
+async def test_a_pipe_that_others_have_carries_all_and_in_order(size):
+    reader, writer = os.pipe()
+    data = os.urandom(size)
+    source, sink = Descriptor(reader, Threads()), Descriptor(os.dup(writer), Threads())
+    writing, got = asyncio.create_task(sink.write(data)), b""
+    while len(got) < size:
+        got += await asyncio.wait_for(source.read(100_000), 10)
+    await writing
+    assert got == data
+    assert os.get_blocking(writer)
+    sink.close()
+    os.close(writer)
+    assert await asyncio.wait_for(source.read(10), 10) == b""
+    source.close()
+
+
+async def test_a_pipe_of_packets_is_read_in_full():
+    reader, writer = os.pipe2(os.O_DIRECT)
+    source = Descriptor(reader, Threads())
+    for word in (b"one ", b"two ", b"three"):
+        os.write(writer, word)
+    os.close(writer)
+    got = b""
+    while piece := await source.read(100):
+        got += piece
+    assert got == b"one two three"
+    source.close()
+
+
+async def test_a_call_in_a_thread_cannot_be_handed_over_and_what_it_read_is_not_lost(blocked):
+    threads = Threads()
+    master, slave = pty.openpty()
+    os.write(master, b"line\n")
+    descriptor = Descriptor(os.dup(slave), threads)
+    assert await descriptor.read(100) == b"line\n"
+    hung = asyncio.create_task(descriptor._in_thread(threads, blocked.hang))
+    await until(lambda: descriptor._last.began_s and descriptor._is_awaited)
+    with pytest.raises(NotNow):
+        descriptor.save(Bundle())
+    hung.cancel()
+    await asyncio.wait((hung,))
+    os.write(blocked.writer, b"x")
+    assert await asyncio.wait_for(descriptor.lost_bytes(), 10) == 1
+    descriptor.close()
+    os.close(master)
+    os.close(slave)
