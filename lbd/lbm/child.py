@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lbd.lbm import monitor, rlimits
+from lbd.lbm.code_variables import without_code
 from lbd.lbm.containment import MARK, Containment
 from lbd.lbm.launch import DEFAULT_PATH, become
 from lbd.lbm.look import find_program, kernel_id, look
@@ -33,6 +34,7 @@ from lbd.lbm.spawn_order import (
     LIMIT,
     ORDER,
     SEEN,
+    SUBJECT_AT,
     Order,
     read_order,
 )
@@ -189,9 +191,7 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         path = order.environment.get(b"PATH", DEFAULT_PATH)
         program = b""
         if order.allowed or order.denied:
-            program = real_program(order.subject or order.argv[0], path)
-            if rule := rule_against(program, order.allowed, order.denied) if program else "":
-                raise CannotStart(rule, PermissionError(errno.EACCES, "not allowed"))
+            program = allowed_program(order, path)
         if order.check:
             missing = find_program(order.argv[0], path)
             raise CannotStart("exec" if missing else ABLE, OSError(missing, "checked"))
@@ -207,6 +207,21 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
             sock.sendall(f"spawn {getattr(trouble, 'errno', 0) or 0}".encode())
     finally:
         os._exit(127)
+
+
+def allowed_program(order: Order, path: bytes) -> bytes:
+    """What is run, and nothing else, where the owner has rules for that. Raises CannotStart."""
+    name = order.subject or order.argv[0]
+    program = real_program(name, path)
+    if not program:
+        missing = find_program(name, path) or errno.ENOENT
+        raise CannotStart("exec", OSError(missing, os.strerror(missing)))
+    if rule := rule_against(program, order.allowed, order.denied):
+        raise CannotStart(rule, PermissionError(errno.EACCES, "not allowed"))
+    order.environment = without_code(order.environment)
+    if order.subject:  # the shell is not to look for it again
+        order.argv[SUBJECT_AT] = program
+    return program
 
 
 def leave_keeper(parent: Parent, own: int, *, dies_with_it: bool = True) -> None:

@@ -28,6 +28,7 @@ ALLOWED, DENIED, SUBJECT = b"A", b"D", b"B"
 PROCESSES = b"q"
 LOOK = b"L"  # the argument is a directory: only say what it is
 
+SUBJECT_AT = 6  # of argv, if there is a SUBJECT
 SEEN = "seen:"  # begins the "stage" at which an order to look fails when all is well
 ABLE = "able"  # the "stage" at which an order to check fails when all is well
 TERMINAL = b"t"  # the first descriptor that is one becomes the session's; value: a place below

@@ -124,3 +124,28 @@ def test_a_user_that_is_not_numbers_is_nobody(compiled, tmp_path, user):
     order = Order(job="h1-1", argv=[b"/bin/true"])
     said = said_by(compiled, tmp_path, pack_order(order) + frames.field(USER, user))
     assert said.split() == ["user", "22", str(127 << 8)]
+
+
+def test_a_program_that_may_run_brings_no_code_along(tmp_path):
+    """Where the owner says which may; PATH and HOME are no code."""
+    environment = {b"PATH": b"/usr/bin:/bin", b"HOME": b"/", b"LD_PRELOAD": b"/tmp/x.so"}
+    order = sh(MALLORY, b"", allowed=[os.path.realpath("/usr/bin/env")])
+    order.argv, order.environment = [b"env"], environment
+    said = said_by("", tmp_path, order)
+    assert "HOME=/" in said
+    assert "LD_PRELOAD" not in said
+
+
+def test_a_link_that_changes_after_it_was_looked_at_changes_nothing(short_dir):
+    """As it can while the shell opens the files of -o."""
+    short_dir.chmod(0o777)
+    link = short_dir / "harmless"
+    link.symlink_to(os.path.realpath("/usr/bin/true"))
+    swaps = b'ln -sfn /usr/bin/id %s; shift 2; exec "$@"' % bytes(link)
+    order = sh(MALLORY, b"", allowed=[os.path.realpath("/usr/bin/true")], subject=bytes(link))
+    order.argv = [b"/bin/sh", b"-c", swaps, b"lbd", b"", b"", bytes(link)]
+    order.environment = {b"PATH": b"/usr/bin:/bin"}
+    said = said_by("", short_dir, order)
+    assert os.readlink(link) == "/usr/bin/id"
+    assert "uid=" not in said
+    assert said.split() == ["0"]
