@@ -189,10 +189,20 @@ class LbmConfig(Section):
     )  # the most that is read from a pipe at once
     # arguments and environment of one command
     max_request_bytes: int = within(8 << 20, 1 << 14, 12 << 20)
+    # anything else that a client sends: questions of lbctl, what is typed
+    max_question_bytes: int = within(1 << 16, 1 << 12, 1 << 20)
+    # requests longer than that which the LBM holds of one local user; who would have it hold more
+    # waits a moment, and is refused then. It takes some five times as much memory
+    user_request_bytes: int = within(64 << 20, 13 << 20, 1 << 40)
+    users_request_bytes: int = within(256 << 20, 13 << 20, 1 << 40)  # and of all of them
+    # requests that it holds of one other host, with 4 KiB for each command; more are refused
+    host_request_bytes: int = within(64 << 20, 13 << 20, 1 << 40)
+    hosts_request_bytes: int = within(256 << 20, 13 << 20, 1 << 40)  # and of all of them
     # a host that does not share a directory is not asked about it again for this long
     unshared_s: float = within(60.0, 0.0, 86400.0)
     max_clients: int = within(2048, 1, 1 << 20)  # connections on the Unix socket
-    # commands a second from one host, or of one local user; twice as many at once; more wait
+    # commands a second from one host, or of one local user; twice as many at once; more wait. A
+    # long one counts as one for each 16 KiB
     max_rate: int = within(2000, 10, 1_000_000)
     history: int = within(500, 0, 1_000_000)  # ended jobs that `lbctl jobs` still shows
     cgroup: str = one_of(CGROUPS)  # contain each job in a cgroup of its own where writable

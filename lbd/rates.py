@@ -13,6 +13,14 @@ KEYS_MAX = 4096
 ROUNDING = 1e-6  # of a turn
 
 
+TURN_BYTES = 1 << 14
+
+
+def turns_of(size_bytes: int) -> int:
+    """Of what has to be read, which takes the longer the longer it is."""
+    return max(1, size_bytes // TURN_BYTES)
+
+
 class Rates:
     def __init__(self, rate_per_s: float, burst: float, max_keys: int = KEYS_MAX) -> None:
         self._gap_s = 1.0 / rate_per_s
@@ -20,9 +28,12 @@ class Rates:
         self._max_keys = max_keys
         self._due_s: dict[Hashable, float] = {}
 
-    def turn_s(self, key: Hashable, now_s: float, patience_s: float) -> float | None:
-        """In how many seconds it is its turn, 0 = now; None: not within `patience_s`."""
-        due_s = max(self._due_s.get(key, now_s), now_s) + self._gap_s
+    def turn_s(
+        self, key: Hashable, now_s: float, patience_s: float, count: int = 1
+    ) -> float | None:
+        """In how many seconds it is its turn, 0 = now; None: not within `patience_s`. `count`:
+        what it wants to do is worth so many turns."""
+        due_s = max(self._due_s.get(key, now_s), now_s) + self._gap_s * count
         wait_s = due_s - self._ahead_s - now_s
         if wait_s < self._gap_s * ROUNDING:
             wait_s = 0.0

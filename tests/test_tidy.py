@@ -151,7 +151,7 @@ CONFIG = {
 }  # fmt: skip
 WORDS = CONFIG | {
     "lbd", "lbd.model", "lbd.errors", "lbd.spelling", "lbd.units", "lbd.one_line", "lbd.windows",
-    "lbd.wire", "lbd.rates", "lbd.ranges", "lbd.jobs_named", "lbd.host_name",
+    "lbd.wire", "lbd.rates", "lbd.budget", "lbd.ranges", "lbd.jobs_named", "lbd.host_name",
 }  # fmt: skip
 PROGRAM = {"lbd.self_start", "lbd.supervise"}
 RUNNING = {"lbd.load", "lbd.lim", "lbd.lbm", "lbd.dispatch", "lbd.rpc"}

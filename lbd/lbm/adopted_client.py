@@ -54,19 +54,21 @@ class AdoptedConnection(Connection):
             )
             connection._save_ends(held, bundle)
         held.socket = bundle.add(connection._socket.fileno())
-        held.received = b"".join([*unheard, connection._split.rest])
-        held.descriptors.extend(bundle.add(number) for number in connection._descriptors)
+        held.received = b"".join([*unheard, connection._frames.split.rest])
+        held.descriptors.extend(bundle.add(number) for number in connection._frames.descriptors)
         return held
 
     def start_again(self, held: HeldClient, given: Given) -> None:
         """Nothing has come of its request yet: `serve` reads it anew."""
-        self._descriptors = [given.take(place) for place in held.descriptors]
-        self._unheard = self._split.feed(held.received)
+        self._frames.descriptors = [given.take(place) for place in held.descriptors]
+        self._unheard = self._frames.split.feed(held.received)
+        self._frames.share.add(len(held.received))
 
     def restore(self, held: HeldClient, talks: Talks, given: Given) -> None:
         """Raises OSError, KeyError, ValueError."""
         self.start_again(held, given)
         self._run_body, self._stays = held.request, held.command.stays
+        self._frames.share.add(len(held.request))
         request = read_request(held.request)
         self._know(request)
         caller = user_name(self.caller.uid), self.caller.uid

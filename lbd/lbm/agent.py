@@ -14,7 +14,7 @@ import time
 from lbd.errors import LbdError, PeerError
 from lbd.lbm import keeper_protocol as keeper
 from lbd.lbm import monitor
-from lbd.lbm.conversation import Conversation
+from lbd.lbm.conversation import INBOX_BYTES, Conversation
 from lbd.lbm.ends import JobEnds
 from lbd.lbm.host import Host
 from lbd.lbm.link import Begun, Exit, NotStarted, Spawned
@@ -28,7 +28,6 @@ from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 DRAINED_S = 0.2  # it has ended: by then its output has gone, unless somebody reads slowly
-ROOM_S = 0.5  # from one look whether there is room beyond the slots to the next
 LINGER_S = 0.002  # a command as short as this is reported in one message
 
 
@@ -180,7 +179,7 @@ class ForeignJob:
                 return True
             if time.monotonic() >= give_up_s:
                 return False
-            wait_s = max(lbm.named_wait_s, ROOM_S)
+            wait_s = max(lbm.named_wait_s, 0.5)  # there may be room beyond the slots
 
     async def _start(self, admitted: Admit) -> None:
         """The command begun, and the bookkeeping that its end undoes. Raises NotStarted."""
@@ -210,6 +209,7 @@ class ForeignJob:
     def _has_begun(self, begun: Begun, began_s: float) -> None:
         self._began_s = began_s
         self._begun = begun
+        self._talk.ahead_bytes = INBOX_BYTES
         has_terminal = self._ends is not None and self._ends.pty is not None
         self._pid = command_of(begun.pid, begun.group) if has_terminal else begun.pid
         self._host.job_began(self._id, self._pid, begun.group)

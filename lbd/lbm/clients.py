@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from lbd.errors import PeerError, Unavailable
 from lbd.lbm.account_cache import NAMES, user_name
@@ -16,26 +18,27 @@ from lbd.lbm.descriptor import settle
 from lbd.lbm.home import Home
 from lbd.lbm.local_cpu import LocalCpu
 from lbd.lbm.origin import Command
-from lbd.lbm.queued import serve_queued
+from lbd.lbm.queued import read_queued, serve_queued
 from lbd.lbm.request import ClientRequest, read_request, read_used
 from lbd.lbm.staging import Pipes
 from lbd.lbm.terminal import CallersTerminal
 from lbd.model import HostId, JobId
 from lbd.one_line import one_line
+from lbd.rates import turns_of
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
 from lbd.rpc import job_stream as stream
-from lbd.rpc.descriptors import receive
+from lbd.rpc.client_frames import ClientFrames, Share
 from lbd.rpc.gen.handover_pb2 import HeldClient
 from lbd.rpc.local import Caller, Json, caller_of, decode, encode, reply_to
 
-FIRST_FRAME_S = 10.0
+FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
 IDLE_QUESTIONER_S = 60.0
 TAKEN_AFTER_S = 0.3
 RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
 LISTEN_AFTER_S = 0.005  # most commands that are over sooner have nothing to say
-DESCRIPTORS_MAX = 3
-READ_BYTES = 1 << 16
+LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # what holds a command, and that only once
+MANY_BYTES = 1 << 16  # to be read beside the event loop
 # What goes to the other host as it is, and by what name.
 PASSED_ON = {
     tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
@@ -44,6 +47,7 @@ PASSED_ON = {
 NOTICES = {
     stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED, stream.SCREEN: tags.SCREEN
 }  # fmt: skip
+Read = TypeVar("Read")
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
 
@@ -55,8 +59,6 @@ class Connection:
         self._home = home
         self._answer = answer
         self._loop = asyncio.get_running_loop()
-        self._split = frames.Splitter(home.config.lbm.max_request_bytes)
-        self._descriptors: list[int] = []
         self.command: Command | None = None
         self._asked_to_tell = False
         self._types = False
@@ -66,7 +68,6 @@ class Connection:
         self.pipes = Pipes(self._send, self._threads)
         self._told_end = False
         self._restored = False
-        self._in_turn = True
         self._terminal: CallersTerminal | None = None
         self._run_body = b""  # the request as it came
         self._early: list[tuple[bytes, bytes]] = []  # before the request
@@ -78,6 +79,9 @@ class Connection:
         self._ends: asyncio.Future[Ends] = self._loop.create_future()
         self._ready = asyncio.Event()
         self.peer = PeerProcess(sock, self.caller)
+        lbm, share = home.config.lbm, Share(home.long_requests, self.caller.uid)
+        split = frames.Splitter(lbm.max_question_bytes, LONG, lbm.max_request_bytes)
+        self._frames = ClientFrames(sock, split, share, lbm.max_question_bytes, self._threads)
 
     async def serve(self) -> None:
         """Until the client is gone, or has become its command and that has ended."""
@@ -88,25 +92,36 @@ class Connection:
                 self._early = early = [frame for frame in first if frame[0] == tags.SIGNAL]
                 while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
                     first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
+            self._frames.split.long = b""
             if first and first[0][0] in (tags.RUN, tags.LOCAL):
                 self._unheard = first  # by then: for the LBM that may follow us
-                await self._turn()
+                await self._turn(first[0][1])
+                request = await self._read_long(read_request, first[0][1])
                 self._unheard = []
             if first and first[0][0] == tags.RUN:
                 self._run_body, self._unheard = first[0][1], [*early, *first[1:]]
-                await self._serve_command(read_request(self._run_body))
+                await self._serve_command(request)
             elif first and first[0][0] == tags.QUEUE:
                 self._is_answering = True
                 if self._hung_up():  # while we were stopped: it has been told that it failed
                     return
-                ends = self._socket, self._read
-                client = self.caller, self.peer
-                await serve_queued(self._home, client, ends, first[0][1], [*early, *first[1:]])
+                await self._turn(first[0][1])
+                asked = await self._read_long(read_queued, first[0][1])
+                ends, more = (self._socket, self._read), [*early, *first[1:]]
+                client, first = (self.caller, self.peer), []
+                taken = self._frames.share.give_back
+                await serve_queued(self._home, client, ends, asked, more, taken)
             elif first and first[0][0] == tags.LOCAL:
                 self._run_body = first[0][1]
-                await self._note_local(read_request(self._run_body))
+                await self._note_local(request)
             else:
                 await self._serve_json(first)
+        except frames.TooLong as problem:
+            if problem.tag == frames.JSON:
+                refusal: Json = {"ok": False, "error": f"too long a question: {problem}"}
+                self._send(frames.JSON, json.dumps(refusal).encode())
+            else:
+                self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
         except (ValueError, PeerError) as problem:
             self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
         except (TimeoutError, OSError):
@@ -124,47 +139,26 @@ class Connection:
         if self._unheard:
             again, self._unheard = self._unheard, []
             return again
-        while True:
-            if not self._in_turn:  # who sends without a pause takes turns with the others
-                await asyncio.sleep(0)
-            try:
-                # Of whose descriptors hang here none are taken: to drop them, too, would hang.
-                count = 0 if self._threads.are_stuck else DESCRIPTORS_MAX
-                data, descriptors = receive(self._socket, READ_BYTES, count)
-            except BlockingIOError:
-                await self._readable()
-                self._in_turn = True
-                continue
-            self._in_turn = False
-            self._descriptors += descriptors
-            if len(self._descriptors) > DESCRIPTORS_MAX:
-                raise ValueError("more descriptors than a command has")
-            if not data:
-                return []
-            if found := self._split.feed(data):
-                return found
+        return await self._frames.read()
 
-    async def _turn(self) -> None:
-        """Who asks faster than a user may is answered later."""
-        wait_s = self._home.rates.turn_s(self.caller.uid, time.monotonic(), float("inf"))
+    async def _read_long(self, read: Callable[[bytes], Read], body: bytes) -> Read:
+        """What a request says; it holds up nobody else. Raises ValueError."""
+        return read(body) if len(body) <= MANY_BYTES else await asyncio.to_thread(read, body)
+
+    async def _turn(self, body: bytes) -> None:
+        """Before it is looked into. Who asks faster than a user may is answered later."""
+        turns = turns_of(len(body))
+        wait_s = self._home.rates.turn_s(self.caller.uid, time.monotonic(), FOR_EVER_S, turns)
         if wait_s:
             self._send(tags.TAKEN)
             await asyncio.sleep(wait_s)
-
-    async def _readable(self) -> None:
-        ready: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(self._socket, lambda: settle(ready))
-        try:
-            await ready
-        finally:
-            self._loop.remove_reader(self._socket)
 
     async def _serve_json(self, received: list[tuple[bytes, bytes]]) -> None:
         while received:
             self._is_answering = True
             for frame in received:
+                await self._turn(frame[1])
                 question = decode(*frame)
-                await self._turn()
                 reply = await reply_to(question, self._answer(question, self.caller))
                 if "id" in question:
                     message = encode({"id": question["id"], **reply})
@@ -280,8 +274,8 @@ class Connection:
             self._have_ends(self._request)
         elif tag == tags.READY:
             self._ready.set()
-        elif tag == tags.PIPE and self._descriptors:
-            self.pipes.came(self._descriptors.pop())
+        elif tag == tags.PIPE and self._frames.descriptors:
+            self.pipes.came(self._frames.descriptors.pop())
         elif tag == tags.STAGED:
             self.pipes.ended(body.decode(errors="replace"))
         elif tag == tags.INPUT:
@@ -303,10 +297,10 @@ class Connection:
     def _take_ends(self, request: ClientRequest) -> Ends:
         """The descriptors that came along, by number. Raises ValueError if some are missing."""
         numbers = [n for n in (0, 1, 2) if not request.closed_fds >> n & 1]
-        if len(numbers) != len(self._descriptors):
-            raise ValueError(f"{len(self._descriptors)} descriptors came, not {len(numbers)}")
-        by_number = dict(zip(numbers, self._descriptors, strict=True))
-        self._descriptors = []
+        if len(numbers) != len(given := self._frames.descriptors):
+            raise ValueError(f"{len(given)} descriptors came, not {len(numbers)}")
+        by_number = dict(zip(numbers, given, strict=True))
+        self._frames.descriptors = []
         stdin = by_number.get(0)
         if stdin is not None and request.has(tags.FLAG_TERMINAL_INPUT):
             self._terminal, stdin = CallersTerminal(stdin, request.modes, self._threads), None
@@ -322,7 +316,8 @@ class Connection:
     def _close_descriptors(self) -> None:
         """Those that nobody has taken."""
         self.pipes.close()
-        left = self._descriptors
+        left: list[int] = []
+        self._frames.close()
         if (ends := self._ends_at_hand()) is not None:
             left += [fd for fd in (ends.stdin, ends.stdout, ends.stderr) if fd is not None]
         for descriptor in left:

@@ -24,6 +24,7 @@ class Conversation:
         self.number = number
         self._inbox: deque[Message] = deque()
         self._inbox_bytes = 0
+        self.ahead_bytes = INBOX_BYTES  # so much may come before it is read
         self._waiting: asyncio.Future[None] | None = None
         self._broken: LbdError | None = None
 
@@ -38,7 +39,7 @@ class Conversation:
     def hear(self, message: Message) -> bool:
         """False if that is more than may come ahead: then it is broken, for this job alone."""
         self._inbox_bytes += MESSAGE_BYTES + len(message[1])
-        if self._inbox_bytes > INBOX_BYTES:
+        if self._inbox_bytes > self.ahead_bytes:
             self._inbox.clear()
             self.lose(LostContact("lost contact: more was sent ahead than may be"))
             return False

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lbd.budget import Budget
 from lbd.config import Config
 from lbd.errors import Unavailable
 from lbd.lbm.caller import PeerProcess
@@ -63,6 +64,7 @@ class Home:
     # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
     rates: Rates = field(init=False)  # of the commands and questions of each user
+    long_requests: Budget = field(init=False)  # bytes of each user's
 
     @property
     def threads(self) -> UserThreads:
@@ -71,6 +73,8 @@ class Home:
     def __post_init__(self) -> None:
         rate = self.config.lbm.max_rate
         self.rates = Rates(rate, 2 * rate)
+        lbm = self.config.lbm
+        self.long_requests = Budget(lbm.user_request_bytes, lbm.users_request_bytes)
 
     def is_no_less_busy(self, started: lbm_pb2.Started) -> bool:
         """Was the host where a command has begun at least as busy as ours? A wrong transfer."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lbd.budget import Budget
 from lbd.config import Config
 from lbd.lbm.in_force import InForce
 from lbd.lbm.link import KeeperLink
@@ -49,10 +50,13 @@ class Host:
     submitted: Submitted = field(default_factory=Submitted)
     leaving: bool = False  # another LBM is to follow
     rates: Rates = field(init=False)  # of the commands of each host
+    requests: Budget = field(init=False)  # bytes that are held of each host's
 
     def __post_init__(self) -> None:
         rate = self.config.lbm.max_rate
         self.rates = Rates(rate, 2 * rate)
+        lbm = self.config.lbm
+        self.requests = Budget(lbm.host_request_bytes, lbm.hosts_request_bytes)
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """May who is `user` there run commands here, and as whom?"""

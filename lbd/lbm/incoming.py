@@ -17,10 +17,13 @@ from lbd.lbm.host import Host
 from lbd.lbm.run_request import JOB_ID, is_job_of
 from lbd.lbm.state import Claims
 from lbd.lbm.users import Refuse
+from lbd.rates import turns_of
 from lbd.rpc import job_stream as tags
 from lbd.rpc.gen import lbm_pb2
 
 FOR_EVER_S = float("inf")
+CONVERSATION_BYTES = 4096
+EARLY_BYTES = 1 << 16  # of a command that has not begun there is nothing to hear but signals
 NOTHING_TO_RESUME = "its lbm was restarted and holds no such commands any more"
 Key = tuple[str, str]  # the caller, and its name for the stream
 if TYPE_CHECKING:  # generic in the stubs only
@@ -125,6 +128,11 @@ async def hold_stage(host: Host, name: str) -> None:
         host.stages.end(name)
 
 
+def held_bytes(request: bytes | memoryview) -> int:
+    """What a conversation takes, before it has begun to run."""
+    return len(request) + CONVERSATION_BYTES
+
+
 class Incoming:
     """One peer's commands on this host."""
 
@@ -132,6 +140,7 @@ class Incoming:
         self._host = host
         self.stream = stream
         self.key = key
+        self._sender = key[0] or key  # hosts whose names are not proved are told apart by streams
         self.jobs: dict[int, Serving] = {}
         self.claims = Claims(host.jobs)
         self._orphaned: asyncio.TimerHandle | None = None
@@ -164,9 +173,8 @@ class Incoming:
         if number in self.jobs:
             raise ValueError(f"a second command as number {number}")
         self.last_number = max(number, self.last_number)
-        # Hosts whose names are not proved are told apart by their streams.
-        sender = self.key[0] or self.key
-        self.ahead_s = self._host.rates.turn_s(sender, time.monotonic(), FOR_EVER_S) or 0.0
+        turns, now_s = turns_of(len(body)), time.monotonic()
+        self.ahead_s = self._host.rates.turn_s(self._sender, now_s, FOR_EVER_S, turns) or 0.0
         talk = self.stream.converse(number)
         if tag not in (tags.RUN, tags.STAGE):
             self._refuse(talk, f"{wire.OWN} knows no request {tag!r}")
@@ -174,11 +182,16 @@ class Incoming:
         if len(self.jobs) >= self._limit:
             self._refuse(talk, "too many commands at once")
             return
+        if not self._host.requests.take(self._sender, held_bytes(body)):
+            many = "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
+            self._refuse(talk, many)
+            return
+        talk.ahead_bytes = EARLY_BYTES
         if tag == tags.RUN:
             job = ForeignJob(self._host, talk, self.key[0], self.claims)
-            self.serve(job.serve(body), talk, bytes(body), job)
+            self._serve(job.serve(body), talk, bytes(body), job)
         else:
-            self.serve(serve_stage(self._host, talk, body, self.key[0]), talk, bytes(body), None)
+            self._serve(serve_stage(self._host, talk, body, self.key[0]), talk, bytes(body), None)
 
     def _refuse(self, talk: Conversation, reason: str) -> None:
         refused = lbm_pb2.Refused(reason=reason, stage="admission", try_another=True)
@@ -192,7 +205,17 @@ class Incoming:
         request: bytes,
         job: ForeignJob | None,
     ) -> None:
-        """`job`: None for a stage."""
+        """What an earlier LBM had let in. `job`: None for a stage."""
+        self._host.requests.add(self._sender, held_bytes(request))
+        self._serve(living, talk, request, job)
+
+    def _serve(
+        self,
+        living: "Coroutine[object, object, None]",
+        talk: Conversation,
+        request: bytes,
+        job: ForeignJob | None,
+    ) -> None:
         number = talk.number
         task = asyncio.create_task(living, name=f"foreign job {number}")
         self.jobs[number] = Serving(task, talk, request, job)
@@ -200,7 +223,8 @@ class Incoming:
 
     def _over(self, talk: Conversation, task: "asyncio.Task[None]") -> None:
         talk.close()
-        del self.jobs[talk.number]
+        done = self.jobs.pop(talk.number)
+        self._host.requests.give_back(self._sender, held_bytes(done.request))
         if not task.cancelled() and (problem := task.exception()) is not None:
             raise problem
 

@@ -53,6 +53,9 @@ class Wish:
     priority: int = 0
 
 
+Asked = tuple[ClientRequest, Wish]
+
+
 def read_wish(body: bytes) -> Wish:
     """Raises ValueError."""
     wish = Wish()
@@ -76,6 +79,11 @@ def read_wish(body: bytes) -> Wish:
     return wish
 
 
+def read_queued(body: bytes) -> Asked:
+    """Raises ValueError."""
+    return read_request(body), read_wish(body)
+
+
 def read_range(text: bytes) -> tuple[int, int]:
     """Raises ValueError."""
     found = re.fullmatch(rb"([0-9]{1,18})-([0-9]{1,18})", text)
@@ -86,12 +94,17 @@ def read_range(text: bytes) -> tuple[int, int]:
 
 
 async def serve_queued(
-    home: Home, client: tuple[Caller, PeerProcess], ends: Ends, body: bytes, more: list[Frame]
+    home: Home,
+    client: tuple[Caller, PeerProcess],
+    ends: Ends,
+    asked: Asked,
+    more: list[Frame],
+    taken: Callable[[], None],
 ) -> None:
-    """Raises ValueError if the request makes no sense, OSError if the client is gone."""
-    caller, (sock, listen) = client[0], ends
+    """`taken` is called when no more of the request is held here than its options. Raises OSError
+    if the client is gone."""
+    caller, (sock, listen), (request, wish) = client[0], ends, asked
     loop = asyncio.get_running_loop()
-    request, wish = read_request(body), read_wish(body)
 
     async def send(tag: bytes, data: bytes = b"") -> None:
         await loop.sock_sendall(sock, frames.pack(tag, data))
@@ -109,7 +122,11 @@ async def serve_queued(
     text = str(reply.first) if reply.count == 1 else f"{reply.first}-{last}"
     if name := submission.spec.files:
         await home.files.queued(note_of(name, caller, request, reply))
-    attached = Attached(home.queue, home.files, submission.user, caller.uid, text, send, name)
+    user = submission.user
+    attached = Attached(home.queue, home.files, user, caller.uid, text, send, name)
+    del taking, submission
+    request.argv, request.environment, wish.input = [], [], b""
+    taken()
     try:
         if reply.is_other:
             whose = f"--idempotency-key {wish.key}: {jobs_do(text, 'has', 'have')} it"

@@ -11,6 +11,8 @@ from lbd.rpc import frames
 ALL_SIGNALS = (1 << 64) - 1
 NAME_CHARS_MAX = 255
 EXCLUDED_MAX = 1024
+FLAGS_MAX = 256
+WORDS_MAX = 1 << 18  # arguments and variables: as many as there can be with a stack of 8 MiB
 TIMEOUT_S_MAX = 1e9
 MEMORY_BYTES_MAX = 1 << 62
 DEPTH_MAX = SLOTS_MAX = 1 << 16
@@ -54,7 +56,7 @@ class ClientRequest:
 def read_request(body: bytes) -> ClientRequest:
     """Raises ValueError on a malformed field; unknown keys are passed over."""
     request = ClientRequest()
-    for key, value in frames.fields(body):
+    for key, value in frames.fields(body, WORDS_MAX):
         if key == tags.ARGUMENT:
             request.argv.append(value)
         elif key == tags.ENVIRONMENT:
@@ -91,6 +93,8 @@ def _read_single(request: ClientRequest, key: bytes, value: bytes) -> None:
         request.host = host_name(value)
     elif key == tags.FLAGS:
         request.flags += value
+        if len(request.flags) > FLAGS_MAX:
+            raise ValueError("more flags than there are")
     elif key == tags.TIMEOUT:
         request.timeout_s = within(float(value), TIMEOUT_S_MAX)
     elif key == tags.MEMORY:

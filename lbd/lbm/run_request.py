@@ -10,13 +10,12 @@ import re
 from google.protobuf.message import DecodeError
 
 from lbd.errors import PeerError
-from lbd.lbm.request import MEMORY_BYTES_MAX, TIMEOUT_S_MAX
+from lbd.lbm.request import MEMORY_BYTES_MAX, TIMEOUT_S_MAX, WORDS_MAX
 from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
 QUEUED_ID = re.compile(r"[1-9][0-9]{0,18}")  # of a job of the queue
-WORDS_MAX = 1 << 20  # arguments and variables; execve takes no more than a quarter of that
 LIMITS_MAX = 64
 TEXT_CHARS_MAX = 255
 NICE_MAX = 19

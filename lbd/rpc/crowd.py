@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from lbd.rates import Rates
+from lbd.rates import Rates, turns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 RATE_PER_S = 500.0
 CONNECTIONS_MAX = 128  # of one user
+ALL_CONNECTIONS_MAX = 1024  # of all of them
+QUESTION_MAX_BYTES = 1 << 16
+DAEMON_QUESTION_MAX_BYTES = 1 << 20
 OUTSTANDING_MAX = 64  # questions of one connection; more are read when some are answered
 OUTSTANDING_DAEMON_MAX = 4096
 IDLE_S = 60.0
@@ -32,18 +35,27 @@ class Crowd:
         self._rates = Rates(rate_per_s, 2 * rate_per_s)
         self._is_exempt = is_exempt
         self._connections: Counter[int] = Counter()
+        self._crowd = 0  # connections of all who are not exempt
 
     def why_not(self, caller: "Caller") -> str:
         """Why it is refused a connection, or "": then it has one more."""
-        if not self._is_exempt(caller) and self._connections[caller.uid] >= CONNECTIONS_MAX:
-            return f"user {caller.uid} has {CONNECTIONS_MAX} connections here already"
+        if not self._is_exempt(caller):
+            if self._connections[caller.uid] >= CONNECTIONS_MAX:
+                return f"user {caller.uid} has {CONNECTIONS_MAX} connections here already"
+            if self._crowd >= ALL_CONNECTIONS_MAX:
+                return f"{ALL_CONNECTIONS_MAX} connections of users are open here already"
+            self._crowd += 1
         self._connections[caller.uid] += 1
         return ""
 
     def left(self, caller: "Caller") -> None:
+        self._crowd -= not self._is_exempt(caller)
         self._connections[caller.uid] -= 1
         if not self._connections[caller.uid]:
             del self._connections[caller.uid]
+
+    def question_max_bytes(self, caller: "Caller") -> int:
+        return DAEMON_QUESTION_MAX_BYTES if self._is_exempt(caller) else QUESTION_MAX_BYTES
 
     def outstanding_max(self, caller: "Caller") -> int:
         return OUTSTANDING_DAEMON_MAX if self._is_exempt(caller) else OUTSTANDING_MAX
@@ -52,8 +64,9 @@ class Crowd:
         """How long it may be silent; None: for ever."""
         return None if self._is_exempt(caller) else IDLE_S
 
-    def turn_s(self, caller: "Caller") -> float:
-        """In how many seconds its question is to be answered."""
+    def turn_s(self, caller: "Caller", size_bytes: int) -> float:
+        """In how many seconds its question is to be read and answered."""
         if self._is_exempt(caller):
             return 0.0
-        return self._rates.turn_s(caller.uid, time.monotonic(), float("inf")) or 0.0
+        turns = turns_of(size_bytes)
+        return self._rates.turn_s(caller.uid, time.monotonic(), float("inf"), turns) or 0.0

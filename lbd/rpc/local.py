@@ -116,6 +116,7 @@ class Connection(asyncio.Protocol):
     """One client of a JSON socket. Each request is handled in a task of its own.
 
     No more is read than can be answered and than the client takes: it is held up by its own socket.
+    What has come is looked into when it is its user's turn, and when answers are taken.
     """
 
     def __init__(
@@ -124,10 +125,11 @@ class Connection(asyncio.Protocol):
         self._handler = handler
         self._on_close = on_close
         self._crowd = crowd
-        self._split = frames.Splitter(BODY_LIMIT_BYTES)
-        self._waiting: deque[Json] = deque()
+        self._split = frames.Splitter(0)
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._takes_answers = True
+        self._takes_answers = asyncio.Event()
+        self._takes_answers.set()
         self._heard_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._refused = ""
@@ -141,6 +143,7 @@ class Connection(asyncio.Protocol):
         if self._refused:
             self._hang_up(self._refused)
             return
+        self._split = frames.Splitter(self._crowd.question_max_bytes(self.caller))
         self._heard_s = asyncio.get_running_loop().time()
         self._watch()
 
@@ -164,8 +167,8 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         try:
-            requests = [decode(*frame) for frame in self._split.feed(data)]
-        except (ValueError, PeerError) as problem:
+            requests = self._split.feed(data)
+        except ValueError as problem:
             self._hang_up(str(problem))
             return
         if requests:
@@ -176,14 +179,14 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Answer what there is room for, and read on if that is all."""
         room = self._crowd.outstanding_max(self.caller)
-        while self._waiting and self._takes_answers and len(self._tasks) < room:
+        while self._waiting and self._takes_answers.is_set() and len(self._tasks) < room:
             request = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._answer(request))
+            task = asyncio.get_running_loop().create_task(self._answer(*request))
             self._tasks.add(task)
             task.add_done_callback(self._answered)
         if self._transport.is_closing():
             return
-        if self._waiting or not self._takes_answers:
+        if self._waiting or not self._takes_answers.is_set():
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
@@ -194,16 +197,24 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def pause_writing(self) -> None:
-        self._takes_answers = False
+        self._takes_answers.clear()
         self._go_on()
 
     def resume_writing(self) -> None:
-        self._takes_answers = True
+        self._takes_answers.set()
         self._go_on()
 
-    async def _answer(self, request: Json) -> None:
-        if wait_s := self._crowd.turn_s(self.caller):
+    async def _answer(self, tag: bytes, body: bytes) -> None:
+        if wait_s := self._crowd.turn_s(self.caller, len(body)):
             await asyncio.sleep(wait_s)
+        await self._takes_answers.wait()  # else those of many questions would pile up here
+        if self._transport.is_closing():
+            return
+        try:
+            request = decode(tag, body)
+        except PeerError as problem:
+            self._hang_up(str(problem))
+            return
         reply = await reply_to(request, self._handler(request, self.caller))
         if "id" in request and not self._transport.is_closing():
             self._transport.write(encode({"id": request["id"], **reply}))

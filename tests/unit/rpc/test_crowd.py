@@ -105,3 +105,57 @@ async def test_who_says_nothing_is_hung_up_on(path, monkeypatch):
     (refusal,) = await replies(reader, 2)
     assert refusal["error"] == "nothing was asked for 0.2 s"
     writer.close()
+
+
+async def test_a_long_question_is_refused_before_it_is_read(path):
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(question(1, text="x" * bounds.QUESTION_MAX_BYTES)[:1000])
+    (reply,) = await replies(reader, 1)
+    assert (reply["ok"], reply["error"][:8]) == (False, "a frame ")
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_long_question_takes_as_many_turns(path):
+    """By what it takes to read them: 30 of 64 KiB are 120 questions."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    began_s = time.monotonic()
+    long = "x" * (bounds.QUESTION_MAX_BYTES - 100)
+    for number in range(36):
+        writer.write(question(number, text=long))
+    assert len(await replies(reader, 36)) == 36
+    assert time.monotonic() - began_s > 0.1  # 100 at once, the others at 50 a second
+    writer.close()
+
+
+async def test_answers_that_are_not_taken_are_few(tmp_path):
+    """Of many questions at once only those are dealt with whose answers have room."""
+    dealt_with = []
+
+    async def answer(question, _caller):
+        dealt_with.append(question["id"])
+        return {"text": "x" * (4 << 20)}
+
+    path = tmp_path / "y.sock"
+    server = await local.serve_json(path, answer, 0o600, crowd=Crowd(50, lambda _: False))
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(b"".join(question(number) for number in range(40)))
+    async with asyncio.timeout(10):
+        while not dealt_with:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert len(dealt_with) <= 3
+    writer.transport.abort()
+    server.close()
+    del reader
+
+
+async def test_all_users_together_have_only_so_many_connections(monkeypatch):
+    monkeypatch.setattr(bounds, "ALL_CONNECTIONS_MAX", 5)
+    crowd = Crowd(50, lambda caller: caller.uid == 0)
+    users = [local.Caller(1, uid, uid) for uid in range(1, 8)]
+    assert [crowd.why_not(user) == "" for user in users] == [True] * 5 + [False] * 2
+    assert crowd.why_not(local.Caller(1, 0, 0)) == ""
+    crowd.left(users[0])
+    assert crowd.why_not(users[6]) == ""

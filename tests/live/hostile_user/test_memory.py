@@ -1,0 +1,82 @@
+"""A user fills neither the LBM's memory nor its event loop by what it sends and does not end."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.live.hostile_user.test_other_users import under_way
+from tests.live.privileged import ANN, MALLORY
+
+pytestmark = pytest.mark.root
+
+MIB = 1 << 20
+HELD = 60  # connections
+# Each announces the longest request there may be, keeps back its last byte, and says so.
+FILL = """
+import socket, sys, threading
+body = bytes(8 << 20)
+def fill():
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(60)
+        try:
+            sock.connect(sys.argv[1])
+            sock.sendall(len(body).to_bytes(4, "little") + b"R" + body[:-1])
+            print("sent", flush=True)
+            sock.recv(4096)
+        except OSError as problem:
+            print(repr(problem), flush=True)
+threads = [threading.Thread(target=fill) for _ in range(int(sys.argv[2]))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+# A question as long as a request may be.
+LONG = """
+import socket, sys
+body = b'{"id": 1, "op": "jobs", "x": [' + b"1," * (4 << 20)
+sock = socket.socket(socket.AF_UNIX)
+sock.settimeout(30)
+sock.connect(sys.argv[1])
+try:
+    sock.sendall(len(body).to_bytes(4, "little") + b"J" + body)
+except OSError:
+    pass
+print(sock.recv(4096))
+"""
+
+
+def resident_bytes(two):
+    pid = int((two.root / "h1/run/lbm.pid").read_text())
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+
+
+def program(two, name, text):
+    path = two.root / name
+    path.write_text(text)
+    path.chmod(0o644)
+    return f"exec /usr/bin/env -i python3 {path} {two.root}/h1/run/lbm.sock"
+
+
+def test_requests_that_are_never_whole(two):
+    before = resident_bytes(two)
+    with under_way(two, MALLORY, f"{program(two, 'fill.py', FILL)} {HELD}") as process:
+        sent = 0
+        while sent < HELD:  # all that is to be held is
+            assert process.stdout.readline() == "sent\n"
+            sent += 1
+        grown = resident_bytes(two) - before
+        result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
+    assert grown < 160 * MIB, f"{grown >> 20} MiB"
+    assert (result.returncode, result.stdout) == (0, "mine\n")
+
+
+def test_a_question_of_eight_mebibytes(two):
+    before = resident_bytes(two)
+    result = two.run(MALLORY, program(two, "long.py", LONG))
+    assert "too long a question" in result.stdout, result
+    assert resident_bytes(two) - before < 16 * MIB
+    result = two.run(ANN, "cd / && lbctl explain " + "x" * 70_000)
+    assert (result.returncode, result.stdout) != (0, "")
+    assert result.stderr.count("\n") == 1

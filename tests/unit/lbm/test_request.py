@@ -1,0 +1,38 @@
+"""What an lbrun may ask: what makes no sense, or would take for ever to read, is refused."""
+
+import pytest
+
+from lbd.lbm.queued import read_queued
+from lbd.lbm.request import FLAGS_MAX, WORDS_MAX, read_request
+from lbd.lbm.run_request import fault_of
+from lbd.rpc import client_tags as tags
+from lbd.rpc import frames
+from lbd.rpc.gen import lbm_pb2
+
+
+def body(*pairs):
+    return frames.pack_fields([(tags.ARGUMENT, b"true"), *pairs])
+
+
+def test_a_request():
+    found = read_request(body((tags.ENVIRONMENT, b"A=1"), (tags.FLAGS, b"n"), (tags.FLAGS, b"v")))
+    assert (found.argv, found.environment, found.flags) == ([b"true"], [b"A=1"], b"nv")
+
+
+@pytest.mark.parametrize("read", [read_request, read_queued])
+def test_more_words_than_there_can_be(read):
+    """A million of them hold no more bytes than a request may have."""
+    read(body(*[(tags.ARGUMENT, b"")] * (WORDS_MAX - 1)))
+    with pytest.raises(ValueError, match=f"more than {WORDS_MAX} fields"):
+        read(body(*[(tags.ARGUMENT, b"")] * WORDS_MAX))
+
+
+def test_flags_that_add_up():
+    """Each would be put behind all before it."""
+    with pytest.raises(ValueError, match="flags"):
+        read_request(body(*[(tags.FLAGS, b"nnnn")] * FLAGS_MAX))
+
+
+def test_another_host_sends_no_more_words_either():
+    request = lbm_pb2.RunRequest(argv=[b""] * (WORDS_MAX + 1))
+    assert "argv and environment" in fault_of(request)
