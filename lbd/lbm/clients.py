@@ -30,7 +30,8 @@ from lbd.rpc import frames
 from lbd.rpc import job_stream as stream
 from lbd.rpc.client_frames import ClientFrames, Share
 from lbd.rpc.gen.handover_pb2 import HeldClient
-from lbd.rpc.local import Caller, Json, caller_of, decode, encode, reply_to
+from lbd.rpc.local import Caller, Json, caller_of, decode, reply_to
+from lbd.rpc.long_answers import encode
 
 FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
 IDLE_QUESTIONER_S = 60.0
@@ -159,12 +160,13 @@ class Connection:
             for frame in received:
                 await self._turn(frame[1])
                 question = decode(*frame)
-                reply = await reply_to(question, self._answer(question, self.caller))
-                if "id" in question:
-                    message = encode({"id": question["id"], **reply})
-                    await asyncio.wait_for(
-                        self._loop.sock_sendall(self._socket, message), FIRST_FRAME_S
-                    )
+                uid, operation = self.caller.uid, str(question.get("op"))
+                async with self._home.long_answers.turn(uid, operation):
+                    reply = await reply_to(question, self._answer(question, self.caller))
+                    if "id" in question:
+                        message = await encode({"id": question["id"], **reply})
+                        async with asyncio.timeout(FIRST_FRAME_S):
+                            await self._loop.sock_sendall(self._socket, message)
             self._is_answering = False
             async with asyncio.timeout(IDLE_QUESTIONER_S):
                 received = await self._read()

@@ -27,6 +27,7 @@ from lbd.model import HostId, JobId
 from lbd.rates import Rates
 from lbd.rpc.gen import lbm_pb2
 from lbd.rpc.local import Json, JsonClient
+from lbd.rpc.long_answers import LongAnswers
 from lbd.rpc.transport import Peers
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Home:
     commands: "dict[JobId, Command]" = field(default_factory=dict)  # until they end or stay here
     # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
     addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
+    long_answers: LongAnswers = field(default_factory=LongAnswers)
     rates: Rates = field(init=False)  # of the commands and questions of each user
     long_requests: Budget = field(init=False)  # bytes of each user's
 

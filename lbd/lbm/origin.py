@@ -3,7 +3,7 @@
 The answer "here" costs one question: the client execs the command itself. A host that declines or
 cannot be used is left out and the LIM asked again; nothing has run there, so trying elsewhere is
 safe. Once a command may have begun it is never begun again. It is one file because all of that
-is one life, which gets a pure core of its own next.
+is one life.
 """
 
 import asyncio

@@ -19,6 +19,7 @@ from lbd.model import ENDED_NAMES
 from lbd.rpc.admins import Admins
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.local import AWAY, Caller, Json, Refusal
+from lbd.rpc.long_answers import in_turns
 
 PATIENCE_MAX_S = 20.0
 NO_UID = -2  # nobody's, nor that of a job whose is not known (-1)
@@ -47,7 +48,7 @@ class QueueAnswers:
                 if self._home.files is not None and job.id in self._home.files.troubles:
                     trouble = f"outputs not fetched yet: {self._home.files.troubles[job.id]}"
                     job.reason = "; ".join(filter(None, (job.reason, trouble)))
-            return {"jobs": [queued_json(job) for job in told]}
+            return {"jobs": [queued_json(job) async for job in in_turns(told)]}
         if operation == "queue.predict":
             return await self._predict(question)
         if operation == "queue.act":
@@ -67,7 +68,8 @@ class QueueAnswers:
         told = await self._queue().jobs(pb.JobsAsked(ended_too=everything))
         if told.error:
             raise Unavailable(told.error)
-        return [queued_json(job) for job in told.jobs if asker is None or self._is_of(asker, job)]
+        seen = in_turns(told.jobs)
+        return [queued_json(job) async for job in seen if asker is None or self._is_of(asker, job)]
 
     def _is_of(self, asker: Asker, job: pb.JobTold) -> bool:
         uid = job.uid if job.HasField("uid") else NO_UID  # of a dispatcher of an older release
