@@ -4,7 +4,8 @@
 PASSING = ("slot", "drained", "late")
 NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
 # The job wants what this host does not have, or may not be there: no fault of the host's.
-NOT_THERE = ("exec", "chdir", "directory", "admission", "user")
+# Or it is such that nobody runs it, which its host could not know before.
+NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request")
 NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 

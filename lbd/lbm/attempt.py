@@ -76,7 +76,7 @@ class Attempt:
         if self._ended_early():
             return
         if fault := self._common.fault:
-            self._refuse(f"its stored request cannot be run: {fault}", "request")
+            self._refuse(f"its stored request cannot be run: {fault}", self._common.stage)
             return
         self._take_stage()
         admitted = await self._host.admit(

@@ -39,6 +39,11 @@ class Common:
     _circumstances: tuple[LocalUser | None, Config, bool] | None = None
     _packed: bytes = b""
 
+    @property
+    def stage(self) -> str:
+        """Where it fails. What its dispatcher does not vouch for waits until that is up to date."""
+        return "late" if self.fault == UNSAID else "request"
+
     def order(self, run_as: LocalUser | None, config: Config, *, limited_cpu: bool) -> Order:
         """For the keeper, without what is the attempt's own."""
         if self.request.HasField("stage"):  # each in a directory of its own

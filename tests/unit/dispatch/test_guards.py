@@ -67,6 +67,20 @@ def test_an_attempt_that_succeeds_is_what_clears_its_host():
     assert table.life.hosts.aside() == [H1]
 
 
+def test_a_request_that_nobody_can_run_is_no_hosts_fault():
+    """One host could set all others aside by submitting such."""
+    table = Table(host_failures=1)
+    (begin,) = table.submit("1")
+    ending = Ending(Cause.LOST, reason="its stored request cannot be run: argv")
+    (again,) = [
+        action
+        for action in table.life.refused(begin.host, begin.job, 1, "request", ending, *table.when)
+        if isinstance(action, Begin)
+    ]
+    table.life.refused(again.host, again.job, 2, "request", ending, *table.when)
+    assert table.life.hosts.aside() == []
+
+
 # What users and hosts may wish
 
 

@@ -134,6 +134,26 @@ async def test_one_that_its_keeper_ended_with_its_lease_is_lost(host, attempt, n
     assert (news[-1].event, news[-1].cause, news[-1].reason) == ("ended", "lost", OUT_OF_LEASE)
 
 
+@pytest.mark.parametrize(
+    ("said", "stage"), [({"origin": ""}, "late"), ({"user": "bob"}, "request"), ({}, "")]
+)
+async def test_what_nobody_vouches_for_does_not_run(host, news, said, stage):
+    """A dispatcher of an older release sends no names: its jobs wait until it is up to date."""
+    start = start_of()
+    start.spec.run_request = lbm_pb2.RunRequest(
+        argv=[b"true"], directory=b"/", closed_fds=7, origin="h2", user="ann", uid=1001
+    ).SerializeToString()
+    for name, value in said.items():
+        setattr(start, name, value)
+    client = SimpleNamespace(spool=Spool())
+    attempt = Attempt(host, client, start, news.append, lambda: 30.0, has_turn)
+    task = asyncio.create_task(attempt.run())
+    await until(lambda: news)
+    assert [(one.event, one.stage) for one in news] == [("refused" if stage else "begun", stage)]
+    assert bool(host.link.spawns) is not bool(stage)
+    task.cancel()
+
+
 class Staged(Attempt):
     """It waits for its files until it is let."""
 
