@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from lbd.lbm.run_request import QUEUED_ID
 from lbd.lbm.spool import Spool
 from lbd.lbm.stage_store import StageStore
 from lbd.rpc.gen import dispatch_pb2 as pb
@@ -27,7 +28,7 @@ async def serve_logs(attempts: "Attempts", data: bytes, context: "Context") -> N
     asked = pb.LogsRequest()
     try:
         asked.ParseFromString(data)
-        if not asked.job.isdecimal():
+        if not QUEUED_ID.fullmatch(asked.job):
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a LogsRequest")
@@ -83,7 +84,7 @@ async def serve_files(store: StageStore, spool: Spool, data: bytes, context: "Co
     asked = pb.FilesRequest()
     try:
         asked.ParseFromString(data)
-        if not asked.name and not asked.job.isdecimal():
+        if not asked.name and not QUEUED_ID.fullmatch(asked.job):
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")

@@ -172,3 +172,14 @@ def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():
     assert queue.queues.seats.keys() == {"h1"}
     queue.ended("a")
     assert not queue.queues.seats
+
+
+def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one():
+    """All lines were gone through at each event for ever."""
+    queue = Queue()
+    queue.host("h1", 2)
+    queue.arrive("a")
+    assert queue.arrive("wide", slots=2) == []
+    assert queue.queues._kept_for_wide
+    assert queue.ended("a") == ["wide@h1"]
+    assert not queue.queues._kept_for_wide
