@@ -47,6 +47,11 @@ class HungFiles:
         return self
 
     def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        if self._over.is_set():
+            return
         self._over.set()
         self._thread.join(10)
         os.close(self._device)  # what hangs fails now
