@@ -45,7 +45,8 @@ def take_turn(depth: int, runtime_dir: str, count: int, say: Callable[[str], Non
 
     Counted apart for each `runtime_dir`, that is, for each LBM that should be there.
     """
-    directory = f"{os.environ.get('XDG_RUNTIME_DIR') or '/tmp'}/lbd-fallback-{os.geteuid()}"
+    above = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108  # its owner is looked at
+    directory = f"{above}/lbd-fallback-{os.geteuid()}"
     which = f"{zlib.crc32(os.fsencode(runtime_dir)):08x}.{min(depth, MAX_DEPTHS)}"
     try:
         locks = _open_locks(directory, [f"{which}.{number}" for number in range(count)])

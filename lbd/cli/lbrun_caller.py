@@ -152,7 +152,8 @@ def find_runtime_dirs(config: str | None) -> list[str]:
     if uid == 0:
         return ["/run/lbd"]
     base = environment.get(b"XDG_RUNTIME_DIR", b"").decode(errors="surrogateescape")
-    return [f"{base}/lbd" if base else f"/tmp/lbd-{uid}", "/run/lbd"]
+    own = f"{base}/lbd" if base else f"/tmp/lbd-{uid}"  # noqa: S108  # `may_be_at` looks
+    return [own, "/run/lbd"]
 
 
 def connect(runtime_dirs: list[str]) -> "socket | None":

@@ -33,7 +33,7 @@ SCHEMA = f"""
     CREATE INDEX jobs_finished ON jobs (finished);
     PRAGMA user_version = {FORMAT};
 """
-INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own columns
 SUMS = f"""
     count(*), total(failed), total(moved), total(wrong), total(cpu_s),
     count(response_s), total(response_s), total(response_s * response_s),
@@ -42,7 +42,7 @@ SUMS = f"""
     FROM (SELECT *, CASE WHEN cpu_s >= {SIZE_S_MIN}
                     THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
           WHERE finished >= ? AND (? = '' OR user = ?))
-"""
+"""  # noqa: S608  # a number of ours
 GROUPED = ("command", "user", "host")
 
 
@@ -186,7 +186,7 @@ class UsageStore:
     def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
         """Jobs that have run, by number above `after`, the oldest first."""
         found = self._open().execute(
-            f"SELECT number, {', '.join(COLUMNS)} FROM jobs "
+            f"SELECT number, {', '.join(COLUMNS)} FROM jobs "  # noqa: S608  # our own columns
             "WHERE number > ? AND finished >= ? AND response_s IS NOT NULL ORDER BY number LIMIT ?",
             (after, since, limit),
         )
