@@ -2,6 +2,7 @@
 
     python -I -S enter.py DIRECTORY COMMAND…            attached: signals in, exit status out
     python -I -S enter.py --spawn LOG DIRECTORY COMMAND…  in the background; prints its pid
+    python -I -S enter.py --odd PID    prints what a shell drops of that environment, as its words
 
 A process that joined a PID namespace is in it only with its children, so somebody outside must
 wait; and nobody else would hand signals through. Rules:
@@ -139,7 +140,20 @@ def spawned(command: list[str], log: str) -> int:
     return 0 if ancillary else 1
 
 
+def print_odd(pid: str) -> int:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        entries = file.read().split(b"\0")
+    for entry in entries:
+        name, equals, _ = entry.partition(b"=")
+        letters = name.replace(b"_", b"a")
+        if name and equals and (not letters.isalnum() or name[:1].isdigit()):
+            sys.stdout.buffer.write(b"'" + entry.replace(b"'", b"'\\''") + b"' ")
+    return 0
+
+
 def main(argv: list[str]) -> int:
+    if argv[0] == "--odd":
+        return print_odd(argv[1])
     log = None
     if argv[0] == "--spawn":
         log = argv[1]

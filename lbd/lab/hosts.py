@@ -23,6 +23,7 @@ from lbd.lab.plan import (
     enter_script,
     exports,
     host_sections,
+    keeping,
     powered_off_script,
     program_script,
     toml,
@@ -72,15 +73,17 @@ def power_on(record: Record, host: str, say: Say) -> Record:
 
 def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: bool) -> None:
     steps = entrance.steps(sys.executable, ENTER)
+    kept = keeping(sys.executable, ENTER)
     root = paths.root.parent
-    write_script(paths.enter, enter_script(host, root, steps))
+    write_script(paths.enter, enter_script(host, root, steps, kept))
     spawn = entrance.steps(sys.executable, ENTER, ("--spawn",))
     write_script(paths.root / "spawn", f'#!/bin/sh\n{spawn} "$@"\n')
     if isolated:
         for program in PROGRAMS:
             installed = shutil.which(program, path=search_path(root))
             if installed:
-                write_script(paths.bin / program, program_script(host, root, steps, installed))
+                script = program_script(host, root, steps, kept, installed)
+                write_script(paths.bin / program, script)
 
 
 def write_script(path: Path, text: str) -> None:

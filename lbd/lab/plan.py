@@ -279,25 +279,35 @@ class Entrance:
         return "\n".join([*lines, f"exec {shlex.join(words)}"])
 
 
-def enter_script(host: str, root: Path, steps: str) -> str:
+def keeping(python: str, program: Path) -> str:
+    """Shell text: `env` before the words "$@" if we are given variables that a shell drops, for
+    their names are none of its own (A.B=1)."""
+    odd = shlex.join([python, "-I", "-S", str(program), "--odd"])
+    return (
+        "if LC_ALL=C grep -qz '^[^=]*[^=A-Za-z0-9_]\\|^[0-9]' /proc/$$/environ 2>/dev/null; then\n"
+        f'    eval "set -- /usr/bin/env -- $({odd} $$) "\'"$@"\'\nfi\n'
+    )
+
+
+def enter_script(host: str, root: Path, steps: str, kept: str) -> str:
     """DIR/hK/enter: `enter COMMAND…` runs it inside hK, in the caller's directory."""
     return (
-        f"#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n"
+        f"#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n{kept}"
         f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" "$@"\n'
     )
 
 
-def program_script(host: str, root: Path, steps: str, program: str) -> str:
+def program_script(host: str, root: Path, steps: str, kept: str, program: str) -> str:
     """DIR/hK/bin/PROGRAM: the installed program, run inside hK.
 
     A job that came from hK has this directory in its PATH wherever it runs; it is inside a host
     already, and acts from there.
     """
-    real = shlex.quote(program)
     return (
         f"#!/bin/sh\n# made by `lbd lab`: runs this program inside {host}\n"
-        f'[ "${INSIDE}" = {shlex.quote(str(root))} ] && exec {real} "$@"\n'
-        f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" {real} "$@"\n'
+        f'set -- {shlex.quote(program)} "$@"\n{kept}'
+        f'[ "${INSIDE}" = {shlex.quote(str(root))} ] && exec "$@"\n'
+        f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" "$@"\n'
     )
 
 

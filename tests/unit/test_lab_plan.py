@@ -4,6 +4,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import tempfile
 import tomllib
 from dataclasses import replace
@@ -15,7 +16,8 @@ from lbd import config_file
 from lbd.cli.up import daemons_of
 from lbd.errors import ConfigError
 from lbd.lab import plan as planning
-from lbd.lab.plan import Entrance, Plan
+from lbd.lab.hosts import ENTER
+from lbd.lab.plan import INSIDE, Entrance, Plan, enter_script, keeping, program_script
 from lbd.lab.record import Process, Record, load, save
 
 PLAN = Plan(
@@ -215,3 +217,39 @@ def test_a_dispatcher_is_where_one_may_lead(tmp_path):
 )
 def test_a_leaders_lease_is_a_third_of_an_attempts(tmp_path, settings, term_s):
     assert config_of(replace(PLAN, settings=settings), "h1", tmp_path).dispatch.term_s == term_s
+
+
+ODD = {
+    b"A.B": b"1",
+    b"BASH_FUNC_f%%": b"() { :; }",
+    "é".encode(): b"\xff",
+    b"1X": b"=it's\n",
+    b"_": b"/x",
+}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_variables_that_are_no_names_to_a_shell_pass_through_the_scripts(tmp_path, inside):
+    """And where there are none, nothing else is run before the program."""
+    steps, kept = Entrance().steps(sys.executable, ENTER), keeping(sys.executable, ENTER)
+    shows = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(b'='.join(item) for item in"
+    shows += " os.environb.items()))"
+    words = ["-I", "-S", "-c", shows]
+    texts = {
+        "enter": (enter_script("h1", tmp_path, steps, kept), [sys.executable, *words]),
+        "program": (program_script("h1", tmp_path, steps, kept, sys.executable), words),
+    }
+    plain = {b"PATH": b"/usr/bin:/bin", b"PLAIN": b"a b"}
+    if inside:
+        plain[INSIDE.encode()] = os.fsencode(tmp_path)
+    for name, (text, arguments) in texts.items():
+        (tmp_path / name).write_text(text)
+        for given in (plain, {**plain, **ODD}):
+            shown = subprocess.run(
+                ["/bin/sh", tmp_path / name, *arguments], env=given, capture_output=True,
+                check=True, stdin=subprocess.DEVNULL,
+            ).stdout  # fmt: skip
+            found = dict(entry.split(b"=", 1) for entry in shown.split(b"\0"))
+            assert found.items() >= given.items(), name
+            beside = {b"PWD", b"LC_CTYPE", INSIDE.encode(), b"_", b"OLDPWD"}
+            assert found.keys() - given.keys() <= beside, name
