@@ -346,8 +346,10 @@ def line_of(lines: Sequence[str], section: str, key: str) -> int:
 
 def own_daemons() -> bool:
     """Whether daemons of this very user run where they do by default: they come first."""
-    try:
-        return os.lstat(f"{default_runtime_dir()}/lim.sock").st_uid == os.geteuid()
+    directory = default_runtime_dir()
+    try:  # below /tmp another user may have made the directory, and in it a second name for ours
+        owners = {os.lstat(path).st_uid for path in (directory, f"{directory}/lim.sock")}
+        return owners == {os.geteuid()}
     except OSError:
         return False
 

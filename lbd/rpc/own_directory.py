@@ -23,7 +23,8 @@ def make_own(path: Path, key: str, owners: Collection[int] | None = None) -> Non
     Raises ConfigError if it is not for us to use; see `fault_of`.
     """
     try:
-        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if not os.path.lexists(path):
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
         fault = fault_of(path, owners)
     except OSError as problem:
         raise ConfigError(

@@ -149,6 +149,22 @@ def test_an_lbm_takes_no_keeper_but_roots_and_its_own(short_dir):
             assert connection.recv(1) == b""  # nothing was said
 
 
+def test_root_sends_no_signal_where_the_daemons_account_says(two):
+    """It may write the pid file that `lbctl restart` goes by."""
+    file = two.root / "h1/run/lim.pid"
+    before = file.read_text()
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        file.write_text(f"{bystander.pid}\n")
+        try:
+            done = two.run("root", "cd / && lbctl restart lim")
+            assert done.returncode != 0
+            assert "which is another user's" in done.stderr
+            assert bystander.poll() is None
+        finally:
+            file.write_text(before)
+            bystander.kill()
+
+
 FLOOD = """
 import socket
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
