@@ -11,8 +11,6 @@ from collections.abc import Hashable
 
 KEYS_MAX = 4096
 ROUNDING = 1e-6  # of a turn
-
-
 TURN_BYTES = 1 << 14
 
 
@@ -29,11 +27,11 @@ class Rates:
         self._due_s: dict[Hashable, float] = {}
 
     def turn_s(
-        self, key: Hashable, now_s: float, patience_s: float, count: int = 1
+        self, key: Hashable, now_s: float, patience_s: float, turns: float = 1.0
     ) -> float | None:
-        """In how many seconds it is its turn, 0 = now; None: not within `patience_s`. `count`:
-        what it wants to do is worth so many turns."""
-        due_s = max(self._due_s.get(key, now_s), now_s) + self._gap_s * count
+        """In how many seconds it is its turn, 0 = now; None: not within `patience_s`. `turns`: so
+        many at once, for what takes as long as so many."""
+        due_s = max(self._due_s.get(key, now_s), now_s) + turns * self._gap_s
         wait_s = due_s - self._ahead_s - now_s
         if wait_s < self._gap_s * ROUNDING:
             wait_s = 0.0

@@ -14,6 +14,7 @@ import math
 from lbd.model import HostId, JobId
 
 FADED = 0.02
+CHARGES_MAX = 4096  # of all hosts; beyond that the oldest goes
 
 
 class HostCharges:
@@ -111,6 +112,8 @@ class ChargeBook:
             charges = self._hosts[host] = HostCharges()
         charges.add(job, now_s)
         self._host_of[job] = host
+        if len(self._host_of) > CHARGES_MAX:
+            self.drop(next(iter(self._host_of)))
         return before
 
     def drop(self, job: JobId) -> HostId | None:

@@ -19,10 +19,10 @@ from lbd.config import Config
 from lbd.errors import ConfigError, Incompatible, LbdError, PeerError, Unavailable
 from lbd.lim import events as e
 from lbd.lim import messages as m
-from lbd.lim.membership import UNLISTED_RANK
 from lbd.lim.settings import InForce
 from lbd.lim.site_command import SiteCommand
 from lbd.lim.state import Identity, LimState
+from lbd.lim.table import UNLISTED_RANK
 from lbd.lim.teller import IN_FLIGHT_MAX, sends
 from lbd.load import sampler as kernel
 from lbd.load import site

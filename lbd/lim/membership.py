@@ -12,6 +12,7 @@ after `forget_after_s`; a tombstone keeps old gossip from bringing them back. An
 others, which may not exist: one that speaks for itself takes the place of one that never has.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
@@ -21,9 +22,10 @@ from lbd.lim.events import Action, Log, Send, Stop
 from lbd.lim.table import NEVER, Table
 from lbd.model import HostId, HostState
 
-UNLISTED_RANK = 1 << 20  # behind every configured host in the election
 FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
 GREETED_FIRST = 32  # hosts greeted at the start: a connection each, and each takes descriptors
+INTRODUCED_MAX = 3  # Hellos to one host in a keep-alive because it says that it does not know us
+CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much a host's clock may have been ahead
 GREETED_LATER = 8  # and each keep-alive after that, until every host has answered one Hello
 
 
@@ -38,11 +40,27 @@ class Membership:
         self._tombstones: dict[HostId, int] = {}
         self._members_asked_at_s = NEVER
         self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
+        self._introduced: Counter[HostId] = Counter()  # Hellos since the last keep-alive
+        self._name_taken: set[HostId] = set()  # who says so
+        self._incarnation_max = me.incarnation + CLOCK_WRONG_MS
 
-    def next_incarnation(self, known: int) -> None:
-        """Somebody knows a higher incarnation of ours: go above it."""
-        self.me = replace(self.me, incarnation=known + 1)
-        self._table.entries[self.me.name].member = self.me
+    def unknown_at(self, name: HostId, known: int, after_hello: bool) -> tuple[bool, list[Action]]:
+        """`name` does not know us, or knows us as started later: say Hello, above that incarnation.
+        Whether ours has changed, and the Hello; not so often that `name` could keep us busy by it.
+        """
+        self._introduced[name] += 1
+        if self._introduced[name] > INTRODUCED_MAX:
+            return False, []
+        ours = self.me.incarnation
+        # Not so high that nobody would believe our next start, which takes the time of day.
+        higher = (known > ours or (known == ours and after_hello)) and known < self._incarnation_max
+        if higher:
+            self.me = replace(self.me, incarnation=known + 1)
+            self._table.entries[self.me.name].member = self.me
+        entry = self._table.entries.get(name)
+        if entry is None:
+            return higher, self.join_again()
+        return higher, [self.hello(entry.member, wants_members=not self.accepted)]
 
     # -- what we say -----------------------------------------------------------------------------
 
@@ -79,6 +97,7 @@ class Membership:
                 or self._table.state(member.name, now_s)[0] is HostState.DOWN
             )
         ]
+        self._introduced.clear()
         some = dice.sample(lost, min(len(lost), GREETED_LATER))
         return [self.hello(member, wants_members=not self.accepted) for member in some]
 
@@ -111,6 +130,8 @@ class Membership:
         """Whether the sender is a host of ours; one that was started anew is, Hello or not."""
         entry = self._table.entries.get(message.sender)
         if entry is None or message.incarnation < entry.member.incarnation:
+            return False
+        if message.sender == self.me.name:  # somebody else, who speaks for us
             return False
         if message.incarnation > entry.member.incarnation:
             renewed = replace(entry.member, incarnation=message.incarnation)
@@ -177,8 +198,8 @@ class Membership:
         if entry is None:
             self._table.add(member, listed=False, now_s=now_s)
         else:
-            rank = min(member.rank, entry.member.rank)
-            self._table.update(replace(member, rank=rank))
+            self._table.update(replace(member, rank=entry.member.rank))
+            self._table.rank(member.name, member.rank)
         self._table.entries[member.name].heard_at_s = now_s
         self._table.skewed(member.name, "")
         text = f"host {member.name} is here address={member.lim_target}"
@@ -229,10 +250,12 @@ class Membership:
             del self._tombstones[next(iter(self._tombstones))]
 
     def refused(self, name: HostId, ack: m.Ack, now_s: float) -> list[Action]:
-        """Somebody refused our Hello. While we are new, a taken name is final."""
+        """`name` refused our Hello. While we are new, a taken name is final if two hosts say so, or
+        the only other one: no single host keeps us from starting."""
         if ack.name_taken:
+            self._name_taken.add(name)
             fresh = now_s - self._started_at_s < self._table.params.down_after_s
-            if fresh:
+            if fresh and len(self._name_taken) >= min(2, max(1, len(self._table.entries) - 1)):
                 return [Stop(f"{ack.error}; give this host another host.name")]
         text = f"refused by {name or self._join_target}: {ack.error}"
         return [Log(text, warning=True, peer=name)]

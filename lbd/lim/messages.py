@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lbd.model import HostId, JobId, LoadVector, Verdict, quick_value, target_of
 
+COUNTER_MAX = (1 << 62) - 1  # of incarnations, samples and settings, on the wire
 DRAINS_MAX = 1 << 10  # hosts that are away, and are to be drained when they are back
 
 

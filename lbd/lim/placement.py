@@ -120,7 +120,7 @@ class Placer:
         candidates = ranked(request, view) if request.shown else ()
         if reply.verdict is None:
             return Reply(centre, True, Nowhere(reply.reason, candidates))
-        if reply.host not in self.table.entries:  # it knows one that we have not heard of yet
+        if not self._fits(request, reply):
             return Reply(centre, answered=False)
         decision = Placement(reply.verdict, reply.host, reply.reason, candidates)
         if reply.verdict is not Verdict.WAIT:
@@ -129,15 +129,25 @@ class Placer:
                 del self._placed_by_centre[next(iter(self._placed_by_centre))]
         return Reply(centre, True, decision)
 
-    def centre_told(self, ended: Sequence[JobId]) -> None:
-        """As the centre: jobs of other hosts, placed by us, have ended."""
+    def _fits(self, request: PlacementRequest, reply: m.CentreReply) -> bool:
+        """Whether it is an answer to what was asked, about a host that we have heard of."""
+        match reply.verdict:
+            case Verdict.WAIT:
+                return request.may_wait
+            case Verdict.HERE:
+                return not (request.must_leave or self.table.me in request.excluded)
+        stays = reply.host == self.table.me or reply.host in request.excluded
+        return reply.host in self.table.entries and not stays
+
+    def centre_told(self, origin: HostId, ended: Sequence[JobId]) -> None:
+        """As the centre: jobs of another host, placed by us, have ended."""
         for job in ended:
-            self.table.discharge(job)
+            self.table.discharge(job_of(origin, job))
 
     def decide_for(self, origin: HostId, ask: m.AskCentre, now_s: float) -> m.CentreReply:
         """As the centre: place another host's command and charge our copy of the chosen host."""
         self.table.record(ask.sample, now_s)
-        self.centre_told(ask.ended)
+        self.centre_told(origin, ask.ended)
         request = PlacementRequest(
             job=ask.job,
             excluded=ask.excluded,
@@ -150,5 +160,10 @@ class Placer:
         if isinstance(decision, Nowhere):
             return m.CentreReply(None, origin, decision.reason)
         if not ask.dry and decision.verdict is not Verdict.WAIT:
-            self.table.charge(decision.host, ask.job, now_s)
+            self.table.charge(decision.host, job_of(origin, ask.job), now_s)
         return m.CentreReply(decision.verdict, decision.host, f"centre-{decision.reason}")
+
+
+def job_of(origin: HostId, job: JobId) -> JobId:
+    """As the centre charges it: no host can end, or move, what was charged for another."""
+    return JobId(f"{origin} {job}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 
 from lbd.config import ALGORITHMS, Config, LimConfig, LoadConfig, fault_of
 from lbd.errors import ConfigError
-from lbd.lim.messages import DRAINS_MAX, Settings
+from lbd.lim.messages import COUNTER_MAX, DRAINS_MAX, Settings
 from lbd.model import HostId
 from lbd.spelling import hint
 
@@ -125,7 +125,7 @@ def changed(
     settings: Settings, author: str, algorithm: str | None, params: Mapping[str, Value],
     drains: Mapping[HostId, bool] = NOBODY,
 ) -> Settings:  # fmt: skip
-    """The next version of the settings. Raises ConfigError if it holds too much."""
+    """The next version of the settings. Raises ConfigError if there can be none."""
     drains = {**settings.drains, **drains}
     if len(drains) > DRAINS_MAX:
         raise ConfigError(f"{DRAINS_MAX} hosts that are down are drained already")
@@ -133,7 +133,7 @@ def changed(
     numbers = {name: value for name, value in params.items() if not isinstance(value, str)}
     return replace(
         settings,
-        counter=settings.counter + 1,
+        counter=after(settings),
         author=author,
         algorithm=algorithm or settings.algorithm,
         params={**settings.params, **numbers},
@@ -142,12 +142,22 @@ def changed(
     )
 
 
+def after(settings: Settings) -> int:
+    """The next counter. At the highest there is no further one that others would take."""
+    if settings.counter >= COUNTER_MAX:
+        raise ConfigError(
+            f"the settings of {settings.author} are numbered so high that none can follow;"
+            " the next can be made once all LIMs have been stopped and started"
+        )
+    return settings.counter + 1
+
+
 def obeyed(settings: Settings, author: HostId) -> Settings:
     """The next version, by a host that has drained itself as it was to."""
     drains = {host: drained for host, drained in settings.drains.items() if host != author}
-    return replace(settings, counter=settings.counter + 1, author=author, drains=drains)
+    return replace(settings, counter=after(settings), author=author, drains=drains)
 
 
 def retuned(settings: Settings, author: str, tuned: dict[str, float]) -> Settings:
     """The next version, by the centre."""
-    return replace(settings, counter=settings.counter + 1, author=author, tuned=tuned)
+    return replace(settings, counter=after(settings), author=author, tuned=tuned)

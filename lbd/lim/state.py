@@ -183,7 +183,8 @@ class LimState:
             self.table.expire_charges(now_s, silence_is_news=changes)
             actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_anew(now_s)
-            actions += self._tune(now_s) if self.placer.is_centre else []
+            if self.placer.is_centre and self.settings.counter < m.COUNTER_MAX:
+                actions += self._tune(now_s)
         if now_s >= self._next_knock_s:
             self._next_knock_s = now_s + self.in_force.lim.keepalive_s
             actions += self.membership.join_again()
@@ -242,7 +243,7 @@ class LimState:
     def _obey(self, settings: m.Settings, now_s: float) -> list[Action]:
         """We were drained, or no longer, while we were away: it is so now, and off the list."""
         drained = settings.drains.get(self.me)
-        if drained is None:
+        if drained is None or settings.counter >= m.COUNTER_MAX:
             return []
         done, actions = obeyed(settings, self.me), self._set_drained(drained, now_s)
         return [*actions, *self._adopt(done, now_s), *self._tell_all(done, now_s)]
@@ -256,8 +257,7 @@ class LimState:
         found = self._tuner.tune(vectors, params, self.settings.tuned, now_s)
         if found is None:
             return []
-        settings = retuned(self.settings, self.me, found.params)
-        before = self.in_force.lim
+        before, settings = self.in_force.lim, retuned(self.settings, self.me, found.params)
         adopted = self._adopt(settings, now_s)
         text = f"adaptive: {found.reason}: {changes(before, self.in_force.lim)}"
         return [Log(text), *adopted, *self._tell_all(settings, now_s)]
@@ -297,7 +297,7 @@ class LimState:
                 return [e.Reply(self.placer.decide_for(sender, body, now_s))]
             case m.Report() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
-                self.placer.centre_told(body.ended)
+                self.placer.centre_told(sender, body.ended)
             case m.Reserve() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 taken = self.reservations.asked(sender, now_s)
@@ -373,7 +373,7 @@ class LimState:
         """The answer to something we sent."""
         body, name = event.reply.body, event.reply.sender
         if isinstance(body, m.Ack) and body.error:
-            return self.membership.refused(event.to, body, now_s)
+            return self.membership.refused(name, body, now_s)
         if isinstance(body, m.Ack) and body.unknown_sender:
             return self._unknown_there(event, body, now_s)
         self.membership.knows(event.reply, now_s)
@@ -389,12 +389,9 @@ class LimState:
 
     def _unknown_there(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
         """Say Hello (again), above the incarnation known there."""
-        ours, known = self.membership.me.incarnation, ack.known_incarnation
-        if known > ours or (known == ours and isinstance(event.sent, m.Hello)):
-            self.membership.next_incarnation(known)
+        after_hello = isinstance(event.sent, m.Hello)
+        higher, actions = self.membership.unknown_at(event.to, ack.known_incarnation, after_hello)
+        if higher:
             self._publish(now_s)
         self._teller.reporter.again()
-        if event.to not in self.table.entries:
-            return self.membership.join_again()
-        member = self.table.entries[event.to].member
-        return [self.membership.hello(member, wants_members=not self.membership.accepted)]
+        return actions

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 NEVER = -math.inf
 UP, DOWN = HostState.UP, HostState.DOWN
+UNLISTED_RANK = 1 << 20  # behind every configured host in the election
 SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
 
 
 @dataclass(slots=True)
 class Entry:
-    """One host. `member.incarnation` is the newest heard of."""
+    """One host. `member.incarnation` is the newest that it has said itself: what others say of it
+    must not make us deaf to it."""
 
     member: Member
     listed: bool  # in the configuration: never forgotten
@@ -75,6 +77,7 @@ class Table:
         self._views: dict[HostId, HostView] = {}
         self._changed: dict[HostId, None] = {}  # whose view is to be made anew, in this order
         self._changes_at_s = math.inf
+        self._has_list = False  # of others
         self._ranking: list[HostId] = []  # best first; empty when it is to be made anew
         self.add(me, listed=True, now_s=now_s)
 
@@ -82,9 +85,12 @@ class Table:
 
     def add(self, member: Member, listed: bool, now_s: float) -> None:
         """A host heard of for the first time."""
-        self.entries[member.name] = Entry(member, listed, now_s)
         if not listed:
             self.joined.add(member.name)
+            member = replace(member, rank=self.allowed(member.rank))
+        else:
+            self._has_list |= member.name != self.me
+        self.entries[member.name] = Entry(member, listed, now_s)
         self._ranking.clear()
         self._changed[member.name] = None
 
@@ -98,11 +104,17 @@ class Table:
         self._changed[member.name] = None
 
     def rank(self, name: HostId, rank: int) -> None:
-        """The ranking must be the same everywhere: the best one heard of holds."""
+        """The ranking must be the same everywhere: the best one heard of holds, but no word of
+        others moves a host that is in the configuration here, or before those that are."""
         entry = self.entries[name]
-        if rank < entry.member.rank:
+        if not entry.listed and self.allowed(rank) < entry.member.rank:
+            rank = self.allowed(rank)
             entry.member = replace(entry.member, rank=rank)
             self._ranking.clear()
+
+    def allowed(self, rank: int) -> int:
+        """Of a host that is not in the configuration here; if that names nobody, any rank."""
+        return max(rank, UNLISTED_RANK) if self._has_list else rank
 
     def ranking(self) -> list[HostId]:
         """For the election, best first."""
@@ -150,17 +162,18 @@ class Table:
     def _keep(self, entry: Entry, sample: Sample, now_s: float) -> bool:
         if sample.incarnation < entry.member.incarnation:
             return False
-        old = entry.sample
-        if old is not None and (
-            sample.incarnation < old.incarnation
-            or (sample.incarnation == old.incarnation and sample.number <= old.number)
+        old, sampled_at_s = entry.sample, now_s - sample.age_s
+        if (
+            old is not None
+            and (sample.incarnation, sample.number) <= (old.incarnation, old.number)
+            # What claimed to be the newest and is older by that much was not true.
+            and sampled_at_s <= entry.sampled_at_s + self.params.stale_after_s
         ):
             return False
         if sample.incarnation > entry.member.incarnation:  # it was started anew
-            entry.member = replace(entry.member, incarnation=sample.incarnation)
             entry.left = False
         entry.sample = sample
-        entry.sampled_at_s = now_s - sample.age_s
+        entry.sampled_at_s = sampled_at_s
         entry.recorded_at_s = now_s
         entry.freed_slots = 0
         if old is None or has_free_core(sample.vector):

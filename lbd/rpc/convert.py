@@ -23,7 +23,6 @@ TEXT_CHARS_MAX = 4096
 PARAMS_MAX = 100
 SITE_LOADS_MAX = 8
 MORE_BYTES_MAX = 1 << 10  # of fields that are not known here
-COUNT_MAX = 1 << 62  # one more than the largest is still a number of the wire's
 
 Wire = (
     pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Probe | pb.ProbeReply | pb.AskCentre
@@ -233,7 +232,7 @@ def later_fields(wire: Relayed) -> bytes:
 
 def count(value: int, what: str) -> int:
     """What is counted up from here on."""
-    if value >= COUNT_MAX:
+    if value > m.COUNTER_MAX:
         raise PeerError(f"{what} is {value}, which cannot be")
     return value
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 METHOD = "/lbd.v1.Lim/Deliver"
 RATE_PER_S = 2000
+TURN_BYTES = 2048  # a longer message takes several turns: to read it takes as long
 PATIENCE_S = 1.0  # for a message of a host that sends too many
 IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
 OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
@@ -124,18 +125,15 @@ class LimNetwork:
 
         async def deliver(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
+            if caller:  # before a byte of it is read
+                await self._await_turn(caller, len(data), context)
             try:
                 message = convert.decode(data)
                 check_words(message, caller)
             except PeerError as problem:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
-            wait_s = self._rates.turn_s(caller or message.sender, time.monotonic(), PATIENCE_S)
-            if wait_s is None:
-                self.traffic.refused += 1
-                text = f"{message.sender} sends more than {self._rate} messages a second"
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{text} (lim.peer_rate)")
-            if wait_s:
-                await asyncio.sleep(wait_s)
+            if not caller:
+                await self._await_turn(message.sender, len(data), context)
             self.traffic.came(kind_of(message), len(data))
             reply = answer(message)
             packed = convert.encode(reply)
@@ -154,6 +152,17 @@ class LimNetwork:
             skewed,
         )
         await self._server.start()
+
+    async def _await_turn(self, host: str, size: int, context: "Context") -> None:
+        """Aborts the call of a host that sends too much."""
+        turns = min(max(1.0, size / TURN_BYTES), self._rate)
+        wait_s = self._rates.turn_s(host, time.monotonic(), PATIENCE_S, turns)
+        if wait_s is None:
+            self.traffic.refused += 1
+            text = f"{host} sends more than {self._rate} messages a second (lim.peer_rate)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        elif wait_s:
+            await asyncio.sleep(wait_s)
 
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
         """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""

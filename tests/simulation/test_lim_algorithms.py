@@ -6,6 +6,7 @@ import pytest
 
 from lbd.config import ALGORITHMS, LimConfig
 from lbd.lim import events as e
+from lbd.lim.placement import job_of
 from lbd.model import HostId, JobId, Verdict
 from lbd.policy.view import Nowhere
 from lbd.testing.builders import request
@@ -140,7 +141,7 @@ def test_a_centre_that_hears_of_no_end_and_no_change_lets_the_charge_fade():
     cluster.load(h2=4.0)
     cluster.run(12)
     assert cluster.place("h2", request("a"))[0].host in ("h1", "h3")
-    charged = cluster["h1"].state.table.charged_host(JobId("a"))
+    charged = cluster["h1"].state.table.charged_host(job_of(HostId("h2"), JobId("a")))
     cluster.crash("h2")  # so nobody will tell of the end
     assert cluster["h1"].state.table.charges(charged) == 1.0
     cluster.run(4 * PARAMS.exchange_period_s)

@@ -8,6 +8,14 @@ from lbd.rates import Rates
 FOR_EVER_S = 1e9
 
 
+def test_what_takes_longer_takes_several_turns():
+    rates = Rates(rate_per_s=10, burst=20)
+    assert rates.turn_s("h3", 0.0, 0.0, turns=15) == 0.0
+    assert rates.turn_s("h3", 0.0, 0.0, turns=15) is None
+    assert rates.turn_s("h3", 0.0, 1.0, turns=15) == 1.0
+    assert rates.turn_s("h2", 0.0, 0.0) == 0.0
+
+
 def test_a_burst_is_not_touched():
     rates = Rates(100, burst=200)
     assert all(rates.turn_s("h1", 0.0, 0.0) == 0.0 for _ in range(200))
