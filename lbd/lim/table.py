@@ -106,9 +106,8 @@ class Table:
     def rank(self, name: HostId, rank: int) -> None:
         """The ranking must be the same everywhere: the best one heard of holds, but no word of
         others moves a host that is in the configuration here, or before those that are."""
-        entry = self.entries[name]
-        if not entry.listed and self.allowed(rank) < entry.member.rank:
-            rank = self.allowed(rank)
+        entry, rank = self.entries[name], self.allowed(rank)
+        if rank < entry.member.rank:
             entry.member = replace(entry.member, rank=rank)
             self._ranking.clear()
 

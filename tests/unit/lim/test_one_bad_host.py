@@ -165,6 +165,15 @@ def test_an_older_sample_does_not_replace_a_newer_one():
     assert state.table.entries[H2].sample == newer
 
 
+def test_a_host_that_was_started_anew_is_not_shown_as_it_was_before():
+    state = lim()
+    hear(state, H2, m.Hello(member("h2", 1, incarnation=5), wants_members=False), 5)
+    much_later_s = NOW_S + 1000.0
+    for now_s in (NOW_S, much_later_s):
+        hear(state, H1, m.Vector((sample("h2", 2),), (0, "")), now_s=now_s)
+        assert state.table.entries[H2].sample.number == 1
+
+
 def says_unknown(state, known, sent=None, now_s=NOW_S):
     sent = sent or m.Hello(state.membership.me, wants_members=False)
     ack = m.Message("test", BAD, 1, m.Ack(unknown_sender=True, known_incarnation=known))
@@ -252,6 +261,23 @@ def test_settings_of_the_highest_number_blind_nobody():
     assert convert.decode(convert.encode(state.envelope(vector_sent))).body == vector_sent
     for second in range(5):
         state.handle(e.Tick(), NOW_S + second)
+
+
+def test_a_centre_lives_on_with_settings_of_the_highest_number():
+    """It tunes nothing any more."""
+    state = lim("h1", LimConfig(adaptive=True))
+    hear(state, BAD, m.Settings(TOP, "h3", "NOLB"))
+    for second in range(100):
+        state.handle(e.Sampled(vector(9.0).queues, 9.0, 1.0), NOW_S + second)
+        state.handle(e.Tick(), NOW_S + second)
+    assert state.settings.counter == TOP
+
+
+def test_settings_of_the_highest_number_that_drain_us_are_in_force_all_the_same():
+    state = lim()
+    message = m.Message("test", BAD, 1, m.Settings(TOP, "h3", "NOLB", drains={ME: True}))
+    actions = state.handle(e.Received(message), NOW_S)
+    assert [action for action in actions if isinstance(action, e.Configure)]
 
 
 def test_of_two_settings_of_one_version_the_first_holds():

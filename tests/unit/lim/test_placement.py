@@ -8,7 +8,7 @@ from lbd.lim.placement import ASK_AGAIN_S, Placer
 from lbd.lim.reservations import Reservations
 from lbd.lim.table import Table
 from lbd.model import HostId, Placement, Verdict
-from lbd.policy.view import Ask, Nowhere
+from lbd.policy.view import Ask, Nowhere, Probe
 from lbd.testing.builders import member, request, sample, vector
 
 H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
@@ -109,3 +109,13 @@ def test_the_centre_counts_what_the_asking_host_knows_of_itself():
     assert (reply.verdict, reply.host) == (Verdict.THERE, H1)
     assert made.table.charges(H1) == 1.0
     assert made.table.charges(H2) == 0.0
+
+
+def test_a_reservation_that_is_tried_is_used_up_unless_it_is_only_shown():
+    made = placer("RESERVE")
+    made.reservations.held[:] = [H2, H3]
+    for dry, left in ((True, [H2, H3]), (False, [H2])):
+        step = made.next_step(request(), (), 0.0, dry)
+        assert isinstance(step, Probe)
+        assert step.hosts == (H3,)
+        assert made.reservations.held == left

@@ -109,3 +109,14 @@ def test_under_another_algorithm_none_is_taken():
     ours = Ours(local=2.0)
     ours.table.set_params(LimConfig(algorithm="GLOBAL"), 4.0, {})
     assert not ours.reservations.asked(H2, 0.0)
+
+
+def test_a_reservation_with_a_host_that_is_down_counts_no_more():
+    ours = Ours(h2=3.0, h3=3.0)
+    for name in ours.asked():
+        ours.reservations.answered(name, m.ReserveReply(True, sample(name, 1)))
+    assert not ours.said()
+    ours.table.leave(H2)
+    ours.load(h4=3.0)
+    assert ours.asked() == {HostId("h4")}
+    assert ours.reservations.made == {H3}

@@ -167,3 +167,19 @@ def test_lost_charges_expire(table):
     table.expire_charges(131.0)
     assert table.charged_jobs() == 0
     assert table.view(None, 131.0).hosts[H2].load_now == 0.0
+
+
+def test_a_host_without_a_free_slot_is_not_picked(table):
+    table.record(sample("h2", 1, vector(slots=(2, 1))), 100.0)
+    assert why(table, 100.0) == ""
+    table.charge(H2, JobId("a"), 100.5)
+    assert why(table, 100.5) == NO_SLOT
+    table.record(sample("h2", 2, vector(slots=(2, 2))), 101.0)
+    assert why(table, 101.0) == NO_SLOT
+
+
+def test_our_own_silence_is_no_news_of_ourselves(table):
+    """What was picked for here fades by our own samples alone."""
+    table.charge(H1, JobId("a"), 100.0)
+    table.expire_charges(100.0 + 3 * PARAMS.exchange_period_s, silence_is_news=True)
+    assert table.charges(H1) == 1.0
