@@ -214,18 +214,25 @@ def test_what_stays_here_is_still_known(lab):
     lab.wait_until(lambda: not mine(), "its end is seen")
 
 
-def test_an_attempt_of_the_queue_goes_on(lab):
+def test_an_attempt_of_the_queue_goes_on(lab, tmp_path):
     """The same one, and its output; also the end of one that came in the gap."""
-    script = "echo begun $LBD_ATTEMPT; sleep $1; echo ended $LBD_ATTEMPT"
+    script = (
+        "echo begun $LBD_ATTEMPT; while [ ! -e $1.go ]; do sleep 0.02; done;"
+        " echo ended $LBD_ATTEMPT; touch $1.gone"
+    )
     names = [
-        lab.run("h1", "lbrun", "-d", "-H", "h2", "sh", "-c", script, "sh", seconds, check=True)
-        for seconds in ("0.7", "3")
+        lab.run("h1", "lbrun", "-d", "-H", "h2", "sh", "-c", script, "sh", tmp_path / n, check=True)
+        for n in ("during", "after")
     ]
     names = [submitted.stdout.strip() for submitted in names]
     for name in names:
         running = lambda name=name: lab.lbctl_json("h1", "job", name)["state"] == "running"  # noqa: E731
         lab.wait_until(running, "it runs")
-    restart(lab, "h2")
+    leave(lab, "h2")
+    (tmp_path / "during.go").touch()
+    lab.wait_until((tmp_path / "during.gone").exists, "one has ended")
+    lab.start("h2", "lbm")
+    (tmp_path / "after.go").touch()
     lab.run("h1", "lbctl", "wait", "--timeout", "30s", *names, timeout=40, check=True)
     for name in names:
         found = lab.lbctl_json("h1", "job", name)
