@@ -4,6 +4,7 @@ So the daemons, which speak to the network, cannot read the key that makes any h
 known of the authority, its ledger, they read for themselves.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,26 +20,32 @@ TIMEOUT_S = 5.0  # less than who waits for a certificate waits
 
 
 class AskedAuthority(Authority):
-    """As the LIM has it."""
-
-    has_key = False
+    """As the LIM has it: it asks unless it may read the key, which can change while it runs."""
 
     def __init__(self, root: Path, certificate_s: float, socket: Path) -> None:
         super().__init__(root, certificate_s)
         self._socket = socket
 
+    @property
+    def has_key(self) -> bool:
+        return os.access(self.key_file, os.R_OK)
+
     def join_shown(self, shown: bytes, host: str, request: bytes, now_s: float) -> bytes:
+        if self.has_key:
+            return super().join_shown(shown, host, request, now_s)
         return self._ask("join", shown=shown, host=host.encode(), request=request)
 
     def renew_shown(self, shown: bytes, request: bytes, proof: bytes, now_s: float) -> bytes:
+        if self.has_key:
+            return super().renew_shown(shown, request, proof, now_s)
         return self._ask("renew", shown=shown, request=request, proof=proof.hex().encode())
 
     def signed_list(self) -> bytes:
-        return self._ask("list")
+        return super().signed_list() if self.has_key else self._ask("list")
 
     def revoke_named_badly(self) -> list[str]:
         """The other process does that when it starts."""
-        return []
+        return super().revoke_named_badly() if self.has_key else []
 
     def _ask(self, op: str, **given: bytes) -> bytes:
         """Raises Unavailable, or Refusal with what the authority says."""

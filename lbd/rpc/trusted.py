@@ -1,7 +1,6 @@
 """Which trust a host has, by what is there: a certificate, or else a lab's key, or else none."""
 
 import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,14 +37,8 @@ def authority_of(config: Config) -> "Authority | None":
     root = authority_dir(config)
     if not root.exists():
         return None
-    from lbd.trust.authority import Authority
-
-    authority = Authority(root, config.tls.certificate_s)
-    if not authority.exists():
-        return None
-    if os.access(authority.key_file, os.R_OK):
-        return authority
     from lbd.rpc.signer import SOCKET, AskedAuthority
 
     socket = Path(config.host.runtime_dir, SOCKET)
-    return AskedAuthority(root, config.tls.certificate_s, socket)
+    authority = AskedAuthority(root, config.tls.certificate_s, socket)
+    return authority if authority.exists() else None

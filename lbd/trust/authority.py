@@ -87,8 +87,6 @@ class Ledger:
 class Authority:
     """The one in `root`. Whatever is refused is raised as LbdError, one line."""
 
-    has_key = True  # else another process has it
-
     def __init__(self, root: Path, certificate_s: float) -> None:
         self.root = root
         self._certificate_s = certificate_s
@@ -100,6 +98,11 @@ class Authority:
     @property
     def key_file(self) -> Path:
         return self.root / "authority.pem"
+
+    @property
+    def has_key(self) -> bool:
+        """Else another process has it."""
+        return True
 
     def exists(self) -> bool:
         """Raises ConfigError if we may not look."""

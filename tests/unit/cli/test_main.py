@@ -13,7 +13,7 @@ from lbd.errors import ConfigError, Unavailable
 from lbd.rpc.local import Refusal
 
 USAGE = [
-    ([], "lbd: which command? lim, lbm, keeper, dispatcher, up, lab, sim; see lbd --help"),
+    ([], "lbd: which command? lim, lbm, keeper, authority, dispatcher, up, lab, sim; see lbd"),
     (["limm"], "lbd: 'limm' is no command; did you mean \"lim\"? Allowed: lim, lbm, keeper,"),
     (["--bogus"], "lbd: unrecognized arguments: --bogus; see lbd --help"),
     (["lim", "--bogus"], "lbd lim: unrecognized arguments: --bogus; see lbd lim --help"),

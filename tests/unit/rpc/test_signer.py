@@ -1,5 +1,6 @@
 """The process that has the authority's key, asked by a LIM that may have been taken over."""
 
+import asyncio
 import os
 import stat
 import time
@@ -130,8 +131,35 @@ def test_only_the_daemons_may_ask(signer):
         ask(signer, "revoke", host="h2")
 
 
+class ALim(AskedAuthority):
+    """As of a user that may not read the key."""
+
+    has_key = False
+
+
+async def test_a_lim_asks_for_what_it_may_not_sign(authority, tmp_path):
+    signer, path = Signer(authority, os.geteuid()), tmp_path / "authority.sock"
+
+    async def answer(asked, caller):
+        return signer.answer(asked, caller, time.time())
+
+    server = await local.serve_json(path, answer, 0o600)
+    asked = ALim(authority.root, DAY_S, path)
+    _, key, shown, request = newcomer(authority, "h2")
+    now_s, run = time.time(), asyncio.to_thread
+    made = await run(asked.join_shown, shown, "h2", request, now_s)
+    own = Credentials(key, made)
+    proof = evidence.proof_of_renewal(key, request)
+    again = await run(asked.renew_shown, own.certificate.encode(), request, proof, now_s)
+    assert certificates.is_signed_by(again, authority.certificate)
+    assert verified(await run(asked.signed_list), authority.certificate) == Revocations()
+    with pytest.raises(local.Refusal, match="h2 does not prove"):
+        await run(asked.renew_shown, own.certificate.encode(), request, b"", now_s)
+    server.close()
+
+
 def test_a_lim_without_it_says_so(authority, tmp_path):
-    asked = AskedAuthority(authority.root, DAY_S, tmp_path / "authority.sock")
+    asked = ALim(authority.root, DAY_S, tmp_path / "authority.sock")
     with pytest.raises(Unavailable, match="authority is not running"):
         asked.signed_list()
 
