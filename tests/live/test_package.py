@@ -16,7 +16,7 @@ from tests.live.machine import Machine, why_not
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 SERVICES = ("lbd-lim", "lbd-lbm")
-UNITS = ("lbd-keeper", "lbd-dispatcher", *SERVICES)
+UNITS = ("lbd-keeper", "lbd-dispatcher", "lbd-authority", *SERVICES)
 
 pytestmark = [pytest.mark.live, pytest.mark.root]
 
