@@ -46,6 +46,22 @@ def test_one_that_may_not_restart_goes_to_the_last_tier_at_once(lab):
     words = ("lbrun", "-q", "--no-restart", "sh", "-c", TREE, "-", BURN, "0.6")
     assert lab.run("h2", *words).stdout == "tier 2\nburnt\n"
     assert len(last(lab)["attempts"]) == 1
+    assert last(lab)["tier"] == 2
+
+
+def test_status_has_the_numbers_of_now_and_the_tiers(lab):
+    """They came with the heartbeats of a lease: five jobs were none for as long."""
+    for _ in range(5):
+        assert lab.run("h2", "lbrun", "-d", "--no-restart", "sleep", "60").returncode == 0
+    for host in ("h1", "h2"):
+        status = lab.lbctl_json(host, "status")
+        dispatcher = status["cluster"]["dispatcher"]
+        assert dispatcher["queued"] + dispatcher["running"] == 5
+        assert {row["name"]: row["tier"] for row in status["hosts"]} == {"h1": [1], "h2": [2]}
+    shown = lab.lbctl_json("h1", "jobs")
+    assert {job["tier"] for job in shown} == {2}, shown
+    assert lab.run("h2", "lbctl", "kill", "@me").returncode == 0
+    lab.wait_until(lambda: not lab.lbctl_json("h1", "jobs"), "all have ended")
 
 
 STRETCHES = """
