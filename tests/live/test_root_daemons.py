@@ -103,7 +103,8 @@ def test_what_the_readme_says_makes_the_account(host):
     assert made.returncode == 0, made.stderr
     assert "user lbd made: LIM, LBM and dispatcher run as it" in made.stdout
     host.up()
-    wait_until(lambda: host.status_of("lbm"), "it is up", 45, host.said)
+    for daemon in ("lim", "lbm"):
+        wait_until(lambda name=daemon: host.status_of(name), f"{daemon} is up", 45, host.said)
     lbd = host.run("id", "-u", "lbd").stdout.strip()
     for daemon in ("lim", "lbm"):
         assert host.status_of(daemon)["Uid"].split() == [lbd] * 4
@@ -117,7 +118,8 @@ def test_root_is_said_where_it_is_written(host):
     config.parent.mkdir()
     config.write_text('[host]\nname = "h"\n[daemons]\nuser = "root"\n')
     host.up()
-    wait_until(lambda: host.status_of("lbm"), "it is up", 45, host.said)
+    for daemon in ("lim", "lbm"):
+        wait_until(lambda name=daemon: host.status_of(name), f"{daemon} is up", 45, host.said)
     assert host.said().count("lim and lbm run as root, as daemons.user says") == 1
     assert host.status_of("lim")["Uid"].split() == ["0"] * 4
     doctor = host.run("lbctl", "doctor")

@@ -153,7 +153,7 @@ def test_without_certificates_daemons_are_for_loopback(daemon, short_dir):
     config.write_text("")
     settings = {
         "host.address": "10.0.0.1", "security.key_file": key, "host.state_dir": short_dir,
-        "host.runtime_dir": short_dir,
+        "host.runtime_dir": short_dir, "daemons.user": "root",
     }  # fmt: skip
     sets = [word for name, value in settings.items() for word in ("--set", f'{name}="{value}"')]
     done = subprocess.run(
