@@ -209,3 +209,13 @@ def test_an_algorithm_goes_on_from_what_another_has_asked(algorithm, replies):
             names = found.hosts if isinstance(found, Probe) else (found.centre,)
             more += answered(*names)
         assert isinstance(found, Placement)
+
+
+def test_lowest_does_not_stop_at_an_empty_host_that_takes_nothing():
+    seen = view({"h1": 3.0, "h2": 0.0, "h3": 2.0}, whys={"h2": NO_SLOT})
+    assert step("LOWEST", seen, answered("h2")).hosts == ("h3",)
+
+
+def test_a_host_that_is_late_is_worth_asking():
+    seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": "late"})
+    assert step("LOWEST", seen).hosts == ("h2",)

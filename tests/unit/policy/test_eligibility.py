@@ -16,6 +16,7 @@ from lbd.policy.eligibility import (
     Known,
     Lists,
     Rules,
+    Verdict,
     in_list,
     is_due,
     judge_learnt,
@@ -182,3 +183,10 @@ def test_who_has_the_say(command, verdict):
     said = RULES.said(command.encode().split(), key_of(command.encode().split()), b"/")
     assert (said and (said.reason, said.by)) == verdict
     assert said is None or said.leaves is (said.reason == "always")
+
+
+def test_of_two_lists_of_a_user_never_wins():
+    rules = Rules(user=Lists(never=("cc",), always=("cc",)))
+    assert rules.said((b"cc",), "cc", b"/home") == Verdict(
+        False, "never", "your list keeps it here", "user"
+    )

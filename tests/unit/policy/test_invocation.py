@@ -101,3 +101,7 @@ def test_any_bytes_have_a_key_that_can_be_shown(argv, directory):
        st.lists(st.binary(max_size=8), max_size=6))  # fmt: skip
 def test_any_arguments_have_a_key_that_begins_with_the_name(name, words):
     assert key_of([name.encode(), *words]).split(" ")[0] == name
+
+
+def test_a_directory_of_a_like_name_is_not_that_of_this_host():
+    assert "/tmp" in stays("cc -c /tmp/x.c", b"/tmpfiles/build")

@@ -1,6 +1,7 @@
 """P2C and PREDICT: what they make of old loads, of cores and speeds, and of learnt CPU times."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -249,3 +250,30 @@ def test_predict_moves_a_long_command_where_a_short_one_is_not_worth_the_way():
     assert step("PREDICT", view, cpu_s=0.05).reason == "no-gain"
     assert step("PREDICT", view, cpu_s=2.0).host == "h2"
     assert step("PREDICT", view).host == "h2"  # nothing is known of it: a second
+
+
+def test_a_host_that_is_full_by_one_user_is_looked_at_for_the_others():
+    full = host("h2", why=NO_SLOT)
+    full.hog = "ann"
+    seen_by_all = seen(host("h1", tasks=5.0), full)
+    for user, found in (("ann", []), ("bob", [""]), ("", [])):
+        asked = replace(request(), user=user)
+        whys = [h.why for h in belief.worth_it(asked, seen_by_all, ["h2"], set(), 5)]
+        assert whys == found
+
+
+def test_whom_the_user_excluded_is_not_looked_at():
+    view = seen(host("h1", tasks=5.0), host("h2"), host("h3"))
+    wish = request(excluded=["h2"])
+    assert [h.name for h in belief.worth_it(wish, view, ["h1", "h2", "h3"], set(), 5)] == ["h3"]
+
+
+def test_nobody_is_asked_for_less_than_the_gain_that_a_move_must_bring():
+    def cost(one, load_now, _now_s):
+        return load_now
+
+    view = seen(host("h1", tasks=1.0), host("h2", tasks=0.95), params=LimConfig(min_gain=0.1))
+    for load, asked in ((0.95, None), (0.85, HostId("h2"))):
+        unsure = [(host("h2", tasks=load), 1.0)]
+        found = belief.most_promising([], unsure, view, Random(1), cost)
+        assert (found and found.name) == asked

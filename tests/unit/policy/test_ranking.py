@@ -6,7 +6,7 @@ import pytest
 
 from lbd.config import LimConfig
 from lbd.model import Placement, Verdict
-from lbd.policy.ranking import choose, ranked, settled_early
+from lbd.policy.ranking import TIE, choose, ranked, settled_early
 from lbd.policy.view import NO_LBM, NO_SLOT, Nowhere
 from lbd.testing.builders import request, view
 
@@ -136,3 +136,27 @@ def test_the_chosen_one_heads_the_candidates():
         found = choose(request(), seen, Random(seed))
         assert found.candidates[0].name == found.host
         assert len(found.candidates) == 3
+
+
+def test_a_gain_as_large_as_the_least_is_none():
+    seen = view({"h1": 2.0, "h2": 1.5}, params=LimConfig(min_gain=0.5))
+    assert decide(request(), seen).reason == "no-gain"
+
+
+def test_hosts_a_tie_apart_are_equal():
+    seen = view({"h1": 5.0, "h2": 0.0, "h3": TIE})
+    assert {choose(request(), seen, Random(seed)).host for seed in range(30)} == {"h2", "h3"}
+
+
+@pytest.mark.parametrize(
+    ("hog", "user", "why", "found"),
+    [
+        ("ann", "bob", NO_SLOT, ""), ("ann", "ann", NO_SLOT, NO_SLOT),
+        ("ann", "", NO_SLOT, NO_SLOT),
+        ("", "bob", NO_SLOT, NO_SLOT), ("ann", "bob", "drained", "drained"),
+    ],
+)  # fmt: skip
+def test_a_host_is_full_for_the_user_who_fills_it(hog, user, why, found):
+    host = view({"h1": 0.0, "h2": 0.0}, whys={"h2": why}).hosts["h2"]
+    host.hog = hog
+    assert host.for_user(user).why == found

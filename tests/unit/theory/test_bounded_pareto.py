@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from lbd.theory.bounded_pareto import BoundedPareto, with_mean
+from lbd.theory.bounded_pareto import BoundedPareto, log_ratio, with_mean
 
 STEPS = 4000
 ALPHAS = [0.0, 1e-12, 1e-4, 0.2, 0.5, 1 - 1e-9, 1.0, 1 + 1e-9, 1.5, 2 - 1e-9, 2.0, 2 + 1e-9, 3.0]
@@ -142,3 +142,9 @@ def test_what_is_no_distribution(parameters, said):
 def test_what_has_no_such_mean(parameters, said):
     with pytest.raises(ValueError, match=said):
         with_mean(*parameters)
+
+
+def test_the_logarithm_of_a_ratio_is_exact_where_both_are_close():
+    below, above = 3.0, math.nextafter(3.0, 4.0)
+    assert log_ratio(above, below) == pytest.approx((above - below) / 3.0, rel=1e-9, abs=0.0)
+    assert log_ratio(8.0, 2.0) == pytest.approx(math.log(4.0))

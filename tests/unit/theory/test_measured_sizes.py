@@ -5,7 +5,7 @@ import pytest
 
 from lbd.theory.bounded_pareto import BoundedPareto
 from lbd.theory.cutoffs import Infeasible, solve
-from lbd.theory.measured_sizes import MeasuredSizes
+from lbd.theory.measured_sizes import BINS, MeasuredSizes
 from lbd.theory.tags import Traffic
 
 
@@ -61,3 +61,10 @@ def test_two_sizes_are_enough_and_gaps_do_no_harm():
 def test_too_few(sizes):
     with pytest.raises(ValueError, match="two jobs"):
         MeasuredSizes(sizes)
+
+
+def test_the_small_ones_share_of_a_moment_that_giants_make_is_exact():
+    sizes = MeasuredSizes([*map(float, range(1, 101)), 1e12])
+    edges = [strip * sizes.width / BINS for strip in (300, 600)]
+    inside = math.fsum(sizes._strips(2.0)[300:600])
+    assert sizes.part_y(2.0, *edges) == pytest.approx(inside, rel=1e-6)

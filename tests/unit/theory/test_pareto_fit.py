@@ -37,3 +37,8 @@ def test_the_distance_is_kolmogorovs():
 def test_too_little_for_a_fit(drawn):
     with pytest.raises(ValueError, match="at least two"):
         fit(drawn)
+
+
+def test_a_sample_of_the_smallest_alone_is_as_far_as_can_be():
+    sizes = BoundedPareto(1.0, 1e6, 1.0)
+    assert ks([1.0] * 5, sizes) == pytest.approx(1.0)

@@ -6,7 +6,7 @@ from statistics import mean, median
 
 import pytest
 
-from lbd.theory.queue_time import UniformLog, fit, wait_s
+from lbd.theory.queue_time import UniformLog, first_end_s, fit, flow_s, wait_s
 
 LIVES = UniformLog(4.0, 400.0)
 
@@ -66,3 +66,15 @@ def test_more_is_never_sooner_and_nothing_is_at_once():
     assert waits == sorted(waits)
     assert wait_s(0, held, LIVES) == 0.0
     assert waits[-1] < LIVES.longest_s
+
+
+def test_one_large_job_among_several_is_not_waited_for_alone():
+    lives = UniformLog(10.0, 1000.0)
+    held = [(50.0, 4), (500.0, 1), (500.0, 1), (500.0, 1)]
+    assert wait_s(3, held, lives) == flow_s(3, held, lives) < first_end_s([50.0], lives)
+
+
+def test_the_last_slots_of_all_are_not_waited_for():
+    lives = UniformLog(10.0, 1000.0)
+    held = [(50.0, 1)] * 20
+    assert wait_s(20, held, lives) == flow_s(0.95 * 20, held, lives) < flow_s(20, held, lives)

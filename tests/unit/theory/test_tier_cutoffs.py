@@ -80,3 +80,25 @@ def test_sizes_as_measured_do_as_well():
     measured = solve_tiers(tiers((2.0, 2.0, 2.0), sizes=MeasuredSizes(sample)), "slowdown")
     exact = solve_tiers(tiers((2.0, 2.0, 2.0)), "slowdown")
     assert measured.slowdown == pytest.approx(exact.slowdown, rel=0.1)
+
+
+def test_a_job_of_the_second_tier_has_waited_and_run_in_the_first():
+    given = tiers([2.0, 2.0])
+    found = given.expected([0.0, SIZES.width / 2, SIZES.width])
+    first, second = found.tiers
+    spent_s = first.wait_s + SIZES.size(SIZES.width / 2) + second.wait_s
+    half = SIZES.width / 2, SIZES.width
+    inverse = SIZES.part_y(-1.0, *half) / SIZES.part_y(0.0, *half)
+    assert second.slowdown == pytest.approx(spent_s * inverse)
+
+
+@pytest.mark.parametrize("servers", [2, 4, 8])
+def test_waiting_for_several_servers_is_near_erlangs(servers):
+    load = 0.8
+    found_load, wait_s = tiers([servers], load).queue(0, 0.0, SIZES.width)
+    offered = load * servers
+    all_busy = offered**servers / math.factorial(servers) / (1 - load)
+    erlang_c = all_busy / (all_busy + sum(offered**n / math.factorial(n) for n in range(servers)))
+    variable = SIZES.part_y(2.0, 0.0, SIZES.width) / (2.0 * SIZES.mean_s)
+    assert found_load == pytest.approx(load)
+    assert wait_s == pytest.approx(variable * erlang_c / (servers * (1 - load)), rel=0.07)
