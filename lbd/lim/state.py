@@ -284,7 +284,7 @@ class LimState:
             return [e.Reply(m.Ack(error=text))]
         if isinstance(body, m.Ping):
             return [TAKEN]
-        if isinstance(body, m.Hello):
+        if isinstance(body, m.Hello) and body.self.name == sender:
             return self._hello(body, now_s)
         if not self.membership.knows(message, now_s):
             return [e.Reply(self.membership.unknown(sender))]

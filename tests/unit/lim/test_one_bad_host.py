@@ -44,6 +44,7 @@ def of_others(name):
 
 
 KINDS = (
+    m.Hello(member("h3", 0, 9), wants_members=True),
     *of_others("h2"), *of_others("h3"), m.Unreserve(), m.Probe(), m.Drain(True), m.Leave(),
     m.Settings(5, "h3", "NOLB"), m.Members((member("h8"),), m.Settings(5, "h3", "NOLB")),
     m.ProbeReply(sample("h2", 9)), m.CentreReply(Verdict.THERE, BAD, "lowest"),
@@ -104,11 +105,6 @@ def test_of_anothers_load_only_the_centre_is_believed(body):
     reply = hear(state, BAD, body)
     assert not isinstance(reply, m.CentreReply | m.ReserveReply)
     assert known(state) == before
-
-
-def test_a_hello_of_another_cluster_is_refused_by_name():
-    reply = hear(lim(), "h9", m.Hello(member("h9"), True), cluster="another")
-    assert reply.error == "this is cluster 'test', not 'another'"
 
 
 # -- numbers -------------------------------------------------------------------------------------
@@ -206,7 +202,7 @@ def test_who_forgot_us_hears_of_our_load_at_once():
     assert state.owes_keepalive(NOW_S + 1.0)
 
 
-def reports_taken(state, number, answer):
+def reports_taken(state, answer):
     sent, reply = m.Hello(state.membership.me, True), m.Ack(error="taken", name_taken=True)
     return state.handle(e.Replied(answer, sent, m.Message("test", answer, 1, reply)), 1.0)
 
@@ -214,10 +210,10 @@ def reports_taken(state, number, answer):
 def test_no_single_host_stops_a_lim_that_starts():
     state = lim_state("h4", ALL)
     for _ in range(3):
-        assert not [a for a in reports_taken(state, 1, BAD) if isinstance(a, e.Stop)]
-    assert [a for a in reports_taken(state, 1, H2) if isinstance(a, e.Stop)]
+        assert not [a for a in reports_taken(state, BAD) if isinstance(a, e.Stop)]
+    assert [a for a in reports_taken(state, H2) if isinstance(a, e.Stop)]
     two = lim_state("h1", ("h1", "h2"))
-    assert [a for a in reports_taken(two, 1, H2) if isinstance(a, e.Stop)]
+    assert [a for a in reports_taken(two, H2) if isinstance(a, e.Stop)]
 
 
 # -- becoming the centre -------------------------------------------------------------------------
