@@ -13,7 +13,8 @@ class UsersConfig(Section):
     allow_root: bool = False  # run commands of root that come from other hosts
     # accounts below are the system's and run no commands; nor do nobody and 60514 to 65535
     min_uid: int = within(1000, 1, 1 << 31)
-    allow: tuple[str, ...] = ()  # system accounts that may all the same; * and ? as in file names
+    # system accounts, and those that may not log in, that may all the same; * and ? as in names
+    allow: tuple[str, ...] = ()
     unknown: str = ""  # the account for users this host does not know; "" = they are refused
     # commands of other hosts never gain rights by exec: sudo, su and setuid programs do not work
     no_new_privileges: bool = False

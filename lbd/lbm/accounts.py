@@ -1,13 +1,43 @@
 """This host's user database, and what the keeper allows of it."""
 
+import ctypes
 import os
 import pwd
+import time
 
 from lbd.config_access import UsersConfig
-from lbd.lbm.users import ROOT_UID, LocalUser, fault_of_account
+from lbd.lbm.users import ROOT_UID, LocalUser, Standing, fault_of_account, why_closed
 
 KNOWN_S, AGING_S = 60.0, 30.0
 KNOWN = 1024
+NOLOGIN = ("/etc/nologin", "/run/nologin")  # as pam_nologin(8)
+DAY_S = 86400
+REFUSED = "user"  # a stage; those of an account that is closed begin with ACCOUNT
+ACCOUNT = "account."
+
+
+class Shadow(ctypes.Structure):
+    """struct spwd of getspnam(3)."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("password", ctypes.c_char_p),
+        *((name, ctypes.c_long) for name in ("changed", "least", "most", "warns", "inactive")),
+        ("expires_day", ctypes.c_long),
+        ("flag", ctypes.c_ulong),
+    )
+
+
+def standing_of(name: str) -> Standing:
+    """For root alone."""
+    look = ctypes.CDLL(None).getspnam
+    look.restype = ctypes.POINTER(Shadow)
+    found = look(name.encode())
+    closed, today = any(map(os.path.exists, NOLOGIN)), int(time.time() // DAY_S)
+    if not found:
+        return Standing(today=today, no_logins=closed)
+    password = (found.contents.password or b"").decode(errors="replace")
+    return Standing(password, found.contents.expires_day, today, closed)
 
 
 def find_account(wanted: str | int) -> LocalUser | None:
@@ -39,34 +69,39 @@ class Gate:
         self._users = UsersConfig(
             allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow)
         )
-        self._known: dict[tuple[int, ...], tuple[bool, float]] = {}
+        self.lbm_uid = int(lbm_uid)
+        self._known: dict[tuple[int, ...], tuple[str, float]] = {}
 
     def takes_orders_of(self, uid: int) -> bool:
         return uid in self._lbm_uids
 
-    def verdict(self, user: tuple[int, ...], now_s: float) -> bool | None:
-        """Whether it lets in uid, gid and groups; () is the keeper's own user. None: not known."""
+    def verdict(self, user: tuple[int, ...], now_s: float) -> str | None:
+        """Why it does not let in uid, gid and groups, "" if it does; () is the keeper's own user.
+        None: not known."""
         if os.geteuid() != ROOT_UID:
-            return True
-        allowed, since_s = self._known.get(user, (False, -KNOWN_S))
-        return allowed if now_s < since_s + KNOWN_S else None
+            return ""
+        fault, since_s = self._known.get(user, ("", -KNOWN_S))
+        return fault if now_s < since_s + KNOWN_S else None
 
     def is_aging(self, user: tuple[int, ...], now_s: float) -> bool:
         """Is it time to look again, so that nobody waits for it later?"""
-        _, since_s = self._known.get(user, (False, now_s))
+        _, since_s = self._known.get(user, ("", now_s))
         return now_s > since_s + AGING_S
 
-    def learn(self, user: tuple[int, ...], allowed: bool, now_s: float) -> None:
+    def learn(self, user: tuple[int, ...], fault: str, now_s: float) -> None:
         if len(self._known) >= KNOWN:
             self._known.clear()
-        self._known[user] = allowed, now_s
+        self._known[user] = fault, now_s
 
-    def look(self, user: tuple[int, ...]) -> bool:
-        """In the user database, which may take its time."""
+    def look(self, user: tuple[int, ...]) -> str:
+        """In the user database, which may take its time: the stage at which that order fails."""
         if not user:
-            return self._users.allow_root
+            return "" if self._users.allow_root else REFUSED
         uid, gid, *groups = user
         account = find_account(uid)
         if account is None or fault_of_account(self._users, account):
-            return False
-        return gid == account.gid and {*groups} <= {*account.groups}
+            return REFUSED
+        if gid != account.gid or not {*groups} <= {*account.groups}:
+            return REFUSED
+        closed = why_closed(self._users, account, standing_of(account.name))
+        return ACCOUNT + closed if closed else ""

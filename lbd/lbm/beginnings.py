@@ -41,6 +41,7 @@ class Beginnings:
     ) -> None:
         """`program`: spare.c, compiled; b"" without."""
         self._keeper, self._poll, self._gate = keeper, poll, gate
+        parent.lbm_uid = gate.lbm_uid
         self._containment = parent.containment
         self.spares = Spares(parent, program)
         self.looks = UserLooks(parent, gate)
@@ -125,7 +126,7 @@ class Beginnings:
             stage = KEEPER if self._keeper.quitting else "user"
             self._keeper.tell(FAILED, (JOB, name), (STAGE, stage), (NUMBER, number))
 
-    def _spawn(self, name: str, order: Waiting, allowed: bool) -> None:
+    def _spawn(self, name: str, order: Waiting, fault: str) -> None:
         """Hand an order to a spare; `_hear_start` tells what became of it."""
         body = order.body
         if order.user:  # the last one counts: what was checked, as one parser has read it
@@ -133,7 +134,7 @@ class Beginnings:
         try:
             if self._keeper.quitting:
                 raise OSError(errno.ECANCELED, "the next keeper takes it")
-            if not allowed:
+            if fault:
                 raise PermissionError(errno.EPERM, "not to be run as that user")
             plain = is_plain(dict(frames.fields(body)))
             plain = plain and not self._containment.ceilings.is_joined
@@ -145,7 +146,7 @@ class Beginnings:
                 self.spares.dismiss(spare.pid, spare.group)
                 raise
         except OSError as error:
-            stage = "user" if isinstance(error, PermissionError) else "spawn"
+            stage = fault or ("user" if isinstance(error, PermissionError) else "spawn")
             stage = KEEPER if self._keeper.quitting else stage
             told = (STAGE, stage), (NUMBER, error.errno or 0)
             self._keeper.tell(FAILED, (JOB, name), *told)

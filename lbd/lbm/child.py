@@ -72,6 +72,7 @@ class Parent:
     libc: ctypes.PyDLL  # which keeps the interpreter's lock during a call
     clones_into_groups: bool
     kernel: str
+    lbm_uid: int = -1  # whose terminals may be given to a user; -1: our own user's
     no_keyring: int = 0  # in a child: why it has no session keyring of its own, an errno
 
     @classmethod
@@ -178,8 +179,9 @@ def _live(parent: Parent, sock: socket.socket, group: str) -> NoReturn:
         if order.worker:  # loaded while we may read it
             from lbd.lbm import stage_worker
         if order.terminal:
+            maker = parent.lbm_uid if parent.lbm_uid >= 0 else os.geteuid()
             owner = order.user[0] if order.user else None
-            monitor.lead(descriptors, order.terminal == BEHIND, owner)
+            monitor.lead(descriptors, order.terminal == BEHIND, owner, maker)
             parent.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _set_up(parent, order, descriptors, group)
         if order.worker:

@@ -10,11 +10,13 @@ background of its terminal, and the kernel does the rest: who reads is stopped, 
 """
 
 import contextlib
+import errno
 import fcntl
 import grp
 import os
 import resource
 import signal
+import stat
 import termios
 from typing import NoReturn
 
@@ -25,16 +27,18 @@ TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signa
 TO_COMMAND = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 WAITED_FOR = (signal.SIGCHLD, *TO_GROUP, *TO_COMMAND, *GROUND)
 MAX_DESCRIPTORS = 1 << 20
+PTS_MAJORS = range(136, 144)
 MODE_WITH_GROUP, MODE_ALONE = 0o620, 0o600  # tty(4); without group tty nobody else may write
 
 
-def lead(descriptors: list[int], background: bool, owner: int | None) -> None:
+def lead(descriptors: list[int], background: bool, owner: int | None, maker: int) -> None:
     """Make the first that is a terminal the session's and fork; returns in the child, which has it
-    in front unless `background`. `owner`: who is not us. Raises OSError."""
+    in front unless `background`. `owner`: who is not us; `maker`: the LBM's user, which has made
+    the terminal. Raises OSError."""
     terminal = next((number for number in descriptors if os.isatty(number)), -1)
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)  # not if it is another session's
     if owner is not None:
-        give_to(terminal, owner)
-    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        give_to(terminal, owner, maker)
     # All of them, for good: a Python handler could come too late, and nobody may end this process
     # but the keeper.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -47,8 +51,16 @@ def lead(descriptors: list[int], background: bool, owner: int | None) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def give_to(slave: int, owner: int) -> None:
-    """As login does, so that its user may open /dev/pts/N, and `write` or `mesg` find it proper."""
+def give_to(slave: int, owner: int, maker: int) -> None:
+    """As login does, so that its user may open /dev/pts/N, and `write` or `mesg` find it proper.
+
+    Only a pseudo-terminal that the LBM has made: neither one that its users sit at, nor /dev/tty or
+    /dev/ptmx, which are everybody's. Raises OSError.
+    """
+    found = os.fstat(slave)
+    is_pts = stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in PTS_MAJORS
+    if not is_pts or found.st_uid != maker:
+        raise PermissionError(errno.EPERM, "not a terminal of the LBM's")
     group = -1
     with contextlib.suppress(KeyError):
         group = grp.getgrnam("tty").gr_gid

@@ -3,12 +3,13 @@
 import os
 
 from lbd.config import Config
+from lbd.lbm.accounts import ACCOUNT
 from lbd.lbm.ceilings import nice_of
 from lbd.lbm.limits import KEEPER
 from lbd.lbm.link import NotStarted
 from lbd.lbm.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.lbm.stamp import Stamp
-from lbd.lbm.users import LocalUser
+from lbd.lbm.users import CLOSED, LocalUser
 from lbd.one_line import one_line
 from lbd.rpc.gen import lbm_pb2
 from lbd.units import show_size
@@ -86,7 +87,7 @@ def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
 
 def is_rule(stage: str) -> bool:
     """Is it the owner's word that it failed by?"""
-    return stage.startswith("admission.")
+    return stage.startswith(("admission.", ACCOUNT))
 
 
 def stage_of(trouble: NotStarted) -> str:
@@ -142,6 +143,9 @@ def _explained(request: lbm_pb2.RunRequest, trouble: NotStarted) -> str:
         directory = "its stage" if staged else request.directory.decode(errors="replace")
         differs = "not the directory it is at the origin (not shared?)"
         return f"{directory}: {differs if trouble.stage == 'directory' else what}"
+    if trouble.stage.startswith(ACCOUNT):
+        why = CLOSED.get(trouble.stage.removeprefix(ACCOUNT), "may not log in here")
+        return f"the account that {request.user} has {why} (users.allow)"
     if is_rule(trouble.stage):
         name = request.argv[0].decode(errors="replace")
         return f"{name} is not allowed here ({trouble.stage})"

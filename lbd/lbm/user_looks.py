@@ -15,7 +15,8 @@ from lbd.lbm.child import Parent, leave_keeper
 
 LOOK_S = 10.0
 LOOKS = 32  # at once
-LETS_IN, REFUSES = b"1", b"0"
+ANSWER_BYTES = 64
+ANSWERED = b"."  # then why it is not let in, if it is not
 
 
 @dataclass(slots=True)
@@ -79,20 +80,20 @@ class UserLooks:
         """In the child."""
         with contextlib.suppress(BaseException):
             leave_keeper(self._parent, answer)
-            os.write(answer, LETS_IN if self._gate.look(user) else REFUSES)
+            os.write(answer, ANSWERED + self._gate.look(user).encode())
         os._exit(0)
 
     def hear(self, descriptor: int) -> tuple[int, ...]:
         """One that tells, or is late. Of whom; the gate knows now, unless it did not tell."""
         look = self._looks.pop(descriptor)
         try:
-            said = os.read(descriptor, 1)
+            said = os.read(descriptor, ANSWER_BYTES)
         except BlockingIOError:  # late; it is not reaped, as it has not closed its end
             said = b""
             os.kill(look.pid, signal.SIGKILL)
         os.close(descriptor)
         if said:
-            self._gate.learn(look.user, said == LETS_IN, time.monotonic())
+            self._gate.learn(look.user, said.removeprefix(ANSWERED).decode(), time.monotonic())
         return look.user
 
     def late(self) -> list[int]:

@@ -101,6 +101,49 @@ def fault_of_account(users: UsersConfig, local: LocalUser) -> str:
         return "" if users.allow_root else ROOT_REFUSED
     if local.uid >= users.min_uid and local.uid not in OF_SERVICES:
         return ""
-    if any(fnmatch.fnmatchcase(local.name, pattern) for pattern in users.allow):
+    if is_allowed(users, local):
         return ""
     return f"{local.name} is a system account here (users.min_uid, users.allow)"
+
+
+HASH_LENGTH = 13  # of the oldest kind, without a $
+NO_SHELLS = ("nologin", "false")
+# Why an account that is a person's runs nothing, as the keeper finds, who may look.
+CLOSED = {
+    "shell": "has no login shell here",
+    "locked": "is locked here",
+    "expired": "has expired here",
+    "nologin": "may not log in here now (/etc/nologin or /run/nologin)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the shadow file and this host say of an account."""
+
+    password: str = ""  # as it is stored
+    expires_day: int = -1  # since 1970; -1 = never
+    today: int = 0
+    no_logins: bool = False  # for anybody but root
+
+
+def why_closed(users: UsersConfig, local: LocalUser, standing: Standing) -> str:
+    """A word of CLOSED, "" if it may log in; `users.allow` overrules. Of PAM nothing is asked.
+
+    Without a password one may log in, with a key. Locked is who has one with a mark before it.
+    """
+    if local.uid == ROOT_UID or is_allowed(users, local):
+        return ""
+    if local.shell.rpartition("/")[2] in NO_SHELLS:
+        return "shell"
+    hidden = standing.password.lstrip("!")
+    if hidden != standing.password and (hidden.startswith("$") or len(hidden) >= HASH_LENGTH):
+        return "locked"
+    if 0 <= standing.expires_day <= standing.today:
+        return "expired"
+    return "nologin" if standing.no_logins else ""
+
+
+def is_allowed(users: UsersConfig, local: LocalUser) -> bool:
+    """By its name."""
+    return any(fnmatch.fnmatchcase(local.name, pattern) for pattern in users.allow)

@@ -54,11 +54,11 @@ class LoneKeeper:
         self._split, self._heard = frames.Splitter(1 << 20), []
         self.pid = int(self.hear(keeper.HELLO)[keeper.PID])
 
-    def spawn(self, job, user, script, limit=b"", descriptors=(), **more):
+    def spawn(self, job, user, script, limit=b"", descriptors=(), terminal=0):
         entry = pwd.getpwnam(user)
         argv = [b"/bin/sh", b"-c", script.encode()] if isinstance(script, str) else script
         order = Order(job=job, argv=argv, user=(entry.pw_uid, entry.pw_gid), environment=PATH)
-        order.closed_fds = 0 if descriptors else 7
+        order.closed_fds, order.terminal = 0 if descriptors else 7, terminal
         data = frames.pack(keeper.SPAWN, pack_order(order)) + limit
         numbers = [one if isinstance(one, int) else one.fileno() for one in descriptors]
         socket.send_fds(self.socket, [data], numbers)

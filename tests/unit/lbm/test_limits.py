@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 
-from lbd.lbm.limits import CPU, CPU_US, LEASE, LEASE_MS, Limits
+from lbd.lbm import limits as limits_module
+from lbd.lbm.limits import CPU, CPU_US, LEASE, LEASE_MS, Limit, Limits, Process
 from lbd.rpc.boot_clock import clock_s
 
 FAR_MS = 60_000
@@ -51,3 +52,33 @@ def test_what_a_child_burns_counts_for_its_tree():
     finally:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
+
+
+def test_what_was_over_stays_over_whatever_is_said_then():
+    """Not a moment longer, and for the first reason."""
+    limits = Limits()
+    limits.set("a", 1, "", given(0), clock_s())
+    assert limits.over() == ["a"]
+    before_s = limits.sooner_ms(-1)
+    limits.set("a", 1, "", given(), clock_s())
+    assert limits.sooner_ms(-1) <= before_s
+    assert limits.over() == ["a"]
+    assert limits.ended("a") == LEASE
+
+
+def test_what_the_vanished_have_used_is_not_forgotten(monkeypatch):
+    """A process whose parent is gone, too: nobody has it in its own count."""
+    limit = Limit(10, "")
+    seen = [
+        {10: Process(1, 1.0), 11: Process(10, 2.0), 12: Process(1, 4.0)},
+        {10: Process(1, 1.0), 11: Process(10, 2.5)},  # 12 is gone, and not below one of the others
+        {10: Process(1, 3.6)},  # 11 is gone, and 10 has waited for it
+    ]
+    monkeypatch.setattr(limits_module, "processes_of", lambda *_: seen.pop(0))
+    assert [limit.used_s() for _ in range(3)] == [7.0, 7.5, 7.6]
+
+
+def test_a_lease_counts_from_when_it_was_said():
+    limits = Limits()
+    assert limits.set("a", 1, "", given(1000), clock_s() - 5.0) < clock_s()
+    assert limits.over() == ["a"]

@@ -3,15 +3,22 @@
 import pytest
 
 from lbd.config_access import UsersConfig
+from lbd.lbm.accounts import ACCOUNT
+from lbd.lbm.link import NotStarted
+from lbd.lbm.orders import explain, stage_of
 from lbd.lbm.users import (
+    CLOSED,
     Admit,
     Asker,
     LocalUser,
     Refuse,
+    Standing,
     fault_of_account,
     identify,
     wanted_account,
+    why_closed,
 )
+from lbd.rpc.gen import lbm_pb2
 
 ANN = LocalUser("ann", 1000, 1000, (1000, 27))
 ROOT = LocalUser("root", 0)
@@ -83,3 +90,44 @@ def test_what_is_looked_up():
 @pytest.mark.parametrize("uid", [1000, 60513, 65536, 1_800_000_000])
 def test_people_of_every_directory_are_no_system_accounts(uid):
     assert fault_of_account(UsersConfig(), LocalUser("ann", uid)) == ""
+
+
+HASH = "$y$j9T$abc$def"
+SHELL = LocalUser("ann", 1000, 1000, shell="/bin/bash")
+GONE = LocalUser("ann", 1000, 1000, shell="/usr/sbin/nologin")
+
+
+@pytest.mark.parametrize(
+    ("local", "standing", "why"),
+    [
+        (SHELL, Standing(HASH, -1, 20000), ""),
+        (SHELL, Standing("!" + HASH, -1, 20000), "locked"),
+        (SHELL, Standing("!!" + HASH, -1, 20000), "locked"),
+        (SHELL, Standing("!abJnggxhB/yWI", -1, 20000), "locked"),
+        (SHELL, Standing("!", -1, 20000), ""),  # no password: logs in by a key
+        (SHELL, Standing("!!", -1, 20000), ""),
+        (SHELL, Standing("!*", -1, 20000), ""),
+        (SHELL, Standing("*", -1, 20000), ""),
+        (SHELL, Standing(HASH, 1, 20000), "expired"),
+        (SHELL, Standing(HASH, 20000, 20000), "expired"),
+        (SHELL, Standing(HASH, 20001, 20000), ""),
+        (SHELL, Standing(HASH, no_logins=True), "nologin"),
+        (GONE, Standing(HASH), "shell"),
+        (LocalUser("ann", 1000, shell="/bin/false"), Standing(HASH), "shell"),
+        (LocalUser("root", 0, shell="/bin/bash"), Standing("!" + HASH, 1, 2, no_logins=True), ""),
+    ],
+)
+def test_who_may_not_log_in_runs_nothing(local, standing, why):
+    assert why_closed(UsersConfig(), local, standing) == why
+    assert why_closed(UsersConfig(allow=("an*",)), local, standing) == ""
+
+
+@pytest.mark.parametrize("why", CLOSED)
+def test_one_line_says_which_account_and_what_allows_it(why):
+    request = lbm_pb2.RunRequest(user="ann", argv=[b"true"])
+    trouble = NotStarted(ACCOUNT + why, 1)
+    assert stage_of(trouble) == "admission"
+    text = explain(request, trouble)
+    assert "ann" in text
+    assert CLOSED[why] in text
+    assert "users.allow" in text
