@@ -14,9 +14,9 @@ ROUNDING = 1e-6  # of a turn
 TURN_BYTES = 1 << 14
 
 
-def turns_of(size_bytes: int) -> int:
+def turns_of(size_bytes: int, turn_bytes: int = TURN_BYTES) -> float:
     """Of what has to be read, which takes the longer the longer it is."""
-    return max(1, size_bytes // TURN_BYTES)
+    return max(1.0, size_bytes / turn_bytes)
 
 
 class Rates:

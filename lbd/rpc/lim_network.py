@@ -22,7 +22,7 @@ from lbd.lim.messages import (
     Reserve,
     ReserveReply,
 )
-from lbd.rates import Rates
+from lbd.rates import Rates, turns_of
 from lbd.rpc import convert, transport
 from lbd.rpc.details import in_plain_words
 from lbd.rpc.neighbours import Skewed, ignore
@@ -155,7 +155,7 @@ class LimNetwork:
 
     async def _await_turn(self, host: str, size: int, context: "Context") -> None:
         """Aborts the call of a host that sends too much."""
-        turns = min(max(1.0, size / TURN_BYTES), self._rate)
+        turns = min(turns_of(size, TURN_BYTES), self._rate)
         wait_s = self._rates.turn_s(host, time.monotonic(), PATIENCE_S, turns)
         if wait_s is None:
             self.traffic.refused += 1
