@@ -247,10 +247,8 @@ def need_readable(path: Path) -> None:
 
 def create(options: argparse.Namespace, path: str | None) -> int:
     config, authority = need_authority(path)
-    if bool(options.host) == options.any:
-        raise ConfigError(
-            "for which host? `lbctl token create HOST`; or --any, for whichever comes first"
-        )
+    if options.host and options.any:
+        raise ConfigError(f"for {options.host} alone, or --any? give one of the two")
     now_s = time.time()
     token = authority.new_token(options.host or "", options.expires, now_s)
     if options.json:
@@ -260,6 +258,8 @@ def create(options: argparse.Namespace, path: str | None) -> int:
     target = target_of(config.host.address, config.lim.port)
     where = options.host or "the new host"
     within = duration_text(options.expires)
+    if not options.host and not options.any:
+        say("whoever comes first may use it; `lbctl token create HOST` is for that host alone")
     say(f"on {where}, within {within}: {joining_command(target, 'TOKEN')}")
     print(token.text())
     return 0
