@@ -20,7 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "lbd"
 GENERATED = PACKAGE / "rpc/gen"
 
-TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "lbd", "proto", "deploy", "tests"}
+TOP_LEVEL = {
+    "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md",
+    "lbd", "proto", "deploy", "tests",
+}  # fmt: skip
 TOP_LEVEL_LATER = {"docker-compose.yml"}
 
 FILE_LINES = 400
