@@ -16,6 +16,9 @@
   gets ABRT, so that it tells where, and KILL soon after; then it is started again.
 - When the daemons are gone, what they left behind (a keeper whose LBM was dead already) gets the
   same: TERM, then KILL. So nothing is left.
+- The kernel may keep a process that has ended or was killed, for as long as a thread of it is in a
+  system call that cannot be broken off (a dead file server, a FUSE that never answers). Nobody
+  waits for that longer than `END_GRACE_S`: the next one starts, or the supervisor finishes.
 """
 
 from collections.abc import Sequence
@@ -27,6 +30,9 @@ from lbd.errors import EXIT_RESTART
 
 EXIT_CONFIG = 2
 ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
+END_GRACE_S = 3.0  # for the kernel to end who is leaving, or was killed
+KILLED = -9
+STUCK = "the kernel is still in a system call of it (a file that never answers?)"
 LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 
 
@@ -57,6 +63,13 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon:
+    """Forget the process of a daemon: it runs no more, but the kernel cannot end it yet."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Every daemon has said that it is, for the first time."""
 
@@ -71,7 +84,7 @@ class Finish:
     code: int
 
 
-Action = Start | Terminate | Kill | Abort | Ready | Say | Finish
+Action = Start | Terminate | Kill | Abort | Abandon | Ready | Say | Finish
 
 
 class Phase(Enum):
@@ -92,6 +105,8 @@ class Daemon:
     is_ready: bool = False
     silent_due_s: float | None = None  # it is thought to hang then; None: it feeds no watchdog
     aborted: bool = False
+    killed: bool = False
+    leave_due_s: float | None = None  # it has let go of everything, and is to be gone by then
 
 
 @dataclass(slots=True)
@@ -104,6 +119,7 @@ class Supervisor:
     stopping: bool = False
     told_ready: bool = False  # once is enough
     sweep_due_s: float | None = None  # when what is left behind gets KILL
+    sweep_until_s: float | None = None  # and how long that is waited for
     finished: bool = False
     daemons: dict[str, Daemon] = field(init=False)
 
@@ -118,9 +134,14 @@ class Supervisor:
                 daemon.phase = Phase.RUNNING
                 daemon.started_s = now_s
                 daemon.silent_due_s, daemon.aborted, daemon.is_ready = None, False, False
+                daemon.leave_due_s, daemon.killed = None, False
                 actions.append(Start(daemon.name))
+            elif daemon.leave_due_s is not None and daemon.leave_due_s <= now_s:
+                actions += self._abandon(daemon, EXIT_RESTART, now_s)
+            elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s and daemon.killed:
+                actions += self._abandon(daemon, KILLED, now_s)
             elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s:
-                daemon.due_s = now_s + self.config.stop_timeout_s
+                daemon.due_s, daemon.killed = now_s + END_GRACE_S, True
                 limit = f"{self.config.stop_timeout_s:g} s"
                 actions.append(Say(f"{daemon.name} did not stop within {limit}; killing it"))
                 actions.append(Kill(daemon.name))
@@ -135,6 +156,7 @@ class Supervisor:
         timed = (Phase.WAITING, Phase.STOPPING)
         dues = [daemon.due_s for daemon in self.daemons.values() if daemon.phase in timed]
         dues += [due_s for d in self.daemons.values() if (due_s := self._silent_due_s(d))]
+        dues += [d.leave_due_s for d in self.daemons.values() if d.leave_due_s is not None]
         if self.sweep_due_s is not None:
             dues.append(self.sweep_due_s)
         return min(dues, default=None)
@@ -153,12 +175,25 @@ class Supervisor:
         if self.config.watchdog_s and not daemon.aborted:
             daemon.silent_due_s = now_s + self.config.watchdog_s
 
+    def leaving(self, name: str, now_s: float) -> None:
+        """A daemon has handed over to the next one, and is to end at once."""
+        daemon = self.daemons[name]
+        if daemon.phase is not Phase.GONE and daemon.leave_due_s is None:
+            daemon.leave_due_s = now_s + END_GRACE_S
+
+    def _abandon(self, daemon: Daemon, status: int, now_s: float) -> list[Action]:
+        text = f"{daemon.name} does not end: {STUCK}; going on without it"
+        return [Say(text), Abandon(daemon.name), *self.exited(daemon.name, status, now_s)]
+
     def _silent_due_s(self, daemon: Daemon) -> float | None:
         return daemon.silent_due_s if daemon.phase is Phase.RUNNING else None
 
     def _hung(self, daemon: Daemon, now_s: float) -> list[Action]:
-        daemon.silent_due_s = now_s + ABORT_GRACE_S
+        if daemon.killed:
+            return self._abandon(daemon, KILLED, now_s)
+        daemon.silent_due_s = now_s + (END_GRACE_S if daemon.aborted else ABORT_GRACE_S)
         if daemon.aborted:
+            daemon.killed = True
             return [Kill(daemon.name)]
         daemon.aborted = True
         text = f"{daemon.name} hangs: not a turn of its event loop in {self.config.watchdog_s:g} s"
@@ -168,7 +203,7 @@ class Supervisor:
         """The daemon ended: `status` is its exit code, or less the signal that ended it."""
         daemon = self.daemons[name]
         expected = daemon.phase is Phase.STOPPING
-        daemon.phase = Phase.GONE
+        daemon.phase, daemon.leave_due_s = Phase.GONE, None
         if self.stopping:
             return [Say(f"{name} stopped" if expected and status == 0 else ended(name, status))]
         daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
@@ -215,7 +250,13 @@ class Supervisor:
         if self.sweep_due_s is None:
             self.sweep_due_s = now_s + self.config.stop_timeout_s
             return [Say(f"ending {orphans} left behind"), Terminate("")]
+        if self.sweep_until_s is not None and self.sweep_until_s <= now_s:
+            self.finished = True
+            text = f"{orphans} left behind do not end: {STUCK}; stopped without them"
+            return [Say(text), Finish(self.code)]
         if self.sweep_due_s <= now_s:
+            if self.sweep_until_s is None:
+                self.sweep_until_s = now_s + END_GRACE_S
             self.sweep_due_s = now_s + 0.1
             return [Kill("")]
         return []

@@ -87,6 +87,7 @@ SHELLS = (
     "lbm/outbox.py",  # what is to be sent on it
     "lbm/peer_streams.py",  # those we have opened
     "lbm/handover.py",  # what goes to the next LBM, by way of the keeper
+    "lbm/letting_go.py",  # and what must not wait for our end
     "lbm/holding.py",  # which holds it
     "lbm/bundle.py",
     "lbm/adoption.py",  # and what that LBM makes of it

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.cli.privilege import daemons_account
-from lbd.cli.wiring import Ready, Stop, run_daemon
+from lbd.cli.wiring import Ready, run_daemon
 from lbd.config import Config
 from lbd.errors import ConfigError
 from lbd.rpc import local
 from lbd.rpc.signer import SOCKET, Signer
+from lbd.rpc.stop import Stop
 from lbd.trust.authority import Authority
 from lbd.trust.files import authority_dir
 from lbd.trust.names import said_of

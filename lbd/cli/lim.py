@@ -6,13 +6,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from lbd.cli.wiring import Ready, Stop, run_daemon
+from lbd.cli.wiring import Ready, run_daemon
 from lbd.config import Config
 from lbd.lim.daemon import Lim
 from lbd.lim.ops import Operations
 from lbd.rpc import local
 from lbd.rpc.lim_network import LimNetwork, Traffic
 from lbd.rpc.pid_lock import take_pid_locks
+from lbd.rpc.stop import Stop
 from lbd.rpc.tls import Tls
 from lbd.rpc.transport import Plain
 from lbd.rpc.trust_service import TrustService

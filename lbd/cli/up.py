@@ -34,8 +34,25 @@ from lbd.config import Config
 from lbd.lbm.users import LocalUser
 from lbd.rpc.own_directory import RUNTIME, STATE, make_own
 from lbd.rpc.pid_lock import take_pid_lock
-from lbd.rpc.service_manager import FED_PER_TIMEOUT, NotifySocket, ServiceManager, has_terminal
-from lbd.supervise import Abort, Action, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
+from lbd.rpc.service_manager import (
+    FED_PER_TIMEOUT,
+    LEAVING,
+    NotifySocket,
+    ServiceManager,
+    has_terminal,
+)
+from lbd.supervise import (
+    Abandon,
+    Abort,
+    Action,
+    Finish,
+    Kill,
+    Ready,
+    Say,
+    Start,
+    Supervisor,
+    Terminate,
+)
 from lbd.trust.files import authority_dir
 
 log = logging.getLogger(__name__)
@@ -127,6 +144,7 @@ class Shell:
         signal_arrivals(self._notices.socket.fileno())
         self._watchdog_s = config.up.watchdog_s
         self._pids: dict[int, str] = {}
+        self._abandoned: set[int] = set()  # daemons that the kernel cannot end yet
         self._code: int | None = None
 
     def run(self) -> int:
@@ -165,6 +183,8 @@ class Shell:
                 self._supervisor.alive(name, time.monotonic())
             if "READY=1" in lines:
                 self._carry_out(self._supervisor.ready(name))
+            if LEAVING in lines:
+                self._supervisor.leaving(name, time.monotonic())
 
     def _reap(self) -> None:
         """Every child that ended, our daemons' and whatever else we inherited."""
@@ -176,6 +196,7 @@ class Shell:
             if pid == 0:
                 return
             name = self._pids.pop(pid, None)
+            self._abandoned.discard(pid)
             if name is not None:
                 code = os.waitstatus_to_exitcode(status)
                 self._carry_out(self._supervisor.exited(name, code, time.monotonic()))
@@ -184,7 +205,8 @@ class Shell:
         """Our children that are no daemon of ours, and their children."""
         with suppress(psutil.Error):
             children = psutil.Process().children(recursive=True)
-            return [child.pid for child in children if child.pid not in self._pids]
+            ours = self._pids.keys() | self._abandoned
+            return [child.pid for child in children if child.pid not in ours]
         return []
 
     def _carry_out(self, actions: list[Action]) -> None:
@@ -200,10 +222,18 @@ class Shell:
                     self._send(name, signal.SIGKILL)
                 case Abort(name):
                     self._send(name, signal.SIGABRT)
+                case Abandon(name):
+                    self._abandon(name)
                 case Ready():
                     self._manager.ready(f"{' and '.join(self._names)} run")
                 case Finish(code):
                     self._code = code
+
+    def _abandon(self, name: str) -> None:
+        pids = {pid for pid, owner in self._pids.items() if owner == name}
+        for pid in pids:
+            del self._pids[pid]
+        self._abandoned |= pids
 
     def _send(self, name: str, number: int) -> None:
         daemons = [pid for pid, owner in self._pids.items() if owner == name]

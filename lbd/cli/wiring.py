@@ -12,18 +12,13 @@ import uvloop
 from lbd.cli.journal import set_up_log
 from lbd.config import Config
 from lbd.errors import EXIT_RESTART, LbdError
-from lbd.rpc.service_manager import ServiceManager, has_terminal
+from lbd.rpc.service_manager import LEAVING, ServiceManager, has_terminal
+from lbd.rpc.stop import Stop
 
 GARBAGE_THRESHOLDS = (20_000, 20, 50)
 
 Ready = Callable[[str], None]
 DaemonMain = Callable[["Stop", Ready], Awaitable[None]]
-
-
-class Stop(asyncio.Event):
-    """That the daemon is to end; perhaps to make way for another, which goes on where it was."""
-
-    makes_way = False
 
 
 def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
@@ -40,7 +35,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
     faulthandler.enable()  # a watchdog ends us with ABRT: then the log says where we hung
     manager = ServiceManager(os.environ)
 
-    stop = Stop()
+    stop = Stop(leaving=lambda: manager.tell(LEAVING))
 
     def make_way() -> None:
         stop.makes_way = True

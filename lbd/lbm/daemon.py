@@ -33,6 +33,7 @@ from lbd.lbm.home import Home
 from lbd.lbm.host import Host
 from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
+from lbd.lbm.letting_go import let_go
 from lbd.lbm.link import KeeperLink
 from lbd.lbm.logs import serve_files, serve_logs
 from lbd.lbm.notes import LimNotes
@@ -57,6 +58,7 @@ from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
 from lbd.rpc.local import Json, JsonClient
 from lbd.rpc.pid_lock import take_pid_locks
 from lbd.rpc.service_manager import has_terminal
+from lbd.rpc.stop import Stop
 from lbd.rpc.tls import Tls
 from lbd.rpc.trusted import trust_of
 
@@ -83,13 +85,12 @@ STOP_TIMEOUT_S = 5.0
 class Lbm:
     """One host's load balance manager."""
 
-    def __init__(self, config: Config, stop: asyncio.Event, ready: Ready, reread: Reread) -> None:
+    def __init__(self, config: Config, stop: Stop, ready: Ready, reread: Reread) -> None:
         """`reread`: what lbd.toml says by now; it raises ConfigError."""
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
         self._stop, self._ready = stop, ready
-        self._report = asyncio.Event()
-        self._keeper_gone, self._restart = asyncio.Event(), asyncio.Event()
+        self._report, self._keeper_gone, self._restart = (asyncio.Event() for _ in range(3))
         self._replacing = False
         self._failure: LbdError | None = None
         cores = config.host.cores or cgroup.usable_cores()
@@ -173,7 +174,8 @@ class Lbm:
                     task.cancel()
                 if self._restart.is_set():
                     await self._tell_lim(self._config.lbm.orphan_after_s)
-                    await hand_over(self._host, self._home, clients, self._attempts)
+                    release = partial(let_go, self._stop.leaving, locks)
+                    await hand_over(self._host, self._home, clients, self._attempts, release)
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
             await clients.stop()

@@ -48,17 +48,29 @@ ROUNDS = 10
 
 
 async def hand_over(
-    host: Host, home: Home, clients: ClientServer, attempts: Attempts | None
+    host: Host,
+    home: Home,
+    clients: ClientServer,
+    attempts: Attempts | None,
+    release: Callable[[list[int]], None],
 ) -> None:
-    """Does not return, unless the keeper cannot hold it: then what runs is to be ended."""
+    """Does not return, unless the keeper cannot hold it: then what runs is to be ended.
+
+    `release` lets go of what the next LBM needs, but for the descriptors it is given: the kernel
+    does that only when the last thread has ended, and one may be in a call that never ends.
+    """
     try:
-        await leave(host, home, clients, attempts)
+        await leave(host, home, clients, attempts, release)
     except (TimeoutError, OSError) as problem:
         log.warning("the keeper cannot hold what runs, so it is ended: %r", problem)
 
 
 async def leave(
-    host: Host, home: Home, clients: ClientServer, attempts: Attempts | None
+    host: Host,
+    home: Home,
+    clients: ClientServer,
+    attempts: Attempts | None,
+    release: Callable[[list[int]], None],
 ) -> NoReturn:
     """Raises TimeoutError, OSError."""
     began_s = time.monotonic()
@@ -86,6 +98,7 @@ async def leave(
         time.monotonic() - began_s,
     )
     home.usage.finish()
+    release(descriptors)
     logging.shutdown()
     os._exit(EXIT_RESTART)
 

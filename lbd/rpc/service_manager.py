@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FED_PER_TIMEOUT = 3  # so that one late turn of the loop is not an end
 MESSAGES_MAX = 256  # read at once
+LEAVING = "X_LBD_LEAVING=1"  # all is handed over; systemd passes over what it does not know
 
 
 def has_terminal() -> bool:

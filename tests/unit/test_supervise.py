@@ -3,7 +3,18 @@
 import pytest
 
 from lbd.config import UpConfig
-from lbd.supervise import Abort, Finish, Kill, Ready, Say, Start, Supervisor, Terminate
+from lbd.supervise import (
+    END_GRACE_S,
+    Abandon,
+    Abort,
+    Finish,
+    Kill,
+    Ready,
+    Say,
+    Start,
+    Supervisor,
+    Terminate,
+)
 
 CONFIG = UpConfig(restart_backoff_s=0.5, restart_backoff_max_s=30.0, stop_timeout_s=10.0)
 
@@ -197,3 +208,50 @@ def test_a_watchdog_of_zero_is_none():
     supervisor.tick(0.0)
     supervisor.alive("lim", 1.0)
     assert supervisor.next_due_s() is None
+
+
+def test_who_leaves_and_is_kept_by_the_kernel_is_followed_all_the_same(running):
+    running.ready("lbm")
+    running.leaving("lbm", 1.0)
+    assert running.tick(1.0) == []
+    assert running.next_due_s() == 1.0 + END_GRACE_S
+    actions = running.tick(1.0 + END_GRACE_S)
+    assert deeds(actions) == [Abandon("lbm")]
+    assert "does not end" in words(actions)[0]
+    assert running.tick(1.0 + END_GRACE_S) == [Start("lbm")]
+    assert running.next_due_s() is None
+
+
+def test_who_leaves_and_ends_is_not_abandoned(running):
+    running.ready("lbm")
+    running.leaving("lbm", 1.0)
+    running.exited("lbm", 3, 1.1)
+    assert running.tick(1.1) == [Start("lbm")]
+    assert running.tick(60.0) == []
+
+
+def test_who_hangs_and_cannot_be_killed_is_followed_by_the_next(running):
+    running.alive("lbm", 0.0)
+    now_s = CONFIG.watchdog_s
+    assert deeds(running.tick(now_s)) == [Abort("lbm")]
+    now_s = running.next_due_s()
+    assert deeds(running.tick(now_s)) == [Kill("lbm")]
+    now_s = running.next_due_s()
+    assert deeds(running.tick(now_s)) == [Abandon("lbm")]
+    assert deeds(running.tick(running.next_due_s())) == [Start("lbm")]
+
+
+def test_a_stop_waits_for_nobody_whom_the_kernel_cannot_end(running):
+    running.stop(1.0)
+    assert deeds(running.tick(1.0)) == [Terminate("lbm")]
+    assert deeds(running.tick(running.next_due_s())) == [Kill("lbm")]
+    actions = running.tick(running.next_due_s())
+    assert deeds(actions) == [Abandon("lbm"), Terminate("lim")]
+    now_s = running.next_due_s() - 1.0
+    running.exited("lim", 0, now_s)
+    deeds(running.tick(now_s, orphans=1))
+    done = []
+    while not done:
+        now_s = running.next_due_s()
+        done = [a for a in running.tick(now_s, orphans=1) if isinstance(a, Finish)]
+    assert now_s < 60.0
