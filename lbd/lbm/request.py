@@ -15,6 +15,7 @@ FLAGS_MAX = 256
 WORDS_MAX = 1 << 18  # arguments and variables: as many as there can be with a stack of 8 MiB
 TIMEOUT_S_MAX = 1e9
 MEMORY_BYTES_MAX = 1 << 62
+CPU_S_MAX = 1e8  # what one run may claim; a sum of such stays a number
 DEPTH_MAX = SLOTS_MAX = 1 << 16
 
 
@@ -144,4 +145,4 @@ def read_used(body: bytes) -> tuple[float, int]:
     status = int(found.get(tags.STATUS, b""))
     if not 0 <= status <= 255:
         raise ValueError(f"exit status {status}")
-    return float(found.get(tags.CPU, b"")), status
+    return within(float(found.get(tags.CPU, b"")), CPU_S_MAX), status

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lbd.lbm.request import CPU_S_MAX
 from lbd.lbm.state import Job
 from lbd.model import JobState
 from lbd.policy.invocation import key_of
@@ -39,7 +40,7 @@ def usage_of(job: Job) -> Usage:
         submitted=job.submitted,
         waiting_s=max(0.0, job.started - job.submitted) if job.started is not None else None,
         response_s=max(0.0, finished - job.submitted) if began else None,
-        cpu_s=job.cpu_s,
+        cpu_s=job.cpu_s if 0.0 <= (job.cpu_s or 0.0) <= CPU_S_MAX else None,  # another host's word
         user=job.user[:TEXT_CHARACTERS],
         command=key_of(job.command)[:TEXT_CHARACTERS],
         origin=str(origin)[:TEXT_CHARACTERS],

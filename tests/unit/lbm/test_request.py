@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.lbm.queued import read_queued
-from lbd.lbm.request import FLAGS_MAX, WORDS_MAX, read_request
+from lbd.lbm.request import CPU_S_MAX, FLAGS_MAX, WORDS_MAX, read_request, read_used
 from lbd.lbm.run_request import fault_of
 from lbd.rpc import client_tags as tags
 from lbd.rpc import frames
@@ -36,3 +36,14 @@ def test_flags_that_add_up():
 def test_another_host_sends_no_more_words_either():
     request = lbm_pb2.RunRequest(argv=[b""] * (WORDS_MAX + 1))
     assert "argv and environment" in fault_of(request)
+
+
+def test_what_a_run_has_used():
+    assert read_used(frames.pack_fields([(tags.CPU, b"1.5"), (tags.STATUS, b"3")])) == (1.5, 3)
+
+
+@pytest.mark.parametrize("cpu", [b"inf", b"nan", b"-0.1", b"1e308", b"%d" % (CPU_S_MAX + 1)])
+def test_what_no_run_can_have_used(cpu):
+    """One infinite figure, or a sum of two that is, hid the accounting of the whole host."""
+    with pytest.raises(ValueError, match="out of range"):
+        read_used(frames.pack_fields([(tags.CPU, cpu), (tags.STATUS, b"0")]))

@@ -261,6 +261,10 @@ class TestUsage:
         found = usage_of(job(started=90.0, finished=95.0))
         assert (found.waiting_s, found.response_s) == (0.0, 0.0)
 
+    @pytest.mark.parametrize("cpu_s", [float("inf"), float("nan"), -1.0, 1e308])
+    def test_what_another_host_makes_up_is_not_recorded(self, cpu_s):
+        assert usage_of(job(cpu_s=cpu_s)).cpu_s is None
+
     def test_of_the_queue_the_place_it_came_from_counts(self):
         found = usage_of(job(queued_at=HostId("h2"), foreign=True))
         assert (found.origin, found.moved, found.pinned) == ("h2", False, True)
