@@ -1,6 +1,6 @@
 """Numbers in a row, said shorter. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def ranges_in(numbers: Iterable[int]) -> list[tuple[int, int]]:
@@ -12,3 +12,15 @@ def ranges_in(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             ranges.append((number, number))
     return ranges
+
+
+def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same numbers in ranges that have none in common, in order: of (4, 9), (1, 5) it is
+    (1, 9)."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found

@@ -27,7 +27,7 @@ from lbd.dispatch.lines import Line
 from lbd.dispatch.owners import Asker, Owners
 from lbd.dispatch.reasons import stuck_reason
 from lbd.dispatch.restore import queued_job
-from lbd.dispatch.selectors import in_few_lines, is_wide, read_selectors
+from lbd.dispatch.selectors import check_count, in_few_lines, is_wide, read_selectors
 from lbd.dispatch.teller import EXPLAINED_MAX, Teller
 from lbd.dispatch.told import add_attempts, in_pieces
 from lbd.errors import LbdError
@@ -204,6 +204,7 @@ class Desk:
 
     async def _wanted(self, selectors: Sequence[str], asker: Asker) -> Wanted:
         """Raises ConfigError."""
+        check_count(selectors)
         last, own = None, Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
         if "last" in selectors:
             rows = await self._ledger.find(own)
@@ -227,6 +228,7 @@ class Desk:
         """Of a range or @me those that have not ended, however many others there are, unless they
         are to be queued anew. Raises LbdError."""
         selectors, asker = asked.selectors, self._asker(asked)
+        check_count(selectors)
         if asked.verb == "requeue":
             return await self._forgiven(await self._chosen(selectors, asker, ended_too=True))
         if not is_wide(selectors):

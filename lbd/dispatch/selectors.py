@@ -7,6 +7,7 @@ from lbd.dispatch.ledger.rows import Wanted
 from lbd.errors import ConfigError
 
 LARGEST = (1 << 63) - 1
+SELECTORS_MAX = 100_000  # in one question, as there are jobs in one answer
 
 
 def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
@@ -23,6 +24,12 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
         else:
             ranges.append(read_range(text))
     return replace(wanted, ranges=tuple(ranges))
+
+
+def check_count(texts: Sequence[str]) -> None:
+    """Before each of them is looked at. Raises ConfigError."""
+    if len(texts) > SELECTORS_MAX:
+        raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; name ranges of them")
 
 
 def read_range(text: str) -> tuple[int, int]:

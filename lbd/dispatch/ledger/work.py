@@ -23,6 +23,7 @@ from lbd.dispatch.ledger.rows import (
     Wanted,
 )
 from lbd.model import ENDED_STATES, JobId, JobState
+from lbd.ranges import merged
 
 ENDED_FATES = {
     Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED
@@ -293,42 +294,52 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
     elif wanted.user:
         clauses.append('s."user" = ?')
         values.append(wanted.user)
-    if wanted.ranges:
-        clause, ends = within(wanted.ranges)
-        clauses.append(clause)
-        values += ends
-    where = " AND ".join([*clauses, "j.id <= ?"])
-    newest_first = f"SELECT {JOB_COLUMNS} WHERE {where} ORDER BY j.id DESC LIMIT ?"
     found: list[JobRow] = []
-    last, size, page = LARGEST, 0, PAGE if wanted.bytes_max else wanted.limit
-    while len(found) < wanted.limit and (size < wanted.bytes_max or not found):
-        count = min(page, wanted.limit - len(found))
-        more = jobs_of((yield Ask(newest_first, (*values, last, count))))
-        found += more
-        size += sum(len(row.command) for row in more)
-        if len(more) < count:
-            break
-        last = more[-1].id - 1
+    size, page = 0, PAGE if wanted.bytes_max else wanted.limit
+    for clause, ends in within(wanted.ranges) if wanted.ranges else [("", [])]:
+        where = " AND ".join([*clauses, *filter(None, (clause,)), "j.id <= ?"])
+        newest_first = f"SELECT {JOB_COLUMNS} WHERE {where} ORDER BY j.id DESC LIMIT ?"
+        last = LARGEST
+        while len(found) < wanted.limit and has_room(wanted.bytes_max, size):
+            count = min(page, wanted.limit - len(found))
+            more = jobs_of((yield Ask(newest_first, (*values, *ends, last, count))))
+            found += more
+            size += sum(len(row.command) for row in more)
+            if len(more) < count:
+                break
+            last = more[-1].id - 1
     return found[::-1]
 
 
-def within(ranges: Sequence[tuple[int, int]]) -> tuple[str, list[int]]:
-    """That an id is in one of these, so that the store looks at no others: of alternatives alone it
-    would try each with every job there is."""
-    singles = [first for first, last in ranges if first == last]
-    wide = [pair for pair in ranges if pair[0] != pair[1]]
-    either = ["j.id BETWEEN ? AND ?"] * len(wide)
+def has_room(bytes_max: int, size: int) -> bool:
+    """`bytes_max`: 0 = any number."""
+    return not bytes_max or size < bytes_max
+
+
+def within(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[str, list[int]]]:
+    """That an id is in one of these, from the highest down: a condition and its values for each
+    statement.
+
+    Each range has a statement of its own, so that the store looks at no job but those that are
+    meant. Of many alternatives in one it tries each with every job between the lowest and the
+    highest: some thousand, which any user can ask for in a line, once held up all questions for
+    minutes.
+    """
+    singles: list[int] = []
+    for first, last in reversed(merged(ranges)):
+        if singles and (first != last or len(singles) == VALUES_MAX):
+            yield one_of(singles), singles
+            singles = []
+        if first == last:
+            singles.append(first)
+        else:
+            yield "j.id BETWEEN ? AND ?", [first, last]
     if singles:
-        either.append(f"j.id IN ({', '.join('?' * len(singles))})")
-    values = [end for pair in wide for end in pair] + singles
-    if len(either) == 1:
-        return either[0], values
-    ends = [min(values), max(values)]
-    groups = [either[at : at + VALUES_MAX] for at in range(0, len(either), VALUES_MAX)]
-    nested = " OR ".join(
-        f"({' OR '.join(group)})" for group in groups
-    )  # SQLite nests them 1000 deep
-    return f"j.id BETWEEN ? AND ? AND ({nested})", ends + values
+        yield one_of(singles), singles
+
+
+def one_of(ids: Sequence[int]) -> str:
+    return f"j.id IN ({', '.join('?' * len(ids))})"
 
 
 def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:

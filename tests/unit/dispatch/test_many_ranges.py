@@ -1,0 +1,65 @@
+"""Questions about very many ranges of jobs cost what they find, not that times their number."""
+
+import contextlib
+
+import pytest
+
+from lbd.dispatch.ledger import work
+from lbd.dispatch.ledger.rows import Wanted
+from lbd.dispatch.selectors import SELECTORS_MAX
+from tests.unit.dispatch.desks import asking, opened
+from tests.unit.dispatch.test_ledger import ledger, submission  # noqa: F401  # a fixture
+
+MANY = 9_000  # as many as a user's question of 64 KiB holds
+
+
+def statements(ranges):
+    """What is asked of the store, whose jobs are none."""
+    asked, question = [], work.find(Wanted(tuple(ranges), ended_too=True, limit=100))
+    with contextlib.suppress(StopIteration):
+        asked.append(next(question))
+        while True:
+            asked.append(question.send([]))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("ranges", "count"),
+    [
+        ([(1, 2)] * MANY, 1),
+        ([(number, number + 5) for number in range(MANY)], 1),
+        ([(3 * number, 3 * number + 1) for number in range(MANY)], MANY),
+        ([(2 * number, 2 * number) for number in range(MANY)], MANY // work.VALUES_MAX),
+        ([(4 * n, 4 * n + n % 2) for n in range(10)], 10),
+    ],
+    ids=["the same", "overlapping", "apart", "single jobs", "by turns"],
+)
+def test_no_statement_tries_many_ranges_with_each_job(ranges, count):
+    """Nine thousand in one took SQLite ten seconds for three jobs, half a minute for many."""
+    asked = statements(ranges)
+    assert len(asked) == count
+    assert all(one.sql.count("BETWEEN") <= 1 for one in asked)
+    assert all(len(one.values) <= work.VALUES_MAX + 2 for one in asked)
+
+
+@pytest.mark.parametrize(("limit", "bytes_max"), [(100, 0), (4, 0), (100, 1), (100, 10_000)])
+async def test_each_job_comes_once_and_in_order(ledger, limit, bytes_max):  # noqa: F811
+    await ledger.submit(submission(first_index=0, count=20), 1.0)
+    ranges = ((18, 30), (4, 7), (6, 9), (2, 2), (12, 12), (14, 14), (12, 12))
+    wanted = Wanted(ranges, ended_too=True, limit=limit, bytes_max=bytes_max)
+    found = [row.id for row in await ledger.find(wanted)]
+    all_of_them = [2, 4, 5, 6, 7, 8, 9, 12, 14, 18, 19, 20]
+    # A page is read before it is looked how large its jobs are.
+    assert found == ([18, 19, 20] if bytes_max == 1 else all_of_them[-limit:])
+
+
+async def test_more_than_there_can_be_in_an_answer_are_not_looked_at(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking())
+        selectors = ["1"] * (SELECTORS_MAX + 1)
+        line = f"more than {SELECTORS_MAX} jobs named at once; name ranges of them"
+        assert (await world.jobs(selectors=selectors, user="ann")).error == line
+        for verb in ("kill", "requeue"):
+            done = await world.act(selectors=selectors, user="ann", uid=1001, verb=verb)
+            assert (list(done.errors), list(done.done)) == ([line], [])
+        assert [job.id for job in (await world.jobs(selectors=["1"], user="ann")).jobs] == [1]
