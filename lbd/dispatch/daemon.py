@@ -195,6 +195,8 @@ class Dispatcher:
             line, trouble = None, "no longer wanted"
         elif line is None:
             trouble = f"{begin.host} is out of contact"
+        elif line.is_behind:
+            line, trouble = None, f"{begin.host} does not take what it is sent"
         else:
             try:
                 start.CopyFrom(await self.start_of(begin.submission))

@@ -23,7 +23,7 @@ from lbd.dispatch.ledger.rows import (
     Submission,
     Wanted,
 )
-from lbd.dispatch.lines import Line
+from lbd.dispatch.lines import OPENING_BYTES, Line, Paces
 from lbd.dispatch.owners import Asker, Owners
 from lbd.dispatch.reasons import stuck_reason
 from lbd.dispatch.restore import queued_job
@@ -78,6 +78,7 @@ class Desk:
         self._ledger = dispatcher.ledger
         self._life = dispatcher.life
         self._teller = Teller(dispatcher.life, dispatcher.ledger)
+        self._paces = Paces()
         self._owners = Owners(dispatcher.by_uid, dispatcher.uid_of)
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -101,10 +102,11 @@ class Desk:
         proven = await self._trust.caller(context)
         name = HostId(proven or str(headers.get(HOST_HEADER, "")))
         line = Line(context.write)
+        await self._paces.turn(name, OPENING_BYTES, line)
         self._dispatcher.line_opened(name, line)
-        broken = asyncio.ensure_future(line.broken.wait())
+        broken, fault = asyncio.ensure_future(line.broken.wait()), ""
         try:
-            while True:
+            while not line.broken.is_set():
                 reading = asyncio.ensure_future(context.read())
                 await asyncio.wait((reading, broken), return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
@@ -113,12 +115,16 @@ class Desk:
                 message: object = reading.result()
                 if not isinstance(message, bytes):
                     return
-                self._dispatcher.heard(name, line, pb.WorkUp.FromString(message))
-        except (DecodeError, ValueError, KeyError) as fault:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault))
+                if await self._paces.turn(name, len(message), line):
+                    self._dispatcher.heard(name, line, pb.WorkUp.FromString(message))
+        except (DecodeError, ValueError, KeyError) as problem:
+            fault = str(problem)
         finally:
             broken.cancel()
             self._dispatcher.line_closed(name, line)
+        if fault:  # what it has raised keeps all that it knows for long, so not the message
+            del reading, message
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)
@@ -244,8 +250,7 @@ class Desk:
         return [rows[number] for number in sorted(rows)]
 
     async def _forgiven(self, rows: list[JobRow]) -> list[JobRow]:
-        """Where an ended one could not begin it may now. Hosts that its user excluded never had
-        it."""
+        """Where an ended one could not begin it may now, unless its user excluded that host."""
         barred = [JobId(str(row.id)) for row in rows if row.barred and row.state in ENDED_NAMES]
         had = {(one.job, one.host) for one in await self._ledger.attempts(barred)}
         return [

@@ -29,7 +29,7 @@ class Line:
     """To one host: what it was told to start."""
 
     def __init__(self):
-        self.starts, self.beat = [], 1
+        self.starts, self.beat, self.is_behind = [], 1, False
 
     def start(self, start):
         self.starts.append(start)

@@ -2,7 +2,10 @@
 
 import asyncio
 
-from lbd.dispatch.lines import STARTS_BYTES, Line
+import pytest
+
+from lbd.dispatch import lines
+from lbd.dispatch.lines import STARTS_BYTES, Line, Paces
 from lbd.rpc.gen import dispatch_pb2 as pb
 from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
 
@@ -67,3 +70,53 @@ async def test_what_stops_an_attempt_comes_after_it():
         heard += [f"stop {one.job}" for one in message.stops]
         heard += [f"start {one.job}" for one in message.starts]
     assert heard == ["start 1", "stop 1", "start 2", "stop 2"]
+
+
+async def test_what_a_host_does_not_read_is_bounded(monkeypatch):
+    """It may say that it has thousands of slots, and queue an array with a large input."""
+    monkeypatch.setattr(lines, "BEHIND_BYTES", 8 << 20)
+    far = Far()
+    line = Line(far.write)
+    count = 0
+    while not line.is_behind:
+        line.start(start(count, 1 << 20))
+        count += 1
+    assert count <= 10
+    await far.all(count)
+    assert not line.is_behind
+
+
+async def test_a_host_that_reads_nothing_loses_its_line(monkeypatch):
+    """Of each attempt that it names and that is not its own it is to be told."""
+    monkeypatch.setattr(lines, "DEAF_BYTES", 1 << 16)
+    for order in (lambda line: line.stop("1", 1, 9, ""), lambda line: line.settled("1", 1)):
+        line = Line(Far().write)
+        for _ in range((1 << 16) // lines.ORDER_BYTES):
+            order(line)
+        assert not line.broken.is_set()
+        order(line)
+        assert line.broken.is_set()
+
+
+async def test_a_host_is_heard_at_a_pace_and_others_meanwhile():
+    paces, line = Paces(), Line(Far().write)
+    burst = lines.TURNS_AT_ONCE * lines.TURN_BYTES // lines.HEARD_BYTES_MAX
+    for _ in range(burst):
+        assert await paces.turn("h2", lines.HEARD_BYTES_MAX, line)
+    late = asyncio.create_task(paces.turn("h2", lines.HEARD_BYTES_MAX, line))
+    assert await paces.turn("h3", 100, line)
+    assert not late.done()
+    line.broken.set()
+    assert await late is False
+
+
+async def test_a_message_too_long_counts_all_the_same():
+    """Else a host could go on opening lines and sending such."""
+    paces, line = Paces(), Line(Far().write)
+    with pytest.raises(ValueError, match="a message of 15000000 bytes"):
+        await paces.turn("h2", 15_000_000, line)
+    again = asyncio.create_task(paces.turn("h2", lines.OPENING_BYTES, line))
+    await asyncio.sleep(0)
+    assert not again.done()
+    line.broken.set()
+    await again
