@@ -2,9 +2,9 @@
 
 import resource
 
-# What they allow lets a process come before others: the host's own business, whatever the limits
-# were where the command comes from.
-NOT_FROM_AFAR = frozenset(
+# What they allow lets a process come before others: not even a soft one is raised, whatever the
+# limits were where the command comes from.
+ONLY_LOWERED = frozenset(
     (resource.RLIMIT_MEMLOCK, resource.RLIMIT_NICE, resource.RLIMIT_RTPRIO, resource.RLIMIT_RTTIME)
 )
 UNLIMITED = 1 << 63  # and more, as it travels
@@ -15,11 +15,9 @@ def taken(number: int, soft: int, hard: int, own: tuple[int, int]) -> tuple[int,
     """What of a caller's limit is set here, None for nothing. `own`: what a command would have
     without it. A hard limit is only ever lowered: who asks is on another host, and we may be root,
     who may raise one."""
-    if number in NOT_FROM_AFAR:
-        return None
     soft, hard = (value if 0 <= value < UNLIMITED else INFINITY for value in (soft, hard))
     hard = _lower(hard, own[1])
-    wanted = _lower(soft, hard), hard
+    wanted = _lower(_lower(soft, own[0]) if number in ONLY_LOWERED else soft, hard), hard
     return wanted if wanted != own else None
 
 

@@ -22,6 +22,7 @@
 #include <linux/keyctl.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,9 +108,10 @@ static void set_limit(char *text) {
     struct rlimit own;
     int number = (int)strtol(text, &text, 10);
     rlim_t soft = limit_value(&text), hard = limit_value(&text);
-    if (number == RLIMIT_MEMLOCK || number == RLIMIT_NICE || number == RLIMIT_RTPRIO ||
-        number == RLIMIT_RTTIME) return;
+    bool only_lowered = number == RLIMIT_MEMLOCK || number == RLIMIT_NICE ||
+                        number == RLIMIT_RTPRIO || number == RLIMIT_RTTIME;
     if (getrlimit(number, &own)) return;
+    if (only_lowered && soft > own.rlim_cur) soft = own.rlim_cur;
     if (hard > own.rlim_max) hard = own.rlim_max;
     if (soft > hard) soft = hard;
     if (own.rlim_cur == soft && own.rlim_max == hard) return;

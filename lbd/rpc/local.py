@@ -5,6 +5,7 @@ One frame (see `frames.py`) holds one JSON object. A request with an "id" gets a
 """
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -355,7 +356,8 @@ def ask(path: Path, request: Json, timeout_s: float = 5.0) -> Json:
         sock.settimeout(timeout_s)
         try:
             sock.connect(str(path))
-            sock.sendall(encode({"id": 1, **request}))
+            with contextlib.suppress(BrokenPipeError):  # it may have said why it reads no more
+                sock.sendall(encode({"id": 1, **request}))
             while True:
                 data = sock.recv(1 << 16)
                 if not data:

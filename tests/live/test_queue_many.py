@@ -55,7 +55,7 @@ def test_however_many_have_ended_the_others_can_be_acted_on(lab):
         db.execute("BEGIN")
         (submission,) = db.execute(
             "INSERT INTO submissions SELECT NULL, 'root', origin, name, x'74727565', spec, slots,"
-            " may_restart, '', '', ?, ?, slots_most, priority FROM submissions LIMIT 1"
+            " may_restart, '', '', ?, ?, slots_most, priority, uid FROM submissions LIMIT 1"
             " RETURNING id", (first, PAST)
         ).fetchone()  # fmt: skip
         columns = "id, submission, state, tier, attempt, crashes, barred, reason, host, submitted"

@@ -23,7 +23,9 @@ def run_long(number):
     environment = [b"PATH=/usr/bin:/bin", b"X=" + bytes(b"x" * (100 << 10))] + [
         b"Y%d=" % n + b"y" * (100 << 10) for n in range(9)
     ]
-    request = run_request(f"h9-{number}", "sleep", "60", forced=True, environment=environment)
+    request = run_request(
+        f"h9-{number}", "sleep", "60", origin="h9", forced=True, environment=environment
+    )
     return tags.pack(number, tags.RUN, request)
 
 
@@ -54,7 +56,9 @@ def test_long_requests_wait_within_a_budget_and_the_rest_are_refused(lab):
 def test_what_is_sent_to_a_command_that_waits_ends_that_one_alone(lab):
     """Nothing but signals is for it yet."""
     first, waits, ahead = (
-        tags.pack(number, tags.RUN, run_request(f"h9-{number}", "sleep", "60", forced=True))
+        tags.pack(
+            number, tags.RUN, run_request(f"h9-{number}", "sleep", "60", origin="h9", forced=True)
+        )
         for number in (1, 2, 3)
     )
     flood = [tags.pack(2, tags.STDIN, bytes(30_000)) for _ in range(4)]

@@ -251,7 +251,7 @@ def test_what_is_over_is_looked_at_again_soon_whatever_is_said_of_it_afterwards(
     """It is ended once more until it has ended."""
     limits = Limits()
     far = {LEASE_MS: b"60000", CPU_US: b"0"}
-    limits.set("a", 1, "", {LEASE_MS: b"0", CPU_US: b"0"})
+    limits.set("a", 1, "", {LEASE_MS: b"0", CPU_US: b"0"}, clock_s())
     assert limits.over() == ["a"]
-    limits.set("a", 1, "", far)
+    limits.set("a", 1, "", far, clock_s())
     assert limits.sooner_ms(-1) <= LOOK_S_MAX * 1000 + 1

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lbd.lbm.outgoing import packed_limits
-from lbd.lbm.rlimits import NOT_FROM_AFAR, taken
+from lbd.lbm.rlimits import ONLY_LOWERED, taken
 from lbd.lbm.spawn_order import Order, pack_order, read_order
 from lbd.rpc.gen import lbm_pb2
 
@@ -66,6 +66,10 @@ def test_a_callers_hard_limit_is_never_more_than_the_hosts(asked, own, set_here)
     assert taken(NOFILE, *asked, own) == set_here
 
 
-@pytest.mark.parametrize("number", sorted(NOT_FROM_AFAR))
-def test_what_lets_a_process_come_before_others_is_not_taken(number):
-    assert taken(number, 0, 1, (NONE, NONE)) is None
+@pytest.mark.parametrize("number", sorted(ONLY_LOWERED))
+@pytest.mark.parametrize(
+    ("asked", "set_here"),
+    [((20, 30), (20, 30)), ((250, 300), (200, 300)), ((1 << 63, 1 << 63), None)],
+)
+def test_what_lets_a_process_come_before_others_is_lowered_at_most(number, asked, set_here):
+    assert taken(number, *asked, (200, 400)) == set_here

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.config import Config, HostConfig
 from lbd.config_access import UsersConfig
-from lbd.lbm.caller import user_name
+from lbd.lbm.account_cache import user_name
 from lbd.lbm.questions import Questions
 from lbd.lbm.queue_answers import QueueAnswers
 from lbd.lbm.state import Job, Jobs
