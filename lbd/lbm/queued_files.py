@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -45,6 +46,7 @@ class QueuedFiles:
         self._open: dict[str, Note] = {}  # by name: some of their jobs are not done with
         self._in_hand: dict[int, Note] = {}  # jobs that have ended
         self._ended: asyncio.Queue[pb.JobTold] = asyncio.Queue()
+        self._ended_of: dict[int, deque[pb.JobTold]] = {}  # by user
         self._fresh = asyncio.Event()
         self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
 
@@ -143,7 +145,7 @@ class QueuedFiles:
             if note.left:
                 self._open[note.name] = note
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._bring_all(), name="outputs")
+            group.create_task(self._bring_all(group), name="outputs")
             group.create_task(self._sweep(), name="files")
             while True:
                 self._fresh.clear()
@@ -175,9 +177,19 @@ class QueuedFiles:
                         self._in_hand[job.id] = notes[job.id]
                         self._ended.put_nowait(job)
 
-    async def _bring_all(self) -> None:
+    async def _bring_all(self, group: asyncio.TaskGroup) -> None:
+        """Each user's one after the other: a step runs as its user, who may keep it from ending."""
         while True:
             job = await self._ended.get()
+            uid = self._in_hand[job.id].uid
+            if (ended := self._ended_of.get(uid)) is None:
+                ended = self._ended_of[uid] = deque()
+                group.create_task(self._bring_of(uid, ended), name=f"outputs of user {uid}")
+            ended.append(job)
+
+    async def _bring_of(self, uid: int, ended: deque[pb.JobTold]) -> None:
+        while ended:
+            job = ended.popleft()
             note, trouble = self._in_hand[job.id], ""
             try:
                 trouble = await self.bring(note, job)
@@ -192,8 +204,9 @@ class QueuedFiles:
                 loop.call_later(RETRY_S, self._ended.put_nowait, job)
                 continue
             # Of an array, the note is written once for those that ended together.
-            await self.done(note, job.id, write=bool(note.fetch) and self._ended.empty())
+            await self.done(note, job.id, write=bool(note.fetch) and not ended)
             del self._in_hand[job.id]
+        del self._ended_of[uid]
 
     async def _sweep(self) -> None:
         own = self._config.dispatch
