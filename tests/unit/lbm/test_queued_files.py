@@ -38,7 +38,7 @@ def note(job, uid):
 
 
 async def test_one_user_does_not_keep_the_outputs_of_another(tmp_path):
-    files = Brought(Config(HostConfig(state_dir=str(tmp_path))))
+    files = Brought(Config(host=HostConfig(state_dir=str(tmp_path))))
     files.store.root.mkdir()
     for job, uid in ((1, HOSTILE), (2, OTHER), (3, HOSTILE), (4, OTHER)):
         files.store.write(note(job, uid))
