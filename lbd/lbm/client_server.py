@@ -90,7 +90,9 @@ class ClientServer:
         self._home.usage.is_stopping = True
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener)
-            self._listener.close()
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.detach()  # who waits there may have sent descriptors, which go with us
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -133,7 +133,6 @@ class Connection:
     def close(self) -> None:
         self._close_descriptors()
         self.peer.close()
-        self._socket.close()
 
     async def _read(self) -> list[tuple[bytes, bytes]]:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
@@ -289,8 +288,8 @@ class Connection:
 
     def _have_ends(self, request: ClientRequest) -> None:
         """Raises ValueError."""
-        ends = Ends(None, None, None) if self._threads.are_stuck else self._take_ends(request)
-        if complaint := self._threads.why_stuck() or ends.why_not():
+        ends = self._take_ends(request)
+        if complaint := ends.why_not():
             ends.close(self._threads)
             self._ends.set_exception(Unavailable(complaint))
         else:
@@ -357,6 +356,8 @@ class Connection:
     async def descriptors(self) -> Ends:
         """Asked for once; to be closed by who takes them."""
         settle(self._to_listen)
+        if complaint := self._threads.why_stuck():
+            raise Unavailable(complaint)
         if not self._asked_for_ends:
             self._asked_for_ends = True
             self._send(tags.GIVE)

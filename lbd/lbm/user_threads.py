@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from lbd.lbm.kinds import kind_of
+from lbd.rpc.unwanted import close_descriptor
 
 THREADS_MAX = 8  # of one user
 IDLE_S = 10.0  # then a thread ends
@@ -146,6 +147,12 @@ class Threads:
         else:
             self._closing += 1
             self._close_late(descriptor)
+
+    def discard(self, descriptor: int) -> None:
+        """One that was sent, and that nobody has used: a socket does not linger then."""
+        self._closing += 1
+        made = self.start(lambda: close_descriptor(descriptor))
+        made.done.add_done_callback(self._closed)
 
     def _close_late(self, descriptor: int) -> None:
         self.start(lambda: os.close(descriptor)).done.add_done_callback(self._closed)

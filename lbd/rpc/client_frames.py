@@ -12,7 +12,7 @@ from typing import Protocol
 
 from lbd.budget import Budget
 from lbd.rpc import frames
-from lbd.rpc.descriptors import receive
+from lbd.rpc.descriptors import close_connection, receive, take_urgent_inline
 
 READ_BYTES = 1 << 16
 DESCRIPTORS_MAX = 3
@@ -50,9 +50,8 @@ class Share:
 class Owner(Protocol):
     """The user whose descriptors come along."""
 
-    @property
-    def are_stuck(self) -> bool: ...
-    def close(self, descriptor: int, /) -> None: ...
+    def why_stuck(self) -> str: ...
+    def discard(self, descriptor: int, /) -> None: ...
 
 
 class ClientFrames:
@@ -65,6 +64,7 @@ class ClientFrames:
         owner: Owner,
     ) -> None:
         """`usual_bytes`: of a frame that needs no room in the budget."""
+        take_urgent_inline(sock)
         self._socket = sock
         self._owner = owner
         self.split = split
@@ -102,15 +102,15 @@ class ClientFrames:
             if not self._in_turn:  # who sends without a pause takes turns with the others
                 await asyncio.sleep(0)
             try:
-                # Of whose descriptors hang here none are taken: to drop them, too, would hang.
-                count = 0 if self._owner.are_stuck else DESCRIPTORS_MAX
-                data, descriptors = receive(self._socket, READ_BYTES, count)
+                data, descriptors = receive(self._socket, READ_BYTES)
             except BlockingIOError:
                 await self._readable()
                 self._in_turn = True
                 continue
             self._in_turn = False
             self.descriptors += descriptors
+            if descriptors and (complaint := self._owner.why_stuck()):
+                raise ValueError(complaint)
             if len(self.descriptors) > DESCRIPTORS_MAX:
                 raise ValueError("more descriptors than a command has")
             return data
@@ -125,9 +125,10 @@ class ClientFrames:
             loop.remove_reader(self._socket)
 
     def close(self) -> None:
+        """The connection, too."""
         self.share.give_back()
-        for descriptor in self.descriptors:
-            self._owner.close(descriptor)
+        for descriptor in (*self.descriptors, *close_connection(self._socket)):
+            self._owner.discard(descriptor)
         self.descriptors = []
 
 

@@ -21,6 +21,7 @@ from lbd.errors import ConfigError, LbdError, PeerError, Unavailable
 from lbd.rpc import frames
 from lbd.rpc.crowd import Crowd
 from lbd.rpc.socket_file import bind_at
+from lbd.rpc.unix_transport import UnixServer, UnixTransport
 
 BODY_LIMIT_BYTES = 1 << 20
 ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
@@ -254,11 +255,13 @@ async def serve_json(
     mode: int,
     on_close: Callable[[Connection], None] = lambda _: None,
     crowd: Crowd | None = None,
-) -> asyncio.Server:
-    sock = bind_unix(path, mode)
-    loop = asyncio.get_running_loop()
+) -> UnixServer:
     bounds = crowd or Crowd()
-    return await loop.create_unix_server(lambda: Connection(handler, on_close, bounds), sock=sock)
+
+    def connect(sock: socket.socket) -> None:
+        UnixTransport(sock, caller_of(sock).uid, Connection(handler, on_close, bounds))
+
+    return UnixServer(bind_unix(path, mode), connect)
 
 
 class JsonClient(asyncio.Protocol):
