@@ -52,7 +52,7 @@ class AdmissionConfig(Section):
     deny_users: tuple[str, ...] = ()  # whose never; what is denied overrules what is allowed
     groups: tuple[str, ...] = ()  # as `users`, by group; a user of either list may
     deny_groups: tuple[str, ...] = ()  # as `deny_users`
-    origins: tuple[str, ...] = ()  # from which hosts
+    origins: tuple[str, ...] = ()  # from which hosts; no other reads what queued jobs print here
     deny_origins: tuple[str, ...] = ()  # from which never
     # what may run here, by the real path of the program, links resolved: "/usr/bin/gcc-*"
     programs: tuple[str, ...] = ()

@@ -49,11 +49,10 @@ class Rules:
         if (config.users or config.groups) and not named:
             rule = "users" if config.users else "groups"
             return f"commands of {guest.user} are not allowed here (admission.{rule})"
-        if matches([guest.origin], config.deny_origins):
-            return f"commands from {guest.origin} are not allowed here (admission.deny_origins)"
-        if config.origins and not matches([guest.origin], config.origins):
-            return f"commands from {guest.origin} are not allowed here (admission.origins)"
-        return ""
+        rule = origin_fault(config, guest.origin)
+        return (
+            f"commands from {guest.origin} are not allowed here (admission.{rule})" if rule else ""
+        )
 
     def closed(self, conditions: Conditions) -> str:
         """Why nobody's commands are taken now, or ""."""
@@ -68,6 +67,13 @@ class Rules:
         if conditions.owner:
             return f"the owner of this host is back: {conditions.owner}"
         return ""
+
+
+def origin_fault(config: AdmissionConfig, origin: str) -> str:
+    """The rule that forbids whatever comes from that host; "" if none does."""
+    if matches([origin], config.deny_origins):
+        return "deny_origins"
+    return "origins" if config.origins and not matches([origin], config.origins) else ""
 
 
 def matches(names: Iterable[str], patterns: tuple[str, ...]) -> bool:

@@ -35,7 +35,7 @@ from lbd.lbm.in_force import InForce
 from lbd.lbm.incoming import serve_stream
 from lbd.lbm.letting_go import let_go
 from lbd.lbm.link import KeeperLink
-from lbd.lbm.logs import serve_files, serve_logs
+from lbd.lbm.logs import check_reader, serve_files, serve_logs
 from lbd.lbm.notes import LimNotes
 from lbd.lbm.owner import Owner
 from lbd.lbm.peer_streams import PeerStreams
@@ -281,14 +281,15 @@ class Lbm:
         self._home.queue = queue = QueueClient(config, self._peers, self._lim)
         self._home.files = files = QueuedFiles(config, self._as_user, queue)
         self._attempts = Attempts(self._host, queue, files.run)
-        questions = self._questions
+        questions, check = self._questions, partial(check_reader, self._host, trust)
+        logs = partial(serve_logs, check, self._attempts)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
-                "Logs": grpc.unary_stream_rpc_method_handler(partial(serve_logs, self._attempts)),
+                "Logs": grpc.unary_stream_rpc_method_handler(logs),
                 "Files": grpc.unary_stream_rpc_method_handler(
-                    partial(serve_files, files.store, self._attempts.spool)
+                    partial(serve_files, check, files.store, self._attempts.spool)
                 ),
                 "Jobs": self._for_hosts(questions.jobs_for_peer, lbm_pb2.JobsReply),
                 "Check": self._for_hosts(questions.checks.for_peer, lbm_pb2.CheckReply),

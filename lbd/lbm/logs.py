@@ -1,4 +1,8 @@
-"""What attempts of the queue have printed here, and packs kept here, for the LBM of who asks."""
+"""What attempts of the queue have printed here, and packs kept here, for the LBM of who asks.
+
+That LBM sees to it that only a job's user gets to see what it printed. So a host from which no
+command may come does not get it either: it would be as any user of the jobs that others sent.
+"""
 
 import asyncio
 import contextlib
@@ -9,22 +13,39 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from lbd.lbm.admission import origin_fault
 from lbd.lbm.run_request import QUEUED_ID
 from lbd.lbm.spool import Spool
 from lbd.lbm.stage_store import StageStore
 from lbd.rpc.gen import dispatch_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from lbd.lbm.attempts import Attempts
+    from lbd.lbm.host import Host
+    from lbd.rpc.transport import Trust
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
+    CheckReader = Callable[["Context"], Awaitable[None]]
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
 PIECE_BYTES = 1 << 18
 
 
-async def serve_logs(attempts: "Attempts", data: bytes, context: "Context") -> None:
+async def check_reader(host: "Host", trust: "Trust", context: "Context") -> None:
+    """Aborts the call of a host from which nothing may run here."""
+    reader = await trust.caller(context)
+    if reader and (rule := origin_fault(host.rules.config.admission, reader)):
+        text = f"jobs here are not for {reader} to read (admission.{rule})"
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+
+async def serve_logs(
+    check: "CheckReader", attempts: "Attempts", data: bytes, context: "Context"
+) -> None:
+    await check(context)
     asked = pb.LogsRequest()
     try:
         asked.ParseFromString(data)
@@ -79,8 +100,10 @@ def cut_short(host: str) -> str:
     return f"the output may be cut short: the disk of {host} was full while the job ran"
 
 
-async def serve_files(store: StageStore, spool: Spool, data: bytes, context: "Context") -> None:
-    """The whole of one pack."""
+async def serve_files(
+    check: "CheckReader", store: StageStore, spool: Spool, data: bytes, context: "Context"
+) -> None:
+    """The whole of one pack. What a job takes along has a name that only its hosts know."""
     asked = pb.FilesRequest()
     try:
         asked.ParseFromString(data)
@@ -88,6 +111,8 @@ async def serve_files(store: StageStore, spool: Spool, data: bytes, context: "Co
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")
+    if not asked.name:
+        await check(context)
     try:
         path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
         file = await asyncio.to_thread(path.open, "rb", buffering=0)

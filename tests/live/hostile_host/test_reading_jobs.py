@@ -1,0 +1,37 @@
+"""A host from which no command may come reads nothing of the jobs that others sent, either."""
+
+import grpc
+import pytest
+from cluster import FAST
+from trust import Stranger, authority_on, files_of
+
+from lbd.rpc.gen import dispatch_pb2 as pb
+
+LBM_PORT = 7902
+ASKED = {"Logs": pb.LogsRequest, "Files": pb.FilesRequest}
+
+
+@pytest.fixture(scope="module")
+def lab(make_module_lab):
+    settings = (*FAST, 'admission.origins=["h1"]')
+    return make_module_lab(2, "none", "--tls", "--mode", "fcfs", settings=settings)
+
+
+def ask(lab, reader, method, **asked):
+    """What h1 answers to that host's LBM."""
+    host = Stranger(authority_on(lab).certificate, files_of(lab, reader).read_credentials(), reader)
+    with host.channel(lab, "h1", LBM_PORT) as channel:
+        call = channel.unary_stream(f"/lbd.v1.Lbm/{method}")
+        return list(call(ASKED[method](**asked).SerializeToString(), timeout=10))
+
+
+@pytest.mark.parametrize("method", ASKED)
+def test_no_host_that_is_not_let_in_reads_what_a_job_printed(lab, method):
+    done = lab.run("h1", "lbrun", "-q", "-H", "h1", "echo", "a secret")
+    assert done.stdout == "a secret\n", done
+    with pytest.raises(grpc.RpcError) as refused:
+        ask(lab, "h2", method, job="1", attempt=1)
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert refused.value.details() == "jobs here are not for h2 to read (admission.origins)"
+    assert ask(lab, "h1", method, job="1", attempt=1)
+    assert ask(lab, "h2", "Files", name="0" * 32)  # as one that runs a job which takes files along
