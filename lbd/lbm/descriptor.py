@@ -44,7 +44,8 @@ class Descriptor:
         self._socket: socket.socket | None = None
         self._widened = False
         # Who waits for it to be ready, and how the loop is told that nobody does any more.
-        self._waits: dict[asyncio.Future[None], Callable[[int], object]] = {}
+        self._waits: dict[asyncio.Future[None], Callable[[], object]] = {}
+        self._polls: dict[int, select.epoll] = {}  # by events
         self.treat: Callable[[bytes], bytes] = bytes  # what is read, before anybody sees it
         self.written_bytes = 0
         self._last: Call | None = None  # in a thread: what it has done shows at its end
@@ -88,13 +89,13 @@ class Descriptor:
         if self._owner is not None and self._is_slow:
             return await self._read_slowly(self._owner, limit_bytes)
         while (data := self.read_now(limit_bytes)) is None:
-            await self._ready(self._loop.add_reader, self._loop.remove_reader)
+            await self._ready(select.EPOLLIN)
         return data
 
     async def _read_slowly(self, owner: Threads, limit_bytes: int) -> bytes:
         if self._kind is Kind.TERMINAL:
             # Else the thread would take the first bytes of what comes after we have been closed.
-            await self._ready(self._loop.add_reader, self._loop.remove_reader)
+            await self._ready(select.EPOLLIN)
         descriptor = self._open_fd
         return await self._in_thread(owner, lambda: os.read(descriptor, limit_bytes))
 
@@ -170,28 +171,45 @@ class Descriptor:
                 if not self._widened and len(view) > SMALL_BYTES:
                     self.widen()
                     continue
-                await self._ready(self._loop.add_writer, self._loop.remove_writer)
+                await self._ready(select.EPOLLOUT)
 
     async def _write_slowly(self, owner: Threads, view: memoryview) -> int:
         if self._kind is Kind.TERMINAL:
-            await self._ready(self._loop.add_writer, self._loop.remove_writer)
+            await self._ready(select.EPOLLOUT)
             view = view[: select.PIPE_BUF]  # it takes that at once, being ready
         descriptor = self._open_fd
         return await self._in_thread(owner, lambda: os.write(descriptor, view))
 
-    async def _ready(
-        self,
-        add: Callable[[int, Callable[[], None]], object],
-        remove: Callable[[int], object],
-    ) -> None:
+    async def _ready(self, events: int) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
-        add(self._fd, lambda: settle(ready))
-        self._waits[ready] = remove
+        stop = self._watch(events, lambda: settle(ready))
+        self._waits[ready] = stop
         try:
             await ready
         finally:
             if self._waits.pop(ready, None):  # else closed meanwhile
-                remove(self._fd)
+                stop()
+
+    def _watch(self, events: int, call: Callable[[], None]) -> Callable[[], object]:
+        """Returns what ends it. Raises OSError."""
+        number = self._open_fd
+        if self._owner is not None:
+            # uvloop sets O_NONBLOCK on what it watches: others have this, so it watches a poll.
+            number, events = self._poll(events).fileno(), select.EPOLLIN
+        if events == select.EPOLLIN:
+            self._loop.add_reader(number, call)
+            return lambda: self._loop.remove_reader(number)
+        self._loop.add_writer(number, call)
+        return lambda: self._loop.remove_writer(number)
+
+    def _poll(self, events: int) -> select.epoll:
+        """Readable when the descriptor is ready. Raises OSError."""
+        poll = self._polls.get(events)
+        if poll is None:
+            poll = select.epoll()
+            poll.register(self._open_fd, events)
+            self._polls[events] = poll
+        return poll
 
     def save(self, bundle: Bundle) -> int:
         """Its place there, 0 if it is closed. Raises NotNow."""
@@ -228,9 +246,12 @@ class Descriptor:
         if self._fd < 0:
             return
         for ready, remove in self._waits.items():
-            remove(self._fd)
+            remove()
             settle(ready)
         self._waits.clear()
+        for poll in self._polls.values():
+            poll.close()
+        self._polls.clear()
         descriptor, self._fd = self._fd, -1
         if self._socket is not None:
             self._socket.detach()

@@ -132,6 +132,7 @@ class Keeper:
             self._finish()
             if not ready and not self.quitting:
                 self._beginnings.spares.fork_ahead()
+        self._listener.close()  # who comes now is to start another, not to wait for us
         self._beginnings.spares.end()
         self._warden.end()
         until_s = time.monotonic() + LAST_S

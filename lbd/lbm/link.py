@@ -26,6 +26,7 @@ from lbd.rpc.local import caller_of
 
 Value = TypeVar("Value")
 HELLO_TIMEOUT_S = 10.0
+CONNECTIONS_MAX = 3
 READ_S = 2.0
 FRAME_LIMIT_BYTES = 1 << 20
 START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
@@ -109,7 +110,25 @@ class KeeperLink:
         return self._socket is not None
 
     async def connect(self, path: Path, config: Config) -> None:
-        """To the keeper that listens at `path`; one is started if none does. Raises ConfigError."""
+        """To the keeper that listens at `path`; one is started if none does. Raises ConfigError,
+        Unavailable."""
+        for _ in range(CONNECTIONS_MAX):
+            self._socket = await self._socket_to(path, config)
+            self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have gone in mid-frame
+            loop = asyncio.get_running_loop()
+            self._hello = loop.create_future()
+            self.given, self._meanwhile = [], []
+            loop.add_reader(self._socket.fileno(), self._receive)
+            try:
+                await asyncio.wait_for(self._hello, HELLO_TIMEOUT_S)
+            except TimeoutError:
+                break
+            except Unavailable:  # it was about to end as we came: the next try finds that it has
+                continue
+            return
+        raise ConfigError(f"the keeper at {path} does not answer; end it and start again")
+
+    async def _socket_to(self, path: Path, config: Config) -> socket.socket:
         loop = asyncio.get_running_loop()
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         sock.setblocking(False)
@@ -126,18 +145,7 @@ class KeeperLink:
             raise ConfigError(
                 f"the keeper at {path} is user {owner}'s, not root's or ours; remove {path}"
             )
-        self._socket = sock
-        self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have gone in mid-frame
-        hello: asyncio.Future[None] = loop.create_future()
-        self._hello = hello
-        self.given, self._meanwhile = [], []
-        loop.add_reader(sock.fileno(), self._receive)
-        try:
-            await asyncio.wait_for(hello, HELLO_TIMEOUT_S)
-        except TimeoutError:
-            raise ConfigError(
-                f"the keeper at {path} does not answer; end it and start again"
-            ) from None
+        return sock
 
     def _receive(self) -> None:
         assert self._socket is not None
@@ -159,6 +167,9 @@ class KeeperLink:
 
     def _lost(self) -> None:
         self.close()
+        if not self._hello.done():
+            self._hello.set_exception(Unavailable("the keeper went away"))
+            return
         self.lost_pid, self.pid = self.pid, 0
         jobs, self._jobs = self._jobs, {}
         for spawned in jobs.values():

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import errno
 import os
 import pty
@@ -8,6 +9,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import uvloop
 
 from lbd.lbm import user_threads
 from lbd.lbm.bundle import Bundle, NotNow
@@ -198,6 +200,30 @@ async def test_a_pipe_that_others_have_carries_all_and_in_order(size):
     os.close(writer)
     assert await asyncio.wait_for(source.read(10), 10) == b""
     source.close()
+
+
+@pytest.mark.parametrize(
+    "make", [os.pipe, pty.openpty, lambda: pair()], ids=["pipe", "pty", "socket"]
+)
+def test_who_waits_for_it_leaves_it_to_others_as_it_was(make):
+    """In the event loop of the daemons, which sets O_NONBLOCK on what it watches."""
+
+    async def wait(number):
+        descriptor = Descriptor(number, Threads())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(descriptor.read(10), 0.05)
+        descriptor.close()
+
+    ours, theirs = make()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(wait(os.dup(ours)))
+    assert os.get_blocking(ours)
+    os.close(ours)
+    os.close(theirs)
+
+
+def pair():
+    return tuple(sock.detach() for sock in socket.socketpair())
 
 
 async def test_a_pipe_of_packets_is_read_in_full():
