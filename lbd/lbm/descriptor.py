@@ -175,7 +175,8 @@ class Descriptor:
 
     async def _write_slowly(self, owner: Threads, view: memoryview) -> int:
         if self._kind is Kind.TERMINAL:
-            await self._ready(select.EPOLLOUT)
+            if not self._poll(select.EPOLLOUT).poll(0):
+                await self._ready(select.EPOLLOUT)
             view = view[: select.PIPE_BUF]  # it takes that at once, being ready
         descriptor = self._open_fd
         return await self._in_thread(owner, lambda: os.write(descriptor, view))
