@@ -10,7 +10,9 @@ from lbd.lbm.users import ROOT_UID, LocalUser, Standing, fault_of_account, why_c
 
 KNOWN_S, AGING_S = 60.0, 30.0
 KNOWN = 1024
-NOLOGIN = ("/etc/nologin", "/run/nologin")  # as pam_nologin(8)
+# As pam_nologin(8), but for /run/nologin: systemd has that at every boot until users may come in,
+# and in containers without the service for that it stays.
+NOLOGIN = "/etc/nologin"
 DAY_S = 86400
 REFUSED = "user"  # a stage; those of an account that is closed begin with ACCOUNT
 ACCOUNT = "account."
@@ -33,7 +35,7 @@ def standing_of(name: str) -> Standing:
     look = ctypes.CDLL(None).getspnam
     look.restype = ctypes.POINTER(Shadow)
     found = look(name.encode())
-    closed, today = any(map(os.path.exists, NOLOGIN)), int(time.time() // DAY_S)
+    closed, today = os.path.exists(NOLOGIN), int(time.time() // DAY_S)
     if not found:
         return Standing(today=today, no_logins=closed)
     password = (found.contents.password or b"").decode(errors="replace")

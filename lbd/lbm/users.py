@@ -113,7 +113,7 @@ CLOSED = {
     "shell": "has no login shell here",
     "locked": "is locked here",
     "expired": "has expired here",
-    "nologin": "may not log in here now (/etc/nologin or /run/nologin)",
+    "nologin": "may not log in here now (/etc/nologin)",
 }
 
 
