@@ -1,4 +1,7 @@
-"""The LBM as a process: its sockets, its keeper, its LIM, and an orderly end."""
+"""The LBM as a process: its sockets, its keeper, its LIM, and an orderly end.
+
+It is one file because it puts all of the LBM's parts together.
+"""
 
 import asyncio
 import contextlib
