@@ -8,11 +8,11 @@ EXIT_RESTART = 3  # the status of a daemon that is to be started again at once
 
 
 class LbdError(Exception):
-    """Root. The text is one line for a person: what, where, and the mend."""
+    """Root. The text is one line for a person: what, where, and the fix."""
 
 
 class ConfigError(LbdError):
-    """The configuration or the command line is wrong: the user mends it."""
+    """The configuration or the command line is wrong: the user fixes it."""
 
 
 class PeerError(LbdError):

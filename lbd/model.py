@@ -37,10 +37,17 @@ class JobState(Enum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     LOST = "lost"
+    UNKNOWN = "unknown"  # it ran on its own host, and nobody saw its end
 
 
-ENDED_STATES = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST)
+ENDED_STATES = (
+    JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.LOST, JobState.UNKNOWN
+)  # fmt: skip
 ENDED_NAMES = frozenset(state.value for state in ENDED_STATES)
+
+# What the host of one of a gang says beside that it stands still or goes on: the owner is back, and
+# all are to begin again elsewhere; or they must not, as somebody has seen what this one has printed
+GANG_MOVES, GANG_SHOWN = "move", "shown"
 
 
 @quick_value
@@ -50,6 +57,50 @@ class Queues:
     cpu: float = 0.0
     io: float = 0.0
     memory: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a command needs of its host besides slots. Names and amounts are as text/needs.py reads
+    them, each name once and in order."""
+
+    resources: tuple[tuple[str, int], ...] = ()
+    features: tuple[str, ...] = ()
+    not_features: tuple[str, ...] = ()
+    memory_bytes: int = 0  # a job of the queue is to have; 0: whatever it takes
+    # that it took lately, as was learnt: a host that has not so much available is passed over
+    peak_bytes: int = 0
+    counted_bytes: int = 0  # of memory: given to it as it may take them, wherever it is
+
+    @property
+    def is_given(self) -> bool:
+        """Is there anything to hand out?"""
+        return bool(self or self.counted_bytes)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.resources
+            or self.features
+            or self.not_features
+            or self.memory_bytes
+            or self.peak_bytes
+        )
+
+
+NO_NEEDS = Needs()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a host has of what commands may need."""
+
+    features: tuple[str, ...] = ()  # in order, as the next
+    resources: tuple[tuple[str, int, int], ...] = ()  # name, total, used
+    memory_total: int = 0  # bytes that jobs may be given; 0: not known
+    memory_given: int = 0  # of these, to jobs that run
+
+
+NO_FACTS = Facts()
 
 
 @quick_value
@@ -69,6 +120,19 @@ class LoadVector:
     # the user who has so many of the slots that others may have one although none is free
     hog: str = ""
     site: tuple[tuple[str, float], ...] = ()  # loads that the site measures itself, by name
+    owner: str = ""  # "here", "away"; "" = nobody looks
+    memory_total: int = 0  # bytes, of the host or its container; 0 = not known
+    memory_available: int = 0  # to new programs, without swapping
+    facts: Facts = NO_FACTS
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """All of it and what is available, as host.memory has it: what is beyond that is not for
+        jobs. (0, 0): not known."""
+        if not self.memory_total:
+            return 0, 0
+        total = self.facts.memory_total or self.memory_total
+        return total, min(self.memory_available, total)
 
 
 def target_of(address: str, port: int) -> str:
@@ -114,3 +178,4 @@ class PlacementRequest:
     cpu_s: float = 0.0  # it will take, on a reference core, by what was learnt of it; 0: not known
     shown: bool = True  # the answer is to list the other candidates
     may_wait: bool = True  # a command inside a placed job must not wait: its parent holds a slot
+    needs: Needs = NO_NEEDS

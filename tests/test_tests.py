@@ -4,6 +4,8 @@ import ast
 
 import pytest
 
+from tests.bench.measure import summarise
+from tests.bench.row import Bound, Row
 from tests.test_tidy import ROOT, shown, sources, tree
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -35,3 +37,13 @@ def test_hidden_ones_are_seen():
         "def test_d(): ...\n"
     )
     assert hidden(ast.parse(text)) == ["test_a", "test_b"]
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [((-2.0, -1.0), "ok"), ((-1.0, 1.0), "undecided"), ((1.0, 2.0), "SHORT"), (None, "ok")],
+)
+def test_a_figure_of_chance_is_decided_by_all_of_its_interval(interval, verdict):
+    ours = summarise([sum(interval or (-1.0, 0.0)) / 2])
+    row = Row("saved", "s", ours, asked=Bound(0.0, of_ratio=False), interval=interval)
+    assert row.verdict == verdict

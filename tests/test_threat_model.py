@@ -1,4 +1,4 @@
-"""Of deploy/threat-model.md: each attack in its tables names tests, and they are there."""
+"""Of docs/explanation/security.md: each attack in its tables names tests, and they are there."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from tests.test_tidy import ROOT, tree
 
-TEXT = (ROOT / "deploy/threat-model.md").read_text()
+TEXT = (ROOT / "docs/explanation/security.md").read_text()
 ROWS = [
     row.strip("| ").split(" | ")
     for section in TEXT.split("\n## ")

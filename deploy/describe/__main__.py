@@ -1,7 +1,13 @@
 """`python deploy/describe DIR`: manual pages and completion of every program, below DIR.
 
+The pages have the date that $SOURCE_DATE_EPOCH says, or none: the same source, the same pages.
+
 DIR is like /usr/share or .venv/share: man looks in DIR/man for whoever has DIR/../bin in PATH, and
 bash, zsh and fish have a directory there each.
+
+Why not by shtab and argparse-manpage: set-up runs this in every venv, which would need them too;
+they read one tree of argparse parsers, where ours are made command by command and lbrun and lbsh
+have none; and shtab stops at `lbrun -v make`, whose next words are those of make.
 """
 
 import os
@@ -17,10 +23,11 @@ from deploy.describe.settings import settings
 
 
 def main(root: Path) -> None:
-    now_s = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    day = time.strftime("%Y-%m-%d", time.gmtime(float(epoch))) if epoch else ""
     known = programs()
-    pages = {(p.name, manual.section_of(p.name)): manual.page(p, known, now_s) for p in known}
-    pages["lbd.toml", 5] = manual.settings_page([*settings()], known, now_s)
+    pages = {(p.name, manual.section_of(p.name)): manual.page(p, known, day) for p in known}
+    pages["lbd.toml", 5] = manual.settings_page([*settings()], known, day)
     for (name, section), text in pages.items():
         write(root / f"man/man{section}/{name}.{section}", text)
     for program in known:

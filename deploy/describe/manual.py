@@ -1,6 +1,5 @@
 """Manual pages: man(7) text of a program, and of lbd.toml."""
 
-import time
 from collections.abc import Iterator, Sequence
 
 from deploy.describe.program import Operand, Option, Program
@@ -13,6 +12,7 @@ FILES = (
     ("~/.config/lbd/lbd.toml", "a user's own, before that of /etc"),
     ("/run/lbd", "sockets of the daemons of root; of others $XDG_RUNTIME_DIR/lbd"),
     ("/var/lib/lbd", "what outlives a restart; of others ~/.local/state/lbd"),
+    ("/var/lib/lbd-authority", "the cluster's authority, where `lbctl init` ran; root's alone"),
 )
 ENVIRONMENT = (
     ("LBD_CONFIG", "the configuration file to use"),
@@ -24,11 +24,11 @@ def section_of(name: str) -> int:
     return SECTIONS.get(name, 1)
 
 
-def page(program: Program, others: Sequence[Program], now_s: float) -> str:
+def page(program: Program, others: Sequence[Program], day: str) -> str:
     """The page of a program and of all its commands."""
     section = section_of(program.name)
     lines = [
-        heading(program.name, section, now_s),
+        heading(program.name, section, day),
         ".SH NAME",
         f"{program.name} \\- {escaped(phrase(program.about))}",
         ".SH SYNOPSIS",
@@ -50,10 +50,10 @@ def page(program: Program, others: Sequence[Program], now_s: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def settings_page(known: Sequence[Setting], others: Sequence[Program], now_s: float) -> str:
+def settings_page(known: Sequence[Setting], others: Sequence[Program], day: str) -> str:
     """lbd.toml(5)."""
     lines = [
-        heading("lbd.toml", 5, now_s),
+        heading("lbd.toml", 5, day),
         ".SH NAME",
         "lbd.toml \\- configuration of the load\\-balancing daemons",
         ".SH DESCRIPTION",
@@ -72,9 +72,8 @@ def settings_page(known: Sequence[Setting], others: Sequence[Program], now_s: fl
     return "\n".join(lines) + "\n"
 
 
-def heading(name: str, section: int, now_s: float) -> str:
-    day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
-    return f'.TH {name.upper()} {section} {day} "lbd {__version__}" "lbd"'
+def heading(name: str, section: int, day: str) -> str:
+    return f'.TH {name.upper()} {section} "{day}" "lbd {__version__}" "lbd"'
 
 
 def synopsis(program: Program) -> Iterator[str]:

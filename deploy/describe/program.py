@@ -79,8 +79,8 @@ class Program:
 def programs() -> list[Program]:
     """Every program that is installed."""
     os.environ["COLUMNS"] = "100"
-    from lbd.cli.lbrun_info import HELP as LBRUN
-    from lbd.cli.lbsh_info import HELP as LBSH
+    from lbd.client.help import HELP as LBRUN
+    from lbd.client.shell.help import HELP as LBSH
 
     return [
         asked("lbd", "lbd.cli.main", ()),
@@ -161,7 +161,7 @@ def read_operands(name: str, parser: argparse.ArgumentParser) -> Iterator[Operan
             action.help or "",
             EXACTLY.get((name, value), KINDS.get(value, "")),
             tuple(map(str, action.choices or ())),
-            needed=action.nargs in (None, "+"),
+            needed=action.nargs in (None, "+") or isinstance(action.nargs, int),
             many=action.nargs in ("*", "+", argparse.REMAINDER),
         )
 

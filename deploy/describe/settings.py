@@ -1,4 +1,4 @@
-"""Every key of lbd.toml with what the code says of it: for the README's table and lbd.toml(5)."""
+"""Every key of lbd.toml with what the code says of it: for docs/reference and lbd.toml(5)."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
-from lbd import config
+from lbd.config import schema as config
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,10 @@ def settings() -> Iterator[Setting]:
             }.get(item.type, "list of tables")  # fmt: skip
             default = "[]" if item.default in ((), MISSING) else config.shown(item.default)
             meaning = said[section.type.__name__, item.name]
-            yield Setting(f"{section.name}.{item.name}", default, bounds or kind, meaning)
+            key = item.metadata.get("key", item.name)
+            default = item.metadata.get("default", default)
+            kind = item.metadata.get("allowed", kind)
+            yield Setting(f"{section.name}.{key}", default, bounds or kind, meaning)
 
 
 def comments() -> dict[tuple[str, str], str]:

@@ -3,9 +3,9 @@
 import importlib
 
 from deploy.describe.settings import settings
-from lbd.config import ALGORITHMS
-from lbd.config_dispatch import MODES
-from lbd.lim.settings import shorts
+from lbd.config.dispatch import MODES
+from lbd.config.schema import ALGORITHMS
+from lbd.lim.core.settings import shorts
 
 # Commands whose first column names them; the heading tells where it begins.
 ASKED = {
@@ -26,9 +26,9 @@ def words_of(kind: str) -> tuple[str, ...]:
     if kind == "setting":
         return tuple(f"{item.key}=" for item in settings())
     if kind == "figure":
-        return tuple(importlib.import_module("lbd.sim.figures_all").FIGURES)
+        return tuple(importlib.import_module("lbd.sim.figures.catalogue").FIGURES)
     if kind == "part":
-        parts: tuple[str, ...] = importlib.import_module("lbd.cli.lab").PARTS
+        parts: tuple[str, ...] = importlib.import_module("lbd.cli.lab.program").PARTS
         return parts
     return ()
 

@@ -14,7 +14,7 @@ UNREADABLE = (OSError, UnicodeDecodeError, EOFError, zlib.error)
 
 
 def unreadable(path: str, problem: Exception) -> ConfigError:
-    """What to raise for one of `UNREADABLE`."""
+    """Returns the error to raise for one of `UNREADABLE`."""
     if isinstance(problem, UnicodeDecodeError):
         return ConfigError(f"{path}: it is no text")
     if isinstance(problem, OSError) and not isinstance(problem, gzip.BadGzipFile):
@@ -33,7 +33,7 @@ def text_file(path: str) -> Iterator[TextIO]:
 
 
 def opened(path: str) -> BinaryIO | gzip.GzipFile:
-    """By its content, not its name: gzip begins with 1f 8b."""
+    """Recognises gzip by its content (1f 8b), not by the name."""
     with Path(path).open("rb") as stream:
         compressed = stream.read(2) == b"\x1f\x8b"
     return gzip.GzipFile(path) if compressed else Path(path).open("rb")

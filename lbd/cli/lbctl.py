@@ -1,56 +1,98 @@
-"""`lbctl`: look at the cluster and steer it. Data goes to stdout, everything else to stderr."""
+"""`lbctl`: look at the cluster and steer it. Data goes to stdout, everything else to stderr.
 
-import argparse
+A command is imported when it is asked for; what each does is said here, for the list of them all.
+"""
+
 import importlib
 import sys
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from lbd.cli.daemons import Daemons
-from lbd.cli.program import Parser, guard
-from lbd.cli.quantities import duration
-from lbd.config_file import load
-from lbd.errors import ConfigError
-from lbd.spelling import hint
+from lbd.cli.program import Errors, command_line, guard
 
-Command = Callable[[Daemons, argparse.Namespace], int]
+if TYPE_CHECKING:
+    from lbd.cli.ctl.verb import Verb
 
-# Name: the module that does it, and what it does.
-COMMANDS = {
-    "status": ("lbctl_status", "cluster, algorithm, load information centre, a line per host"),
-    "top": ("lbctl_top", "the same, live, with the jobs; q ends it"),
-    "jobs": ("lbctl_jobs", "what runs now; --all: and what ended recently"),
-    "job": ("lbctl_queue", "a queued job with each of its attempts"),
-    "logs": ("lbctl_queue", "what a queued job has printed; -f: and prints"),
-    "predict": ("lbctl_queue", "how long a job would wait in the queue that came now"),
-    "wait": ("lbctl_queue", "until queued jobs have ended: 0 all well, 1 not all, 2 no answer"),
-    "kill": ("lbctl_queue", "end queued jobs, or send them a signal"),
-    "hold": ("lbctl_queue", "keep pending jobs from starting"),
-    "release": ("lbctl_queue", "let held jobs go on"),
-    "requeue": ("lbctl_queue", "end jobs and begin them anew"),
-    "explain": ("lbctl", "where a command would run and why; runs nothing"),
-    "eligible": ("lbctl_eligible", "what is known of commands a shell may send away, or of one"),
-    "drain": ("lbctl_steer", "no new jobs on that host"),
-    "undrain": ("lbctl_steer", "jobs again"),
-    "reload": ("lbctl_steer", "read the owner's rules of this host again, without losing a job"),
-    "algorithm": ("lbctl_steer", "show or change who tells whom its load, cluster-wide"),
-    "param": ("lbctl_steer", "show or change a parameter, cluster-wide"),
-    "restart": (
-        "lbctl_restart",
-        "this host's daemons make way for new ones; what runs goes on",
-    ),
-    "stats": ("lbctl_stats", "response times, moved jobs and more, of jobs that have ended"),
-    "advise": ("lbctl_advise", "what would have been better for those jobs, by simulation"),
-    "tags": ("lbctl_tags", "cutoffs for the TAGS tiers: solve, fit job sizes, show the queue's"),
-    "init": ("lbctl_trust", "the first host of a cluster: its authority and its own certificate"),
-    "join": ("lbctl_trust", "become a host of the cluster that a token is for"),
-    "token": ("lbctl_trust", "what a new host joins with: create, list, revoke"),
-    "revoke": ("lbctl_trust", "a host's certificates count no more, cluster-wide"),
-    "doctor": ("lbctl_doctor", "check this host and its peers; name each fault and its mend"),
+# By the module whose VERBS they are.
+VERBS = {
+    "lbd.cli.ctl.status": {
+        "status": "cluster, algorithm, coordinator, a line per host",
+    },
+    "lbd.cli.ctl.top.program": {"top": "the same, live, with jobs and queue; ? shows its keys"},
+    "lbd.cli.ctl.jobs.listing": {"jobs": "what runs now; --all: and what ended recently"},
+    "lbd.cli.ctl.jobs.history": {"history": "what has ended, on the whole cluster"},
+    "lbd.cli.ctl.jobs.verbs": {
+        "job": "one job: where it runs, with each of its attempts",
+        "logs": "what a queued job has printed; -f: and prints",
+        "wait": "until jobs have ended: 0 all well, 1 not all, 2 no answer",
+        "kill": "end jobs, or send them a signal",
+        "hold": "keep pending jobs of the queue from starting",
+        "release": "let held jobs go on",
+        "requeue": "end jobs and begin them again; --failed: of an array, what failed",
+        "update": "change the priority, name or time limit of jobs that wait",
+    },
+    "lbd.cli.ctl.predict": {
+        "predict": "when a job that came to the queue now would begin, on each number of slots",
+    },
+    "lbd.cli.ctl.explain": {"explain": "where a command would run and why; runs nothing"},
+    "lbd.cli.ctl.eligible": {
+        "eligible": "what is known of commands a shell may send away, or of one",
+    },
+    "lbd.cli.ctl.steer": {
+        "drain": "no new jobs on that host",
+        "undrain": "new jobs may go to that host again",
+        "reload": "read the owner's rules of this host again, without losing a job",
+        "algorithm": "show or change how hosts exchange their load, cluster-wide",
+        "param": "show or change a parameter, cluster-wide",
+    },
+    "lbd.cli.ctl.cluster.leave": {
+        "leave": "this host is no part of the cluster any more",
+        "forget": "a host that is down is gone for good",
+    },
+    "lbd.cli.ctl.cluster.queue_place": {
+        "queue": "where the queue is; enable or disable it for the whole cluster",
+    },
+    "lbd.cli.ctl.config": {
+        "config": "settings: check the file, show what is in force, set one",
+    },
+    "lbd.cli.ctl.restart": {
+        "restart": "this host's daemons make way for new ones; what runs goes on",
+    },
+    "lbd.cli.ctl.stats": {
+        "stats": "response times, moved jobs and more, of jobs that have ended",
+    },
+    "lbd.cli.ctl.exports.report": {"report": "the cluster's own picture, as one file of HTML"},
+    "lbd.cli.ctl.owners": {"owners": "whose owners are back, and when their hosts are free"},
+    "lbd.cli.ctl.advise": {"advise": "what would have been better for those jobs, by simulation"},
+    "lbd.cli.ctl.tags": {
+        "tags": "cutoffs for the TAGS tiers: solve, fit job sizes, show the queue's",
+    },
+    "lbd.cli.ctl.trust": {
+        "init": "the first host of a cluster: its authority and its own certificate",
+        "join": "become a host of the cluster that a token is for",
+        "token": "what a new host joins with: create, list, revoke",
+        "revoke": "a host's certificates count no more, cluster-wide",
+    },
+    "lbd.cli.ctl.backup": {
+        "backup": "authority, ledger and settings of this host, in one file",
+        "restore": "put them back, here or on a new host",
+    },
+    "lbd.cli.ctl.exports.bundle": {
+        "bundle": "settings, findings and logs of this host without secrets, for who is to help",
+    },
+    "lbd.cli.ctl.web": {"web": "login: a link that signs you in to the status page, once"},
+    "lbd.cli.json_schemas": {"schema": "the JSON Schema of what --json prints"},
+    "lbd.cli.ctl.doctor": {
+        "doctor": "check this host and its peers; name each fault and its fix",
+    },
 }
-QUEUE = ("predict", "job", "logs", "kill", "hold", "release", "requeue", "wait")
-DESCRIPTION = "look at a cluster of lbd hosts and steer it\n\ncommands:\n" + "\n".join(
-    f"  {name:<10} {does}" for name, (_, does) in COMMANDS.items()
-)
+ELSEWHERE = {  # words of Slurm, PBS, shells and others
+    "squeue": "jobs", "qstat": "jobs", "ps": "jobs", "ls": "jobs", "list": "jobs",
+    "scancel": "kill", "qdel": "kill", "cancel": "kill", "stop": "kill", "rm": "kill",
+    "sinfo": "status", "hosts": "status", "nodes": "status", "sacct": "history",
+    "scontrol": "job", "show": "job", "sstat": "job", "htop": "top", "log": "logs",
+    "resume": "release", "suspend": "hold", "retry": "requeue", "sprio": "jobs",
+}  # fmt: skip
+COMMANDS = {name: does for verbs in VERBS.values() for name, does in verbs.items()}
 EXAMPLES = (
     "lbctl status                            who is up, and how busy",
     "lbctl explain make -j8                  where would it go, and why",
@@ -64,125 +106,23 @@ EXAMPLES = (
 )
 
 
-EXAMPLES_OF = {
-    "advise": (
-        "lbctl advise                      the jobs of the last day",
-        "lbctl advise --since 7d           those of the week, for a rule that holds longer",
-        "lbctl advise --json | jq '.best'",
-    ),
-    "stats": (
-        "lbctl stats                       the last day, of all hosts",
-        "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
-    ),
-}
-
-
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
+    Errors.as_json = "--json" in arguments
     return guard("lbctl", lambda: dispatch(arguments))
 
 
 def dispatch(argv: list[str]) -> int:
-    parser = Parser("lbctl", DESCRIPTION, EXAMPLES)
-    parser.add_config_options()
-    parser.add_version()
-    parser.add_argument("command", metavar="COMMAND", nargs="?", help="see above")
-    parser.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help="its own --help")
-    options = parser.parse_args(argv)
-    name: str | None = options.command
-    if name is None:
-        parser.error(f"which command? {', '.join(COMMANDS)}")
-    if name not in COMMANDS:
-        parser.error(f"{name!r} is no command; {hint(name, COMMANDS)}")
-    if name == "tags":
-        from lbd.cli.lbctl_tags import main as tags
-
-        return tags(options.rest, options.config)
-    if COMMANDS[name][0] == "lbctl_trust":
-        from lbd.cli.lbctl_trust import main as trust
-
-        return trust(name, options.rest, options.config)
-    chosen = command_parser(name).parse_args(options.rest)
-    path: str | None = chosen.config or options.config
-    if name == "doctor":
-        from lbd.cli.lbctl_doctor import doctor
-
-        return doctor(path, chosen)
-    command: Command = getattr(importlib.import_module(f"lbd.cli.{COMMANDS[name][0]}"), name)
-    return command(Daemons(load(path)), chosen)
-
-
-def command_parser(name: str) -> Parser:
-    parser = Parser(f"lbctl {name}", COMMANDS[name][1], EXAMPLES_OF.get(name, ()))
-    parser.add_version()
-    parser.add_config_options()
-    parser.add_argument("--json", action="store_true", help="data for scripts, stable")
-    if name == "top":
-        parser.add_argument("--interval", metavar="DUR", type=duration, default=1.0,
-                            help="between two looks (default 1s)")  # fmt: skip
-    elif name == "jobs":
-        parser.add_argument("--all", action="store_true", help="ended ones too")
-        parser.add_argument("ids", metavar="ID", nargs="*", help="only these")
-    elif name in QUEUE:
-        from lbd.cli.lbctl_queue import add_options
-
-        add_options(name, parser)
-    elif name == "explain":
-        parser.add_argument("-H", "--host", metavar="NAME", help="as of lbrun")
-        parser.add_argument("-x", "--exclude", metavar="NAME", action="append", default=[],
-                            help="as of lbrun")  # fmt: skip
-        where = parser.add_mutually_exclusive_group()
-        where.add_argument("--local", action="store_true", help="as of lbrun")
-        where.add_argument("--remote", action="store_true", help="as of lbrun")
-        parser.add_argument("command", metavar="COMMAND", help="it is not run")
-        parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
-    elif name == "eligible":
-        parser.add_argument("command", metavar="COMMAND", nargs="?", help="it is not run")
-        parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
-    elif name == "stats":
-        from lbd.cli.lbctl_stats import add_options as add_stats_options
-
-        add_stats_options(parser)
-    elif name == "advise":
-        from lbd.cli.lbctl_advise import add_options as add_advise_options
-
-        add_advise_options(parser)
-    elif name in ("drain", "undrain"):
-        parser.add_argument("host", metavar="HOST")
-        if name == "drain":
-            parser.add_argument(
-                "--wait", action="store_true", help="until nothing foreign runs there"
-            )
-            parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
-                                help="of the waiting; then exit 1")  # fmt: skip
-    elif name == "restart":
-        parser.add_argument(
-            "daemons", metavar="DAEMON", nargs="*", help="lim or lbm (default both)"
-        )
-    elif name == "algorithm":
-        parser.add_argument("name", metavar="NAME", nargs="?")
-    elif name == "param":
-        parser.add_argument("name", metavar="NAME", nargs="?", help="lim.min_gain or min_gain")
-        parser.add_argument("value", metavar="VALUE", nargs="?",
-                            help="without it, what is in force is shown")  # fmt: skip
-    return parser
-
-
-def explain(daemons: Daemons, options: argparse.Namespace) -> int:
-    from lbd.cli.explain import ask_both, place_request, question, show, trouble_here
-    from lbd.cli.lbctl_eligible import ask_eligible
-    from lbd.cli.lbrun_caller import working_directory
-    from lbd.cli.lbrun_options import Options
-
-    if options.host in options.exclude:
-        raise ConfigError(f"-H {options.host} and -x {options.host} exclude each other")
-    request = place_request(options.host, options.exclude, options.remote, options.local)
-    command = [options.command, *options.arguments]
-    asked = question(request, command, working_directory(Options()), "")
-    reply = ask_both(daemons.lbm, daemons.lim, request, asked)
-    eligible, trouble = ask_eligible(daemons.lbm, command), trouble_here(reply, asked)
-    show(reply, command, options.json, eligible, trouble)
-    return 0
+    about = "look at a cluster of lbd hosts and steer it"
+    name, words, path = command_line(
+        "lbctl", about, COMMANDS, EXAMPLES, argv, ELSEWHERE, takes_json=True
+    )
+    module = next(module for module, verbs in VERBS.items() if name in verbs)
+    offered: dict[str, Verb] = importlib.import_module(module).VERBS
+    verb = offered[name]
+    options = verb.parser(f"lbctl {name}", COMMANDS[name]).parse_args(words)
+    own_path: str | None = getattr(options, "config", None)
+    return verb.run(options, own_path or path)
 
 
 if __name__ == "__main__":

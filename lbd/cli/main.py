@@ -1,21 +1,19 @@
 """`lbd`: the daemons, the lab and the simulator. A subcommand is imported when it is asked for."""
 
-import argparse
 import importlib
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lbd.cli.program import Parser, guard
-from lbd.config_file import load
-from lbd.rpc.grpc_environment import settle
-from lbd.spelling import hint
+from lbd.cli.program import Parser, command_line, guard
+from lbd.config.load import load
+from lbd.net.grpc_environment import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lbd.config import Config
+    from lbd.config.schema import Config
 
 DAEMONS = {
     "lim": "watch this host's load, share it with the other hosts, say where commands should run",
@@ -23,19 +21,24 @@ DAEMONS = {
     "keeper": "start commands as their users, for an LBM that is not root",
     "authority": "sign certificates, for a LIM that is not root; on the host of `lbctl init`",
     "dispatcher": "the queue of the cluster",
+    "metrics": "show what this host's daemons know to Prometheus",
     "up": "this host's daemons, restarted when they die",
 }
-WITHOUT_PRIVILEGE = ("lim", "lbm", "dispatcher")
+LATER = {
+    "lab": "lbd.cli.lab.program",
+    "sim": "lbd.cli.sim.program",
+    "slurm": "lbd.cli.slurm",
+    "web": "lbd.cli.web",
+}
+WITHOUT_PRIVILEGE = ("lim", "lbm", "dispatcher", "metrics")
 COMMANDS = {
     **DAEMONS,
     "lab": "a cluster of real daemons on this one machine",
     "sim": "the same policies in virtual time",
+    "slurm": "Slurm's commands for programs that know no others",
+    "web": "the cluster's status page",
 }
-
-DESCRIPTION = """load-balancing daemons: a plain command runs on the host where it ends soonest
-
-commands:
-""" + "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())  # fmt: skip
+ABOUT = "load-balancing daemons: a plain command runs on the host where it ends soonest"
 EXAMPLES = (
     "lbd lab up --hosts 4          four hosts on this machine, to try things out",
     "lbd up                        this host's daemons, in the foreground",
@@ -49,24 +52,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def dispatch(argv: list[str]) -> int:
-    parser = Parser("lbd", DESCRIPTION, EXAMPLES)
-    parser.add_config_options()
-    parser.add_version()
-    parser.add_argument("command", metavar="COMMAND", nargs="?", help="see above")
-    parser.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help="its own --help")
-    options = parser.parse_args(argv)
-    command: str | None = options.command
-    if command in DAEMONS:
-        return guard(f"lbd {command}", lambda: run_daemon(command, options.rest, options.config))
-    if command == "lab":
-        if options.config:
-            os.environ["LBD_CONFIG"] = options.config
-        return guard("lbd lab", lambda: run_lab(options.rest))
-    if command == "sim":
-        return guard("lbd sim", lambda: run_sim(options.rest))
-    if command is None:
-        parser.error(f"which command? {', '.join(COMMANDS)}")
-    parser.error(f"{command!r} is no command; {hint(command, COMMANDS)}")
+    command, words, config = command_line("lbd", ABOUT, COMMANDS, EXAMPLES, argv)
+    if command in ("lab", "web") and config:
+        os.environ["LBD_CONFIG"] = config
+    if command in LATER:
+        run: Callable[[list[str]], int] = importlib.import_module(LATER[command]).main
+        return guard(f"lbd {command}", lambda: run(words))
+    return guard(f"lbd {command}", lambda: run_daemon(command, words, config))
 
 
 def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
@@ -84,30 +76,22 @@ def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
     if command in WITHOUT_PRIVILEGE:
         prepare(config, command)
     if command == "up":  # what it starts is to get the same options
-        supervise: Callable[[Config, list[str]], int] = importlib.import_module("lbd.cli.up").run
+        supervise: Callable[[Config, list[str]], int] = importlib.import_module(
+            "lbd.cli.daemons.up"
+        ).run
         return supervise(config, options.overrides)
-    run: Callable[[Config], int] = importlib.import_module(f"lbd.cli.{command}").run
+    run: Callable[[Config], int] = importlib.import_module(f"lbd.cli.daemons.{command}").run
     return run(config)
 
 
 def prepare(config: "Config", command: str) -> None:
     """Who runs it, and in whose directories, before it does anything there. Raises ConfigError."""
-    from lbd.cli.privilege import refuse_root
-    from lbd.rpc.own_directory import RUNTIME, STATE, make_own
+    from lbd.cli.daemons.privilege import refuse_root
+    from lbd.process.own_directory import RUNTIME, STATE, make_own
 
     refuse_root(config, command)
     make_own(Path(config.host.runtime_dir), RUNTIME)
     make_own(Path(config.host.state_dir), STATE)
-
-
-def run_lab(argv: list[str]) -> int:
-    run: Callable[[list[str]], int] = importlib.import_module("lbd.cli.lab").main
-    return run(argv)
-
-
-def run_sim(argv: list[str]) -> int:
-    run: Callable[[list[str]], int] = importlib.import_module("lbd.cli.sim").main
-    return run(argv)
 
 
 if __name__ == "__main__":

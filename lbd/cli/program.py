@@ -5,20 +5,30 @@ the configuration is wrong; 1: anything else; 130: interrupted; 141: our reader 
 """
 
 import argparse
+import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import lbd
+from lbd.console.errors import json_error, kind_of
 from lbd.errors import ConfigError, LbdError
-from lbd.one_line import one_line
+from lbd.text.one_line import one_line
+from lbd.text.spelling import hint, nearest
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMPLAINT_CHARS_MAX = 8000
+
+
+class Errors:
+    """How this program reports them; set as it begins."""
+
+    as_json = False
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,15 +45,65 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        said = one_line(message, COMPLAINT_CHARS_MAX)
-        self.exit(EXIT_USAGE, f"{self.prog}: {said}; see {self.prog} --help\n")
+        said = one_line(message + self._nearest_option(message), COMPLAINT_CHARS_MAX)
+        see = f"see {self.prog} --help"
+        if Errors.as_json:
+            self.exit(EXIT_USAGE, json_error("usage", said, see) + "\n")
+        self.exit(EXIT_USAGE, f"{self.prog}: {said}; {see}\n")
+
+    def _nearest_option(self, message: str) -> str:
+        """To what argparse says of an unknown option."""
+        unknown, found, words = message.partition("unrecognized arguments: ")
+        word = words.partition(" ")[0].partition("=")[0]
+        if unknown or not found or not word.startswith("-"):
+            return ""
+        near = nearest(word, self._option_string_actions)
+        return f'; did you mean "{near}"?' if near else ""
 
     def add_config_options(self) -> None:
         self.add_argument("--config", metavar="FILE", help="lbd.toml to use instead of $LBD_CONFIG,"
                           " ~/.config/lbd/lbd.toml or /etc/lbd/lbd.toml")  # fmt: skip
 
+    def add_json(self) -> None:
+        self.add_argument("--json", action="store_true", help="as JSON, for scripts")
+
     def add_version(self) -> None:
         self.add_argument("--version", action="version", version=f"{self.prog} {lbd.__version__}")
+
+
+NOTHING_ELSEWHERE: Mapping[str, str] = {}
+
+
+def command_line(
+    program: str,
+    about: str,
+    commands: Mapping[str, str],
+    examples: Sequence[str],
+    argv: Sequence[str],
+    elsewhere: Mapping[str, str] = NOTHING_ELSEWHERE,
+    *,
+    takes_json: bool = False,
+) -> tuple[str, list[str], str | None]:
+    """A program with `commands`: the one that is asked for, its own words, and --config.
+    `elsewhere`: what other programs call them. `takes_json`: also before the command."""
+    listing = "\n".join(f"  {name:<10} {does}" for name, does in commands.items())
+    parser = Parser(program, f"{about}\n\ncommands:\n{listing}", examples)
+    parser.add_config_options()
+    parser.add_version()
+    if takes_json:
+        parser.add_json()
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help="see above")
+    parser.add_argument("rest", metavar="…", nargs=argparse.REMAINDER, help="its own --help")
+    options = parser.parse_args(argv)
+    command: str | None = options.command
+    if command is None:
+        parser.error(f"which command? {', '.join(commands)}")
+    if command not in commands:
+        meant = elsewhere.get(command.lower())
+        near = f'use "{program} {meant}"' if meant else hint(command, commands)
+        parser.error(f"{command!r} is no command; {near}")
+    json = ["--json"] if takes_json and options.json else []
+    return command, [*json, *options.rest], options.config
 
 
 def complain(program: str, text: object) -> None:
@@ -51,11 +111,22 @@ def complain(program: str, text: object) -> None:
     print(f"{error_mark()}{program}: {said}", file=sys.stderr)
 
 
+def report_error(program: str, problem: Exception) -> None:
+    """What has stopped a program: its line, or under --json an object, on standard error."""
+    if not Errors.as_json:
+        complain(program, problem)
+        return
+    said = one_line(str(problem), COMPLAINT_CHARS_MAX)
+    message, found, fix = said.rpartition("; ")
+    what, advice = (message, fix) if found else (said, None)
+    print(json_error(kind_of(problem), what, advice), file=sys.stderr)
+
+
 def error_mark() -> str:
     """What makes a line an error for the journal (sd-daemon(3)), where stderr is the journal."""
     if "JOURNAL_STREAM" not in os.environ:
         return ""
-    from lbd.cli.journal import ERROR, is_journal
+    from lbd.cli.daemons.journal import ERROR, is_journal
 
     return f"<{ERROR}>" if is_journal() else ""
 
@@ -75,7 +146,7 @@ def guard(program: str, body: Callable[[], int]) -> int:
         code = exit_code(body)
         sys.stdout.flush()
     except LbdError as problem:
-        complain(program, problem)
+        report_error(program, problem)
         return EXIT_USAGE if is_usage(problem) else EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -84,9 +155,18 @@ def guard(program: str, body: Callable[[], int]) -> int:
         return EXIT_BROKEN_PIPE
     except OSError as problem:
         drop_output()
-        complain(program, problem)
+        report_error(program, LbdError(system_error(problem)))
         return EXIT_FAILED
+    finally:
+        Errors.as_json = False  # the next program of this process says itself how
     return code
+
+
+def system_error(problem: OSError) -> str:
+    """What failed at what; what has no name is our output, the one file that others open for us."""
+    what = problem.filename or ("standard output" if problem.errno in UNWRITABLE else "")
+    why = problem.strerror or str(problem)
+    return f"{what}: {why}" if what else why
 
 
 def exit_code(body: Callable[[], int]) -> int:
@@ -97,10 +177,14 @@ def exit_code(body: Callable[[], int]) -> int:
 
 
 def drop_output() -> None:
-    """Python flushes stdout once more at exit; let that go nowhere."""
+    """Redirects stdout to nowhere, as Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_usage(problem: LbdError) -> bool:
-    """Whether the user mends it on the command line: our own check, or a daemon's refusal."""
+    """Whether the user fixes it on the command line: our own check, or a daemon's refusal."""
     return isinstance(problem, ConfigError) or getattr(problem, "code", "") == "usage"
+
+
+def add_utc(parser: Parser) -> None:
+    parser.add_argument("--utc", action="store_true", help="times of day in UTC, not local")

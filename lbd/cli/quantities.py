@@ -5,11 +5,11 @@ import math
 import signal
 from itertools import pairwise
 
-from lbd.units import duration_s
+from lbd.text.units import duration_s
 
 
 def positive(text: str) -> float:
-    """A number above 0: seconds, a load, an exponent."""
+    """Parses a number above 0: seconds, a load, an exponent."""
     value = number(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"{text}: must be above 0")
@@ -34,14 +34,14 @@ def number(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parses a whole number from 1 on."""
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10**9):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)
 
 
 def rising(text: str) -> tuple[float, ...]:
-    """Cutoffs: "60,3600"."""
+    """Parses ascending cutoffs, such as "60,3600"."""
     values = tuple(positive(part) for part in text.split(","))
     if any(not a < b for a, b in pairwise(values)):
         raise argparse.ArgumentTypeError(f"{text}: must rise")
@@ -49,7 +49,7 @@ def rising(text: str) -> tuple[float, ...]:
 
 
 def duration(text: str) -> float:
-    """A DUR, in seconds."""
+    """Parses a DUR, in seconds."""
     try:
         return duration_s(text)
     except ValueError as problem:
@@ -57,7 +57,7 @@ def duration(text: str) -> float:
 
 
 def signal_named(text: str) -> int:
-    """Of "9", "KILL" and "SIGKILL"."""
+    """Parses "9", "KILL" or "SIGKILL"."""
     names = {item.name: item.value for item in signal.Signals}
     if text.isdecimal() and int(text) in names.values():
         return int(text)

@@ -6,12 +6,13 @@ import signal
 import sys
 import termios
 import tty
+from contextlib import suppress
 from types import FrameType, TracebackType
 
 USUAL = (80, 24)  # columns and lines of a terminal that does not know its size
 ENTER = "\x1b[?1049h\x1b[?25l"  # alternate screen, no cursor
 LEAVE = "\x1b[?25h\x1b[?1049l"
-HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+HOME, CLEAR_LINE = "\x1b[H", "\x1b[K"
 
 
 class Screen:
@@ -75,16 +76,26 @@ class Screen:
         signal.signal(signal.SIGTSTP, self._suspend)
         self._take()
 
-    def draw(self, lines: list[str]) -> None:
-        """The whole picture, cut to the window as it is now; nothing flickers, nothing scrolls."""
+    def size(self) -> tuple[int, int]:
+        """Columns and lines, as they are now."""
         # Not shutil's: that believes COLUMNS, which many a shell exports and no resize changes.
-        width, height = (
-            size or usual
-            for size, usual in zip(os.get_terminal_size(sys.stdout.fileno()), USUAL, strict=True)
-        )
-        shown = [cut(line, width) + CLEAR_LINE for line in lines[: max(1, height)]]
-        sys.stdout.write(HOME + "\r\n".join(shown) + CLEAR_BELOW)
+        try:
+            found = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            return USUAL
+        return found.columns or USUAL[0], found.lines or USUAL[1]
+
+    def draw(self, lines: list[str]) -> None:
+        """The whole picture, of lines that fit; nothing flickers, nothing scrolls."""
+        # Cleared before it is written: after a full line that would take its last character.
+        rows = [*lines, *[""] * (self.size()[1] - len(lines))]
+        sys.stdout.write(HOME + "\r\n".join(CLEAR_LINE + row for row in rows))
         sys.stdout.flush()
+
+    def wake(self) -> None:
+        """End the wait for a key; from any thread."""
+        with suppress(OSError):  # full: it is awake
+            os.write(self._wake_write, b"\0")
 
     def key(self, timeout_s: float) -> str:
         """The key pressed within that time; "" for none, or when a signal came. EOF counts as q."""
@@ -97,21 +108,3 @@ class Screen:
             return os.read(self._fd, 32).decode(errors="replace") or "q"
         except OSError:
             return "q"
-
-
-def cut(line: str, width: int) -> str:
-    """The line's first `width` columns; colour sequences take none, and are closed."""
-    kept, columns, at = [], 0, 0
-    while at < len(line):
-        if line[at] == "\x1b":
-            end = line.find("m", at) + 1
-            if end == 0:
-                break
-            kept.append(line[at:end])
-            at = end
-            continue
-        if columns < width:
-            kept.append(line[at])
-        columns += 1
-        at += 1
-    return "".join(kept)

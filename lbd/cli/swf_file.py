@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from lbd.cli.input_file import UNREADABLE, opened, unreadable
 from lbd.cli.program import complain
 from lbd.errors import ConfigError
-from lbd.sim.trace import LONGEST_LINE, BrokenLine, Trace, read
+from lbd.sim.queueing.trace import LONGEST_LINE, BrokenLine, Trace, read
 
-SHOWN = 5  # broken lines told one by one
+SHOWN = 5  # broken lines named one by one
 SKIP_BROKEN = "pass over lines of the trace that are not of its format, and count them"
 
 

@@ -10,29 +10,41 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
-from lbd.config import Config
-from lbd.dispatch.discipline import HostSlots
-from lbd.dispatch.disciplines.registry import Tiered
-from lbd.dispatch.disciplines.tiers import spread_tiers
-from lbd.dispatch.estimates import Estimates
-from lbd.dispatch.hosts import Terms
-from lbd.dispatch.intake import beat_fault, ending_of
-from lbd.dispatch.jobs import Action, Begin, Cause, Changed, Ending, Record, Settle, Signal
-from lbd.dispatch.ledger.rows import JobRow, Ledger, LedgerTrouble, Stored, Wanted
-from lbd.dispatch.lifecycle import Lifecycle
-from lbd.dispatch.lines import Line
-from lbd.dispatch.lives import KEPT
-from lbd.dispatch.restore import live_job
-from lbd.dispatch.specs import Specs
-from lbd.dispatch.tuning import tier_order
+from lbd.config.schema import Config
+from lbd.dispatch.core.cutoffs import tier_order
+from lbd.dispatch.core.disciplines.registry import Tiered
+from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.estimates import Estimates
+from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.ledger_rows import UNREADABLE, JobRow, Ledger, LedgerTrouble, Stored, Wanted
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.malleable.slot_times import KEPT
+from lbd.dispatch.core.queues import WHOLE, Queues
+from lbd.dispatch.core.records import (
+    Action,
+    Begin,
+    Cause,
+    Changed,
+    Ending,
+    Record,
+    Release,
+    Settle,
+    Signal,
+)
+from lbd.dispatch.core.restore import live_job, queued_job, waits_of
+from lbd.dispatch.earlier_tasks import EarlierTasks
+from lbd.dispatch.host_connection import HostConnection
+from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
+from lbd.dispatch.spec_cache import Specs
+from lbd.dispatch.stored_start import UnreadableSpec, start_in
+from lbd.dispatch.watching import Watchers
 from lbd.model import HostId, JobId
-from lbd.one_line import one_line
-from lbd.rpc.boot_clock import clock_s
-from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.submitter import request_in
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -43,6 +55,8 @@ FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
 LEARN_FROM = 5000  # the last jobs of the last dispatcher
 LEARN_EVERY_S = 0.5
+LEARN_BYTES = 64 << 20  # of commands
+PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
 LEARN_AT_ONCE = 200  # more tell nothing new
 DAY_S = 86400.0
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
@@ -50,20 +64,11 @@ READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a mome
 
 @dataclass(slots=True)
 class Batch:
-    """Actions to be carried out once `saved`."""
+    """Actions to be carried out once `saved` is set."""
 
     actions: Sequence[Action]
     saved: "asyncio.Task[None] | None"
     done: "asyncio.Future[None]"
-
-
-@dataclass(slots=True, eq=False)
-class Watcher:
-    """Somebody who wants to know of changes of some jobs."""
-
-    changed: set[int] = field(default_factory=set)
-    ends_only: bool = False
-    event: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
@@ -71,13 +76,13 @@ class Dispatcher:
     config: Config
     ledger: Ledger
     life: Lifecycle
-    dice: Random = field(default_factory=Random)
+    rng: Random = field(default_factory=Random)
     leads: Callable[[], bool] = lambda: True  # whether nobody else can at this moment
-    lines: dict[HostId, Line] = field(default_factory=dict)
-    watchers: dict[JobId, set[Watcher]] = field(default_factory=dict)
+    lines: dict[HostId, HostConnection] = field(default_factory=dict)
+    watchers: Watchers = field(default_factory=Watchers)
     estimates: Estimates | None = None  # for disciplines that go by them
+    starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
     _ended: list[int] = field(default_factory=list)  # nothing learnt from them yet
-    _starts: Specs[pb.Start] = field(default_factory=Specs)
     _batches: "asyncio.Queue[Batch]" = field(default_factory=asyncio.Queue)
 
     async def run(
@@ -86,7 +91,7 @@ class Dispatcher:
         ready: Callable[[], Awaitable[None]],
         beside: Mapping[str, Coroutine[None, None, None]],
     ) -> None:
-        """Until told to stop. `beside`: to be done as long, by name."""
+        """Serves until asked to stop; `beside` holds further tasks, by name."""
         await self._restore()
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -104,26 +109,31 @@ class Dispatcher:
         """What the last dispatcher left. Its attempts may be alive: they keep their leases."""
         self.life.hosts.more_until_s = clock_s() + FIRST_BEATS_S
         if self.estimates is not None:
-            self.estimates.learn(await self.ledger.find(Wanted(ended_only=True, limit=LEARN_FROM)))
-        for row in await self.ledger.find(Wanted(ended_only=True, limit=KEPT)):
-            if row.finished is not None and row.started is not None:
-                life_s = (row.finished - row.started) * (row.slots_held or row.slots)
-                self.life.queues.lives.ended(life_s)
+            self.estimates.learn(await self.ledger.find(PAST))
+        recent = Wanted(ended_only=True, limit=KEPT, bytes_max=LEARN_BYTES)
+        for row in await self.ledger.find(recent):
+            learn_from(row, self.life.queues, by_uid=self.by_uid)
+        earlier = EarlierTasks(self.ledger, self.life.queues.targets)
         rows = await self.ledger.live(limit=READ_AT_ONCE)
         while rows:
-            await self._take_up(rows)
+            await earlier.of_restored(rows)
+            await self._take_up(rows, earlier)
             rows = await self.ledger.live(rows[-1].id, READ_AT_ONCE)
         jobs, leased = len(self.life.jobs), len(self.life.leased)
         log.info("ledger holds %d jobs, %d of them may be running", jobs, leased)
 
-    async def _take_up(self, rows: Sequence[JobRow]) -> None:
+    async def _take_up(self, rows: Sequence[JobRow], earlier: EarlierTasks) -> None:
         begun = [JobId(str(row.id)) for row in rows if row.attempt]
         last = {row.job: row for row in await self.ledger.attempts(begun)} if begun else {}
         now_s = clock_s()
         for row in rows:
+            attempt = last.get(row.id)
+            if attempt is not None and attempt.fate == UNREADABLE:
+                continue  # it may be alive
             estimate_s = self.estimate_s(row.user, row.command)
-            live, leased = live_job(row, last.get(row.id), estimate_s, by_uid=self.by_uid)
-            self.carry(self.life.restored(live, leased, now_s, self.dice))
+            live, leased = live_job(row, attempt, estimate_s, by_uid=self.by_uid)
+            self.carry(self.life.restored(live, leased, now_s, self.rng, waits_of(row)))
+            earlier.found_running(live, row)
 
     @property
     def by_uid(self) -> bool:
@@ -133,7 +143,7 @@ class Dispatcher:
     # Carrying out
 
     def carry(self, actions: Sequence[Action]) -> "asyncio.Future[None]":
-        """Done when all of it is on disk and has been passed on."""
+        """Returns when all actions are on disk and have been passed on."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if not actions:
@@ -147,7 +157,7 @@ class Dispatcher:
         return done
 
     async def settled(self) -> None:
-        """Until all that was to be done so far has been."""
+        """Waits until everything queued so far has been carried out."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._batches.put_nowait(Batch((), None, done))
         await done
@@ -163,33 +173,36 @@ class Dispatcher:
                 batch.done.set_result(None)
 
     async def _until_saved(self, saved: "asyncio.Task[None]", actions: Sequence[Action]) -> None:
-        """Those who watch hear of it if that takes long."""
+        """Notifies watchers if writing takes long."""
         if not (await asyncio.wait((saved,), timeout=LATE_S))[0]:
             for action in actions:
                 if isinstance(action, Begin | Changed):
-                    self._tell_watchers(action.job)
+                    self._notify_watchers(action.job)
         await saved
 
     async def _carry_out(self, action: Action) -> None:
         match action:
             case Begin():
                 await self._start(action)
-                self._tell_watchers(action.job)
+                self._notify_watchers(action.job)
             case Changed(job):
                 learns = self.estimates is not None and len(self._ended) < LEARN_AT_ONCE
                 if learns and job not in self.life.jobs:
                     self._ended.append(int(job))
-                self._tell_watchers(job)
-            case Signal(job, attempt, host, number, wish):
+                self._notify_watchers(job)
+            case Signal(job, attempt, host, number, stop_reason):
                 if line := self.lines.get(host):
-                    line.stop(job, attempt, number, wish)
+                    line.stop(job, attempt, number, stop_reason)
             case Settle(job, attempt, host):
                 if line := self.lines.get(host):
                     line.settled(job, attempt)
+            case Release(job, attempt, host):
+                if line := self.lines.get(host):
+                    line.released(job, attempt)
 
     async def _start(self, begin: Begin) -> None:
         """It is on disk; is it still wanted, and is its host still there?"""
-        line, trouble = self.lines.get(begin.host), ""
+        line, trouble, phase = self.lines.get(begin.host), "", "late"
         start = pb.Start()
         if not self.life.sending(begin.job, begin.attempt, clock_s()):
             line, trouble = None, "no longer wanted"
@@ -202,71 +215,65 @@ class Dispatcher:
                 start.CopyFrom(await self.start_of(begin.submission))
             except LedgerTrouble as problem:
                 line, trouble = None, str(problem)
+                phase = "request" if isinstance(problem, UnreadableSpec) else phase
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
             line, trouble = None, "the database was away"
         if line is None:
             ending = Ending(Cause.LOST, reason=trouble)
-            self.carry(
-                self.life.refused(
-                    begin.host, begin.job, begin.attempt, "late", ending, clock_s(), self.dice
-                )
-            )
+            which = begin.host, begin.job, begin.attempt
+            self.carry(self.life.refused(*which, phase, ending, clock_s(), self.rng))
             return
         start.job, start.attempt, start.slots = begin.job, begin.attempt, begin.slots
-        start.tier, start.cutoff_s = begin.tier, begin.cutoff_s or 0.0
+        movable = self.life.may_move(begin.job)
+        start.tier, start.cutoff_s, start.movable = begin.tier, begin.cutoff_s or 0.0, movable
         start.lease_s, start.requeued = self.config.dispatch.lease_s, begin.requeued or 0.0
         if begin.array_index is not None:
-            start.array_index = begin.array_index
+            start.array_index, start.array = begin.array_index, begin.array
+        start.gang_hosts.extend(begin.gang_hosts)
         line.start(start)
 
     async def start_of(self, submission: int) -> pb.Start:
         """What the attempts of a submission have in common. Raises LedgerTrouble."""
-        start = self._starts.get(submission)
-        return start or self.keep_start(submission, await self.ledger.spec(submission))
-
-    async def uid_of(self, submission: int) -> int:
-        """Of who submitted it. Raises LedgerTrouble."""
-        return (await self.start_of(submission)).uid
-
-    def keep_start(self, submission: int, stored: Stored) -> pb.Start:
-        """Parsed from the stored bytes again: a message within another keeps all of that alive."""
-        start = pb.Start(spec=pb.StoredSpec.FromString(stored.spec))
-        start.origin, start.user = stored.origin, stored.user
-        if stored.uid is not None:
-            start.uid = stored.uid
-        elif (request := request_in(start.spec)) is not None:
-            start.uid = request.uid  # the host finds out whether origin and user agree
-        self._starts.keep(submission, start, len(stored.spec))
+        found = self.starts.get(submission) or await self.ledger.spec(submission)
+        if isinstance(found, pb.Start):
+            return found
+        start = start_in(found)
+        self.starts.keep(submission, start, len(found.spec))
         return start
 
-    def _tell_watchers(self, job: JobId) -> None:
-        for watcher in self.watchers.get(job, ()):
-            if not (watcher.ends_only and job in self.life.jobs):
-                watcher.changed.add(int(job))
-                watcher.event.set()
+    async def uid_of(self, submission: int) -> int:
+        """Returns the uid of the submitter. Raises LedgerTrouble."""
+        return (await self.start_of(submission)).uid
+
+    def keep_start(self, submission: int, stored: Stored) -> None:
+        """For its first attempt, which may be far off: it is made ready then."""
+        self.starts.keep(submission, stored, len(stored.spec))
+
+    def _notify_watchers(self, job: JobId) -> None:
+        self.watchers.notify(job, has_ended=job not in self.life.jobs)
 
     # Time
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self.carry(self.life.tick(clock_s(), self.dice))
+            self.carry(self.life.tick(clock_s(), self.rng))
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
         return self.estimates.of(user, command) if self.estimates is not None else None
 
     async def learn(self) -> None:
-        """From what has ended, in the background; until cancelled."""
+        """Learns from ended jobs in the background, until cancelled."""
         while self.estimates is not None:
             await asyncio.sleep(LEARN_EVERY_S)
             ended, self._ended = self._ended, []
             ranges = tuple((job, job) for job in ended)
-            if ranges:
+            if past := replace(PAST, ranges=ranges) if ranges else None:
                 with contextlib.suppress(LedgerTrouble):
-                    self.estimates.learn(await self.ledger.find(Wanted(ranges, ended_too=True)))
+                    self.estimates.learn(await self.ledger.find(past))
 
     async def _forget(self) -> None:
-        """Ended jobs, after a while."""
+        """Deletes ended jobs after their retention time."""
         own = self.config.dispatch
         while True:
             before_unix_s, count = time.time() - own.jobs_keep_days * DAY_S, 0
@@ -277,52 +284,48 @@ class Dispatcher:
 
     # Hosts
 
-    def line_opened(self, name: HostId, line: Line) -> None:
+    def line_opened(self, name: HostId, line: HostConnection) -> None:
         if (old := self.lines.get(name)) is not None:
             old.broken.set()
         self.lines[name] = line
-        log.info("%s is there", name)
+        log.info("host %s connected", name, extra={"action": "connected", "host": name})
 
-    def line_closed(self, name: HostId, line: Line) -> None:
+    def line_closed(self, name: HostId, line: HostConnection) -> None:
         if self.lines.get(name) is line:
             del self.lines[name]
-            log.info("%s went away", name)
-            self.carry(self.life.host_gone(name, clock_s(), self.dice))
+            log.info("host %s disconnected", name, extra={"action": "disconnected", "host": name})
+            self.carry(self.life.host_gone(name, clock_s(), self.rng))
 
-    def heard(self, name: HostId, line: Line, up: pb.WorkUp) -> None:
+    def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:
         """Raises ValueError if it makes no sense."""
-        actions = [action for news in up.news for action in self._news(name, news)]
+        actions = [action for report in up.reports for action in self._report(name, report, up)]
         self.carry(actions)
-        if up.HasField("beat"):
-            self._beat(name, line, up.beat)
+        if up.HasField("heartbeat"):
+            self._heartbeat(name, line, up.heartbeat)
 
-    def _beat(self, name: HostId, line: Line, beat: pb.Beat) -> None:
+    def _heartbeat(self, name: HostId, line: HostConnection, heartbeat: pb.Heartbeat) -> None:
         now_s, life = clock_s(), self.life
         if not self.leads():
             return  # another may lead by now: to renew would be to promise in its name
-        if fault := beat_fault(beat):
+        if fault := heartbeat_fault(heartbeat):
             raise ValueError(f"a heartbeat of {name}: {fault}")
-        is_first, line.beat = not line.beat, beat.number
-        ceiling = self.config.dispatch.load_ceiling
-        closed = ""
-        if beat.load > ceiling:
-            closed = f"its load of {beat.load:.1f} is above dispatch.load_ceiling, {ceiling:g}"
-        open_slots = 0 if closed else beat.open_slots
-        if beat.drained or not beat.slots:
-            self.carry(life.host_gone(name, now_s, self.dice))
+        is_first, line.heartbeat = not line.heartbeat, heartbeat.number
+        if heartbeat.drained or not heartbeat.slots:
+            self.carry(life.host_gone(name, now_s, self.rng))
         else:
-            ahead, tiers = beat.ahead if open_slots else 0, self.tiers(name)
-            slots = HostSlots(name, beat.slots, open_slots, beat.load, tiers, ahead, closed)
-            self.carry(life.host_is(slots, now_s, self.dice))
-        held = [(JobId(item.job), item.attempt) for item in beat.held]
-        renewed, actions = life.beat(name, held, now_s)
+            slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
+            self.carry(life.host_is(slots, now_s, self.rng))
+        held = [(JobId(item.job), item.attempt) for item in heartbeat.held]
+        renewed, actions = life.heartbeat(name, held, now_s)
         self.carry(actions)
         if is_first:
-            wishes = [(JobId(item.job), item.attempt, item.wish) for item in beat.held]
-            self.carry(life.told(name, wishes))
+            stop_reasons = [
+                (JobId(item.job), item.attempt, item.stop_reason) for item in heartbeat.held
+            ]
+            self.carry(life.stops_to_repeat(name, stop_reasons))
         line.reply(
-            pb.BeatReply(
-                number=beat.number,
+            pb.HeartbeatReply(
+                number=heartbeat.number,
                 lease_s=self.config.dispatch.lease_s,
                 renewed=[pb.Held(job=job, attempt=attempt) for job, attempt in renewed],
                 mode=self.config.dispatch.mode,
@@ -331,14 +334,14 @@ class Dispatcher:
             )
         )
 
-    def status(self) -> pb.StatusTold:
-        """The queue in numbers, as it is now."""
-        running, told = len(self.life.leased), pb.StatusTold(mode=self.config.dispatch.mode)
-        told.queued, told.running = len(self.life.jobs) - running, running
+    def status(self) -> pb.StatusInfo:
+        running, own = len(self.life.leased), self.config.dispatch
+        reply = pb.StatusInfo(mode=own.mode, closed=own.closed)
+        reply.queued, reply.running = len(self.life.jobs) - running, running
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():
-                told.tiers.add(host=host, tiers=self.tiers(HostId(host)))
-        return told
+                reply.tiers.add(host=host, tiers=self.tiers(HostId(host)))
+        return reply
 
     def tiers(self, name: HostId) -> tuple[int, ...]:
         discipline = self.life.discipline
@@ -348,26 +351,26 @@ class Dispatcher:
         return spread_tiers(name, self.order(), count, self.config.tags.tiers)
 
     def order(self) -> list[str]:
-        """The hosts, as tiers are spread over them."""
+        """Returns the hosts in the order in which tiers are assigned to them."""
         configured = [entry.name for entry in self.config.cluster.hosts]
         return tier_order(configured, self.life.hosts.known)
 
-    def _news(self, name: HostId, news: pb.News) -> list[Action]:
-        life, now_s = self.life, clock_s()
-        job, attempt = JobId(news.job), news.attempt
-        if news.event == "begun":
-            return life.begun(name, job, attempt)
-        elif news.event in ("stopped", "continued"):
-            return life.stopped(name, job, attempt, news.event == "stopped")
-        elif news.event == "ended":
-            ending = ending_of(news)
-            return life.ended(name, job, attempt, ending, now_s, self.dice)
-        elif news.event == "refused":
-            ending = ending_of(news)
-            log.info("%s refuses job %s: %s", name, one_line(job, 40), ending.reason)
-            return life.refused(name, job, attempt, news.stage, ending, now_s, self.dice)
-        else:
-            raise ValueError(f"news {news.event[:40]!r} of job {one_line(news.job, 40)}")
+    def _report(self, name: HostId, report: pb.AttemptReport, up: pb.WorkUp) -> list[Action]:
+        life, now_s, job, attempt = self.life, clock_s(), JobId(report.job), report.attempt
+        if report.event == "begun":
+            return life.begun(name, job, attempt, how_long_ago_s(report, up.sent_s))
+        elif report.event == "ready":
+            return life.ready(name, job, attempt)
+        elif report.event in ("stopped", "continued"):
+            stands, why = report.event == "stopped", one_line(report.reason)
+            return life.stopped(name, job, attempt, stands, now_s, why, report.stop_reason)
+        elif report.event == "ended":
+            return life.ended(name, job, attempt, ending_of(report, up.sent_s), now_s, self.rng)
+        elif report.event == "refused":
+            ending = ending_of(report)
+            log.info("host %s refused job %s: %s", name, one_line(job, 40), ending.reason)
+            return life.refused(name, job, attempt, report.phase, ending, now_s, self.rng)
+        raise ValueError(f"news {report.event[:40]!r} of job {one_line(report.job, 40)}")
 
 
 def terms_of(config: Config) -> Terms:
@@ -379,4 +382,13 @@ def terms_of(config: Config) -> Terms:
         own.aside_s,
         own.aside_max_s,
         own.attempts_max,
+        own.gang_hold_s,
+        own.gang_drain_s,
     )
+
+
+def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:
+    """From a job of the last dispatcher's."""
+    queues.heads.learn_from(row, by_uid=by_uid)
+    if row.run_s is not None:
+        queues.learn(queued_job(row, by_uid=by_uid), row.run_s, row.state in WHOLE)

@@ -5,18 +5,27 @@ gets to the ledger or the queue but by these functions. Pure.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lbd.config_dispatch import DispatchConfig
-from lbd.dispatch.jobs import Cause, Ending
-from lbd.dispatch.ledger.rows import Submission
-from lbd.dispatch.shares import Rules
+from lbd.config.dispatch import DispatchConfig
+from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.job_selection import is_number
+from lbd.dispatch.core.ledger_rows import Submission, share_of
+from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.core.shares import Rules, Shares
 from lbd.errors import LbdError
-from lbd.one_line import one_line
-from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.submitter import Submitter, contradiction, request_in
+from lbd.model import NO_FACTS, Facts, HostId, JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+from lbd.net.submitter import Submitter, contradiction, request_in
+from lbd.text.index_list import Runs, count_of, read_runs
+from lbd.text.needs_words import read_facts, read_needs_text
+from lbd.text.one_line import one_line
 
+GANG_MAX = 4096  # as lbrun has it
+GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as execve has it
 ARRAY_INDEX_MAX = 10**18 - 1  # as lbrun has it
 SLOTS_MAX = 1 << 16
 PRIORITY_MAX = 999  # as lbrun has it, up and down
@@ -25,10 +34,22 @@ KEY_MAX = 200
 EXCLUDED_MAX = 1024
 PATH_BYTES_MAX = 1 << 16
 COMMAND_BYTES_MAX = 4 << 20
+REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
 TIME_MAX = 1e11  # UNIX seconds
 CPU_S_MAX = LOAD_MAX = 1e12
+AGO_S_MAX = 30 * 86400.0
 SIGNAL_MAX = 64
+SPEEDUP_MAX = 1e6  # as lbrun has it, with the next
+WORK_S_MAX = 1e9
+WORK_S_MIN = 1e-9  # so that no share of it is too small for a float
 STATUS_MAX = 255
+VALUES = (
+    "user, origin, host", "user, origin, host, files", "excluded", "key", "command", "slots",
+    "priority", "speedup, work", "array", "at_once", "submitted", "timeout",
+    "output, error, checkpoint", "input (dispatch.max_input_bytes)", "needs",
+)  # fmt: skip
+AFTER_MAX = 1000  # jobs that one waits for, as lbrun has it
+AFTER_OF_TASK = 4  # that each task of an array of dispatch.max_array may wait for
 CAUSES = {cause.value: cause for cause in Cause}
 
 
@@ -36,13 +57,17 @@ def submission_of(
     asked: pb.SubmitRequest, own: DispatchConfig, rules: Rules, *, by_uid: bool
 ) -> Submission:
     """`by_uid`: users are told apart by their numbers, so keys are as well. Raises LbdError."""
-    submitter = submitter_of(asked)
+    if own.closed:
+        raise LbdError("the queue takes no new jobs: it is about to be disabled (lbctl queue)")
+    stored = asked.spec  # each look makes another
+    submitter, request = submitter_of(asked, stored)
+    indexes = indexes_of(asked)
     sent = Submission(
         user=submitter.user,
         origin=submitter.origin,
-        name=one_line(asked.name, TEXT_MAX),
+        name=one_line(name, TEXT_MAX) if (name := asked.name) else "",
         command=b"\0".join(asked.command),
-        spec=asked.spec.SerializeToString(),
+        spec=stored.SerializeToString(),
         slots=asked.slots or 1,
         slots_most=asked.slots_most,
         priority=asked.priority,
@@ -51,28 +76,186 @@ def submission_of(
         excluded=tuple(asked.excluded),
         key=asked.key,
         first_index=asked.first_index if asked.is_array else None,
-        count=asked.count,
+        count=count_in(asked, indexes),
+        indexes=indexes,
+        at_once=asked.at_once,
+        needs=asked.needs,
         uid=submitter.uid,
+        gang=count_in(asked, indexes) if asked.gang else 0,
+        not_before=asked.not_before,
+        limit_s=request.timeout_s,
+        speedup=(asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None,
+        work_s=asked.work_s if asked.HasField("work_s") else None,
     )
     if not 1 <= sent.count <= own.max_array:
-        raise LbdError(f"an array of {sent.count} jobs; dispatch.max_array is {own.max_array}")
+        raise LbdError(f"--array: {sent.count} tasks; dispatch.max_array is {own.max_array}")
+    if sent.count * len(asked.after) > (most := conditions_most(own)):
+        raise LbdError(
+            f"--after: {len(asked.after)} jobs for each of {sent.count} tasks; {most // sent.count}"
+            " is the most for so many: let one job wait for them all, and the array for that one"
+        )
     if len(sent.key) > KEY_MAX:
         raise LbdError(f"--idempotency-key: {KEY_MAX} characters at most")
     if sent.priority and not rules.priorities:
-        raise LbdError("--priority: this cluster has none (dispatch.priorities)")
+        raise LbdError("--priority: this cluster does not use priorities (dispatch.priorities)")
     if rules.user_slots and sent.slots > rules.user_slots:
         raise LbdError(
             f"--slots {sent.slots}: no user may hold more than {rules.user_slots} "
             "(dispatch.user_slots)"
         )
-    if fault := fault_of(sent, asked.spec, own):
+    if sent.gang and (fault := fault_of_gang(sent, stored, own, rules)):
+        raise LbdError(f"--gang: {fault}")
+    if fault := fault_of(sent, stored, own):
         raise LbdError(f"this cannot be queued: {fault}")
     return replace(sent, key=f"{sent.uid}:{sent.key}") if by_uid and sent.key else sent
 
 
-def submitter_of(asked: pb.SubmitRequest) -> Submitter:
+def count_in(asked: pb.SubmitRequest, indexes: Runs) -> int:
+    """Of a job with needs, or that is to wait, no count is given: who knows of none is to refuse
+    it. Raises LbdError."""
+    if indexes:
+        return count_of(indexes)
+    is_alone = (asked.needs or is_early(asked)) and not (asked.is_array or asked.count)
+    return 1 if is_alone else asked.count
+
+
+def indexes_of(asked: pb.SubmitRequest) -> Runs:
+    """Where they do not simply follow each other. Raises LbdError."""
+    if not asked.indexes:
+        return ()
+    try:
+        if not asked.is_array:
+            raise ValueError
+        return read_runs(asked.indexes)
+    except ValueError:
+        raise LbdError("this cannot be queued: array is not valid") from None
+
+
+def is_early(asked: pb.SubmitRequest) -> bool:
+    """It is to wait for other jobs, or for a time, before it joins the queue. Raises LbdError."""
+    if asked.HasField("not_before") and not 0 <= asked.not_before <= TIME_MAX:  # nor NaN
+        raise LbdError("this cannot be queued: --begin is not valid")
+    if len(asked.after) > AFTER_MAX:
+        raise LbdError(f"--after: {len(asked.after)} jobs; {AFTER_MAX} is the most to wait for")
+    return bool(asked.after) or asked.HasField("not_before")
+
+
+def conditions_most(own: DispatchConfig) -> int:
+    """Jobs that those of one array, or of one user, may wait for, counted for each that waits."""
+    return max(AFTER_MAX, AFTER_OF_TASK * own.max_array)
+
+
+def after_of(text: str) -> tuple[str, int, int | None]:
+    """How, and the number of a job or an array, with the index of a task. Raises LbdError."""
+    how, colon, job = text.partition(":")
+    array, line, index = job.partition("_")
+    if not (colon and (how in HOWS or how == TASK) and is_number(array)):
+        raise LbdError(f"--after {one_line(job, 40)!r} names no queued job; write 12 or 12_7")
+    is_index = index.isascii() and index.isdecimal() and len(index) <= len(str(ARRAY_INDEX_MAX))
+    if line and not is_index:
+        raise LbdError(f"--after {one_line(job, 40)!r} names no task; write 12_7")
+    return how, int(array), int(index) if line else None
+
+
+def target_of(
+    asked: pb.SubmitRequest, own: DispatchConfig, unix_s: float
+) -> tuple[float | None, float | None]:
+    """Its target and its deadline in UNIX seconds; `unix_s` is now. Raises LbdError."""
+    within_s = asked.target_s if asked.HasField("target_s") else None
+    deadline = asked.deadline if asked.HasField("deadline") else None
+    if within_s is None and deadline is None:
+        return None, None
+    option = "--deadline" if within_s is None else "--target"
+    if own.mode != "fcfs":
+        raise LbdError(
+            f'{option}: it needs dispatch.mode = "fcfs", where a free slot takes any task; here it '
+            f"is {own.mode}"
+        )
+    at = deadline if deadline is not None else unix_s + (within_s or 0.0)
+    # Each by itself: the larger of a number and NaN may be the number.
+    if not (asked.is_array and at <= TIME_MAX and (within_s or 0.0) <= TIME_MAX):
+        raise LbdError(f"this cannot be queued: {option} is not valid")
+    if within_s is not None and deadline is not None:
+        raise LbdError("--target and --deadline both say when the array is to end: give one")
+    if asked.gang:
+        raise LbdError(f"{option} cannot be used with --gang: all jobs of a gang begin together")
+    if asked.slots_most > (asked.slots or 1):
+        raise LbdError(f"{option} cannot be used with a range of slots: write one number")
+    if at <= unix_s:
+        raise LbdError(f"{option}: it has passed by the clock of the dispatcher's host")
+    return (at, None) if deadline is None else (None, at)
+
+
+def fault_of_gang(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig, rules: Rules) -> str:
+    """Why these jobs cannot begin together, whatever becomes free; "" if they can."""
+    if own.mode != "fcfs":
+        return f'it needs dispatch.mode = "fcfs", one line for all hosts; here it is {own.mode}'
+    if sent.first_index is None:
+        return "it needs --array: all tasks of the array begin together"
+    if sent.gang > GANG_MAX:
+        return f"{sent.gang} jobs; the most is {GANG_MAX}"
+    if sent.slots_most > sent.slots:
+        return f"it cannot be used with --slots {sent.slots}-{sent.slots_most}: write one number"
+    if sent.at_once:
+        return f"it cannot be used with --array …%{sent.at_once}: all of it begins together"
+    if spec.checkpoint:
+        return "it cannot be used with --checkpoint: no job can stop and go on alone"
+    needed = sent.gang * sent.slots
+    if rules.user_slots and needed > rules.user_slots:
+        most = rules.user_slots
+        return f"it needs {needed} slots; no user may hold more than {most} (dispatch.user_slots)"
+    limit = Shares(rules).name_limit(sent.name)
+    if limit and sent.gang > limit:
+        return (
+            f"{sent.gang} jobs named {sent.name}; only {limit} may run at once (dispatch.name_jobs)"
+        )
+    return ""
+
+
+def fault_of_gang_hosts(sent: Submission, hosts: Iterable[HostId]) -> str:
+    """Whether the names of all its hosts fit in one variable; "" if they do, on any of `hosts`."""
+    longest = max(hosts, key=lambda name: len(name.encode()), default=None)
+    if not sent.gang or longest is None:
+        return ""
+    most = GANG_HOSTS_BYTES // (len(longest.encode()) + 1)
+    if sent.gang <= most:
+        return ""
+    return (
+        f"--gang: {sent.gang} jobs; LBD_GANG_HOSTS holds the names of {most} hosts at most that are"
+        f" as long as {longest}"
+    )
+
+
+def predicted_job(asked: pb.PredictAsked, *, by_uid: bool) -> QueuedJob:
+    """Returns the job that is asked about. Raises LbdError."""
+    speedup = (asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None
+    work_s = asked.work_s if asked.HasField("work_s") else None
+    rules = {
+        "slots": max(asked.slots, asked.slots_most) <= SLOTS_MAX,
+        "speedup, work": is_speedup(speedup, work_s),
+        "user, command": max(len(asked.user), len(asked.command)) <= TEXT_MAX,
+        "needs": are_needs(asked.needs),
+    }
+    if fault := ", ".join(name for name, holds in rules.items() if not holds):
+        raise LbdError(f"this cannot be predicted: {fault}")
+    uid, least = asked.uid if asked.HasField("uid") else None, asked.slots or 1
+    return QueuedJob(
+        JobId(""),
+        least,
+        slots_most=asked.slots_most if asked.slots_most > least else 0,
+        user=share_of(asked.user, uid, by_uid=by_uid),
+        speedup=speedup,
+        work_s=work_s,
+        command=asked.command,
+        needs=read_needs_text(asked.needs),
+    )
+
+
+def submitter_of(
+    asked: pb.SubmitRequest, stored: pb.StoredSpec
+) -> tuple[Submitter, lbm_pb2.RunRequest]:
     """Whose it is; its command can be nobody else's. Raises LbdError."""
-    request = request_in(asked.spec)
+    request = request_in(stored)
     if request is None:
         raise LbdError("this cannot be queued: its command is not a RunRequest")
     # A host of the release before says its user's number in there alone.
@@ -80,62 +263,116 @@ def submitter_of(asked: pb.SubmitRequest) -> Submitter:
     submitter = Submitter(asked.origin, asked.user, uid)
     if fault := contradiction(request, submitter):
         raise LbdError(f"this cannot be queued: {fault}")
-    return submitter
+    return submitter, request
 
 
 def fault_of(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig) -> str:
-    """Which of its values cannot be; "" if all can."""
+    """Names the first invalid value; "" if all are valid."""
     paths, files, first = spec.output + spec.error + spec.checkpoint, spec.files, sent.first_index
     words = sent.user, sent.origin, sent.only or "-"
     shown = "".join((*words, *sent.excluded, files))
-    rules = (
-        ("user, origin, host", all(words) and max(map(len, words)) <= TEXT_MAX),
-        ("user, origin, host, files", shown.isprintable() and len(files) <= TEXT_MAX),
-        ("excluded", not sent.excluded or are_hosts(sent.excluded)),
-        ("key", "\0" not in sent.key),
-        ("command", len(sent.command) <= COMMAND_BYTES_MAX),
-        ("slots", sent.slots <= SLOTS_MAX and sent.slots_most <= SLOTS_MAX),
-        ("priority", -PRIORITY_MAX <= sent.priority <= PRIORITY_MAX),
-        ("array", first is None or 0 <= first <= ARRAY_INDEX_MAX + 1 - sent.count),
-        ("submitted", 0 <= spec.submitted <= TIME_MAX),  # nor NaN
-        ("output, error, checkpoint", len(paths) <= PATH_BYTES_MAX and b"\0" not in paths),
-        ("input (dispatch.max_input_bytes)", len(spec.input) <= own.max_input_bytes),
+    most = own.max_input_bytes
+    request = spec.staged_request or spec.run_request
+    holds = (
+        all(words) and max(map(len, words)) <= TEXT_MAX,
+        shown.isprintable() and len(files) <= TEXT_MAX,
+        not sent.excluded or are_hosts(sent.excluded),
+        "\0" not in sent.key,
+        len(sent.command) <= COMMAND_BYTES_MAX and len(request) <= REQUEST_BYTES_MAX,
+        sent.slots <= SLOTS_MAX and sent.slots_most <= SLOTS_MAX,
+        -PRIORITY_MAX <= sent.priority <= PRIORITY_MAX,
+        is_speedup(sent.speedup, sent.work_s),
+        first is None or 0 <= first <= ARRAY_INDEX_MAX + 1 - sent.count,
+        sent.at_once <= own.max_array and not (sent.at_once and first is None),
+        0 <= spec.submitted <= TIME_MAX,  # nor NaN
+        0 <= sent.limit_s <= TIME_MAX,
+        len(paths) <= PATH_BYTES_MAX and b"\0" not in paths,
+        len(sent.spec) <= most or len(spec.input) <= most,  # each look is a copy
+        are_needs(sent.needs),
     )
-    return ", ".join([name for name, holds in rules if not holds])
+    if all(holds):
+        return ""
+    return ", ".join([name for name, one in zip(VALUES, holds, strict=True) if not one])
 
 
-def beat_fault(beat: pb.Beat) -> str:
-    """Which value of a host's heartbeat cannot be; "" if all can."""
+def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
+    """Names the first invalid value of a host's heartbeat; "" if all are valid."""
     rules = {
-        "slots": max(beat.slots, beat.open_slots, beat.ahead) <= SLOTS_MAX,
-        "load": is_within(beat.load, LOAD_MAX),
+        "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead) <= SLOTS_MAX,
+        "load": is_within(heartbeat.load, LOAD_MAX),
+        "features, resources": facts_of(heartbeat) is not None,
     }
     return ", ".join(name for name, holds in rules.items() if not holds)
 
 
-def ending_of(news: pb.News) -> Ending:
-    """How an attempt ended, or why it was refused. Raises ValueError if that makes no sense."""
-    cpu_s = news.cpu_s if news.HasField("cpu_s") else None
-    refused = news.event == "refused"
-    status = news.errno if refused else news.exit_status if news.HasField("exit_status") else None
+def slots_of(
+    name: HostId, heartbeat: pb.Heartbeat, ceiling: float, tiers: tuple[int, ...]
+) -> HostSlots:
+    """What a host that takes jobs offers; nothing while its load is above the ceiling."""
+    closed = ""
+    if heartbeat.load > ceiling:
+        closed = f"its load of {heartbeat.load:.1f} is above dispatch.load_ceiling, {ceiling:g}"
+    open_slots = 0 if closed else heartbeat.open_slots
+    return HostSlots(
+        name, heartbeat.slots, open_slots, heartbeat.load, tiers,
+        heartbeat.ahead if open_slots else 0, closed, heartbeat.holds_gangs,
+        facts_of(heartbeat) or NO_FACTS,
+    )  # fmt: skip
+
+
+def facts_of(heartbeat: pb.Heartbeat) -> Facts | None:
+    """What jobs may need there; None if it cannot be."""
+    memory = heartbeat.memory_for_jobs, heartbeat.memory_given
+    try:
+        return read_facts(heartbeat.features, heartbeat.resources, *memory)
+    except ValueError:
+        return None
+
+
+def are_needs(text: str) -> bool:
+    try:
+        read_needs_text(text)
+    except ValueError:
+        return False
+    return True
+
+
+def how_long_ago_s(report: pb.AttemptReport, sent_s: float) -> float:
+    """When what is reported happened; 0 where the host does not say, or says what cannot be."""
+    ago_s = sent_s - report.at_s if report.at_s and sent_s else 0.0
+    return ago_s if 0.0 <= ago_s <= AGO_S_MAX else 0.0
+
+
+def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
+    """How an attempt ended, or why it was refused; `sent_s` is when its host said so. Raises
+    ValueError if that makes no sense."""
+    cpu_s = report.cpu_s if report.HasField("cpu_s") else None
+    refused = report.event == "refused"
+    status = (
+        report.errno if refused else report.exit_status if report.HasField("exit_status") else None
+    )
     rules = {
-        "cause": refused or news.cause in CAUSES,
+        "cause": refused or report.cause in CAUSES,
         "exit_status": status is None or refused or -STATUS_MAX <= status <= STATUS_MAX,
-        "errno": not refused or 0 <= news.errno <= 1 << 16,
-        "signal": 0 <= news.signal <= SIGNAL_MAX,
+        "errno": not refused or 0 <= report.errno <= 1 << 16,
+        "signal": 0 <= report.signal <= SIGNAL_MAX,
         "cpu_s": cpu_s is None or is_within(cpu_s, CPU_S_MAX),
-        "wish": len(news.wish) <= TEXT_MAX,
+        "stop_reason": len(report.stop_reason) <= TEXT_MAX,
     }
     if fault := ", ".join(name for name, holds in rules.items() if not holds):
-        raise ValueError(f"the end of job {one_line(news.job, 40)}: {fault}")
-    reason = one_line(news.reason)
+        raise ValueError(f"the end of job {one_line(report.job, 40)}: {fault}")
+    reason = one_line(report.reason)
     if refused:
-        return Ending(Cause.LOST, status, reason=reason, wish=news.wish)
-    return Ending(CAUSES[news.cause], status, news.signal, cpu_s, reason, news.wish)
+        return Ending(Cause.LOST, status, reason=reason, stop_reason=report.stop_reason)
+    cause = CAUSES[report.cause]
+    if report.evicted and cause is Cause.LOST:  # what an older dispatcher takes it for
+        cause = Cause.EVICTED
+    ago_s = how_long_ago_s(report, sent_s)
+    return Ending(cause, status, report.signal, cpu_s, reason, report.stop_reason, ago_s)
 
 
 def checked_signal(number: int) -> int:
-    """Of `lbctl kill`. Raises LbdError."""
+    """Checks the signal of `lbctl kill`. Raises LbdError."""
     if not 0 <= number <= SIGNAL_MAX:
         raise LbdError(f"signal {number}: there is none with this number")
     return number
@@ -146,6 +383,13 @@ def are_hosts(names: Sequence[str]) -> bool:
     return len(names) <= EXCLUDED_MAX and all(
         0 < len(name) <= TEXT_MAX and " " not in name for name in names
     )
+
+
+def is_speedup(speedup: tuple[float, float] | None, work_s: float | None) -> bool:
+    """Returns whether A, σ and the work, as far as they are given, are such."""
+    parallelism, sigma = speedup or (1.0, 0.0)
+    shape = 1 <= parallelism <= SPEEDUP_MAX and 0 <= sigma <= SPEEDUP_MAX
+    return shape and (work_s is None or WORK_S_MIN <= work_s <= WORK_S_MAX)
 
 
 def is_within(number: float, most: float) -> bool:

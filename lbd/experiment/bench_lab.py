@@ -9,7 +9,7 @@ from lbd.experiment.design import Case, Design, change_threshold, index_of
 from lbd.lab import lab, removal
 from lbd.lab.hosts import Say
 from lbd.lab.record import Record
-from lbd.rpc.local import Json, Refusal, ask
+from lbd.local.json_socket import Json, Refusal, ask
 
 ASK_S = 5.0
 POLL_S = 0.1
@@ -63,7 +63,7 @@ def prepare(record: Record, design: Design, case: Case) -> None:
 
 
 def disagreeing(record: Record, algorithm: str, parameters: dict[str, float | str]) -> str:
-    """What a host has not heard yet, "" if nothing."""
+    """Returns what a host has not heard yet, "" if nothing."""
     for host in record.plan.hosts:
         status = question(record, host, "lim", {"op": "status"})
         cluster, params = status.get("cluster"), status.get("params")
@@ -87,10 +87,10 @@ def own_index(record: Record, host: str) -> float:
 
 def accounted(record: Record, host: str, since: float) -> tuple[int, int]:
     """Commands of this host that ended since then, and those of them that were sent wrongly."""
-    told = question(record, host, "lbm", {"op": "stats", "of": host, "since": since}).get("all")
-    if not isinstance(told, list) or len(told) < 5:
+    reported = question(record, host, "lbm", {"op": "stats", "of": host, "since": since}).get("all")
+    if not isinstance(reported, list) or len(reported) < 5:
         raise PeerError(f"the LBM of {host} gives no figures")
-    return int(told[1]), int(told[4])
+    return int(reported[1]), int(reported[4])
 
 
 def question(record: Record, host: str, daemon: str, request: Json) -> Json:

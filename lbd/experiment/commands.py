@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lbd.errors import ConfigError, LbdError
-from lbd.spelling import hint
+from lbd.text.spelling import hint
 
 EVERY_UNIT = "*"  # at the end of a word: once for each unit
 UNITS = "{n}"
@@ -26,7 +26,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A kind as it is done on this machine."""
+    """A kind of command as it is run on this machine."""
 
     name: str
     may_leave: bool
@@ -100,7 +100,7 @@ def chosen(names: Sequence[str], find: Callable[[str], str | None]) -> list[Comm
 
 
 def way_of(kind: Kind, find: Callable[[str], str | None]) -> tuple[str, ...]:
-    """() if no program for it is here."""
+    """Returns () if no program for it is installed."""
     for program, *rest in kind.ways:
         if path := find(program):
             return (path, *rest)

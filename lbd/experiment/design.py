@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from lbd.config import ALGORITHMS
+from lbd.config.schema import ALGORITHMS
 from lbd.errors import ConfigError
 from lbd.sim.scripts import Work
-from lbd.spelling import hint
+from lbd.text.spelling import hint
 
 NOLB = "NOLB"
 INDEX = "smoothed/4"  # that of the thesis's comparison of algorithms
@@ -71,7 +71,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run."""
+    """One run of the experiment."""
 
     load: str
     algorithm: str
@@ -86,7 +86,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """All that decides the results, but for this machine."""
+    """Everything that decides the results, apart from this machine."""
 
     hosts: int
     cpus: float
@@ -102,7 +102,7 @@ class Design:
     settings: tuple[str, ...] = ()
 
     def line(self, out: str) -> str:
-        """What to type to have the same again."""
+        """The command line that repeats the experiment."""
         words = [
             "lbd", "lab", "experiment", "--seed", str(self.seed), "--hosts", str(self.hosts),
             "--cpus", f"{self.cpus:.12g}", "--load", ",".join(self.loads),
@@ -122,9 +122,9 @@ class Design:
         )  # fmt: skip
 
     def cases(self) -> list[Case]:
-        """In their order."""
+        """Yields the runs in their order."""
         found: list[Case] = []
-        dice = Random(f"{self.seed} order")
+        rng = Random(f"{self.seed} order")
         first = self.indices[0]
         for replication in range(self.replications):
             some = [
@@ -133,12 +133,12 @@ class Design:
                 for index in self.indices
                 for algorithm in (*([NOLB] if index == first else []), *self.algorithms)
             ]
-            dice.shuffle(some)
+            rng.shuffle(some)
             found += some
         return found
 
     def parameters(self, case: Case) -> dict[str, float | str]:
-        """Of the LIMs, by their full names."""
+        """The LIMs' parameters, by their full names."""
         scale = self.demand_s / self.cpus / THESIS_JOB_S
         index = index_of(case.index)
         measure = index.measure
@@ -157,7 +157,7 @@ class Design:
 
 
 def words_of(design: Design, algorithm: str, index: str) -> tuple[str, ...]:
-    """The same parameters, as the simulator reads them."""
+    """Returns the same parameters in the simulator's form."""
     given = design.parameters(Case("", algorithm, index, 0))
     has_time = index_of(index).measure.has_time  # or the index's name says T
     names = ("load.index", *(("load.smoothing_s",) if has_time else ()), *OF_LIM)

@@ -17,8 +17,8 @@ from lbd.lab import hosts
 from lbd.lab.lab import ports_of
 from lbd.lab.namespaces import search_path
 from lbd.lab.record import Record
-from lbd.load import cgroup, procfs
-from lbd.rpc.local import Json, ask
+from lbd.load import cgroup, process_table, procfs
+from lbd.local.json_socket import Json, ask
 
 ASK_S = 5.0
 PATIENCE_S = 10.0
@@ -28,7 +28,7 @@ RECEIVED = re.compile(r"bytes_received:(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Of one host, since its start."""
+    """The counters of one host since its start."""
 
     cpu_s: float
     lim_cpu_s: float
@@ -63,7 +63,7 @@ def read_all(record: Record) -> dict[str, Reading]:
 
 
 def bytes_between(before: Reading, after: Reading, daemon: str) -> int:
-    """-1: not known."""
+    """Returns -1 if the number is not known."""
     if not (before.knows_bytes and after.knows_bytes):
         return -1
     return sum(
@@ -80,7 +80,7 @@ def summed(counters: Json, name: str) -> int:
 
 def process_cpu_s(pid: int) -> float:
     """Of itself, not of the children it has waited for; 0 if it is gone."""
-    task = procfs.task_of(pid)
+    task = process_table.task_of(pid)
     return task.cpu_ticks / procfs.TICKS_PER_S if task is not None else 0.0
 
 

@@ -17,7 +17,7 @@ from lbd.experiment.outcome import HostCost, Job, Outcome
 from lbd.lab import hosts
 from lbd.lab.record import Record
 from lbd.load.procfs import machine_cpu_s
-from lbd.sim.scripts import Line, Work, levels, scripts
+from lbd.sim.scripts import ScriptLine, Work, levels, scripts
 
 USERS = Path(__file__).with_name("users.py")
 HEAD_START_S = 1.5  # for every host's users to be there
@@ -53,7 +53,7 @@ def made(
     elapsed_s = time.monotonic() - start_s
     after = meters.read_all(record)
     machine_s = machine_cpu_s() - machine_s
-    jobs, said = told(record, drawn, by_name, work)
+    jobs, said = reported(record, drawn, by_name, work)
     letters = levels(case.load, design.hosts)
     sent = {host: sum(1 for job in jobs if job.host == host and job.may_leave) for host in before}
     costs = tuple(
@@ -76,13 +76,13 @@ def work_of(design: Design, load: str, commands: Sequence[Command]) -> Work:
 
 def scripts_of(
     design: Design, load: str, commands: Sequence[Command], replication: int
-) -> list[list[list[Line]]]:
-    """Of each host, of each of its users."""
+) -> list[list[list[ScriptLine]]]:
+    """Returns the scripts of each user of each host."""
     return scripts(work_of(design, load, commands), f"{design.seed} {replication}")
 
 
 def let_go(
-    record: Record, drawn: Sequence[Sequence[Sequence[Line]]], commands: dict[str, Command],
+    record: Record, drawn: Sequence[Sequence[Sequence[ScriptLine]]], commands: dict[str, Command],
     work: Path, start_s: float,
 ) -> Users:  # fmt: skip
     lbrun = hosts.programs()
@@ -110,13 +110,13 @@ def let_go(
     return users
 
 
-def argv(command: Command, line: Line, lbrun: str) -> list[str]:
+def argv(command: Command, line: ScriptLine, lbrun: str) -> list[str]:
     words = command.argv(command.units(line.demand_s))
     return [lbrun, "-v", "--", *words] if command.may_leave else words
 
 
 def wait_for(users: Users, work: Path, start_s: float, duration_s: float, watch: Watch) -> None:
-    """Until every script is at its end. Raises LbdError."""
+    """Waits until every script has ended. Raises LbdError."""
     deadline_s = start_s + LATE * duration_s + GRACE_S
     while busy := [host for host, child in users.items() if child.poll() is None]:
         now_s = time.monotonic()
@@ -150,8 +150,8 @@ def end(users: Users) -> None:
             child.wait(END_S)
 
 
-def told(
-    record: Record, drawn: Sequence[Sequence[Sequence[Line]]], commands: dict[str, Command],
+def reported(
+    record: Record, drawn: Sequence[Sequence[Sequence[ScriptLine]]], commands: dict[str, Command],
     work: Path,
 ) -> tuple[tuple[Job, ...], str]:  # fmt: skip
     """The users' results, and what the first command that failed had to say."""

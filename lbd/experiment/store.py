@@ -20,8 +20,8 @@ from lbd.errors import ConfigError, LbdError
 from lbd.experiment.commands import Command
 from lbd.experiment.design import Case, Design, design_of
 from lbd.experiment.outcome import Outcome, as_json, from_json
-from lbd.rpc.file_lock import lock_file
-from lbd.whole_file import write_whole
+from lbd.process.file_lock import lock_file
+from lbd.process.whole_file import write_whole
 
 SCHEMA = 1
 
@@ -37,7 +37,7 @@ class Store:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """By one command at a time. Raises LbdError, ConfigError."""
+        """Locks the store for one command at a time. Raises LbdError, ConfigError."""
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             descriptor = lock_file(self.root / "lock", 0.0)
@@ -79,7 +79,7 @@ class Store:
     # What has been done
 
     def outcome(self, case: Case) -> Outcome | None:
-        """None for a run still to be made. Raises LbdError."""
+        """Returns None for a run still to be made. Raises LbdError."""
         path = self.runs / f"{case.name}.json"
         try:
             return from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -94,7 +94,7 @@ class Store:
     # The lab
 
     def left_lab(self) -> Path | None:
-        """Where an earlier call of ours, now dead, had its lab."""
+        """Returns where an earlier process, now dead, had its lab."""
         try:
             return Path(self._lab.read_text(encoding="utf-8").strip())
         except OSError:
@@ -111,5 +111,5 @@ class Store:
 
 
 def write(path: Path, text: str) -> None:
-    """In one step: whoever is interrupted leaves the old one."""
+    """Writes atomically: an interruption leaves the old file."""
     write_whole(path, text.encode())

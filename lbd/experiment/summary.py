@@ -3,9 +3,9 @@
 A replication has all algorithms close together in time, so what else the machine does then falls on
 both sides of a ratio. From `REPLICATIONS_MIN` replications on, the ratio is the mean of theirs, and
 intervals are Student's over them. With fewer the ratio is that of all means, and intervals are by
-the jackknife: every figure anew without one host's users of one replication, hosts of a level among
-themselves. That takes hosts for independent, which they are only as far as nobody else disturbs
-them all at once; so intervals from few replications are rather too narrow than too wide.
+the jackknife: every figure again without one host's users of one replication, hosts of a level
+among themselves. That takes hosts for independent, which they are only as far as nobody else
+disturbs them all at once; so intervals from few replications are rather too narrow than too wide.
 """
 
 import math
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lbd.experiment.design import NOLB, Case, Design
 from lbd.experiment.outcome import Job, Outcome
-from lbd.sim.intervals import half_width, mean, student_95
+from lbd.sim.engine.intervals import half_width, mean, student_95
 
 REPLICATIONS_MIN = 4
 
@@ -109,7 +109,7 @@ def row(design: Design, runs: Sequence[Outcome], nolb: Sequence[Outcome]) -> Row
 
 
 def blocks(runs: Sequence[Outcome], nolb: Sequence[Outcome]) -> list[list[Block]]:
-    """Of each level, its hosts' responses in each replication."""
+    """Returns, for each level, its hosts' responses in each replication."""
     strata: dict[str, list[Block]] = {}
     for run, other in zip(runs, nolb, strict=True):
         for cost in run.hosts:
@@ -124,7 +124,7 @@ def interval(
     strata: Sequence[Sequence[Block]],
     figure: Callable[[Sequence[Block]], float],
 ) -> float | None:
-    """Half of it; None where there is too little to tell."""
+    """Returns half the interval; None where there is too little data."""
     if len(over) >= REPLICATIONS_MIN:
         return half_width([figure([block]) for block in over])
     return jackknifed(strata, figure)

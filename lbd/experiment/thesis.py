@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lbd.experiment.design import INDEX, NOLB
 from lbd.experiment.summary import Row
 
-# Table 4.7: the mean response time less NOLB's, and (worked out anew) the deviation's.
+# Table 4.7: the mean response time less NOLB's, and (worked out again) the deviation's.
 MEAN = {"GLOBAL": 0.389, "LOWEST": 0.403, "CENTRAL": 0.368, "DISTED": 0.317, "RANDOM": 0.252}
 DEVIATION = {"GLOBAL": 0.516, "LOWEST": 0.525, "CENTRAL": 0.462, "DISTED": 0.438, "RANDOM": 0.312}
 CLOSE = ("GLOBAL", "CENTRAL", "LOWEST")
@@ -25,7 +25,7 @@ class Claim:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Of the canonical load; those whose algorithms were run."""
+    """Returns the claims on the canonical load whose algorithms were run."""
     canonical = [row for row in rows if row.load == "canonical"]
     ours = {row.algorithm: row for row in canonical
             if row.index == INDEX and row.algorithm != NOLB}  # fmt: skip

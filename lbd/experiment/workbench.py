@@ -26,21 +26,21 @@ UNITS_MAX = 512
 
 
 def find(program: str) -> str | None:
-    """A program's path; python is the one we run with."""
+    """Returns a program's path; python is the one we run with."""
     return sys.executable if program == "@python" else shutil.which(program)
 
 
 def make_inputs(directory: Path) -> None:
     """Always the same, whatever the seed: only how often they are used differs."""
-    dice = Random("inputs")
+    rng = Random("inputs")
     letters = "etaoinshrdlucmfwypvbgk"
-    words = ["".join(dice.choices(letters, k=dice.randint(2, 9))) for _ in range(WORDS)]
+    words = ["".join(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(WORDS)]
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "text").write_text(prose(dice.choices(words, k=TEXT_WORDS)))
-    (directory / "book").write_text(prose(dice.choices(words, k=BOOK_WORDS)))
+    (directory / "text").write_text(prose(rng.choices(words, k=TEXT_WORDS)))
+    (directory / "book").write_text(prose(rng.choices(words, k=BOOK_WORDS)))
     page = [".TH EXPERIMENT 1", ".SH NAME", "text \\- to be formatted"]
     for _ in range(20):
-        page += [".PP", prose(dice.choices(words, k=PAGE_WORDS // 20)).rstrip()]
+        page += [".PP", prose(rng.choices(words, k=PAGE_WORDS // 20)).rstrip()]
     (directory / "page").write_text("\n".join(page) + "\n")
     (directory / "c.c").write_text("\n".join(map(function, range(FUNCTIONS))) + "\n")
     tree = directory / "tree"

@@ -100,7 +100,7 @@ def hand_down_cpu(group: Path) -> None:
 
 
 def set_quota(group: Path, cores: float) -> bool:
-    """False if this hierarchy does not limit CPU time."""
+    """Returns False if this hierarchy does not limit CPU time."""
     quota_us = max(1000, round(cores * PERIOD_US))
     with suppress(OSError):
         if (group / "cpu.max").exists():
@@ -114,7 +114,7 @@ def set_quota(group: Path, cores: float) -> bool:
 
 
 def members(groups: Sequence[str]) -> list[Process]:
-    """The processes in these cgroups and all below them."""
+    """Returns the processes in these cgroups and all below them."""
     pids: set[int] = set()
     for group in groups:
         for directory, _, _ in os.walk(group):

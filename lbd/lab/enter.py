@@ -56,7 +56,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def attached(command: list[str]) -> int:
-    """Run it and return its exit status."""
+    """Runs it and returns its exit status."""
     terminals = [os.isatty(descriptor) for descriptor in range(3)]
     owns_terminal = terminals[0] and terminals[1] and os.tcgetpgrp(0) == os.getpgrp()
     own_group = owns_terminal or not any(terminals)

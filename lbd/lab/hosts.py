@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lbd import self_start
 from lbd.errors import LbdError, Unavailable
 from lbd.lab import cgroups, loopback, namespaces, processes
 from lbd.lab.plan import (
@@ -29,11 +28,12 @@ from lbd.lab.plan import (
     toml,
 )
 from lbd.lab.record import Process, Record, save
-from lbd.rpc.local import Refusal, ask
-from lbd.whole_file import write_whole
+from lbd.local.json_socket import Refusal, ask
+from lbd.process import self_start
+from lbd.process.whole_file import write_whole
 
 PROGRAMS = ("lbrun", "lbsh", "lbctl")
-KEEPER = b"lbd.lbm.keeper"
+KEEPER = b"lbd.keeper.loop"
 ENTER = Path(__file__).with_name("enter.py")
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 
 
 def write_files(record: Record, host: str) -> None:
-    """The host's directories and configuration."""
+    """Writes the host's directories and configuration."""
     paths = record.plan.paths(host)
     for directory in (paths.root, paths.run, paths.state, paths.bin):
         directory.mkdir(mode=0o755, exist_ok=True)
@@ -87,7 +87,7 @@ def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: boo
 
 
 def write_script(path: Path, text: str) -> None:
-    """Put in place in one step: it may be about to be run."""
+    """Replaces the script atomically, as it may be about to be run."""
     write_whole(path, text.encode(), 0o755)
 
 
@@ -114,7 +114,7 @@ def is_on(record: Record, host: str) -> bool:
 
 
 def members(record: Record, host: str) -> list[Process]:
-    """Every process of the host, however it was started."""
+    """Returns every process of the host, however it was started."""
     found = [f.process for f in processes.find(record.plan.root) if f.host == host]
     spared = processes.own_line()
     inside = cgroups.members([f"{group}/{host}" for group in record.cgroups])
@@ -211,7 +211,7 @@ def set_cuts(record: Record, host: str, was: list[str]) -> list[str]:
     plan = record.plan
     peers = record.peers_cut_from(host)
     if plan.isolate == "none":
-        return loopback.tell_cuts([plan.paths(host).socket(d) for d in plan.daemons(host)], peers)
+        return loopback.send_cuts([plan.paths(host).socket(d) for d in plan.daemons(host)], peers)
     if is_on(record, host):
         addresses = [plan.address(peer) for peer in peers]
         namespaces.set_cuts(record.processes[host], [plan.address(p) for p in was], addresses)
@@ -219,7 +219,7 @@ def set_cuts(record: Record, host: str, was: list[str]) -> list[str]:
 
 
 def client_path(record: Record, host: str) -> list[str]:
-    """Directories for a client's PATH."""
+    """Returns the directories for a client's PATH."""
     own = [str(record.plan.paths(host).bin)] if record.plan.isolate == "namespaces" else []
     return [*own, *programs()]
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from lbd import config_file
+from lbd.config import load as config_file
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.lab import cgroups, hosts, loopback, namespaces, processes
 from lbd.lab.plan import (
@@ -24,6 +24,7 @@ from lbd.lab.plan import (
     Plan,
     cgroup_name,
     check_algorithm,
+    check_host_settings,
     check_private,
     check_root,
     choose_subnet,
@@ -33,8 +34,8 @@ from lbd.lab.plan import (
 )
 from lbd.lab.record import PATIENCE_S, Record, load, locked, record_file, save
 from lbd.lab.removal import take_down
-from lbd.rpc.local import Json, Refusal, ask
-from lbd.spelling import hint
+from lbd.local.json_socket import Json, Refusal, ask
+from lbd.text.spelling import hint
 from lbd.trust.files import authority_dir, host_files, write_private
 
 READY_S = 30.0  # for all hosts to see each other, and a little more for each host
@@ -55,6 +56,7 @@ def make_plan(
     settings: tuple[str, ...],
     private: tuple[Path, ...] = (),
     tls: bool = False,
+    host_settings: tuple[str, ...] = (),
 ) -> tuple[Plan, str]:
     """The plan, and a remark on what was chosen ("" if nothing needs saying). Raises ConfigError
     for bad input, LbdError if this machine cannot do it."""
@@ -65,6 +67,7 @@ def make_plan(
         raise ConfigError(f"--cpus {cpus:g}: from 0.01 to 4096")
     for setting in settings:
         parse_setting(setting)
+    check_host_settings(host_settings, names)
     remark = ""
     if isolate != "none":
         obstacle = namespaces.why_not()
@@ -84,18 +87,20 @@ def make_plan(
     check_private(private, isolate, must_see(root))
     own = tuple(map(str, private))
     tls = tls or isolate == "namespaces"  # plain transport is for loopback
-    plan = Plan(root, names, isolate, subnet, cpus, algorithm, settings, is_root, own, tls)
+    plan = Plan(
+        root, names, isolate, subnet, cpus, algorithm, settings, is_root, own, tls, host_settings
+    )
     return plan, remark
 
 
 def must_see(root: Path) -> dict[str, Path]:
-    """What every host needs of this machine's files, by what it is."""
+    """Returns the files of this machine that every host needs, by what they are."""
     package = Path(config_file.__file__).resolve().parent
     return {"the lab": root, "lbd": package, "Python": Path(sys.prefix).resolve()}
 
 
 def ports_of(settings: tuple[str, ...]) -> dict[str, int]:
-    """By the daemon's section of the configuration."""
+    """Returns the ports by the daemon's section of the configuration."""
     ports = {"lim": 7901, "lbm": 7902, "dispatch": 7903}
     for section, key, value in map(parse_setting, settings):
         if section in ports and key == "port" and isinstance(value, int):
@@ -215,7 +220,7 @@ def whats_missing(record: Record, host: str, wanted: Sequence[str], lbm: bool = 
 
 
 def no_queue(record: Record, host: str) -> str:
-    """What keeps this host from its dispatcher, "" if nothing."""
+    """Returns what keeps this host from its dispatcher, "" if nothing."""
     path = record.plan.paths(host).socket("lim")
     try:
         cluster = ask(path, {"op": "status"}, hosts.ASK_TIMEOUT_S).get("cluster")
@@ -320,7 +325,7 @@ def wait_seen(record: Record, host: str, say: hosts.Say) -> None:
 
 
 def cut(root: Path, a: str, b: str, say: hosts.Say) -> None:
-    """No byte passes between these two hosts until `heal`."""
+    """Lets no byte pass between these two hosts until `heal`."""
     with changing(root) as record:
         for host in (a, b):
             check_host(record, host)
@@ -331,7 +336,7 @@ def cut(root: Path, a: str, b: str, say: hosts.Say) -> None:
 
 
 def heal(root: Path, say: hosts.Say) -> int:
-    """Undo every cut; how many there were."""
+    """Undoes every cut. Returns how many there were."""
     with changing(root) as record:
         change_cuts(record, (), say)
         return len(record.cuts)
@@ -348,7 +353,7 @@ def change_cuts(record: Record, cuts: tuple[tuple[str, str], ...], say: hosts.Sa
 
 
 def status(root: Path) -> Json:
-    """The lab as it is now: `lbd lab status --json`."""
+    """Returns the lab as it is now: `lbd lab status --json`."""
     record = existing(root)
     plan = record.plan
     rows = []

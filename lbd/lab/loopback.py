@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lab.plan import choose_subnet
-from lbd.rpc.local import ask
+from lbd.local.json_socket import ask
 
 TRIES = 100
 CUT_TIMEOUT_S = 2.0
@@ -37,7 +37,7 @@ def is_free(address: str, port: int) -> bool:
     return True
 
 
-def tell_cuts(sockets: Sequence[Path], peers: Sequence[str]) -> list[str]:
+def send_cuts(sockets: Sequence[Path], peers: Sequence[str]) -> list[str]:
     """Tell these daemons of one host whom they cannot reach; complaints of those that are there.
 
     One that is down is told when it is started again; one that is stopped hears of it later.

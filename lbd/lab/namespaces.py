@@ -20,8 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lbd.errors import LbdError
-from lbd.lab.processes import all_pids, stat
+from lbd.lab.processes import stat
 from lbd.lab.record import Process
+from lbd.load.process_table import pids
 
 TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2"}
 NOBODY = "02:00:00:00:00:ff"
@@ -42,7 +43,7 @@ def search_path() -> str:
 
 
 def why_not() -> str:
-    """Why this machine cannot make namespaces, "" if it can."""
+    """Returns why this machine cannot make namespaces, "" if it can."""
     if os.geteuid() != 0:
         return "namespaces need root"
     missing = [tool for tool in TOOLS if shutil.which(tool, path=search_path()) is None]
@@ -54,7 +55,7 @@ def why_not() -> str:
 
 
 def run(command: Sequence[str], text: str = "") -> str:
-    """Run a tool; "" or the first line of its complaint."""
+    """Runs a tool. Returns "" or the first line of its complaint."""
     result = subprocess.run(
         command, input=text, text=True, capture_output=True, check=False,
         env={**os.environ, "PATH": search_path()},
@@ -100,7 +101,7 @@ def make_host(
 
 
 def connect(name: str, address: str, switch: Process, host: Process) -> None:
-    """Plug the host into the switch. Raises LbdError."""
+    """Connects the host to the switch. Raises LbdError."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     lines = [
         f"link add {name} type veth peer name eth0 netns {host.pid}",
@@ -141,7 +142,7 @@ def wait_for(holder: "subprocess.Popen[bytes]", pid: int | None) -> Process:
 
 
 def children(parent: int) -> list[int]:
-    return [pid for pid in all_pids() if (entry := stat(pid)) and entry.parent == parent]
+    return [pid for pid in pids() if (entry := stat(pid)) and entry.parent == parent]
 
 
 def command_name(pid: int) -> str:

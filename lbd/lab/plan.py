@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lbd.config import ALGORITHMS, Config
-from lbd.config_file import toml_value
+from lbd.config.load import toml_value
+from lbd.config.schema import ALGORITHMS, Config
 from lbd.errors import ConfigError
-from lbd.spelling import hint
+from lbd.text.spelling import hint
 
 HOSTS_MAX = 254  # one byte of an address, 0 and 255 left out
 SOCKET_PATH_MAX = 107  # what sockaddr_un holds, less the closing NUL
-DAEMONS = ("lim", "lbm", "dispatcher")  # the last where the queue is, if at all
+DAEMONS = ("lim", "lbm", "dispatcher", "metrics")  # the last two where they are wanted
 AS_ANOTHER = "`lbd lab exec HOST -- runuser -u USER -- COMMAND` acts from there as another user"
 MADE_BY = "# made by `lbd lab`"  # a file's first line: ours to remove
 INSIDE = "LBD_LAB_INSIDE"  # set to the lab's directory in whatever was let into one of its hosts
@@ -41,7 +41,7 @@ RESERVED = {
 
 @dataclass(frozen=True, slots=True)
 class HostPaths:
-    """Where one host's things lie."""
+    """The paths of one host's files."""
 
     root: Path
 
@@ -86,6 +86,7 @@ class Plan:
     allow_root: bool
     private: tuple[str, ...] = ()  # directories of which each host has its own; namespaces only
     tls: bool = False  # certificates; the authority is on the first host
+    host_settings: tuple[str, ...] = ()  # hK:section.key=value
 
     def paths(self, host: str) -> HostPaths:
         return HostPaths(self.root / host)
@@ -94,11 +95,13 @@ class Plan:
         return f"{self.subnet}.{self.hosts.index(host) + 1}"
 
     def daemons(self, host: str) -> tuple[str, ...]:
-        """In starting order."""
-        given = {(section, key): value for section, key, value in map(parse_setting, self.settings)}
+        """The daemons in starting order."""
+        texts = (*self.settings, *settings_of(self, host))
+        given = {(section, key): value for section, key, value in map(parse_setting, texts)}
         leader, standby = given.get(("dispatch", "host")), given.get(("dispatch", "standby"), ())
         standbys = standby if isinstance(standby, tuple) else ()
-        return DAEMONS if leader and host in (leader, *standbys) else DAEMONS[:2]
+        queue = ("dispatcher",) if leader and host in (leader, *standbys) else ()
+        return (*DAEMONS[:2], *queue, *(("metrics",) if given.get(("metrics", "listen")) else ()))
 
     @property
     def has_queue(self) -> bool:
@@ -148,7 +151,7 @@ def choose_subnet(isolate: str, rng: random.Random) -> str:
 
 
 def share_of_machine(machine_cores: float, hosts: int) -> float:
-    """The cores of a namespaces host when nobody said how many."""
+    """Returns the cores of a namespaces host when none were specified."""
     return max(0.5, round(machine_cores / hosts, 2))
 
 
@@ -174,6 +177,24 @@ def parse_setting(text: str) -> tuple[str, str, Scalar]:
     return section, key, parsed if isinstance(parsed, str | int | float | bool) else value
 
 
+def settings_of(plan: Plan, host: str) -> list[str]:
+    """Those of one host alone."""
+    own = f"{host}:"
+    return [text.removeprefix(own) for text in plan.host_settings if text.startswith(own)]
+
+
+def check_host_settings(texts: Sequence[str], hosts: Sequence[str]) -> None:
+    """Raises ConfigError."""
+    for text in texts:
+        host, _, setting = text.partition(":")
+        if host not in hosts:
+            raise ConfigError(
+                f"--host-set {text!r}: write HOST:section.key=value, like "
+                f'{hosts[-1]}:host.features=["big"]'
+            )
+        parse_setting(setting)
+
+
 def host_sections(plan: Plan, host: str) -> Sections:
     """The host's configuration: what the lab needs, then what was asked for."""
     paths = plan.paths(host)
@@ -194,6 +215,7 @@ def host_sections(plan: Plan, host: str) -> Sections:
         # All its hosts are this machine: whoever is here may as well run there.
         "stage": {"root": str(paths.state / "stage")},
         "users": {"allow_root": plan.allow_root, "allow": ("*",)},
+        "admin": {"hosts": ("*",)},  # it is all one person's
         "security": {},
     }
     if not plan.tls:
@@ -204,7 +226,7 @@ def host_sections(plan: Plan, host: str) -> Sections:
         sections["load"]["scope"] = "jobs"
     if plan.algorithm:
         sections["lim"]["algorithm"] = plan.algorithm
-    for setting in plan.settings:
+    for setting in (*plan.settings, *settings_of(plan, host)):
         section, key, value = parse_setting(setting)
         sections.setdefault(section, {})[key] = value
     defaults = Config()
@@ -268,7 +290,7 @@ class Entrance:
         lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
         lines = [f"echo 0 > {processes}" for processes in lists]
         if lists:
-            line = shlex.quote(f"lbd lab: who may enter is the lab's owner: {AS_ANOTHER}")
+            line = shlex.quote(f"lbd lab: only the lab's owner may enter: {AS_ANOTHER}")
             first = lists[0]
             lines.insert(
                 0, f"[ -w {first} ] || [ ! -e {first} ] || {{ echo {line} >&2; exit 125; }}"
@@ -319,7 +341,7 @@ def powered_off_script(host: str, root: Path) -> str:
 
 
 def exports(variables: Mapping[str, str], path_first: Sequence[str]) -> str:
-    """Shell text for `eval "$(lbd lab env hK)"`."""
+    """Returns shell text for `eval "$(lbd lab env hK)"`."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     if path_first:
         joined = ":".join(shlex.quote(entry) for entry in path_first)

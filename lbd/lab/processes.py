@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lbd.errors import LbdError
 from lbd.lab.record import Process
+from lbd.load.process_table import pids, task_of
 
 MARK = "LBD_LAB"
 MARK_HOST = "LBD_LAB_HOST"
@@ -45,24 +46,30 @@ class Stat:
 
 
 def stat(pid: int) -> Stat | None:
-    """None if there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
-    except OSError:
+    """Returns None if there is no such process."""
+    task = task_of(pid)
+    if task is None:
         return None
-    return Stat(Process(pid, int(fields[19])), int(fields[1]), fields[0].decode(), int(fields[3]))
+    return Stat(Process(pid, task.started_ticks), task.parent, task.state.decode(), task.session)
 
 
 def state_of(process: Process | None) -> str:
     """running | stopped | dead, of this very process and not of a later one with its pid."""
     now = stat(process.pid) if process else None
-    if now is None or now.process != process or now.state in "ZX":
+    if now is None or now.process != process:
         return "dead"
+    if now.state in "ZX":
+        return "running" if has_more_threads(process.pid) else "dead"
     return "stopped" if now.state in "Tt" else "running"
 
 
-def all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+def has_more_threads(pid: int) -> bool:
+    """Besides its first, which may have ended before them: until the last is gone, who connects to
+    its sockets is accepted."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
 
 
 def environment_of(pid: int) -> dict[str, str]:
@@ -76,7 +83,7 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 def command_line(pid: int) -> bytes:
-    """Its words, a NUL after each; empty if it is gone."""
+    """Returns its words, a NUL after each; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -99,7 +106,7 @@ def find(root: Path) -> list[Found]:
 
     A descendant of one belongs to it too: a job may have wiped its environment.
     """
-    stats = {pid: entry for pid in all_pids() if (entry := stat(pid)) and entry.state not in "ZX"}
+    stats = {pid: entry for pid in pids() if (entry := stat(pid)) and entry.state not in "ZX"}
     spared = own_line()
     known: dict[int, tuple[str, str]] = {}
     for pid in stats:
@@ -119,7 +126,7 @@ def find(root: Path) -> list[Found]:
 
 
 def ancestors(pid: int, stats: dict[int, Stat]) -> list[int]:
-    """Parent, grandparent and so on, as far as known."""
+    """Returns the parent, the grandparent and so on, as far as known."""
     found: list[int] = []
     entry = stats.get(pid)
     while entry and entry.parent and entry.parent not in found:
@@ -129,7 +136,7 @@ def ancestors(pid: int, stats: dict[int, Stat]) -> list[int]:
 
 
 def own_line() -> set[int]:
-    """Ourselves and all we are a child of: never to be ended by us."""
+    """Returns this process and its ancestors, which must never be ended by us."""
     line = {os.getpid()}
     entry = stat(os.getpid())
     while entry and entry.parent and entry.parent not in line:
@@ -180,14 +187,14 @@ def wait_until_dead(process: Process, timeout_s: float) -> bool:
 
 
 def environment(root: Path, host: str, part: str) -> dict[str, str]:
-    """For a process the lab starts: clean, and marked as the lab's."""
+    """Returns a clean environment, marked as the lab's."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     marks = {MARK: str(root), MARK_HOST: host, MARK_PART: part}
     return {**kept, **marks}
 
 
 def tail(log: Path, lines: int = 5) -> list[str]:
-    """The log's last lines, empty ones left out."""
+    """Returns the log's last lines, empty ones left out."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:

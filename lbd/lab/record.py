@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
 from lbd.lab.plan import Plan
-from lbd.rpc.file_lock import lock_file
-from lbd.whole_file import write_whole
+from lbd.process.file_lock import lock_file
+from lbd.process.whole_file import write_whole
 
 SCHEMA = 1
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
@@ -49,7 +49,7 @@ def record_file(root: Path) -> Path:
 
 
 def save(record: Record) -> None:
-    """Atomically, so that a reader never sees half of it."""
+    """Writes atomically, so that a reader never sees half of it."""
     path = record_file(record.plan.root)
     body = {"schema": SCHEMA, **asdict(record)}
     write_whole(path, json.dumps(body, indent=1, default=str).encode() + b"\n")
@@ -75,7 +75,7 @@ def load(root: Path) -> Record | None:
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise LbdError(
-            f"{record_file(root)} is no lab's record ({problem!r}); "
+            f"{record_file(root)} is not the record of a lab ({problem!r}); "
             f"`lbd lab down --dir {root}` cleans up all the same"
         ) from problem
 
@@ -83,6 +83,7 @@ def load(root: Path) -> Record | None:
 def read_plan(body: dict[str, object], root: Path) -> Plan:
     """Raises KeyError, TypeError or ValueError for what `save` never wrote."""
     hosts, settings, private = body["hosts"], body["settings"], body.get("private")
+    each = body.get("host_settings")
     if not isinstance(hosts, list) or not isinstance(settings, list):
         raise TypeError("hosts and settings are lists")
     return Plan(
@@ -96,6 +97,7 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         allow_root=bool(body["allow_root"]),
         private=tuple(map(str, private)) if isinstance(private, list) else (),
         tls=body.get("tls") is True,
+        host_settings=tuple(map(str, each)) if isinstance(each, list) else (),
     )
 
 

@@ -14,7 +14,7 @@ from lbd.errors import LbdError
 from lbd.lab import cgroups, processes
 from lbd.lab.plan import MADE_BY, cgroup_name
 from lbd.lab.record import PATIENCE_S, Process, Record, load, locked, record_file
-from lbd.whole_file import UNFINISHED
+from lbd.process.whole_file import UNFINISHED
 
 CGROUP_TIMEOUT_S = 5.0
 POLL_S = 0.1
@@ -70,7 +70,7 @@ def remove_files(root: Path, record: Record | None) -> None:
 
 
 def left_over(root: Path) -> list[Path]:
-    """The hosts' configurations of a lab that has lost its record."""
+    """Returns the hosts' configurations of a lab that has lost its record."""
     found = []
     for path in root.glob("h*/lbd.toml"):
         with contextlib.suppress(OSError, UnicodeDecodeError):

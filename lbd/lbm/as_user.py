@@ -9,16 +9,16 @@ import os
 from collections.abc import Awaitable, Callable
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm import keeper_protocol as keeper
-from lbd.lbm import spawn_order
-from lbd.lbm.link import KeeperLink, NotStarted
-from lbd.lbm.spawn_order import Order
-from lbd.lbm.stage_step import run_step
-from lbd.lbm.stamp import Stamp, read_stamp
-from lbd.lbm.users import LocalUser
-from lbd.model import JobId
+from lbd.keeper.limits.time_limits import limit_frame
+from lbd.keeper.run_as import LocalUser
+from lbd.keeper.spawn_order import Order
+from lbd.launch.directory_stamp import Stamp, read_stamp
+from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed
+from lbd.lbm.workdir_step import run_step
+from lbd.process.boot_clock import clock_s
 
 ANSWER_S = 2.0
+ALONE = "alone."  # begins the names of what the next LBM lets run on
 Lookup = Callable[[str | int], Awaitable[LocalUser | None]]
 
 
@@ -35,11 +35,14 @@ class AsUser:
 
     async def look(self, uid: int, directory: bytes) -> Stamp:
         """What is there. Raises Unavailable."""
-        found = await self._do(uid, Order(argv=[directory], look=True))
+        order = Order(argv=[directory], look=True)
+        await self._address(uid, order)
         try:
-            return read_stamp(found.removeprefix(spawn_order.SEEN).replace(",", " ").encode())
-        except ValueError:
-            raise Unavailable(f"the keeper says {found}") from None
+            return read_stamp((await self._link.ask(order, ANSWER_S)).encode())
+        except SpawnFailed as answer:
+            raise Unavailable(os.strerror(answer.number)) from None
+        except (TimeoutError, ValueError, LbdError) as problem:
+            raise Unavailable(str(problem) or "its file server does not answer") from None
 
     async def work(self, uid: int, *words: bytes) -> None:
         """A step of stage_worker.py. Raises Unavailable."""
@@ -54,6 +57,22 @@ class AsUser:
         if ended.status:
             raise Unavailable(os.strerror(ended.status) if ended.status < 128 else "it was killed")
 
+    async def begin(self, uid: int, order: Order, limit_s: float) -> Spawned:
+        """A command of theirs, once it has begun: it reads and prints nothing, and the keeper ends
+        it after so long, also if we are not there by then. Raises Unavailable, SpawnFailed."""
+        if uid != self._link.uid:
+            await self._address(uid, order)
+        order.job = f"{ALONE}{next(self._numbers)}"
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            order.closed_fds = 0
+            limit = limit_frame(order.job, clock_s() + limit_s, 0.0)
+            spawned = await self._link.spawn(order, [null] * 3, lambda _: None, limit)
+        finally:
+            os.close(null)
+        await asyncio.shield(spawned.begun)
+        return spawned
+
     async def step(self, uid: int, order: Order, files: tuple[int | None, int | None]) -> str:
         """A step of stage_worker.py with these files as stdin and stdout, which stay ours: why it
         failed, "" if it did not. Raises Unavailable."""
@@ -62,21 +81,6 @@ class AsUser:
         else:
             await self._address(uid, order)
         return await run_step(self._link, order, *files)
-
-    async def _do(self, uid: int, order: Order) -> str:
-        """What it says, which is no errno. Raises Unavailable."""
-        await self._address(uid, order)
-        try:
-            spawned = await self._link.spawn(order, [], lambda _: None)
-            await asyncio.wait_for(asyncio.shield(spawned.begun), ANSWER_S)
-        except NotStarted as answer:
-            if answer.number:
-                raise Unavailable(os.strerror(answer.number)) from None
-            return answer.stage
-        except (TimeoutError, LbdError) as problem:
-            await self._link.tell(keeper.END_TREE, JobId(order.job))
-            raise Unavailable(str(problem) or "its file server does not answer") from None
-        raise AssertionError("it has begun to run")
 
     async def _address(self, uid: int, order: Order) -> None:
         """Raises Unavailable."""

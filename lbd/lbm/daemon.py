@@ -9,80 +9,68 @@ import logging
 import math
 import os
 import signal
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
 
-from lbd.config import Config
-from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.lbm import keeper_protocol as keeper
-from lbd.lbm.account_cache import AccountCache
-from lbd.lbm.adoption import Adoption, has_jobs, read_record
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+from lbd.keeper.run_as import ROOT_UID
 from lbd.lbm.as_user import AsUser
-from lbd.lbm.attempts import Attempts
-from lbd.lbm.bundle import Given
-from lbd.lbm.client_server import ClientServer
-from lbd.lbm.directory import Looker
-from lbd.lbm.eligible import Eligibility
-from lbd.lbm.environment import DenyList
-from lbd.lbm.handover import hand_over
-from lbd.lbm.home import Home
-from lbd.lbm.host import Host
-from lbd.lbm.in_force import InForce
-from lbd.lbm.incoming import serve_stream
-from lbd.lbm.letting_go import let_go
-from lbd.lbm.link import KeeperLink
-from lbd.lbm.logs import check_reader, serve_files, serve_logs
-from lbd.lbm.notes import LimNotes
-from lbd.lbm.owner import Owner
-from lbd.lbm.peer_streams import PeerStreams
-from lbd.lbm.questions import Questions
-from lbd.lbm.queue_client import QueueClient
-from lbd.lbm.queued_files import QueuedFiles
-from lbd.lbm.room import Room
-from lbd.lbm.stages import Stages
-from lbd.lbm.state import Jobs, LocalCap, Slots
-from lbd.lbm.state_dir import job_numbers, stage_root
-from lbd.lbm.unshared import Unshared
-from lbd.lbm.usage_log import UsageLog
-from lbd.lbm.user_threads import UserThreads
-from lbd.lbm.users import ROOT_UID
+from lbd.lbm.core.environment import DenyList
+from lbd.lbm.core.jobs import Jobs, LocalCap
+from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.handover.adoption import Adoption, read_left
+from lbd.lbm.handover.saving import hand_over
+from lbd.lbm.handover.socket_closing import let_go
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.workdirs import Workdirs
+from lbd.lbm.keeper_watch import KeeperWatch
+from lbd.lbm.learnt_file import Eligibility
+from lbd.lbm.lim_report import LimReport
+from lbd.lbm.link.accepted_links import AcceptedLinks, serve_stream
+from lbd.lbm.link.opened_links import PeerLinks
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
+from lbd.lbm.outbound.context import OutboundContext, Room
+from lbd.lbm.outbound.directory import Looker
+from lbd.lbm.outbound.lim_notices import LimNotes
+from lbd.lbm.own_resources import Notes, OwnNeeds, pool_of, slots_of
+from lbd.lbm.owner.accounts import AccountCache
+from lbd.lbm.owner.rules import InForce
+from lbd.lbm.owner.watch import Owner
+from lbd.lbm.paths import job_numbers, workdir_root
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.queue.logs import check_reader, serve_files, serve_logs
+from lbd.lbm.queue.outputs import QueuedFiles
+from lbd.lbm.session.host_questions import HostQuestions
+from lbd.lbm.session.questions import Questions
+from lbd.lbm.session.server import ClientServer
+from lbd.lbm.usage.log import UsageLog
 from lbd.load import cgroup
+from lbd.local.json_socket import Json, JsonClient
 from lbd.model import JobId
-from lbd.rpc import transport
-from lbd.rpc.gen import lbm_pb2
-from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
-from lbd.rpc.local import Json, JsonClient
-from lbd.rpc.pid_lock import take_pid_locks
-from lbd.rpc.service_manager import has_terminal
-from lbd.rpc.stop import Stop
-from lbd.rpc.tls import Tls
-from lbd.rpc.trusted import trust_of
+from lbd.net import transport
+from lbd.net.gen import lbm_pb2
+from lbd.net.tls import Tls
+from lbd.net.trusted import trust_of
+from lbd.process.pid_lock import take_pid_locks
+from lbd.process.service_manager import has_terminal
+from lbd.process.stop import Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from lbd.lbm.link.accepted_links import Context
 
-    from lbd.lbm.incoming import Context
-
-    Asking = grpc.aio.ServicerContext[bytes, "Reply"]
 
 log = logging.getLogger("lbd.lbm")
 
 Ready = Callable[[str], None]
 Reread = Callable[[], Config]
-Reply = TypeVar("Reply", bound=Message)
-
-LIM_REPORT_S, LIM_REPORT_PAUSE_S = 1.0, 0.05  # as often as its load changes; between changes
-LIM_PATIENCE_S = 0.5  # for its answer, and from one attempt to connect to the next
-KEEPER_S = 10.0
-KEEPER_PAUSES_S = (0.1, 0.3, 1.0, 3.0)
-STOP_TIMEOUT_S = 5.0
 
 
 class Lbm:
@@ -92,69 +80,71 @@ class Lbm:
         """`reread`: what lbd.toml says by now; it raises ConfigError."""
         self._config = config
         self._runtime = Path(config.host.runtime_dir)
-        self._stop, self._ready = stop, ready
-        self._report, self._keeper_gone, self._restart = (asyncio.Event() for _ in range(3))
-        self._replacing = False
-        self._failure: LbdError | None = None
+        self._stop, self._ready, self._restart = stop, ready, asyncio.Event()
         cores = config.host.cores or cgroup.usable_cores()
         self._slots_wanted = config.lbm.slots or max(1, math.ceil(cores))
-        self._jobs = Jobs(config.lbm.history, (usage := UsageLog(config)).note)
+        jobs = Jobs(config.lbm.history, (usage := UsageLog(config)).note)
         self._lim = JsonClient(self._runtime / "lim.sock")
         self._leaders: dict[int, JobId] = {}
-        self._link = KeeperLink(self._keeper_lost)
+        self._rules = InForce(config, reread)
+        self._keeper = KeeperWatch(config, self._rules, stop)
+        self._link = self._keeper.link
         look_up_user = AccountCache().look_up
         self._as_user = AsUser(self._link, look_up_user)
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
         self._server: grpc.aio.Server | None = None
-        self._attempts: Attempts | None = None
-        self._rules = InForce(config, reread)
-        self._host = Host(
+        self._attempts: DispatcherLine | None = None
+        self._host = InboundContext(
             config=config,
             rules=self._rules,
             link=self._link,
-            slots=Slots(*self._rules.slots(self._slots_wanted), config.lbm.max_waiting),
-            jobs=self._jobs,
+            slots=slots_of(config, *self._rules.slots(self._slots_wanted)),
+            jobs=jobs,
             look_up_user=look_up_user,
             changed=self._changed,
             job_began=self._job_began,
             job_ended=self._job_ended,
-            stages=Stages(stage_root(config), config.host.name, self._jobs, self._as_user),
+            threads=(threads := UserThreads()),
+            workdirs=Workdirs(workdir_root(config), config.host.name, jobs, self._as_user),
             drained_mark=f"{config.host.state_dir}/drained",
         )
+        self._links = AcceptedLinks(self._host)
         ids = job_numbers(Path(config.host.state_dir))
-        self._home = Home(
+        executions, notes = self._host.executions, Notes(self._runtime / "needs")
+        self._home = OutboundContext(
             config=config,
             lim=self._lim,
             notes=LimNotes(self._lim),
             peers=None,
             streams=None,
-            jobs=self._jobs,
+            jobs=jobs,
             cap=LocalCap(config.lbm.fallback_slots or max(2, 2 * math.ceil(cores))),
             eligible=Eligibility(config),
             room=Room(),
             new_id=lambda: JobId(f"{config.host.name}-{next(ids)}"),
             is_leader=lambda peer: peer.pid in self._leaders and peer.is_there,
-            looker=Looker(self._as_user, UserThreads()),
+            looker=Looker(self._as_user, threads),
             unshared=Unshared(config.lbm.unshared_s),
             denied=DenyList(config.environment.deny, config.environment.allow),
             usage=usage,
             rules=self._rules,
+            own_needs=OwnNeeds(executions, self._changed, self._host.link, notes),
         )
-        self._owner = Owner(self._host, self._report.set)
-        self._questions = Questions(self._host, self._home, self.reload)
+        self._report = LimReport(self._host, self._home)
+        self._owner = Owner(self._host, self._report.changed)
+        self._questions = Questions(self._host, self._home, self._owner.book, self.reload)
 
     async def run(self) -> None:
         """Until told to stop. Raises LbdError if it cannot start or one of its parts dies."""
-        host = self._config.host
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, self._restart.set)
-        locks = take_pid_locks("lbm", host.runtime_dir, host.state_dir)
+        locks = take_pid_locks("lbm", self._config.host.runtime_dir, self._config.host.state_dir)
         clients = ClientServer(self._runtime / "lbm.sock", self._home, self._questions.answer)
         try:
             self._bind_network()
-            await self._connect_keeper()
+            await self._keeper.connect()
             listener = await self._take_over(clients)
-            self._host.stages.sweep(self._config.lbm.kill_grace_s)
+            self._host.workdirs.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
                 await self._server.start()
             if not has_terminal():
@@ -164,113 +154,66 @@ class Lbm:
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._report_to_lim(), name="report to the LIM"),
+                    group.create_task(self._report.run(), name="report to the LIM"),
                     group.create_task(self._follow_trust(), name="follow the certificates"),
                     group.create_task(self._owner.watch(), name="watch for the owner"),
                 ]
-                if self._attempts is not None and self._config.dispatch.host:
+                if self._attempts is not None:
                     tasks.append(group.create_task(self._attempts.run(), name="attempts"))
-                await self._until_told()
+                await self._until_asked()
                 if self._attempts is not None and not self._restart.is_set():
                     await self._attempts.end_all()
                 for task in tasks:
                     task.cancel()
                 if self._restart.is_set():
-                    await self._tell_lim(self._config.lbm.orphan_after_s)
+                    await self._report.report(self._config.lbm.orphan_after_s)
                     release = partial(let_go, self._stop.leaving, locks)
-                    await hand_over(self._host, self._home, clients, self._attempts, release)
+                    await hand_over(self._links, self._home, clients, self._attempts, release)
         finally:
             self._stop.set()  # also when it could not start: no other keeper for the one that ends
+            self._home.own_needs.leave()
             await clients.stop()
             await self._close_down()
             for lock in locks:
                 os.close(lock)
-        if self._failure is not None:
-            raise self._failure
+        if self._keeper.failure is not None:
+            raise self._keeper.failure
 
     def reload(self) -> None:
-        """The owner's rules, read again; what runs, runs on. Raises ConfigError."""
+        """The owner's rules and what there is to hand out, read again; what runs, runs on. Raises
+        ConfigError."""
         self._rules.reload()
-        self._telling = asyncio.create_task(self._link.tell_totals(self._rules.config.limits))
-        for job in self._host.slots.resize(*self._rules.slots(self._slots_wanted)):
-            self._host.slot_events[job].set()
+        self._reporting = asyncio.create_task(self._link.send_totals(self._rules.config.limits))
+        self._host.slots.pool.become(pool_of(self._rules.config))
+        self._host.executions.resize(*self._rules.slots(self._slots_wanted))
         self._owner.look_again()
-        self._report.set()
+        self._changed()
 
     def _hung_up(self) -> None:
         with contextlib.suppress(ConfigError):  # it is in the log
             self.reload()
 
-    async def _connect_keeper(self) -> None:
-        path, until_s = self._runtime / "keeper.sock", time.monotonic() + KEEPER_S
-        while True:
-            try:
-                await self._link.connect(path, self._config)
-                break
-            except Unavailable:  # `lbd keeper` is being started beside us
-                if time.monotonic() > until_s or self._stop.is_set():
-                    raise
-                await asyncio.sleep(KEEPER_PAUSES_S[0])
-        await self._link.tell_totals(self._rules.config.limits)
-        log.info("keeper pid=%d containment=%s", self._link.pid, self._link.containment)
-
-    async def _until_told(self) -> None:
+    async def _until_asked(self) -> None:
         """To stop, or to make way for another LBM that goes on with everything (USR2)."""
-        told = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
-        for wait in (await asyncio.wait(told, return_when=asyncio.FIRST_COMPLETED))[1]:
+        waits = [asyncio.create_task(event.wait()) for event in (self._stop, self._restart)]
+        for wait in (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[1]:
             wait.cancel()
 
     async def _take_over(self, clients: ClientServer) -> int | None:
         """What an earlier LBM has left with the keeper; its listening socket for clients."""
         await self._lim.connect()  # who has waited for us will ask it at once
         given = self._link.given
-        record = read_record(given)
+        left = read_left(given)
         ours = self._config.daemons.keeper != "apart"
-        if given and (record is None or (ours and not has_jobs(record))):
-            await self._replace_keeper()
-        if record is None:
-            self._link.adopted()
-            return None
-        parts = self._host, self._home, clients, self._attempts
-        return Adoption(*parts, Given(given)).take_up(record)
-
-    async def _end_keeper(self) -> None:
-        if self._link.alive:
-            await self._link.tell(keeper.QUIT)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._keeper_gone.wait(), STOP_TIMEOUT_S)
-        self._link.close()
-
-    async def _replace_keeper(self) -> None:
-        """It has nothing to do, and may be of an older version."""
-        self._replacing = True
-        await self._end_keeper()
-        self._replacing = False
-        self._keeper_gone.clear()
-        await self._connect_keeper()
-
-    def _keeper_lost(self) -> None:
-        """Its jobs are ended by the kernel (PDEATHSIG) and by us; a new keeper takes the next."""
-        if self._stop.is_set() or self._replacing:
-            self._keeper_gone.set()
-            return
-        log.warning("the keeper went away; its jobs are lost, starting another")
-
-        async def again() -> None:
-            for pause_s in KEEPER_PAUSES_S:
-                try:
-                    await self._connect_keeper()
-                    if self._link.pid == self._link.lost_pid:  # it lives, and ends what it had
-                        await self._replace_keeper()
-                    self._link.adopted()
-                    return
-                except (LbdError, OSError) as problem:
-                    log.warning("no keeper yet: %s", problem)
-                await asyncio.sleep(pause_s)
-            self._failure = Unavailable("the keeper cannot be started again")
-            self._stop.set()
-
-        self._restarting = asyncio.create_task(again(), name="restart the keeper")
+        if given and (left is None or (ours and not left.has_jobs)):
+            await self._keeper.replace()
+        adoption = Adoption(self._links, self._home, clients, self._attempts)
+        if left is None:
+            adoption.take_up_nothing()
+        else:
+            adoption.take_up(left)
+        self._home.own_needs.take_up()
+        return left.listener if left is not None else None
 
     def _bind_network(self) -> None:
         """The port is ours from here on; calls are answered once the keeper is there."""
@@ -280,62 +223,56 @@ class Lbm:
             return
         options = transport.options(MESSAGE_LIMIT_BYTES, lbm.orphan_after_s)
         self._peers = self._home.peers = transport.Peers(trust, options)
-        self._home.streams = PeerStreams(self._peers, lbm.connect_timeout_s, lbm.orphan_after_s)
-        self._home.queue = queue = QueueClient(config, self._peers, self._lim)
+        self._home.streams = PeerLinks(self._peers, lbm.connect_timeout_s, lbm.orphan_after_s)
+        self._home.queue = queue = DispatcherClient(config, self._peers, self._lim)
         self._home.files = files = QueuedFiles(config, self._as_user, queue)
-        self._attempts = Attempts(self._host, queue, files.run)
+        self._attempts = self._report.attempts = DispatcherLine(self._host, queue, files.run)
         questions, check = self._questions, partial(check_reader, self._host, trust)
+        one = HostQuestions(trust).handler
         logs = partial(serve_logs, check, self._attempts)
+        packs = partial(serve_files, check, files.store, self._attempts.spool)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {
                 "Run": grpc.stream_stream_rpc_method_handler(self._run),
                 "Logs": grpc.unary_stream_rpc_method_handler(logs),
-                "Files": grpc.unary_stream_rpc_method_handler(
-                    partial(serve_files, check, files.store, self._attempts.spool)
+                "Files": grpc.unary_stream_rpc_method_handler(packs),
+                "Jobs": one(lbm_pb2.JobsRequest.FromString, questions.jobs_for_peer, "jobs"),
+                "Check": one(bytes, questions.checks.for_peer),
+                "Stats": one(lbm_pb2.StatsRequest.FromString, questions.usage.stats, "stats"),
+                "Command": one(lbm_pb2.CommandRequest.FromString, questions.commands.of_own),
+                "Past": one(lbm_pb2.PastRequest.FromString, questions.usage.past, "past"),
+                "Owners": one(lbm_pb2.OwnersRequest.FromString, questions.owners.for_peer),
+                "History": one(
+                    lbm_pb2.HistoryRequest.FromString, questions.usage.history, "history"
                 ),
-                "Jobs": self._for_hosts(questions.jobs_for_peer, lbm_pb2.JobsReply),
-                "Check": self._for_hosts(questions.checks.for_peer, lbm_pb2.CheckReply),
-                "Stats": self._for_hosts(questions.usage.stats_for_peer, lbm_pb2.StatsReply),
-                "History": self._for_hosts(questions.usage.history_for_peer, lbm_pb2.HistoryReply),
             },
         )
         self._server = transport.bind(
             config.host.address, lbm.port, trust, self._peers.cuts, [handlers], options
         )
+        self._report.is_served = True
 
     async def _run(self, _requests: object, context: "Context") -> None:
         assert self._trust is not None
         caller = await self._trust.caller(context)
-        await serve_stream(self._host, context, caller)
-
-    def _for_hosts(
-        self, answer: "Callable[[bytes, Asking[Reply], str], Awaitable[Reply]]", reply: type[Reply]
-    ) -> "grpc.RpcMethodHandler[bytes, Reply]":
-        """`answer`, told which host asks."""
-
-        async def call(data: bytes, context: "Asking[Reply]") -> Reply:
-            assert self._trust is not None
-            return await answer(data, context, await self._trust.caller(context))
-
-        return grpc.unary_unary_rpc_method_handler(call, None, reply.SerializeToString)
+        await serve_stream(self._links, context, caller)
 
     async def _follow_trust(self) -> None:
         """Certificates and revocations as the LIM renews and hears of them."""
         if isinstance(self._trust, Tls):
             await self._trust.follow()
 
-    def _changed(self) -> None:
-        """Slots or jobs."""
-        self._report.set()
+    def _changed(self) -> None:  # slots or jobs
+        self._report.changed()
         if self._attempts is not None:
             self._attempts.slots_changed()
 
     async def _close_down(self) -> None:
         if self._server is not None:
             await self._server.stop(grace=None)
-        await self._end_keeper()
-        await self._host.stages.close()
+        await self._keeper.end()
+        await self._host.workdirs.close()
         if self._home.streams is not None:
             await self._home.streams.close()
         if self._peers is not None:
@@ -343,53 +280,8 @@ class Lbm:
         self._lim.close()
         await self._home.eligible.close()
         await self._home.usage.close()
-        for name in ("lbm.sock", "keeper.sock"):
+        for name in ("lbm.sock", "lbm.restarting", "keeper.sock"):
             (self._runtime / name).unlink(missing_ok=True)
-
-    # the LIM
-
-    async def _report_to_lim(self) -> None:
-        """Tell the LIM of slots and jobs at every change, and now and then; connect again."""
-        while True:
-            self._report.clear()
-            if not self._lim.connected and await self._lim.connect():
-                self._home.notes.again()
-            if self._lim.connected:
-                await self._tell_lim()
-            told_s = time.monotonic()
-            pause_s = LIM_REPORT_S if self._lim.connected else LIM_PATIENCE_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._report.wait()
-            if (left_s := told_s + LIM_REPORT_PAUSE_S - time.monotonic()) > 0:
-                await asyncio.sleep(left_s)  # changes come in bursts
-
-    async def _tell_lim(self, returns_s: float = 0.0) -> None:
-        slots = self._host.slots
-        try:
-            answer = await self._lim.call(
-                {
-                    "op": "lbm",
-                    "slots_total": slots.total,
-                    "slots_used": slots.used,
-                    "hog": slots.hog(),
-                    "local": self._jobs.count(foreign=False),
-                    "foreign": self._jobs.count(foreign=True),
-                    "accepting": self._server is not None and not self._rules.closed(),
-                    "returns_s": returns_s,  # so soon another LBM is in our place
-                    "keeper": self._link.pid,  # neither of us is load of this host
-                    "dispatcher": self._attempts.summary if self._attempts else None,
-                },
-                LIM_PATIENCE_S,
-            )
-        except LbdError as problem:
-            return log.debug("the LIM did not take the report: %s", problem)
-        self._rules.load_is(answer.get("index"))
-        if self._attempts is not None:
-            self._attempts.load_is(answer.get("index"), answer.get("drained"))
-        threshold_s = answer.get("job_threshold_s")
-        if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
-            self._home.eligible.book.threshold_s = threshold_s
 
     def _job_began(self, job: JobId, pid: int, group: str) -> None:
         self._leaders[pid] = job

@@ -11,18 +11,16 @@ import logging
 import os
 import signal
 
-from lbd.lbm.link import Spawned
-from lbd.lbm.readers import members
+from lbd.keeper.stdin_watch import members
+from lbd.lbm.keeper_link import Spawned
 
 log = logging.getLogger("lbd.lbm")
 
-KEEPER_S = 0.3  # for the keeper to do it: the dispatcher waits for a second at least
 POLL_S = 0.05
 ROUNDS = 20  # what was killed may have begun others meanwhile
 
 
-async def end_anyway(spawned: Spawned) -> None:
-    await asyncio.wait((spawned.exited,), timeout=KEEPER_S)
+async def kill_directly(spawned: Spawned) -> None:
     if spawned.exited.done() or not is_known(spawned):
         return
     begun = spawned.begun.result()

@@ -15,15 +15,16 @@ from random import Random
 from typing import Protocol
 
 from lbd import __version__
-from lbd.config import Config
+from lbd.config.schema import Config
 from lbd.errors import ConfigError, Incompatible, LbdError, PeerError, Unavailable
-from lbd.lim import events as e
-from lbd.lim import messages as m
-from lbd.lim.settings import InForce
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core.broadcast import IN_FLIGHT_MAX, sends
+from lbd.lim.core.settings import InForce
+from lbd.lim.core.state import Identity, LimState
+from lbd.lim.core.table import UNLISTED_RANK
+from lbd.lim.settings_file import SettingsFile
 from lbd.lim.site_command import SiteCommand
-from lbd.lim.state import Identity, LimState
-from lbd.lim.table import UNLISTED_RANK
-from lbd.lim.teller import IN_FLIGHT_MAX, sends
 from lbd.load import sampler as kernel
 from lbd.load import site
 from lbd.load.index import exchanged
@@ -40,7 +41,7 @@ TIMER_EARLY_S = 0.002
 
 
 class Network(Protocol):
-    """What carries messages to other LIMs: `rpc.lim_network`, or nothing for a host alone."""
+    """What carries messages to other LIMs: `net.lim_network`, or nothing for a host alone."""
 
     async def ask(self, name: str, target: str, message: m.Message, timeout_s: float) -> m.Message:
         """The reply. Raises Unavailable or PeerError."""
@@ -57,10 +58,8 @@ class Lim:
         self.undelivered: Counter[str] = Counter()
         self.own_pids = {os.getpid()}
         state_dir = Path(config.host.state_dir)
-        self._drained_file = make_dir(state_dir, "host.state_dir") / "drained"
-        cores = kernel.usable_cores(config.host.cores)
-        now_s = time.monotonic()
-        self.sampler = kernel.make_sampler(config.load, cores, lambda: self.own_pids, now_s)
+        self.kept = SettingsFile(make_dir(state_dir, "host.state_dir"))
+        cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
         identity = Identity(
             cluster=config.cluster.name,
             me=own_member(config),
@@ -68,9 +67,12 @@ class Lim:
             join_target=config.cluster.join if network is not None else "",
             cores=cores,
             speed=kernel.core_speed(config.host.speed, state_dir),
-            drained=self._drained_file.exists(),
+            drained=self.kept.drained(),
+            settings=self.kept.resumed(InForce(config.lim, config.load)),
         )
         self.state = state_of(config, identity, now_s)
+        load, own = self.state.in_force.load, lambda: self.own_pids
+        self.sampler = kernel.make_sampler(load, cores, own, now_s)
         self.site = SiteCommand(config.load, config.host.name)
         self._stood_in_for = ""  # the index of the site's that this host does not have now
         self._sends: set[asyncio.Task[None]] = set()
@@ -120,7 +122,8 @@ class Lim:
             load = site.fallen_back(load, loads)
             found = exchanged(load, queues, busy, identity.cores, identity.speed)
         self._say_index(load.index)
-        return e.Sampled(queues, found, reading.utilisation, tuple(sorted(loads.items())))
+        own_loads = tuple(sorted(loads.items()))
+        return e.Sampled(queues, found, reading.utilisation, own_loads, reading.memory)
 
     def _say_index(self, name: str) -> None:
         """Once, that another index stands in for that of the site; and that it does no more."""
@@ -174,7 +177,9 @@ class Lim:
                     for send in sends(self.state.table, action):
                         self._start_send(send)
                 case e.SaveDrained():
-                    self._save_drained(action.drained)
+                    self.kept.keep_drained(action.drained)
+                case e.SaveLasting():
+                    self.kept.keep_settings(action.settings)
                 case e.Configure():
                     self.sampler.config = action.in_force.load
                 case e.Log():
@@ -221,15 +226,6 @@ class Lim:
             raise Unavailable("this host has no certificate and is alone")
         return await self.network.ask(name, target, self.state.envelope(body), timeout_s)
 
-    def _save_drained(self, drained: bool) -> None:
-        try:
-            if drained:
-                self._drained_file.touch()
-            else:
-                self._drained_file.unlink(missing_ok=True)
-        except OSError as problem:
-            log.warning("cannot keep the drain over a restart: %s", problem)
-
     # -- messages of other LIMs ------------------------------------------------------------------
 
     def answer(self, message: m.Message) -> m.Message:
@@ -246,8 +242,7 @@ class Lim:
         if self.state.next_due_s < due_s:
             self._ticking.start()
         if isinstance(message.body, m.Ping):
-            algorithm = self.state.in_force.lim.algorithm
-            reply = m.Ack(unix_time_s=time.time(), version=__version__, algorithm=algorithm)
+            reply = answer_to_ping(self.state)
         return self.state.envelope(reply)
 
     def skewed(self, host: str, why: str) -> None:
@@ -289,7 +284,7 @@ class Lim:
         )
 
     async def _ask_host(self, host: HostId, body: m.Body, timeout_s: float) -> m.Body | None:
-        """None: no answer in time, or none that makes sense."""
+        """Returns None if no valid answer came in time."""
         entry = self.state.table.entries.get(host)
         if entry is None or timeout_s <= 0:
             return None
@@ -335,7 +330,7 @@ class Loop:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Next turn as soon as possible."""
+        """Makes the next run start as soon as possible."""
         self.cancel()
         self._timer = asyncio.get_running_loop().call_later(0, self._turn)
 
@@ -357,7 +352,7 @@ def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
     base, seed = InForce(config.lim, config.load), int.from_bytes(os.urandom(8))
     if not config.lim.history_bytes:
         return LimState(identity, base, Random(seed), now_s)
-    from lbd.lim.history import RecordedState
+    from lbd.lim.core.history import RecordedState
     from lbd.lim.history_file import HistoryFile
 
     history = HistoryFile(Path(config.host.state_dir), config.lim.history_bytes)
@@ -386,6 +381,7 @@ def own_member(config: Config) -> m.Member:
         rank=ranks.get(host.name, UNLISTED_RANK),
         incarnation=time.time_ns() // 1_000_000,
         version=__version__,
+        vector_format=m.VECTOR_FORMAT,
     )
 
 
@@ -395,3 +391,10 @@ def other_members(config: Config) -> list[m.Member]:
         for rank, entry in enumerate(config.cluster.hosts)
         if entry.name != config.host.name
     ]
+
+
+def answer_to_ping(state: LimState) -> m.Ack:
+    return m.Ack(
+        unix_time_s=time.time(), version=__version__,
+        algorithm=state.in_force.lim.algorithm, settings_version=state.settings.version,
+    )  # fmt: skip

@@ -40,7 +40,7 @@ class HistoryFile:
             self._give_up("the disk is full")
 
     def _give_up(self, why: str) -> None:
-        log.warning("the history in %s ends: %s", self._path, why)
+        log.warning("stopped writing the history to %s: %s", self._path, why)
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1

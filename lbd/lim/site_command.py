@@ -13,7 +13,7 @@ import subprocess
 import time
 from contextlib import suppress
 
-from lbd.config import LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.load import site
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ Which measure is exchanged is `load.index`. By the thesis's tables 4.5 and 4.6 q
 
 import math
 
-from lbd.config import SITE, LoadConfig
+from lbd.config.schema import SITE, LoadConfig
 from lbd.model import Queues
 
 # A page brought in from swap keeps a task waiting about this long (flash; a disk takes longer).
@@ -31,7 +31,7 @@ HALF_A_WINDOW_S = WINDOW_S / 2  # a reading shows a job in full a window after i
 
 
 def smoothed(old: float, new: float, dt_s: float, smoothing_s: float) -> float:
-    """The e-folded mean after `new` was seen for `dt_s`."""
+    """Returns the exponentially smoothed mean after `new` was seen for `dt_s`."""
     keep = math.exp(-dt_s / smoothing_s) if smoothing_s > 0 else 0.0
     return old * keep + new * (1.0 - keep)
 

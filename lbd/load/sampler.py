@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lbd.config import LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError
 from lbd.load import cgroup, index, procfs, scopes
+from lbd.load.memory import Memory, own_memory
 from lbd.load.speed import known_speed
 from lbd.model import Queues
 
@@ -30,6 +31,7 @@ class Reading:
     queues: Queues  # smoothed
     utilisation: float  # of the usable cores in that second, 0..1
     smoothed_utilisation: float
+    memory: Memory
 
 
 class Sampler:
@@ -47,7 +49,7 @@ class Sampler:
         self._busy = 0.0
         self._memory = MemoryQueue(scope.scans)
         self._used_s = scope.cpu_used_s()
-        self._dice = random.Random()
+        self._rng = random.Random()
         self._machine = MachineCpu()
 
     def interval_s(self, jitter: bool = True) -> float:
@@ -56,7 +58,7 @@ class Sampler:
         if self.scope.scans:
             share = self.config.scan_core_share
             even_s = index.scan_interval_s(self.cost_s, share, self.config.sample_hz)
-        return even_s * self._dice.uniform(1 - JITTER, 1 + JITTER) if jitter else even_s
+        return even_s * self._rng.uniform(1 - JITTER, 1 + JITTER) if jitter else even_s
 
     def read(self, now_s: float) -> Reading | None:
         """Take a reading. Once a second has passed: the smoothed result of it."""
@@ -84,7 +86,7 @@ class Sampler:
         else:
             self._queues = index.smoothed_queues(self._queues, mean, elapsed_s, smoothing_s)
             self._busy = index.smoothed(self._busy, busy, elapsed_s, smoothing_s)
-        return Reading(self._queues, busy, self._busy)
+        return Reading(self._queues, busy, self._busy, self._memory.bytes.read())
 
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()
@@ -99,6 +101,7 @@ class MemoryQueue:
     """Tasks held up by a lack of memory: PSI's stall time, else swapped-in pages."""
 
     def __init__(self, own_group: bool) -> None:
+        self.bytes = own_memory(own_group)
         group = cgroup.own_group("memory") if own_group else None
         self._file: procfs.HeldFile | None = None
         paths = [str(group.own / "memory.pressure")] if group is not None else []
@@ -116,7 +119,7 @@ class MemoryQueue:
         self._before = pages_in()
 
     def read(self, dt_s: float) -> float:
-        """Mean tasks over the `dt_s` since the last call."""
+        """Returns the mean number of tasks over the `dt_s` since the last call."""
         now = pages_in() if self._file is None else procfs.psi_stall_us(self._file.read())
         grown, self._before = now - self._before, now
         if self._file is None:
@@ -132,7 +135,7 @@ def pages_in() -> float:
 
 
 class MachineCpu:
-    """How busy the processors are that we may use."""
+    """The utilisation of the processors that this process may use."""
 
     def __init__(self, path: str = "/proc/stat") -> None:
         self._file = procfs.HeldFile(path, procfs.MACHINE_STAT_BYTES)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from lbd.load import cgroup, procfs
+from lbd.load import cgroup, process_table, procfs
 
 INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, linux/proc_ns.h
 
@@ -68,11 +68,11 @@ class Tally:
         self._first = True  # what was used before we first looked does not count
         self._ticks: dict[int, tuple[int, int]] = {}  # pid -> (started, ticks at the last look)
 
-    def count(self, processes: Iterable[tuple[int, procfs.TaskStat]]) -> Counts:
+    def count(self, processes: Iterable[tuple[int, process_table.TaskStat]]) -> Counts:
         running = blocked = 0
         seen: dict[int, tuple[int, int]] = {}
         for pid, task in processes:
-            states = procfs.thread_states(pid) if task.threads > 1 else (task.state,)
+            states = process_table.thread_states(pid) if task.threads > 1 else (task.state,)
             for state in states:
                 running += state == b"R"
                 blocked += state == b"D"
@@ -82,7 +82,7 @@ class Tally:
         self._first = False
         return Counts(running, blocked)
 
-    def _grown(self, pid: int, task: procfs.TaskStat) -> int:
+    def _grown(self, pid: int, task: process_table.TaskStat) -> int:
         """Ticks a process used since the last look, all of them if it is new."""
         started, ticks = self._ticks.get(pid, (-1, 0))
         if started == task.started_ticks:
@@ -107,13 +107,14 @@ class ContainerScope:
     def read(self) -> Counts:
         return self._tally.count(self._processes())
 
-    def _processes(self) -> Iterable[tuple[int, procfs.TaskStat]]:
-        pids = procfs.pids() if self._members_of is None else cgroup.members(self._members_of)
+    def _processes(self) -> Iterable[tuple[int, process_table.TaskStat]]:
+        group = self._members_of
+        pids = process_table.pids() if group is None else cgroup.members(group)
         skipped = self._own_pids() | self._kernel_threads
         for pid in pids:
             if pid in skipped:
                 continue
-            task = procfs.task_of(pid)
+            task = process_table.task_of(pid)
             if task is None:
                 continue
             if task.kernel_thread:
@@ -171,15 +172,15 @@ class JobsScope:
             return Counts(0, 0)
         return self._tally.count(self._processes())
 
-    def _processes(self) -> Iterable[tuple[int, procfs.TaskStat]]:
+    def _processes(self) -> Iterable[tuple[int, process_table.TaskStat]]:
         own = self._own_pids()
-        present = set(procfs.pids())
+        present = set(process_table.pids())
         self._outside &= present
         named = self._named_pids() & present
-        tasks: dict[int, procfs.TaskStat] = {}
+        tasks: dict[int, process_table.TaskStat] = {}
         self._inside = {pid: started for pid, started in self._inside.items() if pid in present}
         for pid in present - self._outside:
-            task = procfs.task_of(pid)
+            task = process_table.task_of(pid)
             if task is not None:
                 tasks[pid] = task
         self._sort_out(tasks, named)
@@ -194,7 +195,7 @@ class JobsScope:
                 named.update(cgroup.members(Path(root.cgroup)))
         return named
 
-    def _sort_out(self, tasks: dict[int, procfs.TaskStat], named: set[int]) -> None:
+    def _sort_out(self, tasks: dict[int, process_table.TaskStat], named: set[int]) -> None:
         """Put each task inside or outside the trees; a pid that came again is a new one."""
         for pid, task in tasks.items():
             if self._inside.get(pid, task.started_ticks) != task.started_ticks:
@@ -209,8 +210,8 @@ class JobsScope:
             else:
                 self._outside.add(pid)
 
-    def _descends(self, pid: int, tasks: dict[int, procfs.TaskStat]) -> bool:
-        """Whether a chain of parents leads into a tree."""
+    def _descends(self, pid: int, tasks: dict[int, process_table.TaskStat]) -> bool:
+        """Returns whether a chain of parents leads into a tree."""
         for _ in range(len(tasks)):
             task = tasks.get(pid)
             if task is None:

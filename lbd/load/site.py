@@ -13,9 +13,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lbd.config import INDICES, SITE, LoadConfig
-from lbd.config_field import is_name
-from lbd.one_line import one_line
+from lbd.config.fields import is_name
+from lbd.config.schema import INDICES, SITE, LoadConfig
+from lbd.text.one_line import one_line
 
 OUTPUT_BYTES_MAX = 4096
 LOADS_MAX = 8
@@ -45,7 +45,7 @@ def loads_in(output: bytes) -> dict[str, float]:
 
 
 def as_load(text: str) -> float:
-    """NaN if it cannot be one."""
+    """Returns NaN for what cannot be a load."""
     try:
         value = float(text)
     except ValueError:
@@ -74,7 +74,7 @@ def wanted(load: LoadConfig) -> str:
 
 
 def fallen_back(load: LoadConfig, loads: Mapping[str, float]) -> LoadConfig:
-    """The same with an index that can be had here."""
+    """Returns the same configuration with an index that is available here."""
     return load if wanted(load) in ("", *loads) else replace(load, index=INDICES[0])
 
 

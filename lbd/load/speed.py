@@ -11,14 +11,14 @@ import time
 import zlib
 from pathlib import Path
 
-REFERENCE_S = 0.0047  # one run of the loop on the machine the figures of the README come from
+REFERENCE_S = 0.0047  # one run of the loop on the machine the figures in docs/research come from
 RUNS = 9
 STEP = 0.25
 BLOCK_BYTES = 1 << 18
 
 
 def measure() -> float:
-    """Takes about 0.05 s."""
+    """Measures this host's speed; takes about 0.05 s."""
     block = bytes(value & 0x3F for value in random.Random(1).randbytes(BLOCK_BYTES))
     best_s = min(one_run_s(block) for _ in range(RUNS))
     return max(STEP, round(REFERENCE_S / best_s / STEP) * STEP)
@@ -31,7 +31,7 @@ def one_run_s(block: bytes) -> float:
 
 
 def processor() -> str:
-    """The processor's name, "" where /proc does not say."""
+    """Returns the processor's name, "" where /proc does not give one."""
     try:
         for line in (
             Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -8,11 +8,11 @@ a cluster may run at half the speed beside free cores.
 Trust. A load told a moment ago is the load; one of a minute ago says little. Between them it is
 drawn towards the mean of the hosts looked at: trust = exp(-age / `lim.trust_s`). What we ourselves
 have sent there since is known for certain and never discounted. (Mitzenmacher 2000 shows why: who
-follows old loads sends everybody to the same few hosts, and does worse than by lot.)
+follows old loads sends everybody to the same few hosts, and does worse than at random.)
 
-Herds. Each decision looks at some of the hosts only, drawn by lot: half of them, sixteen at most,
-while their loads are news, and fewer the older these are, down to two. So callers that decide in
-the same instant do not look at the same hosts, whatever the loads are.
+Herds. Each decision looks at some of the hosts only, drawn at random: half of them, sixteen at
+most, while their loads are news, and fewer the older these are, down to two. So callers that
+decide in the same instant do not look at the same hosts, whatever the loads are.
 
 Questions. A host that may turn out better than the best we are sure of is asked, most promising
 first, `lim.probe_limit` times at most: what is not trusted of its load may be gone. One decision in
@@ -26,7 +26,7 @@ from random import Random
 
 from lbd.model import HostId, PlacementRequest
 from lbd.policy.ranking import choose, is_light_here, leaves, others, settled_early
-from lbd.policy.view import NO_SLOT, HostView, Probe, Reply, Step, View
+from lbd.policy.view import HostView, Probe, Reply, Step, View
 
 DRAWN_MAX = 16
 CHOICES = 2
@@ -39,31 +39,31 @@ Cost = Callable[[HostView, float, float], float]  # of the command there, if its
 
 
 def decide(
-    request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random, cost: Cost
+    request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random, cost: Cost
 ) -> Step:
     """The next question, or the host of the least cost by what is believed."""
     if (early := settled_early(request, view, stays)) is not None:
         return early
     asked = {reply.host for reply in replies}
     answered = [reply.host for reply in replies if reply.answered]
-    told = others(request, view, answered) if answered else []
-    lot, trusts = fewer_if_old(drawn(request, view, asked, dice), view)
-    if not told and not lot:
-        return choose(request, view, dice)
+    known = others(request, view, answered) if answered else []
+    picked, trusts = fewer_if_old(drawn(request, view, asked, rng), view)
+    if not known and not picked:
+        return choose(request, view, rng)
     left = view.params.probe_limit - len(replies)
-    unsure = [(host, trust) for host, trust in zip(lot, trusts, strict=True) if trust < SURE]
+    unsure = [(host, trust) for host, trust in zip(picked, trusts, strict=True) if trust < SURE]
     if left > 0 and unsure:
-        if not replies and dice.random() < ASKED_ANYWAY:
+        if not replies and rng.random() < ASKED_ANYWAY:
             oldest, _ = min(unsure, key=lambda one: one[0].sampled_at_s)
             return Probe((oldest.name,), 1.0 / left)
-        sure = told + [host for host, t in zip(lot, trusts, strict=True) if t >= SURE]
-        promising = most_promising(sure, unsure, view, dice, cost)
+        sure = known + [host for host, t in zip(picked, trusts, strict=True) if t >= SURE]
+        promising = most_promising(sure, unsure, view, rng, cost)
         if promising is not None:
             return Probe((promising.name,), 1.0 / left)
-    hosts = told + lot
+    hosts = known + picked
     names = [host.name for host in hosts] + full_ones(request, view)
-    seen = as_believed(hosts, trusted(told, view) + trusts, view, cost)
-    return choose(request, seen, dice, names)
+    seen = as_believed(hosts, trusted(known, view) + trusts, view, cost)
+    return choose(request, seen, rng, names)
 
 
 def stays(view: View) -> bool:
@@ -87,15 +87,13 @@ def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
     return found
 
 
-def drawn(
-    request: PlacementRequest, view: View, asked: set[HostId], dice: Random
-) -> list[HostView]:
-    """By lot, of those that might take it."""
+def drawn(request: PlacementRequest, view: View, asked: set[HostId], rng: Random) -> list[HostView]:
+    """Draws at random from the hosts that might take the command."""
     names, most = list(view.hosts), drawn_max(view)
-    lot = dice.sample(names, min(len(names), 2 * most + 2))
-    found = worth_it(request, view, lot, asked, most)
-    if not found and len(lot) < len(names):  # nearly all of them are full, or down
-        dice.shuffle(names)
+    picked = rng.sample(names, min(len(names), 2 * most + 2))
+    found = worth_it(request, view, picked, asked, most)
+    if not found and len(picked) < len(names):  # nearly all of them are full, or down
+        rng.shuffle(names)
         found = worth_it(request, view, names, asked, most)
     return found
 
@@ -105,12 +103,12 @@ def drawn_max(view: View) -> int:
 
 
 def worth_it(
-    request: PlacementRequest, view: View, lot: Sequence[HostId], asked: set[HostId], most: int
+    request: PlacementRequest, view: View, picked: Sequence[HostId], asked: set[HostId], most: int
 ) -> list[HostView]:
     """The first `most` of the lot that may take it, by the last that was heard."""
     found: list[HostView] = []
     passed = {view.me.name} | request.excluded | asked
-    for name in lot:
+    for name in picked:
         if name in passed:
             continue
         host = view.hosts[name]
@@ -123,18 +121,18 @@ def worth_it(
     return found
 
 
-def fewer_if_old(lot: list[HostView], view: View) -> tuple[list[HostView], list[float]]:
+def fewer_if_old(picked: list[HostView], view: View) -> tuple[list[HostView], list[float]]:
     """Of those drawn the fewer are looked at, the older their loads are; and the trust in each."""
-    trusts = trusted(lot, view)
-    if len(lot) <= CHOICES:
-        return lot, trusts
-    mean_trust = sum(trusts) / len(lot)
+    trusts = trusted(picked, view)
+    if len(picked) <= CHOICES:
+        return picked, trusts
+    mean_trust = sum(trusts) / len(picked)
     looked_at = max(CHOICES, math.ceil(drawn_max(view) * mean_trust))
-    return lot[:looked_at], trusts[:looked_at]
+    return picked[:looked_at], trusts[:looked_at]
 
 
 def most_promising(
-    sure: Sequence[HostView], unsure: Sequence[tuple[HostView, float]], view: View, dice: Random,
+    sure: Sequence[HostView], unsure: Sequence[tuple[HostView, float]], view: View, rng: Random,
     cost: Cost,
 ) -> HostView | None:  # fmt: skip
     """The one to ask: it would be the best, if what is not trusted of its load had gone."""
@@ -147,7 +145,7 @@ def most_promising(
     hope = min(hopes)
     if hope >= best - view.params.min_gain:
         return None
-    return dice.choice([host for (host, _), h in zip(unsure, hopes, strict=True) if h == hope])
+    return rng.choice([host for (host, _), h in zip(unsure, hopes, strict=True) if h == hope])
 
 
 def as_believed(hosts: Sequence[HostView], trusts: Sequence[float], view: View, cost: Cost) -> View:
@@ -157,15 +155,15 @@ def as_believed(hosts: Sequence[HostView], trusts: Sequence[float], view: View, 
     seen = {**view.hosts, me.name: me}
     mean = sum([host.load_now - host.charged for host in hosts]) / len(hosts)
     for host, trust in zip(hosts, trusts, strict=True):
-        told = host.load_now - host.charged
-        now = mean + (told - mean) * trust + host.charged
+        known = host.load_now - host.charged
+        now = mean + (known - mean) * trust + host.charged
         seen[host.name] = host.believed(now, cost(host, now, now_s))
     return View(me, seen, view.params, now_s, view.centre)
 
 
 def full_ones(request: PlacementRequest, view: View) -> list[HostId]:
-    """Those it may have to wait for."""
+    """Returns the full hosts that the command may have to wait for."""
     overloaded = leaves(request, view) or view.me.load_now > view.params.hold_above
     if not (request.may_wait and overloaded):
         return []
-    return [host.name for host in view.hosts.values() if host.why == NO_SLOT]
+    return [host.name for host in view.hosts.values() if host.is_full]

@@ -14,23 +14,23 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.ranking import choose, here, leaves, settled_early
-from lbd.policy.view import Ask, Reply, Step, Telling, View
+from lbd.policy.view import Ask, Reply, Reporting, Step, View
 
 
 class Central:
-    telling = Telling.CENTRE
+    reporting = Reporting.CENTRE
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
         if view.centre == view.me.name:
-            return choose(request, view, dice)
+            return choose(request, view, rng)
         if view.centre is not None and not replies:
             return Ask(view.centre)
         if replies and replies[0].decision is not None:
             return replies[0].decision
         if leaves(request, view):
-            return choose(request, view, dice)
+            return choose(request, view, rng)
         return here(view, "centre-silent", request)

@@ -11,13 +11,13 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.ranking import choose, settled_early
-from lbd.policy.view import Reply, Step, Telling, View
+from lbd.policy.view import Reply, Reporting, Step, View
 
 
 class Disted:
-    telling = Telling.EVERYBODY
+    reporting = Reporting.EVERYBODY
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
-        return settled_early(request, view) or choose(request, view, dice)
+        return settled_early(request, view) or choose(request, view, rng)

@@ -16,8 +16,11 @@ becomes its caller and is not measured; it is again, after 8, 16, 32, 64 runs, o
 the last run took suspiciously long by the clock; then `LATELY` long ones are enough. And as a mean
 forgets an old giant slowly, `CONVINCING` runs in a row that say otherwise replace it.
 
-Order of rules: this host's owner (never), the user (never, then always), the owner (always), the
-table of what stays, what was learnt.
+Order of rules: this host's owner (never), the user (never), both (features), the user (always), the
+owner (always), the table of what stays, what was learnt.
+
+The peak of memory is learnt of the same runs. It does not decide whether a command leaves, but on
+which hosts it would not fit (`needs.too_little_memory`).
 """
 
 import re
@@ -26,7 +29,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import lru_cache
 
+from lbd.model import NO_NEEDS, Needs
 from lbd.policy.invocation import OURS, name_of, why_stays
+from lbd.text.needs_words import read_feature_rule
 
 WEIGHT = 1 / 32  # of a new run in the mean, once there are so many
 LATELY = 4  # runs
@@ -38,6 +43,9 @@ SUSPICIOUS = 4.0  # times the threshold, by the clock: perhaps it is short no mo
 # Short enough that not even asking pays: such names need no shim at all.
 SHIMLESS_SHARE = 0.2
 LIST_ENTRIES, ENTRY_CHARACTERS = 200, 100
+# Of all patterns of a list: with these it is compiled in some milliseconds, without in a hundred.
+LIST_WILDCARDS, PATTERN_CHARACTERS = 200, 4000
+WILDCARDS = "*?["
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +54,41 @@ class Lists:
 
     always: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # rules, as `read_feature_rule` reads them
+
+
+def patterns_of(entries: Sequence[str]) -> list[str]:
+    return [entry for entry in entries if set(entry) & set(WILDCARDS)]
+
+
+@lru_cache(maxsize=256)
+def feature_rules(entries: tuple[str, ...]) -> tuple[tuple[tuple[str], Needs], ...]:
+    """Those that were checked where they came in."""
+    return tuple(((entry,), needs) for entry, needs in map(read_feature_rule, entries))
+
+
+def fault_of_features(entries: Sequence[str]) -> str:
+    """What cannot be in a list of rules, "" if all can."""
+    try:
+        return fault_of_patterns([read_feature_rule(entry)[0] for entry in entries])
+    except ValueError as problem:
+        return f"has an entry that cannot be: {problem}"
+
+
+def fault_of_patterns(entries: Sequence[str]) -> str:
+    """Why a list is one that would take too long to compile, "" if it is not."""
+    text = "".join(patterns_of(entries))
+    if sum(map(text.count, WILDCARDS)) > LIST_WILDCARDS:
+        return f"has too many wildcards: at most {LIST_WILDCARDS}"
+    if len(text) > PATTERN_CHARACTERS:
+        return f"has too long patterns: at most {PATTERN_CHARACTERS} characters of all together"
+    return ""
 
 
 @lru_cache(maxsize=1024)
 def prepared(entries: tuple[str, ...]) -> "tuple[frozenset[str], re.Pattern[str] | None]":
     """The plain entries of a list, and all its patterns as one: it is asked at every command."""
-    patterns = [translate(entry) for entry in entries if set(entry) & set("*?[")]
+    patterns = [translate(entry) for entry in patterns_of(entries)]
     return frozenset(entries), re.compile("|".join(patterns)) if patterns else None
 
 
@@ -76,7 +113,7 @@ class Estimate:
 
 
 def learn(known: Estimate | None, cpu_s: float, threshold_s: float, unix_s: float) -> Estimate:
-    """The estimate with one more run in it."""
+    """Returns the estimate with one more run in it."""
     if known is None:
         return Estimate(cpu_s, 1, unix_s, (cpu_s,))
     weight = max(WEIGHT, 1.0 / (known.runs + 1))
@@ -102,6 +139,19 @@ class Known:
     trials: int = 0  # first runs under way
     unmeasured: int = 0  # runs since it was measured
     suspect: bool = False
+    peaks: tuple[int, ...] = ()  # of memory, in bytes, of the last `LATELY` runs, newest last
+
+    @property
+    def peak_bytes(self) -> int:
+        """That its next run may take; 0: not known. The most of some runs, for a host that has too
+        little harms more than one that is passed over."""
+        return max(self.peaks, default=0)
+
+    def took(self, peak_bytes: int, *, whole: bool) -> "Known":
+        """With one more run; one that was cut short says only that it takes that or more."""
+        if not whole and peak_bytes <= self.peak_bytes:
+            return self
+        return replace(self, peaks=(*self.peaks, peak_bytes)[-LATELY:])
 
     def learnt(self, cpu_s: float, threshold_s: float, unix_s: float) -> "Known":
         return replace(
@@ -113,7 +163,7 @@ class Known:
 
 
 def is_short(known: Known, threshold_s: float) -> bool:
-    """By the long run and by the last ones."""
+    """Judges by the long-run average and by the latest runs."""
     estimate = known.estimate
     if estimate is None or estimate.mean_s >= threshold_s:
         return False
@@ -153,15 +203,29 @@ SHORT = Verdict(False, "short", "it costs less than moving it is worth")
 SHORT_DUE = replace(SHORT, measure=True, why="it was short when last measured, and is due again")
 NEW = Verdict(False, "new", "it runs here once, measured", measure=True)
 TRIAL = Verdict(True, "trial", "its first run is under way here; meanwhile others may leave")
+BY_FEATURE = Verdict(True, "always", "your list says which hosts it may run on", "user")
+HOST_BY_FEATURE = replace(
+    BY_FEATURE, why="the owner of this host says which it may run on", by="host"
+)
 HOST_NEVER = Verdict(False, "never", "the owner of this host keeps it here", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What people have said, of one user's commands."""
+    """What administrators and users have configured for one user's commands."""
 
     host: Lists = field(default_factory=Lists)
     user: Lists = field(default_factory=Lists)
+
+    def needed(self, argv: Sequence[bytes], key: str) -> Needs:
+        """The features that the command is to have where it runs."""
+        name = name_of(argv)
+        found = [*self._by_feature(self.host, name, key), *self._by_feature(self.user, name, key)]
+        return joined_features(found) if found else NO_NEEDS
+
+    def _by_feature(self, lists: Lists, name: str, key: str) -> list[Needs]:
+        rules = feature_rules(lists.features) if lists.features else ()
+        return [needs for entry, needs in rules if in_list(entry, name, key)]
 
     def said(self, argv: Sequence[bytes], key: str, directory: bytes) -> Verdict | None:
         """The verdict of lists and tables; None where what was learnt decides."""
@@ -172,6 +236,10 @@ class Rules:
             return HOST_NEVER
         if in_list(self.user.never, name, key):
             return Verdict(False, "never", "your list keeps it here", "user")
+        if self._by_feature(self.user, name, key):
+            return BY_FEATURE
+        if self._by_feature(self.host, name, key):
+            return HOST_BY_FEATURE
         if in_list(self.user.always, name, key):
             return Verdict(True, "always", "your list sends it", "user")
         if in_list(self.host.always, name, key):
@@ -181,8 +249,15 @@ class Rules:
         return None
 
 
+def joined_features(found: Sequence[Needs]) -> Needs:
+    """All of them together. What is both needed and not is on no host."""
+    features = {feature for needs in found for feature in needs.features}
+    not_features = {feature for needs in found for feature in needs.not_features}
+    return Needs(features=tuple(sorted(features)), not_features=tuple(sorted(not_features)))
+
+
 def judge_learnt(known: Known, threshold_s: float, unix_s: float) -> Verdict:
-    """The verdict of what was learnt."""
+    """Judges a command by what was learnt of its earlier runs."""
     if known.estimate is None:
         return TRIAL if known.trials else NEW
     if not is_short(known, threshold_s):

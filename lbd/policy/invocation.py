@@ -77,13 +77,12 @@ def interpreting(inline: bytes, valued: bytes) -> Callable[[Sequence[bytes]], st
     of options that take the next word."""
 
     def kind(words: Sequence[bytes]) -> str:
-        rest = list(words)
-        while rest:
-            word = rest.pop(0)
+        rest = iter(words)  # of a user's words there may be hundreds of thousands
+        for word in rest:
             if word == b"-":
                 break
-            if word in (b"-m", b"-jar") and rest:
-                return f"{word.decode()} {text_of(rest[0].rpartition(b'/')[2])}"
+            if word in (b"-m", b"-jar") and (what := next(rest, None)) is not None:
+                return f"{word.decode()} {text_of(what.rpartition(b'/')[2])}"
             if not word.startswith(b"-"):
                 return text_of(word.rpartition(b"/")[2])
             if word.startswith(b"--"):
@@ -91,7 +90,7 @@ def interpreting(inline: bytes, valued: bytes) -> Callable[[Sequence[bytes]], st
             if any(letter in inline for letter in word[1:]):
                 return f"-{inline[:1].decode()}"
             if len(word) == 2 and word[1:] in valued:
-                del rest[:1]
+                next(rest, None)
         return PROMPT
 
     return kind
@@ -101,7 +100,7 @@ PROMPT = "-"  # it reads its program from standard input, where a person may sit
 
 
 def archiving(words: Sequence[bytes]) -> str:
-    """tar: what it does, and with which compression."""
+    """Returns the mode of a tar command and its compression."""
     long = {b"--create": "c", b"--extract": "x", b"--get": "x", b"--list": "t"}
     packers = {b"--gzip": "z", b"--bzip2": "j", b"--xz": "J", b"--zstd": "zstd"}
     options = [word[1:] for word in words if word[:1] == b"-" and word[:2] != b"--"]
@@ -113,13 +112,13 @@ def archiving(words: Sequence[bytes]) -> str:
 
 
 def packing(words: Sequence[bytes]) -> str:
-    """gzip and its like."""
+    """Returns "-d" if a program like gzip decompresses, else ""."""
     undoing = {b"-d", b"-t", b"-l", b"--decompress", b"--uncompress", b"--test", b"--list"}
     return "-d" if undoing & set(words) else ""
 
 
 def commanding(words: Sequence[bytes]) -> str:
-    """Programs whose first word is a command."""
+    """Returns the first word that is not an option: the command to run."""
     return next((text_of(word) for word in words if not word.startswith(b"-")), "")
 
 
@@ -149,7 +148,7 @@ def text_of(word: bytes) -> str:
 
 
 def name_of(argv: Sequence[bytes]) -> str:
-    """What the lists speak of: the program, wherever it lies."""
+    """Returns the program's base name, which is what the lists contain."""
     return text_of(argv[0].rpartition(b"/")[2])[:KEY_CHARACTERS] if argv else ""
 
 
@@ -165,7 +164,7 @@ def family_of(name: str) -> str | None:
 
 
 def key_of(argv: Sequence[bytes]) -> str:
-    """The name and the kind of invocation, where kinds differ."""
+    """Returns the name, and the kind of invocation where the kinds differ in cost."""
     name, words = name_of(argv), argv[1:]
     if len(words) == 1 and words[0] in QUESTIONS:
         return f"{name} --version"[:KEY_CHARACTERS]

@@ -1,5 +1,5 @@
-"""LOWEST (Zhou 1987, section 3.3): ask up to L_p hosts drawn by lot how loaded they are, one after
-the other; stop at an empty one; take the lowest.
+"""LOWEST (Zhou 1987, section 3.3): ask up to L_p hosts drawn at random how loaded they are, one
+after the other; stop at an empty one; take the lowest.
 """
 
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from random import Random
 from lbd.model import HostId, PlacementRequest
 from lbd.policy.probing import next_to_ask
 from lbd.policy.ranking import choose, settled_early
-from lbd.policy.view import Reply, Step, Telling, View
+from lbd.policy.view import Reply, Reporting, Step, View
 
 EMPTY = 0.1  # a smoothed index at or below this: nothing runs there
 
 
 class Lowest:
-    telling = Telling.NOBODY
+    reporting = Reporting.NOBODY
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
         answered = [reply.host for reply in replies if reply.answered]
         if not any(is_empty(view, host) for host in answered):
-            found = next_to_ask(request, view, replies, dice)
+            found = next_to_ask(request, view, replies, rng)
             if found is not None:
                 return found
-        return choose(request, view, dice, answered)
+        return choose(request, view, rng, answered)
 
 
 def is_empty(view: View, name: HostId) -> bool:

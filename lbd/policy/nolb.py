@@ -5,17 +5,17 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.ranking import choose, here, must_leave, settled_early
-from lbd.policy.view import Reply, Step, Telling, View
+from lbd.policy.view import Reply, Reporting, Step, View
 
 
 class NoLb:
-    telling = Telling.NOBODY
+    reporting = Reporting.NOBODY
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
         if must_leave(request, view):
-            return choose(request, view, dice)
+            return choose(request, view, rng)
         return here(view, "no-balancing", request)

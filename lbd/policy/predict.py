@@ -13,16 +13,16 @@ from random import Random
 from lbd.model import PlacementRequest
 from lbd.policy.belief import decide
 from lbd.policy.delay import time_for_all
-from lbd.policy.view import HostView, Reply, Step, Telling, View
+from lbd.policy.view import HostView, Reply, Reporting, Step, View
 
 UNKNOWN_S = 1.0  # CPU time of a command of which nothing is learnt
 
 
 class Predict:
-    telling = Telling.VECTOR
+    reporting = Reporting.VECTOR
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         way = view.params.move_cost_s / (request.cpu_s or UNKNOWN_S)
 
@@ -30,4 +30,4 @@ class Predict:
             found = time_for_all(host, load, now_s)
             return found if host.name == view.me.name else found + way
 
-        return decide(request, view, replies, dice, cost)
+        return decide(request, view, replies, rng, cost)

@@ -7,7 +7,7 @@ is left, so that one dead host does not use up the others' time.
 from collections.abc import Sequence
 from random import Random
 
-from lbd.config import LimConfig
+from lbd.config.schema import LimConfig
 from lbd.model import HostId, PlacementRequest
 from lbd.policy.view import NO_SLOT, HostView, Probe, Reply, View
 
@@ -16,24 +16,24 @@ TRIES = 4
 
 
 def next_to_ask(
-    request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+    request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
 ) -> Probe | None:
-    """One more host, by lot; None when L_p were asked, or nobody is left who could take it."""
+    """One more host, at random; None when L_p were asked, or nobody is left who could take it."""
     left = view.params.probe_limit - len(replies)
     if left <= 0:
         return None
     passed = {reply.host for reply in replies} | request.excluded
     names = list(view.hosts)
     for _ in range(TRIES):  # mostly the first will do, and the others need not be looked at
-        name = dice.choice(names)
+        name = rng.choice(names)
         if is_worth_asking(view.hosts[name], view, passed):
             return Probe((name,), 1.0 / left)
     found = [host.name for host in view.hosts.values() if is_worth_asking(host, view, passed)]
-    return Probe((dice.choice(found),), 1.0 / left) if found else None
+    return Probe((rng.choice(found),), 1.0 / left) if found else None
 
 
 def is_worth_asking(host: HostView, view: View, passed: frozenset[HostId] | set[HostId]) -> bool:
-    able = host.alive and host.why in ("", NO_SLOT, "late")
+    able = host.alive and (host.why in ("", NO_SLOT, "late") or host.is_taken)
     return able and host is not view.me and host.name not in passed
 
 

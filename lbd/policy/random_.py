@@ -1,4 +1,4 @@
-"""RANDOM (Zhou 1987, section 3.3): a host above T_l sends the command to any other, by lot.
+"""RANDOM (Zhou 1987, section 3.3): a host above T_l sends the command to any other, at random.
 
 It looks at no other host's load, so it sends commands to hosts that are busier than its own. What
 it does look at is whether the other would take a command at all.
@@ -9,18 +9,18 @@ from random import Random
 
 from lbd.model import PlacementRequest
 from lbd.policy.ranking import choose, others, settled_early, there
-from lbd.policy.view import Reply, Step, Telling, View
+from lbd.policy.view import Reply, Reporting, Step, View
 
 
 class AnyHost:
-    telling = Telling.NOBODY
+    reporting = Reporting.NOBODY
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
         willing = [host for host in others(request, view, None) if not host.why]
         if willing:
-            return there(view, dice.choice(willing), "random", request)
-        return choose(request, view, dice)  # waits, stays, or says why it can do neither
+            return there(view, rng.choice(willing), "random", request)
+        return choose(request, view, rng)  # waits, stays, or says why it can do neither

@@ -1,16 +1,18 @@
 """What all algorithms share: the transfer rule, and the choice of the lowest of some hosts.
 
 Zhou 1987, section 3.3: at or below the threshold T_l commands stay; the lowest host is taken if it
-is lower than ours by more than the minimum gain; hosts of equal load are drawn by lot. Loads are
+is lower than ours by more than the minimum gain; hosts of equal load are drawn at random. Loads are
 compared as they would be with the command there, so a fast or wide host wins over an equally
 loaded slow one.
 
-Two rules are ours. A command that may not stay goes to the lowest willing host, gain or no gain.
+Three rules are ours. A command that may not stay goes to the lowest willing host, gain or no gain.
 And where others would take it but for their slots and we are overloaded, it waits for one of them
-rather than making things worse here.
+rather than making things worse here. And hosts with too little memory for what the command took
+lately are left out, ours too if another has it.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from heapq import nsmallest
 from operator import attrgetter
 from random import Random
@@ -19,6 +21,7 @@ from lbd.model import Candidate, HostId, Placement, PlacementRequest, Verdict
 from lbd.policy.view import NO_SLOT, Decision, HostView, Nowhere, View
 
 TIE = 0.02  # loads this close are equal: less is noise of the sampling
+NO_HOST_HAS = "none has what it needs"
 CANDIDATES = 16  # that an answer shows, best first
 
 by_load = attrgetter("load")
@@ -34,31 +37,44 @@ def settled_early(
     """The decision if no other host's load matters to it, else None."""
     me = view.me
     if request.wanted is not None:
-        return wanted_host(request.wanted, view)
+        return wanted_host(request, request.wanted, view)
+    if request.must_stay and not me.fits:
+        return lacks_here(request, view)
     if request.must_stay:
         return here(view, "must-stay")
-    if not leaves(request, view) and stays(view):
+    if not leaves(request, view) and not me.is_short and stays(view):
         return here(view, "below-threshold")
     if not any(host.alive for host in view.hosts.values() if host is not me):
+        if not me.fits:
+            return lacks_here(request, view)
         if must_leave(request, view):
             return Nowhere("no-willing-host: no other host is up", ranked(request, view))
         return here(view, "no-peer")
     return None
 
 
-def wanted_host(name: HostId, view: View) -> Decision:
+def lacks_here(request: PlacementRequest, view: View) -> Decision:
+    """There is no host but this one, which lacks what the command needs."""
+    if view.me.is_taken and request.may_wait:
+        return Placement(Verdict.WAIT, view.me.name, "needs-taken", ranked(request, view))
+    return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
+
+
+def wanted_host(request: PlacementRequest, name: HostId, view: View) -> Decision:
     """-H: there, whatever we believe of it. Our news of it may be old, or our own LIM may have
     stood still; the host itself says no, by which of its rules, or does not answer in time."""
     host = view.hosts[name]
     if host is not view.me:
         return Placement(Verdict.THERE, name, "wanted", (candidate(host, view),))
-    if host.why:
+    if host.is_taken and request.may_wait:
+        return Placement(Verdict.WAIT, name, "needs-taken", (candidate(host, view),))
+    if host.why and not host.is_short:
         return Nowhere(f"{name} cannot take it: {host.why}")
     return here(view, "wanted")
 
 
 def must_leave(request: PlacementRequest, view: View) -> bool:
-    return request.must_leave or view.me.name in request.excluded
+    return request.must_leave or view.me.name in request.excluded or not view.me.fits
 
 
 def leaves(request: PlacementRequest, view: View) -> bool:
@@ -67,7 +83,7 @@ def leaves(request: PlacementRequest, view: View) -> bool:
 
 
 def choose(
-    request: PlacementRequest, view: View, dice: Random, among: Collection[HostId] | None = None
+    request: PlacementRequest, view: View, rng: Random, among: Collection[HostId] | None = None
 ) -> Decision:
     """The lowest willing host (of those named, if any are), or why not.
 
@@ -75,9 +91,11 @@ def choose(
     """
     me = view.me
     hosts = others(request, view, among)
-    best = lowest(hosts, dice)
+    best = lowest(hosts, rng)
     if leaves(request, view):
-        return choose_leaving(request, view, hosts, best)
+        return choose_leaving(request, view, hosts, best, rng)
+    if best is not None and me.is_short:
+        return there(view, best, "short-of-memory", request)
     if best is not None and best.load < me.load - view.params.min_gain:
         return there(view, best, "lowest", request)
     overloaded = me.load_now > view.params.hold_above
@@ -87,25 +105,44 @@ def choose(
 
 
 def choose_leaving(
-    request: PlacementRequest, view: View, hosts: Iterable[HostView], best: HostView | None
+    request: PlacementRequest,
+    view: View,
+    hosts: Iterable[HostView],
+    best: HostView | None,
+    rng: Random,
 ) -> Decision:
     if best is not None:
         return there(view, best, "lowest", request)
-    if request.may_wait and some_are_full(hosts):
-        return Placement(Verdict.WAIT, view.me.name, "no-free-slot", ranked(request, view))
+    if request.may_wait and some_are_full((*hosts, view.me)):
+        reason = "no-free-slot" if some_lack_slots(hosts) else "needs-taken"
+        return Placement(Verdict.WAIT, view.me.name, reason, ranked(request, view))
+    if must_leave(request, view) and (best := lowest(map(forgiven, hosts), rng)) is not None:
+        return there(view, best, "lowest", request)
+    if request.needs and not any(host.fits or host.is_taken for host in (*hosts, view.me)):
+        return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
         return Nowhere("no-willing-host: nobody else can take it now", ranked(request, view))
     return here(view, "no-willing-host", request)
 
 
+def forgiven(host: HostView) -> HostView:
+    """The same as if nothing were known of the memory that the command takes: what was learnt may
+    be wrong, so that alone refuses it nothing."""
+    return replace(host, why="") if host.is_short else host
+
+
 def some_are_full(hosts: Iterable[HostView]) -> bool:
+    return any(host.is_full for host in hosts)
+
+
+def some_lack_slots(hosts: Iterable[HostView]) -> bool:
     return any(host.why == NO_SLOT for host in hosts)
 
 
 def others(
     request: PlacementRequest, view: View, among: Collection[HostId] | None
 ) -> list[HostView]:
-    """As they are for who asks."""
+    """Returns the other hosts as the asking user sees them."""
     me, excluded = view.me, request.excluded
     if among is not None:
         named = [view.hosts[n] for n in among if n in view.hosts]  # one may have left meanwhile
@@ -117,14 +154,14 @@ def others(
     return [host.for_user(request.user) if host.hog else host for host in found]
 
 
-def lowest(hosts: Iterable[HostView], dice: Random) -> HostView | None:
-    """The willing host of the lowest load, by lot among those within TIE of it."""
+def lowest(hosts: Iterable[HostView], rng: Random) -> HostView | None:
+    """The willing host of the lowest load, at random among those within TIE of it."""
     willing = [host for host in hosts if not host.why]
     if not willing:
         return None
     limit = min(map(by_load, willing)) + TIE
     best = [host for host in willing if host.load <= limit]
-    return best[0] if len(best) == 1 else dice.choice(best)
+    return best[0] if len(best) == 1 else rng.choice(best)
 
 
 def here(view: View, reason: str, request: PlacementRequest | None = None) -> Placement:

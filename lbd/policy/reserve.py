@@ -13,26 +13,26 @@ from random import Random
 from lbd.model import PlacementRequest
 from lbd.policy.probing import is_light
 from lbd.policy.ranking import choose, here, leaves, settled_early
-from lbd.policy.view import Probe, Reply, Step, Telling, View
+from lbd.policy.view import Probe, Reply, Reporting, Step, View
 
 
 class Reserve:
-    telling = Telling.RESERVATIONS
+    reporting = Reporting.RESERVATIONS
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
         for reply in replies:
             host = view.hosts.get(reply.host)
             if reply.answered and host is not None and not host.why and is_light(host, view.params):
-                return choose(request, view, dice, [host.name])
+                return choose(request, view, rng, [host.name])
         asked = {reply.host for reply in replies} | request.excluded
         left = view.params.probe_limit - len(replies)
         newest = next((name for name in view.reserved if name not in asked), None)
         if left > 0 and newest is not None:
             return Probe((newest,), 1.0 / left)
         if leaves(request, view):
-            return choose(request, view, dice)
+            return choose(request, view, rng)
         return here(view, "no-reservation", request)

@@ -1,5 +1,5 @@
-"""THRHLD (Zhou 1987, section 3.3): ask up to L_p hosts drawn by lot, one after the other; the first
-whose load is below the threshold T_l takes the command. If none is, it stays.
+"""THRHLD (Zhou 1987, section 3.3): ask up to L_p hosts drawn at random, one after the other; the
+first whose load is below the threshold T_l takes the command. If none is, it stays.
 
 Taken by its word the rule accepts nobody at T_l = 0; `probing.is_light` has the reading that does.
 """
@@ -10,14 +10,14 @@ from random import Random
 from lbd.model import PlacementRequest
 from lbd.policy.probing import is_light, next_to_ask
 from lbd.policy.ranking import choose, here, leaves, settled_early
-from lbd.policy.view import NO_SLOT, Reply, Step, Telling, View
+from lbd.policy.view import NO_SLOT, Reply, Reporting, Step, View
 
 
 class Threshold:
-    telling = Telling.NOBODY
+    reporting = Reporting.NOBODY
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
@@ -25,13 +25,13 @@ class Threshold:
         for name in answered:
             host = view.hosts[name]
             if not host.why and is_light(host, view.params):
-                return choose(request, view, dice, [name])
-        found = next_to_ask(request, view, replies, dice)
+                return choose(request, view, rng, [name])
+        found = next_to_ask(request, view, replies, rng)
         if found is not None:
             return found
         if leaves(request, view):
-            return choose(request, view, dice, answered)
+            return choose(request, view, rng, answered)
         full = [name for name in answered if view.hosts[name].why == NO_SLOT]
         if full:  # perhaps it had better wait for one of them
-            return choose(request, view, dice, full)
+            return choose(request, view, rng, full)
         return here(view, "none-below-threshold", request)

@@ -1,6 +1,6 @@
 """What a policy sees and what it may answer: plain values.
 
-A policy is a function of the replies so far, `next_step(request, view, replies, dice)`. The driver
+A policy is a function of the replies so far, `next_step(request, view, replies, rng)`. The driver
 is the same few lines in the daemon, in the tests and in the simulator:
 
     while isinstance(step := next_step(...), Probe | Ask):
@@ -13,12 +13,13 @@ from enum import Enum
 from random import Random
 from typing import Protocol
 
-from lbd.config import LimConfig
+from lbd.config.schema import LimConfig
 from lbd.model import Candidate, HostId, Placement, PlacementRequest, quick_value
+from lbd.policy.needs import Unmet
 
 NO_SLOT = "no free slot"
 CLOSED = "its owner takes no commands now"
-NO_LBM = "not accepting jobs"
+NO_LBM = "its LBM does not answer"
 AVOIDED = "avoided"  # and the reason behind it
 
 
@@ -40,19 +41,41 @@ class HostView:
     speed: float = 1.0  # of a core, relative to the reference machine
     charged: float = 0.0  # what of `load_now` is picks that no sample shows yet
     free_at_s: float = 0.0  # of the newest sample that showed a free core
+    fits: bool = True  # it has what the command needs; else `why` says what it lacks,
+    is_taken: bool = False  # and whether others have that, who will give it back
+    is_short: bool = False  # of memory for what the command took lately; `why` says so
 
     def for_user(self, user: str) -> "HostView":
-        """As it is for them."""
+        """Returns this view as the given user sees it."""
         if not (self.hog and user and self.hog != user and self.why == NO_SLOT):
             return self
         return replace(self, why="")
 
     def believed(self, load_now: float, load: float) -> "HostView":
-        """`dataclasses.replace` takes four times as long."""
+        """`dataclasses.replace` would take four times as long."""
         return HostView(
             self.name, load_now, load, self.sampled_at_s, self.alive, self.why, self.hog,
-            self.cores, self.speed, self.charged, self.free_at_s,
+            self.cores, self.speed, self.charged, self.free_at_s, self.fits, self.is_taken,
+            self.is_short,
         )  # fmt: skip
+
+    def needing(self, lack: Unmet | None) -> "HostView":
+        """Returns this view as a command sees it for which the host lacks that. What others have
+        taken counts for less than what there never is, and that the host is full for less still."""
+        if lack is None:
+            return self
+        is_known = self.alive and not (lack.later and self.why not in ("", NO_SLOT))
+        why = lack.why if is_known else self.why
+        return replace(self, why=why, hog="", fits=False, is_taken=lack.later and is_known)
+
+    def short(self, why: str) -> "HostView":
+        """Returns this view as a command sees it that lately took more memory than it has."""
+        return replace(self, why=why, hog="", is_short=True) if why and not self.why else self
+
+    @property
+    def is_full(self) -> bool:
+        """Might it take the command once others have ended?"""
+        return self.is_taken or self.why == NO_SLOT
 
 
 @dataclass(slots=True)
@@ -103,7 +126,7 @@ Decision = Placement | Nowhere
 Step = Probe | Ask | Placement | Nowhere
 
 
-class Telling(Enum):
+class Reporting(Enum):
     """Whom hosts tell that their load has changed, each period; the keep-alive comes on top."""
 
     VECTOR = "the centre, which tells everybody", True
@@ -119,8 +142,8 @@ class Telling(Enum):
 class Policy(Protocol):
     """One algorithm."""
 
-    telling: Telling
+    reporting: Reporting
 
     def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], dice: Random
+        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
     ) -> Step: ...

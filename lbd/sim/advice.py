@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
-from lbd.config import ALGORITHMS, LimConfig, LoadConfig
-from lbd.lim.settings import InForce, overlaid
+from lbd.config.schema import ALGORITHMS, LimConfig, LoadConfig
+from lbd.lim.core.settings import InForce, overlaid
 from lbd.policy.registry import POLICIES
-from lbd.sim.balance import PARTS, Outcome
-from lbd.sim.balance_setup import LIM, Setup
-from lbd.sim.balance_trace import TraceJob
-from lbd.sim.balance_workload import BERKELEY, WORKLOADS, Costs
-from lbd.sim.intervals import student
+from lbd.sim.balance.runs import PARTS, Outcome
+from lbd.sim.balance.setup import LIM, Setup
+from lbd.sim.balance.trace import TraceJob
+from lbd.sim.balance.workload import BERKELEY, WORKLOADS, Costs
+from lbd.sim.engine.intervals import student
 
 JOBS_MIN = 200  # that could have moved; with fewer the parts say nothing
 GAIN_MIN = 0.01  # a smaller one is not worth a change
@@ -205,7 +205,7 @@ def trials(day: Day) -> list[Trial]:
         ("min_gain", max(0.2, lim.min_gain * 3)),
         ("job_threshold_s", max(0.5, lim.job_threshold_s * 10)),
     ]
-    if POLICIES[tuned].telling.of_changes:
+    if POLICIES[tuned].reporting.of_changes:
         sets += [("exchange_period_s", max(0.05, lim.exchange_period_s / 2))]
         sets += [("exchange_period_s", min(3600.0, lim.exchange_period_s * 4))]
     if tuned in PROBING:
@@ -218,7 +218,7 @@ def trials(day: Day) -> list[Trial]:
 
 
 def replications(day: Day) -> int:
-    """More than one steadies the dice of the algorithms, where that does not take long."""
+    """More than one averages out the algorithms' random choices, where that does not take long."""
     ticks = day.setup.hosts * day.setup.duration_s / day.setup.lim.exchange_period_s
     return REPLICATIONS if ticks <= TICKS_QUICK else 1
 

@@ -1,7 +1,7 @@
 """What the simulator expects of a live experiment: its very scripts, replication by replication, on
 hosts of its cores, with its parameters, and loads that are told once a second as the sampler does.
 
-Only what a run's chance decides is drawn anew, `DRAWS` times, so the interval says how well the
+Only what a run's chance decides is drawn again, `DRAWS` times, so the interval says how well the
 expectation is known, not how much a live run may differ from it.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lbd.load.index import WINDOW_S
-from lbd.sim.balance import half_width, mean_and_sd
-from lbd.sim.balance_scripts import Scripted, played
-from lbd.sim.balance_setup import Setup, with_settings
-from lbd.sim.balance_workload import SCRIPTS, TODAY
+from lbd.sim.balance.runs import half_width, mean_and_sd
+from lbd.sim.balance.scripts import Scripted, played
+from lbd.sim.balance.setup import Setup, with_settings
+from lbd.sim.balance.workload import SCRIPTS, TODAY
 from lbd.sim.scripts import Work
 
 DRAWS = 10

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from lbd.errors import ConfigError
-from lbd.spelling import hint
+from lbd.text.spelling import hint
 
 USERS = 6
 LEVELS = {"H": "heavy", "M": "moderate", "L": "light", "-": "idle"}
@@ -35,7 +35,7 @@ LINES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScriptLine:
     """One command of a script."""
 
     think_s: float  # before it
@@ -72,7 +72,7 @@ def levels(load: str, hosts: int) -> str:
     return "".join(pattern[number * len(pattern) // hosts] for number in range(hosts))
 
 
-def scripts(work: Work, seed: str) -> list[list[list[Line]]]:
+def scripts(work: Work, seed: str) -> list[list[list[ScriptLine]]]:
     """Of each host, of each of its users."""
     return [
         [
@@ -83,31 +83,31 @@ def scripts(work: Work, seed: str) -> list[list[list[Line]]]:
     ]
 
 
-def script(work: Work, level: str, dice: Random) -> list[Line]:
+def script(work: Work, level: str, rng: Random) -> list[ScriptLine]:
     """Commands for about `duration_s`, thinking before each. One user whose first thought lasts
     longer than that has none."""
     alone_s = work.demand_s / work.cores
     # The same work for more or fewer users: each thinks in proportion.
     thinking_s = alone_s / RATIO[level] * work.users / USERS
-    lines: list[Line] = []
+    lines: list[ScriptLine] = []
     clock_s = 0.0
     while len(lines) < LINES_MAX:
-        think_s = min(dice.expovariate(1.0 / thinking_s), LONGEST_THINKING * thinking_s)
-        kind, demand_s = drawn_command(work, dice)
+        think_s = min(rng.expovariate(1.0 / thinking_s), LONGEST_THINKING * thinking_s)
+        kind, demand_s = drawn_command(work, rng)
         clock_s += think_s
         if clock_s >= work.duration_s:
             break
-        lines.append(Line(think_s, kind, demand_s))
+        lines.append(ScriptLine(think_s, kind, demand_s))
         clock_s += demand_s / work.cores * STRETCH[level]
     return lines
 
 
-def drawn_command(work: Work, dice: Random) -> tuple[str, float]:
+def drawn_command(work: Work, rng: Random) -> tuple[str, float]:
     share = MAY_LEAVE_SHARE if work.staying else 1.0
-    leaves = dice.random() < share
+    leaves = rng.random() < share
     part = MAY_LEAVE_WORK if work.staying else 1.0
     mean_s = work.demand_s * (part / share if leaves else (1.0 - part) / (1.0 - share))
     variance = math.log(1.0 + DEVIATION**2)
-    demand_s = dice.lognormvariate(math.log(mean_s) - variance / 2.0, math.sqrt(variance))
-    kind = dice.choice(work.leaving if leaves else work.staying)
+    demand_s = rng.lognormvariate(math.log(mean_s) - variance / 2.0, math.sqrt(variance))
+    kind = rng.choice(work.leaving if leaves else work.staying)
     return kind, min(demand_s, LONGEST * mean_s)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from lbd.config import LimConfig
-from lbd.lim.messages import Sample
+from lbd.config.schema import LimConfig
+from lbd.lim.core.messages import Sample
 from lbd.model import HostId, JobId, LoadVector, PlacementRequest, Queues
 from lbd.policy.view import HostView, View
-from lbd.sim.lim_hosts import host, lim_state, member
+from lbd.sim.faults.lim_hosts import host, lim_state, member
 
 # those that the simulator has, too
 __all__ = ("host", "lim_state", "member")

@@ -1,14 +1,14 @@
 """`lim_network` without gRPC: the same promises between LIMs of one process, every message encoded.
 
-Both pass tests/unit/rpc/test_network_contract.py. For virtual time, see `virtual_cluster`.
+Both pass tests/unit/net/test_network_contract.py. For virtual time, see `virtual_cluster`.
 """
 
 import asyncio
 from collections.abc import Callable
 
 from lbd.errors import PeerError, Unavailable
-from lbd.lim.messages import Message
-from lbd.rpc import convert
+from lbd.lim.core.messages import Message
+from lbd.net import convert
 
 Answer = Callable[[Message], Message]
 

@@ -1,10 +1,10 @@
 """The simulator's cluster with our wire format: every message is encoded and decoded on its way."""
 
-from lbd.config import LimConfig
-from lbd.lim import messages as m
+from lbd.config.schema import LimConfig
+from lbd.lim.core import messages as m
 from lbd.model import HostId
-from lbd.rpc import convert
-from lbd.sim.lim_cluster import LimCluster
+from lbd.net import convert
+from lbd.sim.faults.lim_cluster import LimCluster
 
 
 class VirtualCluster(LimCluster):

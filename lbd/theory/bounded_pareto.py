@@ -51,7 +51,7 @@ class BoundedPareto:
         return math.pow(self.k, j) * math.exp(beta * a) * rise(beta, b - a) / self._mass
 
     def part(self, j: float, a: float, b: float) -> float:
-        """E[X^j; a < X ≤ b], in seconds^j."""
+        """The partial moment E[X^j; a < X ≤ b], in seconds^j."""
         low, high = max(a, self.k), min(b, self.p)
         if low >= high:
             return 0.0
@@ -96,9 +96,9 @@ class BoundedPareto:
         beta = 1.0 - self.alpha
         return min(self.width, inverse_rise(beta, share * rise(beta, self.width)))
 
-    def sample(self, dice: Random) -> float:
-        """One size, by inversion."""
-        return self.quantile(dice.random())
+    def sample(self, rng: Random) -> float:
+        """Draws one size, by inversion."""
+        return self.quantile(rng.random())
 
 
 def rise(beta: float, length: float) -> float:

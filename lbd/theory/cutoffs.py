@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import add
 
-from lbd.config_dispatch import Objective
+from lbd.config.dispatch import Objective
 from lbd.theory.minimise import equalise, minimise
 from lbd.theory.tags import TagsFigures, Traffic, balanced, figures, y_cut_at
 
@@ -37,7 +37,7 @@ Goal = Callable[[TagsFigures], float]
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """Whatever the cutoffs, some host would be overloaded."""
+    """No cutoffs exist under which every host is below full load."""
 
     max_load: float  # system loads below it have feasible cutoffs
 
@@ -161,7 +161,7 @@ def host_costs(traffic: Traffic, points: Sequence[float], power: float) -> list[
 
 
 def refined(traffic: Traffic, start: Cuts, goal: Goal) -> TagsFigures:
-    """The nearest cuts from `start` that make `goal` least."""
+    """Returns the cutoffs near `start` that minimise `goal`."""
     tight, unknowns = unknowns_of(traffic, start)
 
     def value(unknowns: Sequence[float]) -> float:

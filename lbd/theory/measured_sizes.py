@@ -74,7 +74,7 @@ class MeasuredSizes:
         return self.p if y >= self.width else min(self.p, self.k * math.exp(y))
 
     def y_of_work(self, share: float) -> float:
-        """The y below which lies this share of the work."""
+        """Returns the y below which this share of the work lies."""
         below = self._below[1.0]
         wanted = share * below[-1]
         strip = min(BINS - 1, bisect_right(below, wanted) - 1)

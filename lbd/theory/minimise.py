@@ -16,6 +16,7 @@ Differences = Callable[[Sequence[float]], Vector | None]
 
 STEP = 1e-5  # of the central differences
 LONGEST = 2.0  # of one move, in any unknown
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 GOOD_ENOUGH = 1e-4  # of the fall that the slope promises (Armijo)
 
 
@@ -123,7 +124,7 @@ def equalise(differences: Differences, start: Sequence[float], rounds: int = 100
 
 
 def columns(differences: Differences, here: Vector, found: Vector) -> list[Vector]:
-    """By unknown: how every difference changes with it."""
+    """Returns, for each unknown, how every difference changes with it."""
     rows = []
     for i, x in enumerate(here):
         for step in (STEP, -STEP, STEP / 1e3, -STEP / 1e3):
@@ -160,3 +161,21 @@ def damped_step(jacobian: list[Vector], found: Vector, damping: float) -> Vector
         rest = sum(map(mul, table[i][i + 1 : size], step[i + 1 :]))
         step[i] = (table[i][size] - rest) / table[i][i]
     return step
+
+
+def golden_section(
+    function: Callable[[float], float], low: float, high: float, width: float
+) -> tuple[float, float]:
+    """Of a function with one valley between low and high: where the lowest point is, to `width`."""
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > width:
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + GOLDEN * (high - low)
+            at_right = function(right)
+    return low, high

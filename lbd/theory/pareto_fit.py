@@ -15,15 +15,16 @@ come near that; 0.05 is a good fit, beyond 0.2 the formulas say little about the
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
+from lbd.theory.minimise import golden_section
 
 ALPHAS = (0.0, 5.0)
 COARSE = 60  # steps over them, before the golden section
 THINNED = 2000  # sizes that the search looks at
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+FINE = 1e-5  # where that ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +104,8 @@ def same_mean(ordered: Sequence[float], mean_s: float, p: float) -> BoundedParet
     low, high = ALPHAS
     step = (high - low) / COARSE
     best = min((low + step * i for i in range(COARSE + 1)), key=distance)
-    alpha = golden(distance, max(low, best - step), min(high, best + step))
+    alpha = sum(golden_section(distance, max(low, best - step), min(high, best + step), FINE)) / 2
     return with_mean(mean_s, p, alpha) if math.isfinite(distance(alpha)) else None
-
-
-def golden(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where the function, with one valley between low and high, is least."""
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left, at_right = function(left), function(right)
-    while high - low > 1e-5:
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - GOLDEN * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + GOLDEN * (high - low)
-            at_right = function(right)
-    return (low + high) / 2
 
 
 def ks(ordered: Sequence[float], sizes: BoundedPareto) -> float:

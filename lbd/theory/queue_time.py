@@ -8,105 +8,308 @@ jobs that have ended (equation 4); how long one that runs will go on follows fro
 - A, the median: the first of the *benefactors*, those who hold enough slots each, ends (9);
 - B, the mean: slots flow back a little at a time, each job's with its chance to have ended (10).
 
-A where there are two benefactors or more, B otherwise (section 3.3); A for a single job as well,
-where B would name the latest end possible.
+A where there are two benefactors or more, B otherwise (section 3.3). What A and B approximate is
+`theory/free_slots.py`, exactly (equations 6 to 8).
 
 The paper's t is a lifetime in equation 5 and the time from now in 9 and 10; here it is from now,
 and a job of age a is asked for a + t. Of a job older than all that have ended the paper says
 nothing: it is taken to last as long again with an even chance, as is observed of long processes.
+All times are in seconds.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, log
+from operator import itemgetter, mul
 
 SHORTEST_S = 1e-3  # what takes less is not measured
+SHORTEST_LOG = log(SHORTEST_S)
 NARROWEST = 1e-3  # bounds at least so far apart, relative to their size
-SURE = 0.95  # B: of all the slots held, no more than this; the last ones come back late
-STEPS = 60  # of bisection
-LONGEST_S = 1e9
+SURE = 0.95  # live: of all the slots held, no more than this; the last ones come back late
+BENEFACTORS = 2  # section 3.3: predictor A from so many on
+SOONEST_S = 1e-9  # what is sooner is now,
+LONGEST_S = 1e9  # and what is later, never
+CLOSE = 1e-9  # relative width of the bracket of an answer
+WIDEN = 1.05  # times the guess: the first bracket, then squared until it holds the answer
 
 Held = tuple[float, int]  # the age of a job in seconds, and its slots
+SLOTS_HELD = itemgetter(1)
 
 
 @dataclass(frozen=True, slots=True)
 class UniformLog:
-    """Lifetimes from `shortest_s` to `longest_s`, uniform in the logarithm."""
+    """Lifetimes from `shortest_s` to `longest_s`, uniform in the logarithm (equation 4).
+
+    The paper's slope β1 is 1/ln(longest/shortest), its intercept β0 is -β1 ln(shortest). Raises
+    ValueError unless 0 < shortest < longest.
+    """
 
     shortest_s: float
     longest_s: float
 
+    def __post_init__(self) -> None:
+        low, high = self.shortest_s, self.longest_s
+        if not 0 < low < high < math.inf:
+            raise ValueError(f"lifetimes from {low:g} to {high:g}: must be 0 < shortest < longest")
+
+    @property
+    def width(self) -> float:
+        """ln(longest/shortest), the inverse of the slope of equation 4."""
+        return log(self.longest_s / self.shortest_s)
+
+    @property
+    def mean_s(self) -> float:
+        """Section 2.2.1: 271 minutes for e² … e¹² seconds."""
+        return (self.longest_s - self.shortest_s) / self.width
+
+    def quantile_s(self, share: float) -> float:
+        """What this share of the lifetimes, 0 to 1, does not exceed; ½ is the median."""
+        return self.shortest_s * exp(share * self.width)
+
     def longer_than(self, life_s: float) -> float:
-        """The share of jobs that live longer."""
+        """The share of jobs that live longer: 1 - cdf, equation 4."""
         if life_s <= self.shortest_s:
             return 1.0
         if life_s >= self.longest_s:
             return 0.0
-        return log(self.longest_s / life_s) / log(self.longest_s / self.shortest_s)
+        return log(self.longest_s / life_s) / self.width
 
     def goes_on(self, left_s: float, age_s: float) -> float:
-        """The chance that a job of this age runs for `left_s` more at least."""
+        """The chance that a job of this age runs for `left_s` more at least: equation 5."""
         if age_s >= self.longest_s:
             return age_s / (age_s + left_s)
         return self.longer_than(age_s + left_s) / self.longer_than(age_s)
 
+    def left_s(self, share: float, age_s: float) -> float:
+        """What a job of this age still has to run, in this share of cases at most (from 5).
+
+        Infinite at share 1 for a job older than all that have ended.
+        """
+        if age_s >= self.longest_s:
+            return age_s * share / (1 - share) if share < 1 else math.inf
+        from_s = max(age_s, self.shortest_s)
+        return from_s * math.expm1(share * log(self.longest_s / from_s)) + (from_s - age_s)
+
+    def mean_left_s(self, age_s: float) -> float:
+        """What a job of this age still has to run, on average (from 5).
+
+        Infinite for a job older than all that have ended.
+        """
+        if age_s >= self.longest_s:
+            return math.inf
+        from_s = max(age_s, self.shortest_s)
+        return (self.longest_s - from_s) / log(self.longest_s / from_s) - age_s
+
 
 def fit(lives_s: Sequence[float]) -> UniformLog:
-    """The straight line through their distribution over ln t (Figure 3), by least squares.
+    """The straight line through their distribution over ln t (equation 4), by least squares.
 
-    Raises ValueError if there are fewer than two.
+    As the gray line of Figure 3; times in seconds. Raises ValueError if there are fewer than two.
     """
     if len(lives_s) < 2:
         raise ValueError("a distribution is fitted to two lifetimes at least")
-    logs = sorted(log(max(life_s, SHORTEST_S)) for life_s in lives_s)
-    shares = [(n + 0.5) / len(logs) for n in range(len(logs))]
-    middle, middle_share = sum(logs) / len(logs), 0.5
-    spread = sum((x - middle) ** 2 for x in logs)
-    rise = sum((x - middle) * (y - middle_share) for x, y in zip(logs, shares, strict=True))
+    logs = sorted([log(life_s) if life_s > SHORTEST_S else SHORTEST_LOG for life_s in lives_s])
+    count, middle = len(logs), sum(logs) / len(logs)
+    off_middle = [x - middle for x in logs]
+    shares = [(n + 0.5) / count - 0.5 for n in range(count)]  # less their mean
+    spread = sum(map(mul, off_middle, off_middle))
+    rise = sum(map(mul, off_middle, shares))
     # ln t = middle + (share - 1/2) / slope, from share 0 to 1
     width = max(spread / rise if rise > 0 else 0.0, NARROWEST)
     return UniformLog(exp(middle - width / 2), exp(middle + width / 2))
 
 
-def wait_s(needed: int, held: Sequence[Held], lives: UniformLog) -> float:
-    """Until `needed` of the slots that are held now will be free."""
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """When slots that are held now come back: the predictions for one moment's running jobs.
+
+    `held` is (age in seconds, slots) of each. Ask one object for several numbers of slots: what
+    they have in common is worked out once.
+    """
+
+    held: tuple[Held, ...]  # largest first, so that benefactors are the first few
+    lifetimes: UniformLog
+    total: int
+    _slopes: list[float] = field(repr=False, compare=False)  # of 1 - cdf over ln t, once asked for
+    _medians_s: dict[int, float] = field(repr=False, compare=False)  # by number of benefactors
+
+    @classmethod
+    def of(cls, held: Sequence[Held], lifetimes: UniformLog) -> "Releases":
+        """Raises ValueError for an age below 0 or fewer slots than 1."""
+        for age_s, slots in held:
+            if not (0 <= age_s < math.inf and slots >= 1):
+                raise ValueError(f"a job of {age_s:g} s on {slots} slots: 0 s and 1 slot at least")
+        largest_first = tuple(sorted(held, key=SLOTS_HELD, reverse=True))
+        return cls(largest_first, lifetimes, sum(map(SLOTS_HELD, held)), [], {})
+
+    def slopes(self) -> list[float]:
+        """Those of 1 - cdf over ln t; 0 for a job older than all that have ended."""
+        if len(self._slopes) < len(self.held):
+            long_s, short_s = self.lifetimes.longest_s, self.lifetimes.shortest_s
+            self._slopes[:] = [
+                0.0 if age_s >= long_s else 1.0 / log(long_s / max(age_s, short_s))
+                for age_s, _ in self.held
+            ]
+        return self._slopes
+
+    def go_on(self, t_s: float, first: int | None = None) -> list[float]:
+        """Each job's chance to run at `t_s` from now (equation 5), or that of the first few."""
+        long_s, short_s = self.lifetimes.longest_s, self.lifetimes.shortest_s
+        chances = []
+        for (age_s, _), slope in zip(self.held[:first], self.slopes(), strict=False):
+            life_s = age_s + t_s
+            if slope == 0.0:
+                chances.append(age_s / life_s)
+            elif life_s <= short_s:
+                chances.append(1.0)
+            elif life_s >= long_s:
+                chances.append(0.0)
+            else:
+                chances.append(slope * log(long_s / life_s))
+        return chances
+
+    def latest_s(self) -> float:
+        """From now until all have ended for certain; infinite with one older than all."""
+        ends_s = (
+            self.lifetimes.longest_s - age_s if slope else math.inf
+            for (age_s, _), slope in zip(self.held, self.slopes(), strict=True)
+        )  # fmt: skip
+        return max(ends_s, default=0.0)
+
+    def benefactors(self, needed: int) -> int:
+        """Returns the jobs that each hold at least the slots needed (section 3.1)."""
+        return sum(1 for _, slots in self.held if slots >= needed)
+
+    def median_s(self, needed: int) -> float | None:
+        """Predictor A, equation 9: it is as likely as not that no benefactor has ended.
+
+        None without a benefactor.
+        """
+        if needed <= 0:
+            return 0.0
+        count = self.benefactors(needed)
+        if not count:
+            return None
+        if count not in self._medians_s:
+
+            def sooner(t_s: float) -> float:
+                return 0.5 - math.prod(self.go_on(t_s, count))
+
+            guess_s = (
+                min(self.lifetimes.left_s(0.5, age_s) for age_s, _ in self.held[:count]) / count
+            )
+            self._medians_s[count] = earliest_s(sooner, guess_s)
+        return self._medians_s[count]
+
+    def mean_s(self, needed: float, guess_s: float = 60.0, close: float = CLOSE) -> float:
+        """Predictor B, equation 10: so many slots have flowed back.
+
+        `guess_s` saves time where it is near, `close` where a rough answer will do. Raises
+        ValueError for more than are held.
+        """
+        if needed <= 0:
+            return 0.0
+        if needed > self.total:
+            raise ValueError(f"{needed:g} slots are needed and {self.total} held")
+        latest_s = self.latest_s()
+        if needed == self.total:
+            return min(latest_s, LONGEST_S)
+
+        def flowed(t_s: float) -> float:
+            still = sum(
+                [p * slots for p, (_, slots) in zip(self.go_on(t_s), self.held, strict=True)]
+            )
+            return self.total - still - needed
+
+        return min(earliest_s(flowed, min(guess_s, latest_s), close), latest_s)
+
+    def comes_by(self, needed: int, t_s: float) -> bool:
+        """Whether `combined_s` is at most `t_s`, without working out when it is."""
+        if needed <= 0:
+            return t_s >= 0
+        count = self.benefactors(needed)
+        if count >= BENEFACTORS:
+            return math.prod(self.go_on(t_s, count)) <= 0.5
+        still = sum([p * slots for p, (_, slots) in zip(self.go_on(t_s), self.held, strict=True)])
+        return self.total - still >= needed
+
+    def combined_s(self, needed: int, guess_s: float = 60.0, close: float = CLOSE) -> float:
+        """Section 3.3: A with two benefactors or more, else B. Raises ValueError as B does."""
+        if needed > 0 and self.benefactors(needed) >= BENEFACTORS:
+            return self.median_s(needed) or 0.0
+        return self.mean_s(needed, guess_s, close)
+
+
+def wait_s(needed: int, held: Sequence[Held], lifetimes: UniformLog) -> float:
+    """Until `needed` of the slots that are held now will be free, as the dispatcher shows it.
+
+    The combined rule, but A for a single job as well, where B would name the latest end possible,
+    and at most the share `SURE` of all that is held. A job that began in the future, by a clock
+    that was set back, has just begun.
+    """
     if needed <= 0:
         return 0.0
-    benefactors = [age_s for age_s, slots in held if slots >= needed]
-    if len(benefactors) > 1 or len(held) == 1:
-        ages_s = benefactors or [age_s for age_s, _ in held]
-        return first_end_s(ages_s, lives)
-    total = sum(slots for _, slots in held)
-    return flow_s(min(needed, SURE * total), held, lives)
+    releases = Releases.of([(max(age_s, 0.0), slots) for age_s, slots in held], lifetimes)
+    if len(held) == 1:
+        return releases.median_s(min(needed, releases.total)) or 0.0
+    if releases.benefactors(needed) >= BENEFACTORS:
+        return releases.combined_s(needed)
+    return releases.mean_s(min(needed, SURE * releases.total))
 
 
-def first_end_s(ages_s: Sequence[float], lives: UniformLog) -> float:
-    """Predictor A: when it is as likely as not that none of them has ended."""
+def earliest_s(rising: Callable[[float], float], guess_s: float, close: float = CLOSE) -> float:
+    """Where a function that rises with time reaches 0, from now on; at most LONGEST_S.
 
-    def is_over(t_s: float) -> bool:
-        none_ended = 1.0
-        for age_s in ages_s:
-            none_ended *= lives.goes_on(t_s, age_s)
-        return none_ended <= 0.5
+    The bracket is widened from the guess on, the answer found by Chandrupatla's method in ln t
+    (inverse quadratic steps where they are safe, halving where not).
+    """
+    low_s = high_s = min(max(guess_s, SOONEST_S), LONGEST_S)
+    at_low = at_high = rising(low_s)
+    step = WIDEN
+    while at_high < 0:
+        if high_s >= LONGEST_S:
+            return LONGEST_S
+        low_s, at_low = high_s, at_high
+        high_s = min(high_s * step, LONGEST_S)
+        at_high, step = rising(high_s), step * step
+    step = WIDEN
+    while at_low >= 0:
+        if low_s <= SOONEST_S:
+            return 0.0
+        high_s, at_high = low_s, at_low
+        low_s = max(low_s / step, SOONEST_S)
+        at_low, step = rising(low_s), step * step
+    return exp(
+        bracketed(lambda x: rising(exp(x)), (log(low_s), at_low), (log(high_s), at_high), close)
+    )
 
-    return earliest_s(is_over)
 
-
-def flow_s(needed: float, held: Sequence[Held], lives: UniformLog) -> float:
-    """Predictor B."""
-
-    def is_over(t_s: float) -> bool:
-        free = sum(slots * (1 - lives.goes_on(t_s, age_s)) for age_s, slots in held)
-        return free >= needed
-
-    return earliest_s(is_over)
-
-
-def earliest_s(is_over: Callable[[float], bool]) -> float:
-    low_s, high_s = 0.0, 1.0
-    while not is_over(high_s) and high_s < LONGEST_S:
-        low_s, high_s = high_s, 2 * high_s
-    for _ in range(STEPS):
-        middle_s = (low_s + high_s) / 2
-        low_s, high_s = (low_s, middle_s) if is_over(middle_s) else (middle_s, high_s)
-    return high_s
+def bracketed(
+    rising: Callable[[float], float],
+    low: tuple[float, float],
+    high: tuple[float, float],
+    close: float,
+) -> float:
+    """The root between two (place, value) of different signs (T. R. Chandrupatla, 1997)."""
+    (x2, f2), (x1, f1) = low, high
+    x3, f3 = x2, f2
+    share = f1 / (f1 - f2)
+    while True:
+        x = x1 + share * (x2 - x1)
+        f = rising(x)
+        if (f < 0) == (f1 < 0):
+            x3, f3 = x1, f1
+        else:
+            x3, f3, x2, f2 = x2, f2, x1, f1
+        x1, f1 = x, f
+        best = x1 if abs(f1) < abs(f2) else x2
+        least = close / abs(x2 - x1) if x2 != x1 else 1.0
+        if least > 0.5 or f1 == 0:
+            return best
+        place, height = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+        share = 0.5
+        if height**2 < place and (1 - height) ** 2 < 1 - place:
+            share = f1 / (f2 - f1) * f3 / (f2 - f3)
+            share += (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+        share = min(max(share, least), 1 - least)

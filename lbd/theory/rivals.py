@@ -114,7 +114,7 @@ def expansion(traffic: Traffic, policy: str, limit: float = REASONABLE_SLOWDOWN)
 
 
 def with_hosts(traffic: Traffic, hosts: int) -> Traffic:
-    """More hosts for the same arrivals."""
+    """Returns the same arrivals for more hosts."""
     return replace(traffic, hosts=hosts, load=traffic.total / hosts)
 
 

@@ -109,12 +109,12 @@ class Traffic:
 
     @property
     def total(self) -> float:
-        """h·ρ, the work that arrives in a second."""
+        """The work that arrives in a second, h·ρ."""
         return self.hosts * self.load
 
     @property
     def rate_per_s(self) -> float:
-        """λ, appendix, third line."""
+        """The arrival rate λ (appendix, third line)."""
         return self.total / self.sizes.mean_s
 
     def work_below(self, y: float) -> float:

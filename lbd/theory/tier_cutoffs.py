@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lbd.config_dispatch import Objective
+from lbd.config.dispatch import Objective
 from lbd.theory.cutoffs import Infeasible
 from lbd.theory.minimise import minimise
 from lbd.theory.tags import Sizes
@@ -42,7 +42,7 @@ class TierLoad:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What given cutoffs lead to."""
+    """The performance expected under given cutoffs."""
 
     cutoffs_s: tuple[float, ...]
     tiers: tuple[TierLoad, ...]
@@ -58,7 +58,7 @@ class Expected:
         return max(slowdowns) / min(slowdowns)
 
     def worth(self, objective: Objective) -> float:
-        """To be made least."""
+        """The value to be minimised."""
         if objective == "fairness":
             return self.unfairness
         return self.slowdown if objective == "slowdown" else self.waiting_s
@@ -121,7 +121,7 @@ class Tiers:
 
 
 def solve_tiers(traffic: Tiers, objective: Objective) -> Expected | Infeasible:
-    """The best cutoffs for these tiers. Two or more."""
+    """Returns the best cutoffs for two or more tiers."""
     cuts = best_on_grid(traffic, "waiting" if objective == "fairness" else objective)
     if cuts is None:
         return Infeasible(greatest_load(traffic))
@@ -134,7 +134,7 @@ def solve_tiers(traffic: Tiers, objective: Objective) -> Expected | Infeasible:
 
 
 def best_on_grid(traffic: Tiers, objective: Objective) -> list[float] | None:
-    """None if whatever the cutoffs some tier is overloaded."""
+    """Returns None if some tier is overloaded under every cutoff."""
     width, power = traffic.sizes.width, -1.0 if objective == "slowdown" else 0.0
     points = [width * i / GRID for i in range(GRID + 1)]
     sizes = [traffic.sizes.size(y) for y in points]
@@ -165,7 +165,7 @@ def best_on_grid(traffic: Tiers, objective: Objective) -> list[float] | None:
 
 
 def sharpened(traffic: Tiers, cuts: Sequence[float], objective: Objective) -> Expected:
-    """The nearest cuts that are better still."""
+    """Returns nearby cutoffs that are better still."""
     width = traffic.sizes.width
     gap = CLOSEST * width
     scale = min(1.0, width / 10.0)
@@ -192,7 +192,7 @@ def sharpened(traffic: Tiers, cuts: Sequence[float], objective: Objective) -> Ex
 
 
 def greatest_load(traffic: Tiers) -> float:
-    """The system load up to which the grid has cutoffs."""
+    """Returns the highest system load at which the grid has feasible cutoffs."""
     low, high = 0.0, traffic.load
     for _ in range(12):
         middle = (low + high) / 2

@@ -11,77 +11,25 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import certificates
 from lbd.trust.evidence import check_newcomer, check_renewal
 from lbd.trust.files import Credentials, make_private_dir, opened, read, write_private
+from lbd.trust.ledger import Known, Ledger, TokenRecord, read_ledger
 from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations, parse
 from lbd.trust.token import SECRET_BYTES, Token
 
 NAME_SHOWN = 80  # characters of one that is refused
 TOKENS_MAX = 256
+NUMBERS_SKIPPED = 1000  # more hosts than are revoked between a copy and its restoration
 # Where the daemons may know who has a certificate, but not sign one:
 DIRECTORY_MODE, KEY_MODE, LEDGER_MODE = 0o750, 0o600, 0o640
 TOKEN_KEPT_S = 86400.0  # after its end: long enough to say what became of it
 TOKEN_LIFE_MAX_S = 30 * 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A host that was given a certificate."""
-
-    issue: int
-    until_s: float  # UNIX time: of its newest certificate
-    revoked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """A token as the authority remembers it: not what it takes to use it."""
-
-    id: str
-    anchor: str  # PEM
-    until_s: float
-    host: str = ""  # the only one that may join with it; "" = any
-    used_by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    cluster: str
-    home: str  # the host where this is
-    number: int = 0  # of the list of revocations
-    hosts: dict[str, Known] = field(default_factory=dict)
-    tokens: tuple[TokenRecord, ...] = ()
-
-    def revocations(self) -> Revocations:
-        lowest = {
-            host: known.issue + known.revoked
-            for host, known in self.hosts.items()
-            if known.issue + known.revoked > 0
-        }
-        return Revocations(self.number, lowest)
-
-    def named_badly(self) -> list[str]:
-        """Hosts with a certificate in a name that TLS could take for another host's.
-
-        Earlier releases gave those out: their holders may have been others (see `trust.names`).
-        """
-        spelled: dict[str, set[str]] = {}
-        for host in self.hosts:
-            spelled.setdefault(host.lower(), set()).add(host)
-        return sorted(
-            host
-            for host in self.hosts
-            if host != self.home and (why_not(host) or len(spelled[host.lower()]) > 1)
-        )
-
-    def token(self, number: str) -> TokenRecord | None:
-        return next((token for token in self.tokens if token.id == number), None)
 
 
 class Authority:
@@ -101,7 +49,7 @@ class Authority:
 
     @property
     def has_key(self) -> bool:
-        """Else another process has it."""
+        """Returns False if another process holds the key."""
         return True
 
     def exists(self) -> bool:
@@ -136,17 +84,7 @@ class Authority:
     # -- what is remembered ----------------------------------------------------------------------
 
     def ledger(self) -> Ledger:
-        try:
-            found = json.loads(read(self.ledger_file))
-            return Ledger(
-                str(found["cluster"]),
-                str(found["home"]),
-                int(found["number"]),
-                {str(host): Known(**known) for host, known in found["hosts"].items()},
-                tuple(TokenRecord(**token) for token in found["tokens"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise ConfigError(f"{self.ledger_file} is damaged: {problem!r}") from None
+        return read_ledger(self.ledger_file)
 
     def _save(self, ledger: Ledger) -> None:
         fresh = self.ledger_file.with_suffix(".fresh")
@@ -160,24 +98,20 @@ class Authority:
             raise ConfigError(f"{self.ledger_file}: {problem.strerror}") from problem
 
     def keep_from(self, group: int) -> None:
-        """As root: the key is root's alone from now on, the ledger for that group to read.
+        """As root: the key is root's alone, the ledger for that group to read.
 
-        The directory may have been the daemons' until now, and what it lies in still is. It becomes
-        the working directory of this process. Raises ConfigError.
+        `root_directory.check_root_directory` has found that nobody else can change the directory.
+        It becomes the working directory of this process. Raises ConfigError.
         """
-        modes = {self.key_file: KEY_MODE, self.ledger_file: LEDGER_MODE}
-        try:
-            with opened(self.root) as directory:
-                os.fchown(directory, 0, group)  # first: nobody else changes it after that
-                os.fchmod(directory, DIRECTORY_MODE)
-                os.fchdir(directory)
-                self.root = Path()  # the same one for good, whatever is put in its place
-                for path, mode in modes.items():
-                    with opened_file(Path(path.name)) as file:
-                        os.fchown(file, 0, group)
-                        os.fchmod(file, mode)
-        except OSError as problem:
-            raise ConfigError(f"{self.root}: {problem.strerror}") from problem
+        with opened_root(self.root) as directory:
+            give_ledger(directory, group)
+            os.fchdir(directory)
+            self.root = Path()  # the same one for good, whatever is put in its place
+
+    def show_to(self, group: int) -> None:
+        """As `keep_from`, for others to go on with. Raises ConfigError."""
+        with opened_root(self.root) as directory:
+            give_ledger(directory, group)
 
     @contextmanager
     def _locked(self) -> Iterator[Ledger]:
@@ -196,7 +130,7 @@ class Authority:
     def join(self, token_id: str, host: str, request: bytes, now_s: float) -> bytes:
         """A new host's first certificate; the token is spent.
 
-        A token for that very name also replaces a host that has it: its machine was made anew.
+        A token for that very name also replaces a host that has it: its machine was made again.
         """
         check_name(host)
         with self._locked() as ledger:
@@ -234,7 +168,7 @@ class Authority:
         return known is not None and not known.revoked and known.until_s > now_s
 
     def admit(self, host: str, request: bytes, now_s: float) -> bytes:
-        """A certificate without a token: for the authority's own host."""
+        """Issues a certificate without a token, for the authority's own host."""
         check_name(host)
         with self._locked() as ledger:
             return self._admit(ledger, host, request, now_s)
@@ -257,7 +191,7 @@ class Authority:
         return self._sign(ledger, host, issue, request, now_s)
 
     def renew(self, host: str, issue: int, request: bytes, now_s: float) -> bytes:
-        """For a host that has shown a valid certificate of that issue."""
+        """Renews for a host that has shown a valid certificate of that issue."""
         with self._locked() as ledger:
             known = ledger.hosts.get(host)
             if known is None or known.revoked or known.issue != issue:
@@ -285,7 +219,7 @@ class Authority:
         return found
 
     def revoke(self, host: str) -> bytes:
-        """The new signed list."""
+        """Revokes a host. Returns the new signed list."""
         with self._locked() as ledger:
             known = ledger.hosts.get(host)
             if known is None:
@@ -302,8 +236,18 @@ class Authority:
         return self.signed_list()
 
     def signed_list(self) -> bytes:
-        """Who is revoked, as it travels."""
+        """Returns the signed list of revoked hosts, as it is sent."""
         return sign(self.credentials(), self.ledger().revocations())
+
+    def begin_again(self, *, is_home_new: bool) -> None:
+        """As a copy that was restored: hosts believe a list of revocations only if its number is
+        above what they have. `is_home_new`: its host has lost its own certificate."""
+        with self._locked() as ledger:
+            hosts = dict(ledger.hosts)
+            if is_home_new and ledger.home in hosts:
+                hosts[ledger.home] = replace(hosts[ledger.home], revoked=True)
+            number = ledger.number + NUMBERS_SKIPPED
+            self._save(replace(ledger, hosts=hosts, number=number))
 
     # -- tokens ----------------------------------------------------------------------------------
 
@@ -332,9 +276,32 @@ class Authority:
 
 
 @contextmanager
-def opened_file(path: Path) -> Iterator[int]:
+def opened_root(root: Path) -> Iterator[int]:
+    """Raises ConfigError, also for what goes wrong within."""
+    try:
+        with opened(root) as directory:
+            if os.fstat(directory).st_uid != 0:
+                raise ConfigError(f"{root} is not root's: chown root it")
+            yield directory
+    except OSError as problem:
+        raise ConfigError(f"{root}: {problem.strerror}") from problem
+
+
+def give_ledger(directory: int, group: int) -> None:
+    """Grants read access and nothing else. Raises OSError, ConfigError."""
+    os.fchown(directory, 0, group)
+    os.fchmod(directory, DIRECTORY_MODE)
+    for name, mode in (("authority.pem", KEY_MODE), ("ledger.json", LEDGER_MODE)):
+        with opened_file(Path(name), directory) as file:
+            os.fchown(file, 0, group)
+            os.fchmod(file, mode)
+
+
+@contextmanager
+def opened_file(path: Path, at: int | None = None) -> Iterator[int]:
     """A file that has no other name, and is no link. Raises OSError or ConfigError."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.open(path, flags, dir_fd=at)
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:

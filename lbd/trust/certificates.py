@@ -80,7 +80,7 @@ def new_authority(cluster: str, now_s: float) -> Credentials:
 
 
 def anchor_of(token: Token, now_s: float) -> bytes:
-    """What a server trusts for as long as the token is known."""
+    """Returns the certificate a server trusts while the token is valid."""
     return self_signed(token_key(token), token_name(token.id), now_s)
 
 
@@ -167,7 +167,7 @@ def is_signed_by(certificate: bytes, issuer: bytes) -> bool:
 
 
 def sign_text(authority: Credentials, text: bytes) -> bytes:
-    """Hexadecimal."""
+    """Returns the signature in hexadecimal."""
     return private_key(authority.key).sign(text, SIGNED_WITH).hex().encode()
 
 

@@ -60,7 +60,7 @@ def narrowed(der: bytes, names: Iterable[str]) -> bytes:
 
 
 def packed(tag: int, content: bytes) -> bytes:
-    """An element: the opposite of `element`."""
+    """Encodes an element: the inverse of `element`."""
     size = len(content)
     if size < 0x80:
         return bytes((tag, size)) + content

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lbd.config import Config
+from lbd.config.schema import Config
 from lbd.errors import ConfigError
+from lbd.process.whole_file import write_whole
 from lbd.trust import der
 from lbd.trust.revocations import Revocations, parse
-from lbd.whole_file import write_whole
 
 END_OF_KEY = "-----END PRIVATE KEY-----\n"
 BEGIN_OF_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
@@ -35,7 +35,7 @@ class Credentials:
 
     @property
     def valid_s(self) -> tuple[float, float]:
-        """UNIX times: from, until."""
+        """The UNIX times of the beginning and the end of validity."""
         return der.valid_s(ssl.PEM_cert_to_DER_cert(self.certificate))
 
 
@@ -49,7 +49,7 @@ def first_certificate(pem: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """One host's part: `tls.dir`."""
+    """One host's files, in `tls.dir`."""
 
     root: Path
 
@@ -91,7 +91,7 @@ class HostFiles:
         return Credentials((key + end).encode(), chain.encode())
 
     def openness(self) -> str:
-        """What is wrong with who may read the key; "" if nothing is."""
+        """Returns what is wrong with the key's permissions; "" if nothing is."""
         with contextlib.suppress(OSError):
             if self.credentials.stat().st_mode & 0o077:
                 return f"{self.credentials} is open to others; chmod 600 it"
@@ -104,7 +104,7 @@ class HostFiles:
         return read(self.authority)
 
     def read_signed(self) -> bytes:
-        """The revocations as they came; b"" while there are none."""
+        """Returns the revocations as received; b"" while there are none."""
         try:
             return self.revoked.read_bytes()
         except OSError:
@@ -116,7 +116,7 @@ class HostFiles:
         return parse(signed.partition(b"\n")[2].decode("utf-8", "replace")) if signed else EMPTY
 
     def read_home(self) -> tuple[str, str]:
-        """(host, "address:port") of the authority; ("", "") if unknown."""
+        """Returns (host, "address:port") of the authority; ("", "") if unknown."""
         try:
             host, target, *_ = self.home.read_text(encoding="utf-8").split()
         except (OSError, ValueError):
@@ -132,7 +132,9 @@ def host_files(config: Config) -> HostFiles:
 
 
 def authority_dir(config: Config) -> Path:
-    return Path(config.tls.authority_dir or f"{config.host.state_dir}/authority")
+    """Beside the daemons' directory, not in it: whoever has that could put another in its place."""
+    state_dir = config.host.state_dir.rstrip("/")
+    return Path(config.tls.authority_dir or f"{state_dir}-authority")
 
 
 def read(path: Path) -> bytes:
@@ -166,7 +168,7 @@ def make_private_dir(path: Path) -> None:
 def opened(
     path: Path | str, flags: int = os.O_DIRECTORY | os.O_NOFOLLOW, at: int | None = None
 ) -> Iterator[int]:
-    """A directory, not a link that its owner has put in its place."""
+    """Opens a directory, refusing a link put in its place."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=at)
     try:
         yield descriptor

@@ -17,8 +17,8 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lbd.host_name import LABEL_OF_OURS, NAME_RULE, is_host_name
-from lbd.one_line import one_line
+from lbd.text.host_name import LABEL_OF_OURS, NAME_RULE, is_host_name
+from lbd.text.one_line import one_line
 
 SUFFIX = LABEL_OF_OURS
 ANY_HOST = f"any{SUFFIX}"  # whoever of the cluster answers there
@@ -28,7 +28,7 @@ DIGITS_MAX = 9  # of the number of an issue
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a certificate names."""
+    """The host that a certificate names."""
 
     host: str
     issue: int
@@ -39,7 +39,7 @@ def issue_name(host: str, issue: int) -> str:
 
 
 def names_of(host: str, issue: int) -> list[str]:
-    """The DNS names of a certificate."""
+    """Returns the DNS names of a certificate."""
     issues = range(max(0, issue - ISSUES_NAMED + 1), issue + 1)
     return [host, *(issue_name(host, number) for number in issues), ANY_HOST]
 
@@ -62,7 +62,7 @@ def asked_names(host: str) -> list[str]:
 
 
 def why_not(host: str) -> str:
-    """Why no certificate can name this host, or ""."""
+    """Returns why no certificate can name this host, or ""."""
     if not is_host_name(host):
         return NAME_RULE
     try:

@@ -11,7 +11,7 @@ BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """The list with the higher number counts."""
+    """A list of revoked hosts; the one with the higher number takes precedence."""
 
     number: int = 0
     lowest: Mapping[str, int] = field(default_factory=dict)  # host -> its lowest valid issue

@@ -17,7 +17,7 @@ SECRET_BYTES = 16
 FINGERPRINT_BYTES = 32
 CHECKSUM_BYTES = 4
 ORDER_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-MEND = "copy it whole, or make another with `lbctl token create`"
+FIX = "copy it whole, or make another with `lbctl token create`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Token:
 
     @property
     def id(self) -> str:
-        """What it is called in lists; says nothing of the secret."""
+        """The token's name in lists; reveals nothing of the secret."""
         return hashlib.sha256(b"lbd token id" + self.secret).hexdigest()[:8]
 
     @property
     def private_number(self) -> int:
-        """Of the P-256 key that the secret stands for."""
+        """Returns the P-256 private key derived from the secret."""
         digest = hashlib.sha512(b"lbd token key" + self.secret).digest()
         return int.from_bytes(digest, "big") % (ORDER_P256 - 1) + 1
 
@@ -49,7 +49,7 @@ def checksum(body: bytes) -> bytes:
 def parse(text: str) -> Token:
     """Raises ConfigError if it is not whole."""
     if not text.startswith(PREFIX):
-        raise ConfigError(f"that is no token: one begins with {PREFIX}; {MEND}")
+        raise ConfigError(f"that is not a token: one begins with {PREFIX}; {FIX}")
     packed = text.removeprefix(PREFIX)
     try:
         body = base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True)
@@ -57,5 +57,5 @@ def parse(text: str) -> Token:
         body = b""
     known, check = body[:-CHECKSUM_BYTES], body[-CHECKSUM_BYTES:]
     if len(known) != SECRET_BYTES + FINGERPRINT_BYTES or check != checksum(known):
-        raise ConfigError(f"the token is cut short or mistyped; {MEND}")
+        raise ConfigError(f"the token is cut short or mistyped; {FIX}")
     return Token(known[:SECRET_BYTES], known[SECRET_BYTES:])

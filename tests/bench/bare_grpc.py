@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import uvloop
 
-from lbd.rpc.grpc_environment import settle
+from lbd.net.grpc_environment import settle
 from tests.bench.measure import ENVIRONMENT, CannotMeasureError
 
 

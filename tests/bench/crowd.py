@@ -12,10 +12,10 @@ from random import Random
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from lbd.lim import messages as m
+from lbd.lim.core import messages as m
 from lbd.model import HostId, LoadVector, Queues
-from lbd.rpc import transport
-from lbd.rpc.lim_network import LimNetwork
+from lbd.net import transport
+from lbd.net.lim_network import LimNetwork
 
 COUNT = 99
 ADDRESS = "127.0.0.1"
@@ -34,15 +34,15 @@ def member(rank: int, name: HostId, port: int) -> m.Member:
     return m.Member(name, ADDRESS, port, port, rank, incarnation=1)
 
 
-def sample(name: HostId, number: int, dice: Random) -> m.Sample:
-    index = dice.uniform(0.0, 2.0)
+def sample(name: HostId, number: int, rng: Random) -> m.Sample:
+    index = rng.uniform(0.0, 2.0)
     queues = Queues(cpu=index * CORES)
     vector = LoadVector(index, queues, min(1.0, index), CORES, 1.0, SLOTS, 0, 0, 0, True)
     return m.Sample(name, 1, number, 0.0, vector, drained=False)
 
 
 async def play(port: int, key_file: str, target: str) -> None:
-    dice = Random(1)
+    rng = Random(1)
     network = LimNetwork(transport.Plain("crowd", transport.read_key(key_file)), 1 << 20, 30.0)
     centre = names()[0]
 
@@ -56,7 +56,7 @@ async def play(port: int, key_file: str, target: str) -> None:
     number = 0
     while True:
         number += 1
-        samples = tuple(sample(name, number, dice) for name in names())
+        samples = tuple(sample(name, number, rng) for name in names())
         vector = m.Message(CLUSTER, centre, 1, m.Vector(samples, (0, "")))
         await network.ask("lim", target, vector, TIMEOUT_S)
         if number == 1:

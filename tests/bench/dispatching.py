@@ -19,6 +19,7 @@ TRACE_JOBS = 54_034
 HOSTS = 8
 SOLVE_S, SIMULATE_S = 1.0, 60.0
 SIMULATIONS = 3
+MANY_JOBS, MANY_HOSTS, ONE_S = 50_000, 114, 2.0
 # The tail, the load, and what is best: an easy case, one near its limit, the slowest.
 CASES = (
     ("1.0", "0.5", "slowdown"),
@@ -33,7 +34,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
     if "tags" in wanted:
         rows.append(solving(stage))
     if "dispatching" in wanted:
-        rows.append(simulating(stage))
+        rows += [simulating(stage), one_discipline(stage)]
     return rows
 
 
@@ -75,6 +76,23 @@ def simulating(stage: Stage) -> Row:
     return Row(
         "lbd sim dispatch --mode ALL", "s", summarise(samples),
         asked=Bound(SIMULATE_S, of_ratio=False), others=stage.others.share_since(mark), note=note,
+    )  # fmt: skip
+
+
+def one_discipline(stage: Stage) -> Row:
+    mark = stage.others.mark()
+    trace, hosts = TRACES / TRACE, ("--hosts", str(MANY_HOSTS))
+    words = ("--trace", str(trace), "--limit", str(MANY_JOBS)) if trace.exists() else (
+        "--jobs", str(MANY_JOBS), "--max", "1e7"
+    )  # fmt: skip
+    command = one_core(
+        stage, "lbd.cli.main", "sim", "dispatch", "--mode", "fcfs", "--json", *hosts, *words
+    )
+    samples = [run_s(command, dict(os.environ)) for _ in range(1 if stage.quick else SIMULATIONS)]
+    return Row(
+        f"lbd sim dispatch, fcfs, {MANY_JOBS} jobs, {MANY_HOSTS} hosts", "s", summarise(samples),
+        asked=Bound(ONE_S, of_ratio=False), others=stage.others.share_since(mark),
+        note="of a trace" if trace.exists() else f"drawn jobs: no {trace}",
     )  # fmt: skip
 
 

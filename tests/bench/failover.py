@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from lbd.errors import LbdError
-from lbd.rpc.local import ask
+from lbd.local.json_socket import ask
 from tests.bench.measure import CannotMeasureError, summarise
 from tests.bench.row import Bound, Row
 from tests.bench.stage import Lab, Stage

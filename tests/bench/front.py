@@ -80,7 +80,7 @@ def taken(stage: Stage, cases, rounds: int | None = None, warm_up: int = WARM_UP
     """Samples of each, and the share of a core that everybody else took meanwhile."""
     stage.others.wait_until_quiet(0 if stage.quick else 20)
     mark = stage.others.mark()
-    samples = in_turns(cases, rounds or stage.runs, stage.dice, warm_up)
+    samples = in_turns(cases, rounds or stage.runs, stage.rng, warm_up)
     return samples, stage.others.share_since(mark)
 
 

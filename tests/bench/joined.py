@@ -12,11 +12,11 @@ from random import Random
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from lbd.lim import messages as m
+from lbd.lim.core import messages as m
 from lbd.model import HostId
-from lbd.rpc.lim_network import LimNetwork
-from lbd.rpc.tls import Tls
-from lbd.rpc.trust_service import TrustService
+from lbd.net.lim_network import LimNetwork
+from lbd.net.tls import Tls
+from lbd.net.trust_service import TrustService
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import HostFiles
@@ -63,7 +63,7 @@ class Cluster:
         self.members = members(net, count)
         self._directory = directory
         self._newcomer: m.Member | None = None
-        self._dice = Random(1)
+        self._rng = Random(1)
         self._hosts: list[Played] = []
 
     async def open(self) -> None:
@@ -88,7 +88,7 @@ class Cluster:
         while True:
             if self._newcomer is not None:
                 number += 1
-                samples = tuple(sample(one.name, number, self._dice) for one in self.members)
+                samples = tuple(sample(one.name, number, self._rng) for one in self.members)
                 vector = m.Message(CLUSTER, self.members[0].name, 1, m.Vector(samples, (0, "")))
                 to = self._newcomer
                 await self._hosts[0].network.ask(to.name, to.lim_target, vector, TIMEOUT_S)

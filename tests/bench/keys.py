@@ -31,7 +31,7 @@ def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
         cases = {"ours": ours.key_s, "rival": rival.key_s, "bare": bare.echo_s}
         stage.others.wait_until_quiet(0 if stage.quick else 20)
         mark = stage.others.mark()
-        samples = in_turns(cases, KEYS_PER_RUN * stage.runs, stage.dice, WARM_UP_KEYS)
+        samples = in_turns(cases, KEYS_PER_RUN * stage.runs, stage.rng, WARM_UP_KEYS)
         others = stage.others.share_since(mark)
     found = {name: [1e3 * s for s in taken] for name, taken in samples.items()}
     row = partial(Row, unit="ms", rival_name=SSH, asked=Bound(1.0), others=others)

@@ -5,8 +5,8 @@ import socket
 import time
 from functools import partial
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc import frames
+from lbd.local import client_tags as tags
+from lbd.local import frames
 from tests.bench.measure import WARM_UP_ROUNDS, CannotMeasureError, in_turns, run_s, summarise
 from tests.bench.row import Bound, Row
 from tests.bench.stage import Stage
@@ -39,7 +39,7 @@ def measure(stage: Stage, wanted: set[str]) -> list[Row]:
     cases = {name: case for name, case in cases.items() if name in needed}
     stage.others.wait_until_quiet(0 if stage.quick else 20)
     mark = stage.others.mark()
-    samples = in_turns(cases, stage.runs, stage.dice, WARM_UP_ROUNDS)
+    samples = in_turns(cases, stage.runs, stage.rng, WARM_UP_ROUNDS)
     others = stage.others.share_since(mark)
     found = {name: summarise([1e3 * s for s in taken]) for name, taken in samples.items()}
     figures = {

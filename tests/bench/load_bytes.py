@@ -22,11 +22,11 @@ from random import Random
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
-from lbd.config import ALGORITHMS, LimConfig
-from lbd.lim.exchange import BEATS_PER_SILENCE
+from lbd.config.schema import ALGORITHMS, LimConfig
+from lbd.lim.core.exchange import HEARTBEATS_PER_SILENCE
 from lbd.model import HostId
 from lbd.policy.registry import POLICIES
-from lbd.policy.view import Telling
+from lbd.policy.view import Reporting
 from lbd.testing.builders import request
 from lbd.testing.virtual_cluster import VirtualCluster
 
@@ -83,12 +83,12 @@ def bound(algorithm: str, hosts: int, lim: LimConfig | None = None) -> float:
     lim = lim or LimConfig()
     to_centre = (hosts - 1) / hosts / lim.exchange_period_s
     told = {
-        Telling.VECTOR: 2 * to_centre,  # and from it
-        Telling.CENTRE: to_centre,
-        Telling.EVERYBODY: hosts * to_centre,
-        Telling.RESERVATIONS: lim.reservations / lim.exchange_period_s,
-        Telling.NOBODY: 0.0,
-    }[POLICIES[algorithm].telling]
+        Reporting.VECTOR: 2 * to_centre,  # and from it
+        Reporting.CENTRE: to_centre,
+        Reporting.EVERYBODY: hosts * to_centre,
+        Reporting.RESERVATIONS: lim.reservations / lim.exchange_period_s,
+        Reporting.NOBODY: 0.0,
+    }[POLICIES[algorithm].reporting]
     asked = lim.probe_limit if algorithm in ASKING else float(algorithm == "CENTRAL")
     return told + asked * COMMANDS_PER_S
 
@@ -96,7 +96,7 @@ def bound(algorithm: str, hosts: int, lim: LimConfig | None = None) -> float:
 def keep_alives(hosts: int, lim: LimConfig | None = None) -> float:
     """The thesis knows none: each host's report, and the centre's vectors, full ones and others."""
     lim = lim or LimConfig()
-    beat_s = min(lim.keepalive_s, lim.centre_silence_s / BEATS_PER_SILENCE)
+    beat_s = min(lim.keepalive_s, lim.centre_silence_s / HEARTBEATS_PER_SILENCE)
     return (hosts - 1) / hosts * (2 / lim.keepalive_s + 1 / beat_s)
 
 
@@ -112,14 +112,14 @@ def measure(
     cluster.check_each_event = False
     cluster.run_until(cluster.settled, 60, "every host sees every host")
     all_have_met(cluster)
-    dice = Random(seed)
+    rng = Random(seed)
     for second in range(-5, seconds):
         if second == 0:
             for host in cluster.hosts.values():
                 host.bytes = 0
                 host.sent.clear()
         if changing:
-            one_second(cluster, dice, jump_s)
+            one_second(cluster, rng, jump_s)
         else:
             cluster.run(1.0)
     rows = list(cluster.hosts.values())
@@ -136,12 +136,12 @@ def all_have_met(cluster: VirtualCluster) -> None:
             host.state.membership.hello_answered(name, to=name)
 
 
-def one_second(cluster: VirtualCluster, dice: Random, jump_s: float) -> None:
+def one_second(cluster: VirtualCluster, rng: Random, jump_s: float) -> None:
     for name, host in cluster.hosts.items():
-        if dice.random() < 1.0 / jump_s:
-            host.queue = dice.choice(QUEUES)
-        if dice.random() < COMMANDS_PER_S:
-            cluster.at(dice.random(), partial(ask_for_a_place, cluster, name))
+        if rng.random() < 1.0 / jump_s:
+            host.queue = rng.choice(QUEUES)
+        if rng.random() < COMMANDS_PER_S:
+            cluster.at(rng.random(), partial(ask_for_a_place, cluster, name))
     cluster.run(1.0)
 
 

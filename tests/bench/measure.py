@@ -1,6 +1,6 @@
 """Timing side by side on a machine that others use too, and what that did to it.
 
-What is compared is measured in turns within the same seconds, in an order drawn anew each round,
+What is compared is measured in turns within the same seconds, in an order drawn again each round,
 and the ratio is that of the medians. `Others` says how much CPU everybody else took meanwhile.
 """
 
@@ -74,13 +74,13 @@ def run_s(argv: list[str], environment: dict[str, str]) -> float:
 
 
 def in_turns(
-    cases: dict[str, Callable[[], float]], rounds: int, dice: random.Random, warm_up: int
+    cases: dict[str, Callable[[], float]], rounds: int, rng: random.Random, warm_up: int
 ) -> dict[str, list[float]]:
     """`rounds` samples of each case; each round takes every case once, in an order of its own."""
     samples: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
     for turn in range(-warm_up, rounds):
-        dice.shuffle(order)
+        rng.shuffle(order)
         for name in order:
             sample = cases[name]()
             if turn >= 0:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lbd.rpc.local import ask
+from lbd.local.json_socket import ask
 from lbd.trust.authority import Authority
 from tests.bench import joined
 from tests.bench.measure import ENVIRONMENT, CannotMeasureError, cpu_s, favour, say, wait_for

@@ -13,8 +13,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from lbd.rpc import frames
-from lbd.rpc.local import ask
+from lbd.local import frames
+from lbd.local.json_socket import ask
 from tests.bench import crowd
 from tests.bench.measure import (
     ENVIRONMENT,

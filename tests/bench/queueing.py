@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.gen import lbm_pb2
-from lbd.rpc.job_stream import MESSAGE_LIMIT_BYTES
-from lbd.rpc.transport import Peers, Plain, options, read_key
+from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+from lbd.net.transport import Peers, Plain, options, read_key
 from tests.bench.measure import CannotMeasureError, in_turns, run_s, say, summarise
 from tests.bench.queue_rivals import Slurm, tuned_slurm
 from tests.bench.queue_rivals import hyperqueue as hyperqueue_at
@@ -168,7 +168,7 @@ def one_by_one(stage: Stage, lab: Lab, slurm: Slurm | None) -> list[Row]:
     }
     if slurm is not None:
         things["srun"] = slurm.one_s
-    found = in_turns(things, stage.runs, stage.dice, warm_up=2)
+    found = in_turns(things, stage.runs, stage.rng, warm_up=2)
     others = stage.others.share_since(mark)
     title, ours = "lbrun -q true, whole process", in_ms(found["ours"])
     python = f"by the Python client {in_ms(found['python']).median:.1f} ms"
@@ -211,7 +211,7 @@ def thousands(
     things = {"ours": ours, "xargs": xargs}
     if hyperqueue is not None:
         things["hq"] = lambda: hyperqueue(count)
-    found = in_turns(things, 1 if stage.quick else 3, stage.dice, 0)
+    found = in_turns(things, 1 if stage.quick else 3, stage.rng, 0)
     others = stage.others.share_since(mark)
     title, rate = f"{count} x true, one array, 2 slots", summarise(found["ours"])
     beside = [("xargs -P2", found["xargs"], MANY_ASKED)]

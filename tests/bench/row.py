@@ -30,6 +30,9 @@ class Row:
     asked: Bound | None = None
     others: float | None = None  # CPU of others meanwhile, of one core
     note: str = ""
+    # 95 % of our own value, where that is one of chance: only if all of it is on one side of the
+    # bound is anything shown
+    interval: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -47,6 +50,10 @@ class Row:
         value = self.ratio if self.asked.of_ratio else self.ours.median
         if value is None:
             return "no rival"
+        if self.interval is not None:
+            low, high = (self.asked.reached(end) for end in self.interval)
+            if low is not high:
+                return "undecided"
         return "ok" if self.asked.reached(value) else "SHORT"
 
     def as_json(self) -> dict[str, object]:

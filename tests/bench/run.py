@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
-from lbd.rpc.grpc_environment import settle
+from lbd.net.grpc_environment import settle
 
 settle(os.environ)  # as the daemons do; read as gRPC is imported
 
@@ -31,17 +31,28 @@ from tests.bench import (
     encrypted,
     failover,
     front,
+    functions,
     growth,
     idle,
+    installed,
     keys,
     latency,
+    malleable,
+    malleable_cost,
+    needs,
     newcomer,
+    owners,
+    pages,
     placements,
     queue_full,
+    queue_million,
     queueing,
     sampling,
+    scrape,
     simulation,
+    slurm_commands,
     streams,
+    targets,
 )
 from tests.bench.measure import CannotMeasureError, above_others, own_session, say
 from tests.bench.row import HEADINGS, Row, cells, table
@@ -55,17 +66,28 @@ Measure = Callable[[Stage, set[str]], list[Row]]
 GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("local", "here", "remote", "held"), latency.measure),
     (("front-local", "front-remote", "front-crowd", "front-gcc"), front.measure),
+    (("pip-local", "pip-remote", "pip-python"), installed.measure),
     (("lbsh-configure", "lbsh-make"), builds.measure),
     (("stdout", "stdin"), streams.measure),
     (("tls-remote", "tls-front-remote", "tls-stdout", "tls-stdin"), encrypted.measure),
     (("keys",), keys.measure),
     (("placements",), placements.measure),
+    (("needs",), needs.measure),
     (("queue-run", "queue-many", "queue-submit"), queueing.measure),
+    (slurm_commands.NAMES, slurm_commands.measure),
     (("queue-full",), queue_full.measure),
+    (("queue-million",), queue_million.measure),
+    (("malleable",), malleable.turnarounds),
+    (("malleable-cost",), malleable_cost.costs),
+    (functions.NAMES, functions.measure),
     (("fail-over",), failover.measure),
     (("sampler",), sampling.measure),
     (("simulator",), simulation.measure),
     (("tags", "dispatching"), dispatching.measure),
+    (("targets",), targets.measure),
+    (("owners",), owners.measure),
+    (("scrape",), scrape.measure),
+    (pages.NAMES, pages.measure),
     (("idle",), idle.measure),
 )
 NAMES = [*(name for names, _ in GROUPS for name in names), "growth", "joining"]
@@ -97,12 +119,15 @@ def main() -> int:
         directory = str(stage.directory)
     if options.json:
         found = {"schema": 1, "machine": machine(), "directory": directory}
-        found |= {"rows": [row.as_json() for row in rows], "growth": list(map(asdict, traffic))}
+        found |= {
+            "rows": [row.as_json() for row in rows],
+            "growth": [asdict(one) | {"verdict": one.verdict} for one in traffic],
+        }
         found["joining"] = list(map(asdict, joined))
         print(json.dumps(found | {"failures": failures}, indent=1))
     else:
         show(rows, traffic, joined, failures)
-    return 1 if failures or any(row.verdict == "SHORT" for row in rows) else 0
+    return 1 if failures or any(row.verdict == "SHORT" for row in [*rows, *traffic]) else 0
 
 
 def read_options() -> argparse.Namespace:

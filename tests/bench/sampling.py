@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from lbd.config import LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.errors import LbdError
 from lbd.load.sampler import make_sampler, usable_cores
 from lbd.load.scopes import JobsScope, Root

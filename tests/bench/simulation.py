@@ -9,11 +9,11 @@ times 1440, the drawing of the jobs and the sums included.
 
 import time
 
-from lbd.config import ALGORITHMS
-from lbd.sim.balance import jobs_of, placement_of, run_once
-from lbd.sim.balance_engine import Engine
-from lbd.sim.balance_setup import EVERY, Setup
-from lbd.sim.balance_workload import WORKLOADS
+from lbd.config.schema import ALGORITHMS
+from lbd.sim.balance.engine import Engine
+from lbd.sim.balance.runs import jobs_of, placement_of, run_once
+from lbd.sim.balance.setup import EVERY, Setup
+from lbd.sim.balance.workload import WORKLOADS
 from tests.bench.measure import summarise
 from tests.bench.row import Bound, Row
 from tests.bench.stage import Stage

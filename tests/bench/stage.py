@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from tests.bench.measure import ENVIRONMENT, CannotMeasureError, Others, descendants, favour
 from tests.bench.warm_ssh import WarmSsh
@@ -24,8 +25,8 @@ LAB_TIMEOUT_S = 90
 
 
 class Installation:
-    """bin/python3, bin/lbrun-python, bin/lbrun and lib/…/site-packages/lbd, as `deploy/setup` would
-    lay them out. `lbrun` here is the Python client, `front()` the compiled one.
+    """bin/python3, bin/lbrun-python, bin/lbrun and lib/…/site-packages/lbd, as a wheel would lay
+    them out. `lbrun` here is the Python client, bare as the front starts it; `front()` is that.
     """
 
     def __init__(self, root: Path) -> None:
@@ -43,8 +44,10 @@ class Installation:
         # What lbd depends on is taken from where we run.
         (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
         compileall.compile_dir(str(packages / "lbd"), quiet=1)
-        lbm = packages / "lbd/lbm"
-        subprocess.run([ROOT / "deploy/compile", lbm / "spare.c", lbm / "spare"], check=True)
+        keeper = packages / "lbd/keeper"
+        subprocess.run([ROOT / "deploy/compile", keeper / "spare.c", keeper / "spare"], check=True)
+        if shutil.which("cc") and not (keeper / "spare").exists():
+            raise CannotMeasureError("keeper/spare was not compiled")
         _, _, code = (ROOT / "deploy/bin/lbrun").read_text().partition("\n")
         self.lbrun.write_text(f"#!{self.python} -IS\n{code}")
         self.lbrun.chmod(0o755)
@@ -55,7 +58,8 @@ class Installation:
         """Raises CannotMeasureError without a compiler."""
         program = self.root / "bin/lbrun"
         if not program.exists():
-            subprocess.run([ROOT / "deploy/front", program, self.lbrun], check=True)
+            source = ROOT / "lbd/client/c/lbrun.c"
+            subprocess.run([ROOT / "deploy/compile", source, program], check=True)
         if not program.exists():
             raise CannotMeasureError("no C compiler")
         return program
@@ -69,19 +73,22 @@ class Installation:
             _, _, code = (ROOT / "deploy/bin/lbsh").read_text().partition("\n")
             client.write_text(f"#!{self.python} -IS\n{code}")
             client.chmod(0o755)
-            flag = f'-DPYTHON_CLIENT="{client}"'
-            source = ROOT / "lbd/cli/lbsh.c"
-            subprocess.run([ROOT / "deploy/compile", source, program, flag], check=True)
+            source = ROOT / "lbd/client/c/lbsh.c"
+            subprocess.run([ROOT / "deploy/compile", source, program], check=True)
         return program
 
     def lbd(self, *words: object) -> list[str]:
         return [str(self.python), "-P", "-m", "lbd.cli.main", *map(str, words)]
 
 
+class Runnable(Protocol):
+    def lbd(self, *words: object) -> list[str]: ...
+
+
 class Lab:
     """A lab that is up; `environment("h1")` makes a client act from h1."""
 
-    def __init__(self, installation: Installation, root: Path) -> None:
+    def __init__(self, installation: Runnable, root: Path) -> None:
         self._installation = installation
         self.root = root
 
@@ -137,7 +144,7 @@ class Stage:
     directory: Path
     installation: Installation
     others: Others
-    dice: Random
+    rng: Random
     runs: int  # samples of each thing
     quick: bool
     stack: ExitStack
@@ -158,8 +165,11 @@ class Stage:
         return self._tls_lab
 
     @contextmanager
-    def new_lab(self, name: str, hosts: int, *settings: str, cores: float = 0.0, tls: bool = False):
-        lab = Lab(self.installation, self.directory / name)
+    def new_lab(
+        self, name: str, hosts: int, *settings: str, cores: float = 0.0, tls: bool = False,
+        installation: Runnable | None = None,
+    ):  # fmt: skip
+        lab = Lab(installation or self.installation, self.directory / name)
         lab.root.mkdir()
         try:
             lab.up(hosts, *settings, cores=cores, tls=tls)

@@ -40,7 +40,7 @@ def measured(stage: Stage, lab: Lab, wanted: set[str], asked: float, how: str = 
         if name in wanted:
             stage.others.wait_until_quiet(0 if stage.quick else 20)
             mark = stage.others.mark()
-            samples = in_turns({"ours": ours, "ssh": theirs}, stage.runs, stage.dice, 1)
+            samples = in_turns({"ours": ours, "ssh": theirs}, stage.runs, stage.rng, 1)
             others = stage.others.share_since(mark)
             found = {key: rate(mib, summarise(taken)) for key, taken in samples.items()}
             bound = Bound(asked, at_least=True)

@@ -33,13 +33,13 @@ from statistics import fmean
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, instead of this directory
 
-from lbd.cli import lbrun
-from lbd.config_dispatch import Mode
-from lbd.dispatch.discipline import HostSlots
-from lbd.dispatch.disciplines.registry import make
-from lbd.dispatch.disciplines.tiers import spread_tiers
+from lbd.client import lbrun
+from lbd.config.dispatch import Mode
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.disciplines.registry import make
+from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.model import HostId
-from lbd.sim.dispatch import Arrival, Run, simulate
+from lbd.sim.queueing.dispatcher import Arrival, Run, simulate
 from lbd.theory.bounded_pareto import BoundedPareto
 from lbd.theory.cutoffs import Infeasible
 from lbd.theory.tier_cutoffs import Expected, Tiers, solve_tiers
@@ -67,9 +67,11 @@ static void rest(double s) {
 }
 int main(int argc, char **argv) {
     double size = atof(argv[1]), pace = atof(argv[2]), began = now(CLOCK_MONOTONIC), used, ahead;
+    double stopped = atof(argv[3]); /* so late, it stood still, and does not catch up */
     while ((used = now(CLOCK_PROCESS_CPUTIME_ID)) < size) {
         while (now(CLOCK_PROCESS_CPUTIME_ID) < used + 0.001) {}
         ahead = began + (used + 0.001) / pace - now(CLOCK_MONOTONIC);
+        if (ahead < -stopped) began -= ahead;
         rest(ahead > 0.002 ? ahead : 0.002); /* behind: three times the pace, no more */
     }
     return 0;
@@ -181,13 +183,13 @@ def promised(
 def order(
     sizes: BoundedPareto, rate_per_s: float, jobs: int, seed: int, number: int
 ) -> list[Arrival]:
-    dice = Random(f"{seed} {number}")
+    rng = Random(f"{seed} {number}")
     drawn = [sizes.quantile((n + 0.5) / jobs) for n in range(jobs)]
-    dice.shuffle(drawn)
+    rng.shuffle(drawn)
     found, now_s = [], 0.0
     for size_s in drawn:
         found.append(Arrival(now_s, size_s, size_s))
-        now_s += dice.expovariate(rate_per_s)
+        now_s += rng.expovariate(rate_per_s)
     return found
 
 
@@ -252,10 +254,14 @@ def compiled(where: Path) -> Path:
     return program
 
 
-def submit(lab: Lab, burner: Path, size_s: float, name: str) -> int:
+def submit(
+    lab: Lab, burner: Path, size_s: float, name: str, pace: float = PACE,
+    stopped_s: float = PATIENCE_S,
+) -> int:  # fmt: skip
     """By lbrun's own code in a fork of ours, whose pid it is: the programs started otherwise
     would be half of the load."""
-    words = ["-d", "--no-stdin", "--name", name, str(burner), str(size_s * PACE), str(PACE)]
+    words = ["-d", "--no-stdin", "--name", name]
+    words += [str(burner), str(size_s * pace), str(pace), str(stopped_s)]
     if pid := os.fork():
         return pid
     posix.environ[b"LBD_CONFIG"] = bytes(lab.paths("h1").config)

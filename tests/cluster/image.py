@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from lbd.self_start import PACKAGE_PARENT
+from lbd.process.self_start import PACKAGE_PARENT
 from tests.cluster.engine import need, run, succeeds
 
 SOURCE = Path(PACKAGE_PARENT)

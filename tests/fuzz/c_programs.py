@@ -7,7 +7,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from lbd.rpc import frames
+from lbd.local import frames
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ("-U_FORTIFY_SOURCE", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -23,12 +23,16 @@ def build(directory):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
-    cli, python = ROOT / "lbd/cli", directory / "python-client"
+    clients, python = ROOT / "lbd/client/c", directory / "python-client"
     python.write_text("#!/bin/sh\nexit 77\n")
     python.chmod(0o755)
     client = f'-DPYTHON_CLIENT="{python}"'
-    sources = {"lbrun": cli / "front.c", "lbsh": cli / "lbsh.c", "spare": ROOT / "lbd/lbm/spare.c"}
-    more = {"lbrun": [client, '-DNAMELY=" sort "'], "lbsh": [client], "spare": []}
+    sources = {
+        "lbrun": clients / "lbrun.c",
+        "lbsh": clients / "lbsh.c",
+        "spare": ROOT / "lbd/keeper/spare.c",
+    }
+    more = {"lbrun": [client], "lbsh": [client], "spare": []}
     for name, source in sources.items():
         words = [compiler, "-std=gnu11", "-O1", *FLAGS, *more[name], "-o", directory / name, source]
         if subprocess.run(words, capture_output=True).returncode != 0:
@@ -50,12 +54,12 @@ def run(argv, environment=None, **options):
     )  # fmt: skip
 
 
-def spare_order(programs, data):
-    """A spare made as the keeper makes one, that gets `data` as its order."""
+def spare_steps(programs, data):
+    """A spare made as the keeper makes one, that gets `data` as its steps."""
     keeper, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with keeper, theirs:
         nursery = subprocess.Popen(
-            [programs / "spare", str(theirs.fileno()), "LBD_KEPT=x", "kernel"], env=ENVIRONMENT,
+            [programs / "spare", str(theirs.fileno())], env=ENVIRONMENT,
             pass_fds=(theirs.fileno(),), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         ours, spares = socket.socketpair()

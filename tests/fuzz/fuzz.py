@@ -2,7 +2,7 @@
 
 atheris (libFuzzer for Python) because it is maintained, has wheels for our Python, and instruments
 bytecode, so that a parser in Python is explored branch by branch. What the ordinary tests do with
-hypothesis and dice needs none of it.
+hypothesis and random numbers needs none of it.
 """
 
 import sys

@@ -4,26 +4,31 @@ What passes the check of what comes in can be written to a ledger: nothing else 
 """
 
 import contextlib
+import math
 import sqlite3
 
 from google.protobuf.message import DecodeError
 
-from lbd.config_dispatch import DispatchConfig
-from lbd.dispatch.discipline import QueuedJob
-from lbd.dispatch.intake import beat_fault, ending_of, submission_of
-from lbd.dispatch.jobs import Fate, Live, changed
+from lbd.config.dispatch import DispatchConfig
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.records import Fate, Live, changed
+from lbd.dispatch.core.shares import Rules
+from lbd.dispatch.intake import ending_of, heartbeat_fault, submission_of
 from lbd.dispatch.ledger import work
 from lbd.dispatch.ledger.schema import STEPS
 from lbd.dispatch.ledger.sqlite import carry_out
-from lbd.dispatch.shares import Rules
-from lbd.errors import LbdError
-from lbd.lbm.queued import read_wish
-from lbd.lbm.submitted import Submitted, fault_of_start, submitter_of
+from lbd.errors import LbdError, PeerError
+from lbd.lbm.inbound.submitted import Submitted, fault_of_start, submitter_of
+from lbd.lbm.queue.submit import read_options
+from lbd.lbm.session import queue_questions as queue_answers
+from lbd.lbm.session import usage_questions as usage_answers
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local import json_socket as local
 from lbd.model import JobId, JobState
-from lbd.rpc import client_tags as tags
-from lbd.rpc import frames
-from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.gen import lbm_pb2
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+from lbd.text.index_list import count_of
 
 ARRAY_MAX = 20
 SENT = lbm_pb2.RunRequest(argv=[b"true"], directory=b"/", origin="h2", user="ann", uid=1001)
@@ -33,10 +38,14 @@ SUBMISSION = pb.SubmitRequest(
     spec=pb.StoredSpec(run_request=SENT.SerializeToString(), submitted=1.7e9, output=b"/o"),
 )  # fmt: skip
 NEWS = pb.WorkUp(
-    beat=pb.Beat(number=1, slots=4, open_slots=4, load=0.5),
-    news=[
-        pb.News(job="1", attempt=1, event="ended", cause="exited", exit_status=0, cpu_s=1.5),
-        pb.News(job="1", attempt=1, event="refused", stage="slot", reason="no free slot", errno=2),
+    heartbeat=pb.Heartbeat(number=1, slots=4, open_slots=4, load=0.5),
+    reports=[
+        pb.AttemptReport(
+            job="1", attempt=1, event="ended", cause="exited", exit_status=0, cpu_s=1.5
+        ),
+        pb.AttemptReport(
+            job="1", attempt=1, event="refused", phase="slot", reason="no free slot", errno=2
+        ),
     ],
 )
 START = pb.Start(
@@ -47,6 +56,11 @@ SEEDS = {
     "queue_submissions": (SUBMISSION.SerializeToString(),),
     "queue_news": (NEWS.SerializeToString(),),
     "queue_starts": (START.SerializeToString(),),
+    "queue_questions": (
+        b'{"op": "queue.wait", "ids": ["1"], "patience_s": 1%s}' % (b"0" * 400),
+        b'{"op": "queue.logs", "ids": ["1"], "at": [Infinity, 0], "slots": 3, "since": 1e9}',
+        b'{"op": "queue.logs", "ids": ["1-5", 7], "at": [0, 9], "patience_s": NaN, "after": 1}',
+    ),
     "queue_frames": (
         frames.field(tags.ARRAY, b"1-3") + frames.field(tags.PRIORITY, b"-9"),
         frames.field(tags.ARRAY, b"9223372036854775807-9223372036854775808"),
@@ -84,13 +98,13 @@ def queue_submissions(data: bytes) -> None:
         assert "in the name of" not in Submitted().common(start).fault
 
 
-def queue_news(data: bytes) -> None:
+def queue_reports(data: bytes) -> None:
     """What is believed of a host can be written."""
     up = pb.WorkUp()
     with contextlib.suppress(DecodeError):
         up.ParseFromString(data)
-        beat_fault(up.beat)
-        for news in up.news:
+        heartbeat_fault(up.heartbeat)
+        for news in up.reports:
             with contextlib.suppress(ValueError):
                 ending = ending_of(news)
                 assert ending.reason.isprintable()
@@ -116,10 +130,30 @@ def queue_starts(data: bytes) -> None:
 def queue_frames(data: bytes) -> None:
     """An array of a user's is within bounds."""
     with contextlib.suppress(ValueError):
-        found = read_wish(data)
-        first, last = found.array or (0, 0)
-        assert 0 <= first <= last < 10**18
+        found = read_options(data)
+        assert all(0 <= first <= last < 10**18 and step > 0 for first, last, step in found.array)
+        assert count_of(found.array) <= 10_000_000
+        assert 0 <= found.at_once <= 10_000_000
         assert "\0" not in found.key
 
 
-ALL = (queue_submissions, queue_news, queue_starts, queue_frames)
+def queue_questions(data: bytes) -> None:
+    """The numbers that local users name in JSON: what is taken can be waited for, and sent."""
+    with contextlib.suppress(PeerError):
+        question = local.decode(frames.JSON, data)
+        with contextlib.suppress(LbdError):
+            assert math.isfinite(local.bounded_s(question, "patience_s", 1e9))
+        with contextlib.suppress(ValueError):
+            output_at, error_at = queue_answers.places_of(question.get("at"))
+            pb.LogsRequest(output_at=output_at, error_at=error_at)
+        with contextlib.suppress(ValueError):
+            queue_answers.selectors_of(question)
+        with contextlib.suppress(ValueError):
+            pb.PredictAsked(slots=queue_answers.whole(question.get("slots")))
+        with contextlib.suppress(ValueError):
+            assert math.isfinite(usage_answers.moment(question.get("since")))
+        with contextlib.suppress(ValueError):
+            lbm_pb2.HistoryRequest(after=usage_answers.whole(question.get("after")))
+
+
+ALL = (queue_questions, queue_submissions, queue_reports, queue_starts, queue_frames)

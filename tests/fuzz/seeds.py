@@ -6,15 +6,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from lbd import wire
-from lbd.lim import messages as m
-from lbd.model import HostId, JobId
-from lbd.rpc import client_tags as c
-from lbd.rpc import convert, frames, job_stream
-from lbd.rpc.gen import lbm_pb2
+from lbd.keeper.spawn_order import Order
+from lbd.keeper.user_and_start_steps import Surroundings, compile_order
+from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.link import wire as job_stream
+from lbd.lim.core import messages as m
+from lbd.local import client_tags as c
+from lbd.local import frames
+from lbd.model import HostId, JobId, Queues
+from lbd.net import convert
+from lbd.net import release as wire
+from lbd.net.gen import lbm_pb2
 from lbd.testing.builders import member, sample, vector
 from lbd.trust import certificates, evidence, names, token
-from tests.fuzz import queue_targets
+from tests.fuzz import metrics_targets, python_targets, queue_targets, web_targets
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -39,14 +44,18 @@ RUN = lbm_pb2.RunRequest(
     directory=b"/tmp", umask=18, limits=[lbm_pb2.ResourceLimit(resource=7, soft=1024, hard=4096)],
     directory_stamp=lbm_pb2.DirectoryStamp(kernel="k", device=1, inode=2, file_system="nfs"),
     terminal=lbm_pb2.Terminal(size=b"24 80 0 0", modes=MODES), timeout_s=1.0,
-    stage=lbm_pb2.StageStep(stage="s", step="run", send=[b"src"], fetch=[b"out"]),
+    workdir=lbm_pb2.WorkdirStep(id="s", step="run", send=[b"src"], fetch=[b"out"]),
 )  # fmt: skip
+LOAD = m.HostLoad(3, 7, 0.5, 1.5, Queues(3.0), 1.0, 1, 0, 1, 1 << 30)
 BODIES = (
     m.Hello(member("h2", 1, 3), wants_members=True),
     m.Members((member("h3", 2, 4),), m.Settings(3, "h2", "LOWEST", {"lim.min_gain": 0.5})),
     m.Report(sample("h2", 5, vector(0.5)), (JobId("h1-1"),)),
     m.Vector((sample("h2", 6), sample("h3", 1)), (4, "h2")),
-    m.Probe(), m.Leave(), m.Ping(), m.Drain(True), m.Unreserve(), m.ProbeReply(sample("h2", 1)),
+    m.Delta(0, 2, 7, (4, "h2"), ((3, sample("h2", 6)),), gone=(1,)),
+    m.Delta(2, 3, 7, (4, "h2"), (), (LOAD,), silent=(3,), fresh_age_s=1.0),
+    m.Probe(), m.Leave(), m.Forget(HostId("h2")), m.Ping(), m.Drain(True), m.Unreserve(),
+    m.ProbeReply(sample("h2", 1)),
     m.AskCentre(JobId("h2-1"), frozenset({HostId("h3")}), True, True, False, sample("h2", 7), 1.0),
     m.CentreReply(None, HostId("h2"), "nobody"),
     m.Settings(9, "h2", "CENTRAL", words={"load.index": "site:gpu"}),
@@ -87,6 +96,16 @@ ARCHIVE = b"".join(
 SWF = b"; a comment\n1 0 5 10 1 -1 -1 1 20 -1 1 1 1 1 1 -1 -1 -1\n"
 PLACE = {"op": "place", "job": "h1-1", "wanted": "h2", "excluded": ["h2"], "must_leave": True}
 
+
+def steps_of(order: Order) -> bytes:
+    """The body of what a spare gets."""
+    here = Surroundings((0, 0), "kernel", b"LBD_KEPT=x:", 0)
+    frame = compile_order(
+        order, here, lambda asked: [(number, (soft, hard)) for number, soft, hard in asked]
+    )
+    return frame[frames.HEADER_BYTES :]
+
+
 SEEDS: dict[str, tuple[bytes, ...]] = {
     "frames_and_fields": (frames.pack(c.RUN, COMMAND) + frames.pack(c.SIGNAL, b"\x02"),),
     "client_request": (COMMAND, fields((c.CPU, b"0.5"), (c.STATUS, b"0"))),
@@ -110,6 +129,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         json.dumps(PLACE).encode(),
         b'{"op": "param", "name": "min_gain", "value": "0.5"}',
         b'{"op": "param", "name": "probe_limit", "value": 3}',
+        b'{"op": "lbm", "name": "min_gain", "returns_s": 1%s}' % (b"0" * 400),
     ),
     "configuration": (CONFIG, b'cluster.hosts = [{name = "a"}]\n'),
     "override": (b"lim.port=7901", b'eligibility.never=["a"]'),
@@ -128,16 +148,15 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
                               b"0.h1.lbd.\x000.0.h1.lbd..lbd\0any.lbd"),
     "certificate_wanted": (NEWCOMER, RENEWING),
     "join_tokens": (token.Token(bytes(16), bytes(32)).text().encode(), b'{"h2": 1}'),
-    "spare_order": (
-        fields(
-            (b"j", b"h2-1"), (b"a", b"true"), (b"e", b"PATH=/usr/bin:/bin"), (b"d", b"/"),
-            (b"u", b"18"), (b"l", b"7 64 64"), (b"N", b"1"), (b"i", b"4096"), (b"c", b"0"),
-        ),
-        fields((b"j", b"h2-2"), (b"a", b"/bin/true"), (b"s", b"kernel 1 2 3 4 nfs"), (b"P", b"")),
-        fields((b"j", b"h2-3"), (b"a", b"x"), (b"c", b"255"), (b"l", b"-1 x 99999999999999999999")),
-        fields((b"j", b"h2-4"), (b"a", b"a\0b")),
-        fields((b"j", b"h2-5"), (b"a", b"/bin/true"), (b"w", b"65534 65534 4 65534")),
-        fields((b"j", b"h2-6"), (b"a", b"/bin/true"), (b"w", b"65534 65534 "), (b"l", b"8 -1 -1")),
+    "spare_steps": tuple(
+        steps_of(Order(job="h2-1", argv=[b"/bin/true"], **more))
+        for more in (
+            {"environment": {b"PATH": b"/usr/bin:/bin"}, "limits": ((7, 64, 64),), "nice": 1},
+            {"ignored_signals": 4096, "closed_fds": 5, "no_new_privileges": True},
+            {"stamp": Stamp("kernel", 1, 2, 3, 4, "nfs")},
+            {"stamp": Stamp("other", 1, 2, 3, 4, "ext4")},
+            {"user": (65534, 65534, 4, 65534)},
+        )
     ),
     "front_frames": (
         frames.pack(c.HERE, fields((c.JOB, b"h1-1"), (c.HOST, b"h1"), (c.REASON, b"never"))),
@@ -151,6 +170,9 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "front_config": (CONFIG, b'[host]\nruntime_dir = "/nowhere"\n', b'runtime_dir = "a\\"', b"\0"),
     "lbsh_line": (b"true", b"echo 'a b' \"c\" d\\ e", b"X=1 true", b"a" * 5000, b"'"),
     **queue_targets.SEEDS,
+    **python_targets.SEEDS,
+    **metrics_targets.SEEDS,
+    **web_targets.SEEDS,
     "shown_text": ("a\n\x1b[2Jé…\u202e".encode(),),
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 Each returns or raises what it promises to raise (`PROMISED`); anything else is a bug. Where one can
 be told, it also holds that what was read is what was meant. `fuzz.py` drives them with coverage,
-`test_corpus.py` with what that has found and with dice, as part of the ordinary tests.
+`test_corpus.py` with what that has found and with random inputs, as part of the ordinary tests.
 """
 
 import contextlib
@@ -15,31 +15,41 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from lbd import units, windows, wire
-from lbd.config import Config
-from lbd.config_file import Given, parse, settle
-from lbd.dispatch import selectors
+from lbd.config.load import Given, parse, settle
+from lbd.config.schema import Config
+from lbd.dispatch.core import job_selection as selectors
 from lbd.errors import ConfigError, PeerError
-from lbd.host_name import is_host_name
-from lbd.lbm import modes, request, run_request
-from lbd.lbm.child import read_order
-from lbd.lbm.environment import DenyList, outgoing
-from lbd.lbm.learnt import Book
-from lbd.lbm.orders import make_order
-from lbd.lbm.packing import Allowance, BadPack, Unpacker
-from lbd.lbm.stamp import is_same, read_stamp
-from lbd.lim import events as e
-from lbd.lim import messages as m
-from lbd.lim import requests, settings
-from lbd.one_line import one_line
+from lbd.keeper.spawn_order import read_order
+from lbd.keeper.user_and_start_steps import WORDS, Refused, Surroundings, compile_order, texts
+from lbd.launch import terminal_modes as modes
+from lbd.launch.directory_stamp import is_same, read_stamp
+from lbd.lbm.core.environment import DenyList, outgoing
+from lbd.lbm.core.learnt_commands import Book
+from lbd.lbm.inbound import checked_request as run_request
+from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.link import wire as job_stream
+from lbd.lbm.session import request
+from lbd.lim import socket_values as requests
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core import settings
+from lbd.local import frames
+from lbd.local import json_socket as local
+from lbd.local.field_reader import by_key
+from lbd.net import convert
+from lbd.net import release as wire
+from lbd.pack.pack import Allowance, BadPack, Unpacker
 from lbd.policy.eligibility import Lists
 from lbd.policy.invocation import key_of, why_stays
-from lbd.rpc import convert, frames, job_stream, local
-from lbd.sim import balance_trace, trace
+from lbd.sim.balance import trace as balance_trace
+from lbd.sim.queueing import trace
 from lbd.testing.builders import lim_state, member
+from lbd.text import units, windows
+from lbd.text.host_name import is_host_name
+from lbd.text.one_line import one_line
 from lbd.trust import certificates as made
 from lbd.trust import der, evidence, names, revocations, token
-from tests.fuzz import queue_targets
+from tests.fuzz import handover_targets, metrics_targets, python_targets, queue_targets, web_targets
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
 LIMIT_BYTES = 1 << 16
@@ -51,8 +61,8 @@ def target(function: Callable[[bytes], None]) -> Callable[[bytes], None]:
     return function
 
 
-for one in queue_targets.ALL:
-    target(one)
+for module in (handover_targets, metrics_targets, python_targets, queue_targets, web_targets):
+    TARGETS.update({one.__name__: one for one in module.ALL})
 
 
 def words(data: bytes) -> list[bytes]:
@@ -72,6 +82,10 @@ def frames_and_fields(data: bytes) -> None:
             with contextlib.suppress(ValueError):
                 pairs = frames.fields(body)
                 assert b"".join(frames.field(*pair) for pair in pairs) == body
+                gathered = by_key(body)
+                assert [(key, value) for key in gathered for value in gathered[key]] == sorted(
+                    pairs, key=lambda pair: list(gathered).index(pair[0])
+                )
 
 
 @target
@@ -97,7 +111,7 @@ def stream_messages(data: bytes) -> None:
 @target
 def run_requests(data: bytes) -> None:
     """What passes can be made an order, and that order is read as it was meant."""
-    from lbd.lbm.link import pack_order
+    from lbd.lbm.keeper_link import pack_order
 
     with contextlib.suppress(PeerError):
         found = run_request.read_run_request(data, LIMIT_BYTES, "")
@@ -112,7 +126,15 @@ def run_requests(data: bytes) -> None:
 @target
 def orders(data: bytes) -> None:
     with contextlib.suppress(ValueError):
-        assert read_order(data).argv
+        order = read_order(data)
+        assert order.argv
+        here = Surroundings((0, 0), "kernel", b"LBD_KEPT=x:", 0)
+        with contextlib.suppress(Refused):
+            frame = compile_order(
+                order, here, lambda asked: [(number, (soft, hard)) for number, soft, hard in asked]
+            )
+            ((_, body),) = frames.Splitter(len(frame)).feed(frame)
+            assert dict(frames.fields(body))[WORDS] == texts(order.argv)
 
 
 @target
@@ -173,6 +195,8 @@ def socket_questions(data: bytes) -> None:
             requests.placement_request(question, table)
         with contextlib.suppress(ConfigError, KeyError, TypeError, ValueError):
             requests.lbm_status(question)
+        with contextlib.suppress(ConfigError):
+            requests.seconds(question, "returns_s")
         with contextlib.suppress(ConfigError, KeyError, TypeError, ValueError):
             name = settings.full_name(requests.text(question, "name"))
             settings.parsed(name, question["value"])
@@ -242,7 +266,7 @@ def staged_archive(data: bytes) -> None:
 @target
 def shell_words(data: bytes) -> None:
     """What is called simple has the words that any shell would find."""
-    from lbd.cli.lbsh_words import simple_command
+    from lbd.client.shell.words import simple_command
 
     with contextlib.suppress(UnicodeDecodeError):
         text = data.decode()
@@ -348,23 +372,23 @@ def shown_text(data: bytes) -> None:
     assert len(one_line(text, 20)) <= 20
 
 
-def mutated(data: bytes, dice: Random) -> bytes:
+def mutated(data: bytes, rng: Random) -> bytes:
     """A few random edits, of the kinds that find things."""
     changed = bytearray(data)
-    for _ in range(dice.randint(1, 4)):
-        at = dice.randrange(len(changed) + 1)
-        kind = dice.randrange(5)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(changed) + 1)
+        kind = rng.randrange(5)
         if kind == 0 and changed:
-            changed[at % len(changed)] ^= 1 << dice.randrange(8)
+            changed[at % len(changed)] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            changed[at:at] = dice.choice(INSERTS)
+            changed[at:at] = rng.choice(INSERTS)
         elif kind == 2:
-            del changed[at : at + dice.randint(1, 8)]
+            del changed[at : at + rng.randint(1, 8)]
         elif kind == 3:
-            end = min(len(changed), at + dice.randint(1, 32))
+            end = min(len(changed), at + rng.randint(1, 32))
             changed[at:at] = changed[at:end]
         else:
-            changed[at : at + 4] = dice.choice(NUMBERS)
+            changed[at : at + 4] = rng.choice(NUMBERS)
     return bytes(changed)
 
 

@@ -16,7 +16,7 @@ from fake_lbm import FakeLbm
 
 MUTATIONS = 25
 TARGETS = {
-    "spare_order": c_programs.spare_order,
+    "spare_steps": c_programs.spare_steps,
     "lbsh_line": c_programs.lbsh_line,
     "front_config": c_programs.front_config,
 }
@@ -31,8 +31,8 @@ def programs(tmp_path_factory):
 
 
 def inputs(name):
-    dice, known = Random(SEED), corpus(name)
-    return [*known, *(mutated(dice.choice(known), dice) for _ in range(MUTATIONS))]
+    rng, known = Random(SEED), corpus(name)
+    return [*known, *(mutated(rng.choice(known), rng) for _ in range(MUTATIONS))]
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -1,6 +1,7 @@
-"""What the fuzzers have found, and as much again by dice, in the ordinary tests.
+"""What the fuzzers have found, and as much again at random, in the ordinary tests.
 
-The dice are seeded: by `FUZZ_SEED`, or else always alike. A failure prints the seed and the input.
+The random numbers are seeded: by `FUZZ_SEED`, or else always alike. A failure prints the seed and
+the input.
 """
 
 import os
@@ -32,9 +33,9 @@ def test_what_was_found(name):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_was_found_and_changed(name):
-    dice, known = Random(SEED), corpus(name)
+    rng, known = Random(SEED), corpus(name)
     for _ in range(SLOW.get(name, MUTATIONS)):
-        data = mutated(dice.choice(known), dice)
+        data = mutated(rng.choice(known), rng)
         try:
             TARGETS[name](data)
         except Exception as problem:
@@ -56,4 +57,4 @@ def test_there_is_a_corpus_for_each_target():
     assert {path.name for path in CORPUS.iterdir()} == {*TARGETS, *C_TARGETS}
 
 
-C_TARGETS = ("front_config", "front_frames", "lbsh_line", "spare_order")
+C_TARGETS = ("front_config", "front_frames", "lbsh_line", "spare_steps")

@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from lbd.lab import cgroups, processes
+from lbd.cli.quantities import signal_named
+from lbd.lab import cgroups, processes, removal
+from lbd.lab import lab as labs
 from lbd.lab.plan import DAEMONS, HostPaths, cgroup_name
 from lbd.lab.record import load
-from lbd.rpc.local import ask
-from lbd.self_start import PACKAGE_PARENT, command, environment
+from lbd.local.json_socket import ask
+from lbd.process.self_start import PACKAGE_PARENT, command, environment
 
 PREFIX = "lbd-t-"  # short: Unix socket paths below it must fit in 107 bytes
 POLL_S = 0.05
@@ -30,8 +32,12 @@ FAST = (
 )  # fmt: skip
 
 CLIENTS = {
-    "lbd": "main", "lbctl": "lbctl", "lbrun": "lbrun", "lbrun-python": "lbrun", "lbsh": "lbsh"
-}  # fmt: skip
+    "lbd": "lbd.cli.main",
+    "lbctl": "lbd.cli.lbctl",
+    "lbrun": "lbd.client.lbrun",
+    "lbrun-python": "lbd.client.lbrun",
+    "lbsh": "lbd.client.shell.lbsh",
+}
 
 
 def is_installed():
@@ -57,7 +63,7 @@ def clients_path():
     made = Path(tempfile.gettempdir(), f"{PREFIX}bin-{os.getpid()}")
     made.mkdir(exist_ok=True)
     for name, module in CLIENTS.items():
-        bare = "-IS" if module in ("lbrun", "lbsh") else "-P"
+        bare = "-IS" if module.startswith("lbd.client.") else "-P"
         script = made / name
         if not script.exists():
             lines = (
@@ -65,7 +71,7 @@ def clients_path():
                 "import sys",
                 f"sys.path.append({PACKAGE_PARENT!r})",
                 f"sys.argv[0] = {name!r}",
-                f"from lbd.cli.{module} import main",
+                f"from {module} import main",
                 "sys.exit(main(sys.argv[1:]))",
             )
             script.write_text("\n".join(lines) + "\n")
@@ -78,7 +84,9 @@ def clients_path():
 
 def compile_front(program, client, *flags):
     """By the installer's own means; no program if there is no compiler."""
-    subprocess.run([Path(PACKAGE_PARENT, "deploy/front"), program, client, *flags], check=True)
+    words = [program, f'-DPYTHON_CLIENT="{client}"', *flags]
+    source = Path(PACKAGE_PARENT, "lbd/client/c/lbrun.c")
+    subprocess.run([Path(PACKAGE_PARENT, "deploy/compile"), source, *words], check=True)
     return program
 
 
@@ -145,7 +153,7 @@ class Lab:
         return lab
 
     def down(self):
-        run_lab("down", "--dir", self.root)
+        removal.down(self.root)
         for process in self._background:  # what a test that failed has left
             close(process)
         self.assert_nothing_left()
@@ -224,8 +232,10 @@ class Lab:
     def lab(self, *words, check=True):
         return run_lab(*words, "--dir", self.root, check=check)
 
+    # Many tests do this, and few need the start of a Python for it: `lbd lab` has tests of its own.
+
     def kill(self, host, part, signal="KILL"):
-        self.lab("kill", host, part, "-s", signal)
+        labs.kill(self.root, host, part, signal_named(str(signal)))
 
     def start(self, host, *daemon):
         self.lab("start", host, *daemon)
@@ -237,7 +247,7 @@ class Lab:
         self.lab("heal")
 
     def status(self):
-        return json.loads(self.lab("status", "--json").stdout)
+        return labs.status(self.root)
 
     def pids(self):
         """{"h1": {"lim": pid, "lbm": pid, "keeper": pid}, …}, None for what is dead."""

@@ -23,9 +23,10 @@ def need_namespaces():
 
 
 @pytest.fixture(scope="module")
-def lab():
-    """Three hosts on loopback with quick timings, shared by a module."""
-    lab = Lab.up(3)
+def lab(request):
+    """Three hosts on loopback with quick timings, shared by a module: or as many as its LAB_HOSTS
+    says, for each costs every test some of the machine."""
+    lab = Lab.up(getattr(request.module, "LAB_HOSTS", 3))
     yield lab
     lab.down()
 
@@ -127,7 +128,7 @@ def nothing_left_at_the_end():
     ours = {str(lab.root) for lab in Lab.started}
     marked = {
         pid: mark
-        for pid in processes.all_pids()
+        for pid in processes.pids()
         if (mark := processes.environment_of(pid).get(processes.MARK, "")) in ours
     }
     assert not marked, f"processes left by tests: {marked}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import sys
 import threading
@@ -36,10 +37,11 @@ def shell_status(returncode):
 
 
 def alive(pid):
-    """Does it run? A zombie does not."""
+    """Does it run? A zombie does not, once all its threads have ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+            ended = stat.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        return not ended or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 
@@ -61,7 +63,7 @@ def numbers_in(path, count):
 
 
 @contextlib.contextmanager
-def bounded(job, seconds=15):
+def bounded(job, seconds=30):
     """Kills `job` and what it started if what is inside takes too long, so that reads return."""
     late = threading.Event()
 

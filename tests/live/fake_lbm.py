@@ -6,7 +6,7 @@ import socket
 import subprocess
 import threading
 
-from lbd.rpc.frames import Splitter
+from lbd.local.frames import Splitter
 
 SECONDS = 20  # for anything a client does here
 

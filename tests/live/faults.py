@@ -12,14 +12,11 @@ import signal
 import socket
 import subprocess
 import sysconfig
-import time
 from pathlib import Path
 
 import lbd
-from lbd.self_start import command
-from lbd.trust import certificates
+from lbd.process.self_start import command
 from tests.live.cluster import wait_until
-from tests.live.trust import authority_on, files_of, made_for
 
 SKEW_S = 100
 SKEWED = """
@@ -57,12 +54,6 @@ def misspelt(lab):
 
 
 @contextlib.contextmanager
-def unresolved(lab):
-    ghost = '{name = "ghost", address = "no-such-host.invalid"}'
-    yield write_config(lab, lambda text: text.replace("hosts = [", f"hosts = [{ghost}, ", 1))
-
-
-@contextlib.contextmanager
 def not_ours(lab):
     """An address of the documentation's network, which nobody has."""
     own = lab.record.plan.address("h1")
@@ -88,11 +79,6 @@ def mode(path, bits):
 
 def open_configuration(lab):
     return mode(config_of(lab), 0o666)
-
-
-def open_key(lab):
-    (key,) = re.findall(r'key_file = "(.+)"', config_of(lab).read_text())
-    return mode(Path(key), 0o644)
 
 
 def open_directory(lab):
@@ -124,54 +110,6 @@ def read_only(lab):
     with mounted(state, "--bind", "-o", "ro", state):
         subprocess.run(["mount", "-o", "remount,ro,bind", state], check=True)
         yield {}
-
-
-# Trust
-
-
-@contextlib.contextmanager
-def credentials(lab, life_s, authority=None):
-    """h1 has others, of that life and authority."""
-    made = made_for(authority or authority_on(lab).credentials(), "h1", life_s)
-    path = files_of(lab, "h1").credentials
-    before = path.read_bytes()
-    path.write_bytes(made.key + made.chain)
-    try:
-        yield {}
-    finally:
-        path.write_bytes(before)
-
-
-@contextlib.contextmanager
-def expired(lab):
-    """While no LIM runs that would renew it."""
-    with ended(lab, "h1", "lim", "TERM"), credentials(lab, -10.0) as more:
-        yield more
-
-
-def of_another_authority(lab):
-    return credentials(lab, 3600.0, certificates.new_authority("another", time.time()))
-
-
-def not_begun(lab):
-    """As it looks to a host whose clock is a day late."""
-    shim = clock_shim(lab, -86400)
-    return contextlib.nullcontext({"environment": {"LD_PRELOAD": str(shim)}})
-
-
-def open_credentials(lab):
-    return mode(files_of(lab, "h1").credentials, 0o644)
-
-
-@contextlib.contextmanager
-def no_certificate(lab):
-    path = files_of(lab, "h1").credentials
-    aside = path.with_name("aside")
-    path.rename(aside)
-    try:
-        yield {}
-    finally:
-        aside.rename(path)
 
 
 # Daemons
@@ -345,7 +283,7 @@ def other_version(lab):
 def not_compiled(lab):
     """An lbctl of an installation without compiled parts."""
     copy = copy_package(lab)
-    (copy / "lbd/lbm/spare").unlink(missing_ok=True)
+    (copy / "lbd/keeper/spare").unlink(missing_ok=True)
     yield {"environment": {"PYTHONPATH": str(copy)}}
 
 

@@ -15,6 +15,8 @@ LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FLUSH, INIT, OPENDIR, INTER
 )  # fmt: skip
 ROOT, FILE = 1, 2
 ENOSYS = 38
+ASYNC_READ = 1
+READ_AHEAD_BYTES = 1 << 17
 MNT_DETACH = 2
 POLL_S = 0.05
 NAME = "file"
@@ -29,8 +31,10 @@ class HungFiles:
     """`where`/file can be opened, and `uid` may look at it; reads and writes never end, and of
     others nothing does."""
 
-    def __init__(self, where, uid):
+    def __init__(self, where, uid, *, killable=False):
+        """`killable`: who waits for it may be killed meanwhile."""
         self.where, self.uid = os.fspath(where), uid
+        self._ahead = (READ_AHEAD_BYTES, ASYNC_READ) if killable else (0, 0)
         self.asked = []  # of what was never answered: (operation, uid)
         self.path = os.path.join(self.where, NAME)
         self._over = threading.Event()
@@ -78,7 +82,7 @@ class HungFiles:
         if operation in (FORGET, INTERRUPT, READ, WRITE):
             return None
         if operation == INIT:
-            return struct.pack("=4I2H2I2H8I", 7, 31, 0, 0, 8, 6, 4096, 1, 1, 0, *[0] * 8)
+            return struct.pack("=4I2H2I2H8I", 7, 31, *self._ahead, 8, 6, 4096, 1, 1, 0, *[0] * 8)
         if node == FILE and uid != self.uid and operation != RELEASE:
             return None
         if operation == LOOKUP:

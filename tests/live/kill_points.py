@@ -57,8 +57,9 @@ KINDS = {
     "tree": Kind(TREE),
     "stubborn": Kind(STUBBORN, told_by=FORCED),
     "fetch": Kind(
-        "head -c 3000000 /dev/zero >{mark}; sleep 0.05", ("--fetch", "{mark}"), ends=(0,),
-        said=b"", fetched=3_000_000,
+        # Made in one step: a file that the command itself has left half written comes back, too.
+        "head -c 3000000 /dev/zero >part && mv part {mark} && sleep 0.05", ("--fetch", "{mark}"),
+        ends=(0,), said=b"", fetched=3_000_000,
     ),
     "terminal": Kind("exec sleep {mark}", ("-t",), terminal=True),
     "terminal, out": Kind("exec yes {mark}", ("-t",), terminal=True),
@@ -115,7 +116,7 @@ class Running:
     def kill(self):
         self._send(signal.SIGKILL)
 
-    def tell_to_end(self):
+    def ask_to_end(self):
         for number in self.kind.told_by:
             self._send(number)
             time.sleep(0.02)
@@ -153,7 +154,7 @@ class Running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self.client.wait(LIMIT_S / tries)
             if left and self.sent == list(FORCED) * (tries - left):
-                self.tell_to_end()
+                self.ask_to_end()
         raise AssertionError(f"{self.kind}, told {self.sent}: no end")
 
     def _assert_as_it_was(self, seen):

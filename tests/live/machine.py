@@ -27,6 +27,7 @@ mount -t overlay -o lowerdir=/,upperdir=disk/upper,workdir=disk/work overlay dis
 touch console
 cd disk/root
 cp "$2" lbd.deb
+cp "$3" first.deb
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
@@ -44,7 +45,7 @@ touch dev/console
 mount --bind "$1/console" dev/console
 ip link set lo up
 rm -f usr/sbin/policy-rc.d
-chroot . dpkg -i --no-triggers --force-unsafe-io lbd.deb >"$1/dpkg.log" 2>&1
+chroot . dpkg -i --no-triggers --force-unsafe-io first.deb >"$1/dpkg.log" 2>&1
 mkdir -p run/systemd/system
 cat >run/systemd/system/boot.target <<END
 [Unit]
@@ -78,7 +79,8 @@ def unified():
 
 
 class Machine:
-    def __init__(self, root, package):
+    def __init__(self, root, package, first=None):
+        """`first`: another package to start with; `package` is /lbd.deb in any case."""
         self.root = root
         (root / "disk").mkdir()
         (root / "boot").write_text(BOOT)
@@ -87,8 +89,9 @@ class Machine:
         # In its group before it has namespaces of its own, so that the group is all it sees.
         enter = f'echo $$ >"{self._group}/cgroup.procs"; exec "$@"'
         unshare = ("unshare", "-m", "-p", "-n", "-u", "-i", "-C", "--fork", "--kill-child")
+        boot = ("sh", root / "boot", root, package, first or package)
         self._unshare = subprocess.Popen(
-            ["sh", "-c", enter, "sh", *unshare, "sh", root / "boot", root, package],
+            ["sh", "-c", enter, "sh", *unshare, *boot],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._first = None
@@ -133,6 +136,10 @@ class Machine:
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
             **options,
         )  # fmt: skip
+
+    def receive(self, file):
+        """Copies it to its root directory."""
+        shutil.copy(file, f"/proc/{self._first}/root")
 
     def show(self, unit, name):
         return self.run("systemctl", "show", "-P", name, unit, check=True).stdout.strip()

@@ -11,7 +11,7 @@ import lbd
 if __name__ == "__main__":
     newest, oldest, features, *words = sys.argv[1:]
     lbd.__version__ = "9.9"  # before anything takes it over
-    wire = import_module("lbd.wire")
+    wire = import_module("lbd.net.release")
     known = frozenset(filter(None, features.split(",")))
     wire.OWN = wire.Wire("9.9", int(newest), int(oldest), known)
     sys.exit(import_module("lbd.cli.main").main(words))

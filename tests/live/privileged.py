@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from lbd.lab import processes
-from lbd.rpc.local import ask
-from lbd.self_start import command
+from lbd.local.json_socket import ask
+from lbd.process.self_start import command
 from tests.live.cluster import FAST, client_environment, has_front, wait_until
 
 # accounts that are there, to play these parts

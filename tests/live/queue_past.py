@@ -3,8 +3,8 @@
 import contextlib
 import sqlite3
 
-from lbd.dispatch.jobs import Begin, Cause, Changed, Ending, Fate
-from lbd.dispatch.ledger.rows import Submission
+from lbd.dispatch.core.ledger_rows import Submission
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
 from lbd.dispatch.ledger.sqlite import carry_out
 from lbd.dispatch.ledger.work import apply_all, insert
 from lbd.model import HostId, JobId, JobState

@@ -20,7 +20,7 @@ def leave(lab, host):
     """Tell the LBM to make way for another, and wait until it has."""
     pid = int((lab.paths(host).run / "lbm.pid").read_text())
     os.kill(pid, signal.SIGUSR2)
-    lab.wait_until(lambda: not alive(pid), "it has left", 15)
+    lab.wait_until(lambda: not alive(pid), "it has left")
 
 
 def restart(lab, *hosts):
@@ -39,7 +39,7 @@ class Stream:
         self.process = lab.popen(
             near, "lbrun", "-H", far, *command, stdin=-1, stdout=-1, stderr=subprocess.PIPE
         )
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._size, self._slow_s = size, slow_s
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._feed), threading.Thread(target=self._drain)]
@@ -50,7 +50,7 @@ class Stream:
         left = self._size
         with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
             while left > 0 and not self._stop.is_set():
-                piece = self._dice.randbytes(min(left, self._dice.randint(1, PIECE)))
+                piece = self._rng.randbytes(min(left, self._rng.randint(1, PIECE)))
                 pipe.write(piece)
                 self.sent.update(piece)
                 left -= len(piece)

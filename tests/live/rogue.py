@@ -9,12 +9,13 @@ import tomllib
 
 import grpc
 
-from lbd.lim import messages as m
-from lbd.rpc import client_tags, convert, frames
-from lbd.rpc import job_stream as tags
-from lbd.rpc.gen import lbm_pb2
+from lbd.lbm.link import wire as tags
+from lbd.lim.core import messages as m
+from lbd.local import client_tags, frames
+from lbd.net import convert
+from lbd.net.gen import lbm_pb2
 
-SECONDS = 20  # for an answer to anything
+SECONDS = 40  # for an answer to anything
 
 
 def place_of(lab, host):

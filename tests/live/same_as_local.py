@@ -21,7 +21,7 @@ import pytest
 from cluster import Lab
 from contract import PYTHON, bounded, kill_tree
 
-LIMIT_S = 20
+LIMIT_S = 40
 FAR = "lbrun -H h2"
 PY = " ".join(PYTHON)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lbd.self_start import PACKAGE_PARENT
+from lbd.process.self_start import PACKAGE_PARENT
 from tests.live.cluster import PREFIX, clients_path, compile_front
 
 # Fortified calls would hide from the sanitizers what they are to see.
@@ -41,8 +41,8 @@ def programs():
     made.mkdir(parents=True, exist_ok=True)
     if shutil.which("cc") is not None:
         compile_front(made / "lbrun", python_client("lbrun"), *FLAGS)
-        compile_("lbd/cli/lbsh.c", made / "lbsh", *FLAGS)
-        compile_("lbd/lbm/spare.c", made / "spare", *FLAGS)
+        compile_("lbd/client/c/lbsh.c", made / "lbsh", *FLAGS)
+        compile_("lbd/keeper/spare.c", made / "spare", *FLAGS)
     return made
 
 

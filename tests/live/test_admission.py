@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from lbd.lab.plan import toml
-from lbd.rpc.local import Refusal
+from lbd.local.json_socket import Refusal
 from tests.live.test_users import ANN, as_user, asked_by
 
 TRUE = os.path.realpath("/bin/true")
@@ -51,11 +51,6 @@ def test_who_named_the_host_is_told_which_rule(two, rules, rule, value):
     refused(on_h2(two, "true"), rule)
 
 
-def test_what_the_rules_allow_runs(two, rules):
-    rules(origins=("h1",), deny_users=("somebody",), programs=(TRUE,), when=("* * * * *",), slots=1)
-    assert on_h2(two, "true").returncode == 0
-
-
 def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
     link = tmp_path / "harmless"
     link.symlink_to(sys.executable)
@@ -63,12 +58,6 @@ def test_a_program_is_told_by_its_real_path(two, rules, tmp_path):
     refused(on_h2(two, link, "-c", "print(1)"), "deny_programs")
     rules(programs=(os.path.realpath(sys.executable),))
     assert on_h2(two, link, "-IS", "-c", "print(1)").stdout == "1\n"
-
-
-def test_explain_says_it_too(two, rules):
-    rules(programs=("/usr/bin/nothing",))
-    result = two.run("h1", "lbrun", "--explain", "-H", "h2", "true")
-    assert "admission.programs" in result.stderr
 
 
 def test_a_closed_host_is_no_candidate(two, rules):
@@ -94,7 +83,7 @@ def test_a_change_loses_no_job(two, rules):
     two.wait_until(lambda: running(two) == 1, "it runs")
     rules(deny_users=("*",))
     refused(on_h2(two, "true"), "deny_users")
-    assert process.communicate("words\n", timeout=10)[0] == "words\n"
+    assert process.communicate("words\n", timeout=30)[0] == "words\n"
     assert process.returncode == 0
 
 

@@ -25,7 +25,7 @@ def test_a_stream_goes_on(lab, hosts):
     assert stream.finish() == (0, "")
     assert stream.got_bytes == 40 * MIB
     assert stream.is_whole()
-    lab.wait_until(lambda: not lab.jobs_alive(), "nothing is left", 10, lab.jobs_alive)
+    lab.wait_until(lambda: not lab.jobs_alive(), "nothing is left", 30, lab.jobs_alive)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGKILL])
@@ -38,7 +38,7 @@ def test_the_lims_matter_to_nothing_that_runs(lab, number):
         lab.start(host, "lim")
     lab.wait_until(
         lambda: lab.ask("h2", "lim", "status")["hosts"][1]["jobs"]["foreign"] == 1,
-        "the new LIM knows of it", 10, lambda: lab.ask("h2", "lim", "status"),
+        "the new LIM knows of it", 30, lambda: lab.ask("h2", "lim", "status"),
     )  # fmt: skip
     stream.enough()
     assert stream.finish() == (0, "")

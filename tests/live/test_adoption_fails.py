@@ -5,10 +5,12 @@ import socket
 
 import pytest
 
-from lbd.lbm import handover, holding, keeper
-from lbd.rpc import frames
-from lbd.rpc.descriptors import receive
-from lbd.rpc.gen.handover_pb2 import Handover
+from lbd.keeper import fd_store as holding
+from lbd.keeper import loop as keeper
+from lbd.lbm.handover import saving
+from lbd.local import frames
+from lbd.local.descriptors import receive
+from lbd.net.gen.handover_pb2 import Handover
 from tests.live.cluster import FAST, Lab
 from tests.live.contract import alive
 from tests.live.restarting import leave
@@ -18,7 +20,7 @@ LOST = 125
 
 @pytest.fixture(scope="module")
 def lab():
-    lab = Lab.up(2, settings=(*FAST, "lbm.orphan_after_s=1"))
+    lab = Lab.up(2, settings=(*FAST, "lbm.orphan_after_s=3"))
     yield lab
     lab.down()
 
@@ -78,7 +80,10 @@ def test_a_record_that_only_a_newer_lbm_can_read(lab, command):
     change_what_is_needed(lab.paths("h2").run / "keeper.sock")
     lab.start("h2", "lbm")
     assert "lost contact with h2" in ended(lab, command)
-    assert f"we know {handover.VERSION}" in lab.paths("h2").log("lbm").read_text()
+    assert (
+        f"this release reads {saving.NEEDS} to {saving.VERSION}"
+        in lab.paths("h2").log("lbm").read_text()
+    )
     lab.wait_until(lambda: lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0, "it works")
 
 
@@ -94,9 +99,9 @@ def change_what_is_needed(path):
                 if tag == keeper.HELLO:
                     wanted = int(dict(frames.fields(body))[holding.COUNT])
         record = Handover.FromString(os.pread(given[0], 1 << 24, 0))
-        assert record.needs == handover.NEEDS
-        record.needs = record.version = handover.VERSION + 1
-        changed = handover.in_memory(record.SerializeToString())
+        assert record.needs == saving.NEEDS
+        record.needs = record.version = saving.VERSION + 1
+        changed = saving.in_memory(record.SerializeToString())
         sock.sendall(frames.pack(holding.LEAVE))
         holding.send_descriptors(sock, holding.HOLD, [changed, *given[1:]])
         for descriptor in (changed, *given):

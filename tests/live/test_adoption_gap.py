@@ -5,6 +5,7 @@ A scenario is a generator: it starts a command, something happens in the gap, th
 
 import contextlib
 import signal
+import threading
 
 import psutil
 import pytest
@@ -142,12 +143,13 @@ def files_that_go_along(lab, directory):
     """The stage is there until they have come back."""
     (directory / "in").write_text("words\n")
     words = ("lbrun", "--send", "in", "--fetch", "out", "-H", "h2")
-    script = "sleep 1.5; tr a-z A-Z <in >out; echo done"
+    script = f"until [ -e {directory}/go ]; do sleep 0.05; done; tr a-z A-Z <in >out; echo done"
     process = lab.popen("h1", *words, "sh", "-c", script, cwd=directory, stdout=-1, stderr=-1)
-    runs = lambda: any("sleep 1.5" in job["command"][-1] for job in lab.lbctl_json("h1", "jobs"))  # noqa: E731
+    runs = lambda: any("tr a-z" in job["command"][-1] for job in lab.lbctl_json("h1", "jobs"))  # noqa: E731
     lab.wait_until(runs, "it runs")
     yield
     yield
+    (directory / "go").touch()
     assert (process.communicate(timeout=30), process.returncode) == ((b"done\n", b""), 0)
     assert (directory / "out").read_text() == "WORDS\n"
 
@@ -180,24 +182,29 @@ def test_what_happens_in_the_gap_counts_after_it(lab, hosts, tmp_path):
 def test_those_that_wait_for_a_slot_still_do(lab):
     slots = lab.ask("h2", "lbm", "status")["slots"]["total"]
     holders = [begun(lab, "exec sleep 1000") for _ in range(slots)]
-    waiting = [lab.popen("h1", "lbrun", "-H", "h2", "echo", n, stdout=-1, text=True) for n in "ab"]
+    waiting = [
+        lab.popen("h1", "lbrun", "-H", "h2", "echo", n, stdout=-1, stderr=-1, text=True)
+        for n in "ab"
+    ]
     both_wait = lambda: lab.ask("h2", "lbm", "status")["waiting"] == 2  # noqa: E731
     lab.wait_until(both_wait, "two wait")
     restart(lab, "h1", "h2")
     lab.wait_until(both_wait, "two wait again")
     for holder in holders:
         holder.kill()
-    assert [process.communicate(timeout=30)[0] for process in waiting] == ["a\n", "b\n"]
+    assert [process.communicate(timeout=30) for process in waiting] == [("a\n", ""), ("b\n", "")]
     assert [process.returncode for process in waiting] == [0, 0]
 
 
 def test_who_comes_in_the_gap_waits(lab):
     leave(lab, "h1")
+    starting = threading.Thread(target=lab.start, args=("h1", "lbm"))  # clients wait for it
+    starting.start()
     come = [
         lab.popen("h1", "lbrun", *words, "echo", "through", stdout=-1, stderr=-1, text=True)
         for words in (("-H", "h2"), (), ("-H", "h1"))
     ]
-    lab.start("h1", "lbm")
+    starting.join()
     assert [process.communicate(timeout=30) for process in come] == [("through\n", "")] * 3
 
 

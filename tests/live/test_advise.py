@@ -6,9 +6,9 @@ import time
 import pytest
 from contract import assert_one_line
 
-from lbd.config_stats import StatsConfig
-from lbd.lbm.usage import Usage
-from lbd.lbm.usage_store import UsageStore
+from lbd.config.stats import StatsConfig
+from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.store import UsageStore
 
 RESULT = {
     "algorithm", "parameters", "mean_response_s", "gain", "gain_ci95", "better", "transferred",
@@ -56,7 +56,7 @@ def test_for_people(lab):
     assert result.stderr == ""  # progress is for terminals
     first, measured, _, heading, now, *_ = result.stdout.splitlines()
     assert first.startswith("240 jobs of 2h on 2 hosts, replayed; 240 could move")
-    assert "30 was not measured" in measured
+    assert "30 jobs was not measured" in measured
     assert heading.split()[:3] == ["ALGORITHM", "WITH", "RESPONSE"]
     assert now.startswith("NOLB")
     assert "as it is now" in now
@@ -67,7 +67,7 @@ def test_for_people(lab):
 def test_too_few_jobs_is_said_plainly(lab):
     result = lab.run("h1", "lbctl", "advise", "--since", "1s", check=True)
     assert result.stdout == ""
-    assert_one_line(result.stderr, "lbctl", "too few to tell (200 are needed")
+    assert_one_line(result.stderr, "lbctl", "too few to judge (200 are needed")
     found = lab.lbctl_json("h1", "advise", "--since", "1s")
     assert (found["verdict"], found["results"], found["best"]) == ("too-few-jobs", [], None)
 

@@ -60,12 +60,11 @@ def test_make_over_four_hosts_with_a_busy_one(make_lab, lua, tmp_path):
     assert built(tree) == expected
     # Not only at the start of a line: a linker's warning comes in pieces, and another command's
     # line may fall between them.
-    placed = collections.Counter(re.findall(r"lbrun: gcc: (here|on h\d)", result.stderr))
+    placed = collections.Counter(re.findall(r"lbrun: gcc runs on (h\d)", result.stderr))
     commands = sum(placed.values())
     assert commands == len([name for name in expected if name.endswith(".o")]) + 2  # the links
-    assert {"on h2", "on h3", "on h4"} <= set(placed), placed
-    assert placed["here"] <= commands / HOSTS, placed
-    assert "on h1" not in placed
+    assert {"h2", "h3", "h4"} <= set(placed), placed
+    assert placed["h1"] <= commands / HOSTS, placed
 
 
 def loads(lab):

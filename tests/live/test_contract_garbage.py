@@ -88,7 +88,7 @@ def unharmed(lab):
     assert lab.pids()["h1"] == pids
     lab.wait_until(
         lambda: all(now <= before[part] + 3 for part, now in descriptors(pids).items()),
-        f"descriptors as before: {before}", 15, lambda: descriptors(pids),
+        f"descriptors as before: {before}", 30, lambda: descriptors(pids),
     )  # fmt: skip
     assert "Traceback" not in lab.logs(1000)
     assert "never retrieved" not in lab.logs(1000)

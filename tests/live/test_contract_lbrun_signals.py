@@ -23,6 +23,7 @@ from contract import (
 
 pytestmark = pytest.mark.usefixtures("client")
 
+LAB_HOSTS = 2
 AWAY = WHERE["away"]
 TIMED = ("--local", "--timeout", "600")
 # Those where lbrun stays as the parent, and those where the command may be lbrun itself, replaced.
@@ -39,13 +40,13 @@ def job_of(lab, where, *words, **options):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, **options}
     with lab.popen("h1", "lbrun", *where, *words, process_group=0, **pipes) as job:
         try:
-            with bounded(job, 10):
+            with bounded(job, 30):
                 yield job
         finally:
             kill_tree(job.pid)
 
 
-def telling(lab, where, *names):
+def reporting(lab, where, *names):
     return job_of(lab, where, *PYTHON, "-c", TELL, *names)
 
 
@@ -55,7 +56,7 @@ FORWARDED = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SI
 @also_timed
 @pytest.mark.parametrize("name", FORWARDED)
 def test_a_trapped_signal_reaches_the_command_once(lab, where, name):
-    with telling(lab, where, *FORWARDED) as job:
+    with reporting(lab, where, *FORWARDED) as job:
         assert job.stdout.readline() == "ready\n"
         job.send_signal(getattr(signal, name))
         assert job.stdout.readline() == f"{name}\n"
@@ -86,7 +87,7 @@ def test_an_untrapped_signal_ends_the_command(lab, where, name):
 @also_timed
 def test_no_signal_is_lost(lab, where):
     """Whenever it comes: each of many must be answered before the next is sent."""
-    with telling(lab, where, "SIGUSR1") as job:
+    with reporting(lab, where, "SIGUSR1") as job:
         assert job.stdout.readline() == "ready\n"
         for number in range(1000):
             job.send_signal(signal.SIGUSR1)
@@ -151,7 +152,7 @@ FOR_GOOD = "trap '' INT; echo $$; while :; do sleep 0.1; done"
 @pytest.mark.parametrize("where", [AWAY, ("--remote",)], ids=["away", "remote"])
 @pytest.mark.parametrize("attempt", range(12))
 def test_interrupt_twice_ends_by_force(lab, where, attempt):
-    with telling(lab, where, "SIGINT") as job:
+    with reporting(lab, where, "SIGINT") as job:
         assert job.stdout.readline() == "ready\n"
         job.send_signal(signal.SIGINT)
         assert job.stdout.readline() == "SIGINT\n"
@@ -174,7 +175,7 @@ def test_interrupt_twice_spares_nobody(lab):
 def test_a_signal_right_after_the_start_is_not_lost(lab, name):
     """The command has said that it is ready; what comes from then on must reach it."""
     for attempt in range(60):
-        with telling(lab, AWAY, name) as job:
+        with reporting(lab, AWAY, name) as job:
             assert job.stdout.readline() == "ready\n"
             job.send_signal(getattr(signal, name))
             assert (attempt, job.stdout.readline()) == (attempt, f"{name}\n")
@@ -183,7 +184,7 @@ def test_a_signal_right_after_the_start_is_not_lost(lab, name):
 
 
 def test_terminate_twice_stays_terminate(lab):
-    with telling(lab, AWAY, "SIGTERM") as job:
+    with reporting(lab, AWAY, "SIGTERM") as job:
         assert job.stdout.readline() == "ready\n"
         for _ in range(5):
             job.send_signal(signal.SIGTERM)

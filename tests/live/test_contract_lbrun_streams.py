@@ -15,6 +15,7 @@ from tests.live.cluster import wait_until
 
 pytestmark = pytest.mark.usefixtures("client")
 
+LAB_HOSTS = 2
 BYTES = bytes(range(256)) * 7 + b"\r\n\n\0no line end"
 MIB = 1 << 20
 SHA = "import hashlib, sys; print(hashlib.file_digest(sys.stdin.buffer, 'sha256').hexdigest())"

@@ -177,7 +177,9 @@ def test_a_config_that_is_no_file(way, kind, tmp_path, short_dir):
 
 def most_at_once(results, log):
     """The largest number that ran at the same time, after checking that all of them ran."""
-    assert {result.returncode for result in results} == {0}
+    assert {result.returncode for result in results} == {0}, [
+        result.stderr for result in results if result.returncode
+    ]
     marks = log.read_text().split()
     assert marks.count("+1") == marks.count("-1") == len(results)
     running = most = 0

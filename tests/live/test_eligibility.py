@@ -13,8 +13,8 @@ from shim_host import LONG_S, SHORT_S, SURE_RUNS, THRESHOLD_S, Host
 
 pytestmark = pytest.mark.alone
 
-LONGER_S = "0.9"  # by the clock, too, more than four times the threshold
 BUSY = Path(__file__).with_name("busy.py")
+SETTINGS = (*FAST, f"lim.job_threshold_s={THRESHOLD_S}")
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,10 @@ def programs(tmp_path_factory):
     return tmp_path_factory.mktemp("programs")
 
 
-@pytest.fixture
-def make_host(make_lab, programs):
-    def make(*settings):
-        lab = make_lab(2, settings=(*FAST, f"lim.job_threshold_s={THRESHOLD_S}", *settings))
-        return Host(lab, programs)
-
-    return make
+@pytest.fixture(scope="module")
+def host(make_module_lab, programs):
+    """Each test has commands of its own names there."""
+    return Host(make_module_lab(2, settings=SETTINGS), programs)
 
 
 @pytest.fixture
@@ -53,8 +50,19 @@ def loaded():
         job.wait()
 
 
-def test_a_new_command_runs_here_once_then_leaves_and_a_short_one_stays(make_host, loaded):
-    host = make_host()
+def test_what_was_learnt_survives_a_restart(host):
+    host.where("kept", LONG_S)
+    host.lab.wait_until(lambda: "kept" in host.learnt(), "it is learnt")
+    stored = host.lab.paths("h1").state / "learnt.json"
+    host.stop("h1")
+    host.lab.wait_until(stored.exists, "it is written at the end")
+    assert stored.stat().st_mode & 0o777 == 0o600
+    host.lab.wait_until(lambda: host.lab.pids()["h1"]["lbm"] is None, "the LBM has ended")
+    host.lab.start("h1", "lbm")
+    host.lab.wait_until(lambda: host.learnt()["kept"]["runs"] == 1, "it is known again")
+
+
+def test_a_new_command_runs_here_once_then_leaves_and_a_short_one_stays(host, loaded):
     loaded(host)
     assert host.where("fit", LONG_S) == "h1"
     host.lab.wait_until(lambda: host.learnt()["fit"]["reason"] == "long", "it is learnt")
@@ -73,59 +81,9 @@ def test_a_new_command_runs_here_once_then_leaves_and_a_short_one_stays(make_hos
     assert measured["cpu_s"] > THRESHOLD_S
 
 
-def test_a_false_friend_is_unlearnt_both_ways(make_host, loaded):
-    host = make_host()
-    loaded(host)
-    host.where("fit", LONG_S)
-    host.lab.wait_until(lambda: host.learnt()["fit"]["reason"] == "long", "long at first")
-    for _ in range(4):
-        host.where("fit", SHORT_S)
-    host.lab.wait_until(lambda: host.learnt()["fit"]["reason"] == "short", "it is short now")
-    assert host.where("fit", LONGER_S) == "h1"
-    for _ in range(2):  # the first takes suspiciously long, the next is measured
-        host.where("fit", LONGER_S)
-    host.lab.wait_until(lambda: host.learnt()["fit"]["reason"] == "long", "and long again")
-    assert host.where("fit", LONG_S) == "h2"
-
-
-def test_what_was_learnt_survives_a_restart_and_a_kill(make_host, loaded):
-    host = make_host()
-    host.where("fit", LONG_S)
-    host.lab.wait_until(lambda: "fit" in host.learnt(), "it is learnt")
-    stored = host.lab.paths("h1").state / "learnt.json"
-    host.stop("h1")
-    host.lab.wait_until(stored.exists, "it is written at the end")
-    assert stored.stat().st_mode & 0o777 == 0o600
-    host.lab.wait_until(lambda: host.lab.pids()["h1"]["lbm"] is None, "the LBM has ended")
-    host.lab.start("h1", "lbm")
-    host.lab.wait_until(lambda: host.learnt()["fit"]["runs"] == 1, "it is known again")
-    host.where("other", LONG_S)
-    host.lab.wait_until(lambda: "other" in stored.read_text(), "it is written after a pause", 20)
-    host.lab.kill("h1", "lbm")
-    host.lab.wait_until(lambda: host.lab.pids()["h1"]["lbm"] is None, "the LBM is dead")
-    host.lab.start("h1", "lbm")
-    host.lab.wait_until(lambda: {"fit", "other"} <= host.learnt().keys(), "both are known")
-    loaded(host)
-    assert host.where("fit", LONG_S) == "h2"
-
-
-@pytest.mark.parametrize("damage", [b"{", b"\xff\x00", b'{"format":9}', b"[" * 100_000, b""])
-def test_a_damaged_file_is_set_aside(make_host, damage):
-    host = make_host()
-    state_dir = host.lab.paths("h1").state
-    host.stop("h1")
-    host.lab.wait_until(lambda: host.lab.pids()["h1"]["lbm"] is None, "the LBM has ended")
-    (state_dir / "learnt.json").write_bytes(damage)
-    host.lab.start("h1", "lbm")
-    host.lab.wait_until(lambda: host.learnt() == {}, "it starts all the same")
-    assert (state_dir / "learnt.damaged").read_bytes() == damage
-    said = host.lab.paths("h1").log("lbm").read_text()
-    assert said.count("set aside as learnt.damaged") == 1
-    assert host.where("fit", SHORT_S) == "h1"
-
-
-def test_the_owners_never_list_is_above_all(make_host, loaded):
-    host = make_host('eligibility.never=["secret"]', 'eligibility.always=["tiny", "vim", "secret"]')
+def test_the_owners_never_list_is_above_all(make_lab, programs, loaded):
+    lists = 'eligibility.never=["secret"]', 'eligibility.always=["tiny", "vim", "secret"]'
+    host = Host(make_lab(2, settings=(*SETTINGS, *lists)), programs)
     loaded(host)
     host.program("secret")
     lab, env = host.lab, host.environment()
@@ -145,50 +103,13 @@ def test_the_owners_never_list_is_above_all(make_host, loaded):
     assert host.eligible("cat", "x")["list"] == "built-in"
 
 
-def test_an_lbrun_is_not_held_back_but_teaches(make_host, loaded):
-    host = make_host()
+def test_an_lbrun_is_not_held_back_but_teaches(host, loaded):
     loaded(host)
-    host.program("fit")
-    run = host.lab.run("h1", "lbrun", "fit", LONG_S, env=host.environment())
+    host.program("sent")
+    run = host.lab.run("h1", "lbrun", "sent", LONG_S, env=host.environment())
     assert run.stdout == "h2\n"
-    assert host.learnt()["fit"]["runs"] == 1
-    assert host.where("fit", LONG_S) == "h2"
-
-
-def test_the_threshold_follows_lbctl_param(make_host):
-    host = make_host()
-    host.where("fit", LONG_S)
-    host.lab.wait_until(lambda: host.eligible("fit")["eligible"], "long by the configuration")
-    host.lab.run("h1", "lbctl", "param", "job_threshold_s", "5", check=True)
-    host.lab.wait_until(lambda: not host.eligible("fit")["eligible"], "short by the new one")
-    assert host.eligible("fit")["threshold_s"] == 5.0
-    host.lab.run("h2", "lbctl", "param", "job_threshold_s", "0.1", check=True)
-    host.lab.wait_until(lambda: host.eligible("fit")["eligible"], "told on another host")
-
-
-def test_the_users_list_is_sent_along(make_host, loaded):
-    host = make_host()
-    loaded(host)
-    host.lab.ask("h1", "lbm", "shims", always=["tiny"], never=["fit"])
-    assert host.where("tiny", SHORT_S) == "h2"
-    assert host.where("fit", LONG_S) == "h1"
-    said = host.lab.ask("h1", "lbm", "eligible", command=["fit"])
-    assert (said["reason"], said["list"]) == ("never", "user")
-    host.lab.ask("h1", "lbm", "shims", always=[], never=[])
-    assert host.lab.ask("h1", "lbm", "eligible", command=["fit"])["reason"] == "new"
-
-
-def test_shims_are_told_by_generation(make_host):
-    host = make_host("lim.job_threshold_s=10")
-    before = host.lab.ask("h1", "lbm", "shims")
-    assert {"vim", "lbrun", "cat"} <= set(before["shimless"])
-    assert host.lab.ask("h1", "lbm", "shims") == before
-    for _ in range(SURE_RUNS):
-        host.where("tiny", SHORT_S)
-    host.lab.wait_until(
-        lambda: "tiny" in host.lab.ask("h1", "lbm", "shims")["shimless"], "it needs none any more"
-    )
-    assert host.lab.ask("h1", "lbm", "shims")["generation"] != before["generation"]
+    assert host.learnt()["sent"]["runs"] == 1
+    assert host.where("sent", LONG_S) == "h2"
 
 
 PLAIN_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
@@ -196,18 +117,27 @@ PLAIN_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
 
 
 @pytest.mark.root
-def test_one_users_runs_teach_nothing_of_anothers(make_host):
-    host = make_host()
+def test_one_users_runs_teach_nothing_of_anothers(host):
     if os.geteuid() != 0 or host.lab.run("h1", *PLAIN_USER, "true").returncode != 0:
         pytest.skip("needs root and setpriv(1)")
-    host.where("fit", LONG_S)
-    host.lab.wait_until(lambda: host.eligible("fit")["reason"] == "long", "root's is long")
-    ask = (*PLAIN_USER, "lbctl", "eligible", "--json", "fit")
+    host.where("shared", LONG_S)
+    host.lab.wait_until(lambda: host.eligible("shared")["reason"] == "long", "root's is long")
+    ask = (*PLAIN_USER, "lbctl", "eligible", "--json", "shared")
     assert json.loads(host.lab.run("h1", *ask, check=True).stdout)["reason"] == "new"
     # Another program of the same name, as far as anybody knows.
     env = host.environment()
-    ran = host.lab.run("h1", *PLAIN_USER, "fit", SHORT_S, env=env)
+    ran = host.lab.run("h1", *PLAIN_USER, "shared", SHORT_S, env=env)
     assert (ran.stdout, ran.stderr) == ("h1\n", "")
     theirs = json.loads(host.lab.run("h1", *ask, check=True).stdout)
     assert (theirs["reason"], theirs["runs"]) == ("short", 1)
-    assert (host.eligible("fit")["reason"], host.eligible("fit")["runs"]) == ("long", 1)
+    assert (host.eligible("shared")["reason"], host.eligible("shared")["runs"]) == ("long", 1)
+
+
+def test_the_threshold_follows_lbctl_param(host):
+    host.where("steered", LONG_S)
+    host.lab.wait_until(lambda: host.eligible("steered")["eligible"], "long by the configuration")
+    host.lab.run("h1", "lbctl", "param", "job_threshold_s", "5", check=True)
+    host.lab.wait_until(lambda: not host.eligible("steered")["eligible"], "short by the new one")
+    assert host.eligible("steered")["threshold_s"] == 5.0
+    host.lab.run("h2", "lbctl", "param", "job_threshold_s", "0.1", check=True)
+    host.lab.wait_until(lambda: host.eligible("steered")["eligible"], "told on another host")

@@ -13,13 +13,29 @@ import pytest
 
 from lbd.errors import LbdError
 from tests.live.cluster import FAST, Lab
+from tests.live.conftest import reloading
+from tests.live.test_owner import OWNER, Terminal
 from tests.live.test_queue_faults import COUNTED, check_counts
 from tests.postgres import Postgres
 
 SETTINGS = (
     *FAST, "dispatch.lease_s=3", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
-    "dispatch.crash_limit=1000", "lbm.slots=2",
+    "dispatch.crash_limit=1000", "dispatch.gang_drain_s=60", "lbm.slots=2",
 )  # fmt: skip
+# The tasks of a gang: each waits for all others of the same attempt to be there.
+MEETS = """
+exec 9>>"lock.$LBD_JOB_ID"
+flock -n 9 || { echo "$LBD_JOB_ID $LBD_ATTEMPT" >>twice; exit 99; }
+echo "begin $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+: >"at.$LBD_ATTEMPT.$LBD_ARRAY_INDEX"
+n=0
+until [ "$(ls at."$LBD_ATTEMPT".* | wc -l)" = "$1" ]; do
+    n=$((n + 1)); [ $n -lt 600 ] || exit 9; sleep 0.05
+done
+echo "end $LBD_ATTEMPT" >>"did.$LBD_JOB_ID"
+"""
+UNTIL = "until [ -e go ]; do sleep 0.05; done"
+ONLY_ELSEWHERE = 'echo "$LBD_ATTEMPT $LBD_HOST" >>moved; [ "$LBD_HOST" != h2 ] || sleep 60'
 SECONDS = float(os.environ.get("LBD_FAILOVER_S", "3"))
 
 
@@ -87,6 +103,70 @@ def test_a_standby_takes_over_and_what_runs_goes_on(lab, tmp_path):
     assert status["cluster"]["dispatcher"]["leader"] == leader(lab) != old
 
 
+@pytest.fixture
+def owner_of_h2(lab):
+    """Somebody's terminal, and h2 moves jobs when it is used."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give a terminal to somebody")
+    terminal = Terminal()
+    with reloading(lab) as reload:
+        reload("admission", owner_idle_s=600.0, owners=(OWNER,), owner_is_back="decide",
+               decide_by="timer", decide_after_s=2.0)  # fmt: skip
+        yield terminal
+    terminal.close()
+
+
+@pytest.mark.root
+def test_a_gangs_start_a_target_and_a_job_that_waits_or_moves_go_on_under_another_leader(
+    lab, owner_of_h2, tmp_path
+):
+    """The leader is killed as the slots come free that the gang waits for, while tasks of the
+    array run, and while a job stands still on a host whose owner is back."""
+    old = leader(lab)
+    asker = next(host for host in lab.hosts if host != old)
+
+    def queue(*words):
+        return lab.run(asker, "lbrun", "-d", *words, cwd=tmp_path, check=True).stdout.strip()
+
+    def job(name):
+        return lab.lbctl_json(asker, "job", name)
+
+    def becomes(name, state):
+        lab.wait_until(lambda: job(name)["state"] == state, f"{name} is {state}")
+
+    (tmp_path / "counted.sh").write_text(COUNTED)
+    (tmp_path / "meets.sh").write_text(MEETS)
+    blocker = queue("-n", "2", "-x", "h1", "-x", "h2", "sh", "-c", UNTIL)
+    becomes(blocker, "running")
+    moved = queue("-x", "h1", "sh", "-c", ONLY_ELSEWHERE)
+    becomes(moved, "running")
+    words = ("--array", "1-16", "--target", "30s", "--work", "1s", "-x", "h3")
+    array = queue(*words, "sh", "counted.sh", "0.5")
+    becomes(f"{array}_1", "done")
+    gang = queue("--array", "1-3", "--gang", "-x", "h2", "sh", "meets.sh", "3")
+    lab.wait_until(lambda: " together and holds " in (job(f"{gang}_1")["reason"] or ""), "it holds")
+    owner_of_h2.type()
+    becomes(moved, "suspended")
+    assert job(f"{array}_16")["state"] != "done"
+    assert job(f"{array}_16")["target"]["kind"] == "target"
+    (tmp_path / "go").touch()
+    lab.kill(old, "dispatcher")
+    wait(lab, asker, blocker, moved, array, gang)
+    assert leader(lab) != old
+    lab.start(old, "dispatcher")
+    of_array, of_gang, ended = job(f"{array}_1-16"), job(f"{gang}_1-3"), job(moved)
+    check_counts(tmp_path, [one["id"] for one in (*of_array, *of_gang)])
+    for one in (job(blocker), ended, *of_array, *of_gang):
+        *earlier, last = [attempt["state"] for attempt in one["attempts"]]
+        assert (one["state"], last, "done" in earlier) == ("done", "done", False), one
+        if one not in of_gang:  # no more than a gang's start is tried again
+            assert set(earlier) <= {"evicted"}, one
+    first, second = [attempt["host"] for attempt in ended["attempts"]]
+    assert (tmp_path / "moved").read_text() == f"1 h2\n2 {second}\n"
+    assert first == "h2" != second
+    assert len({one["attempts"][-1]["number"] for one in of_gang}) == 1
+
+
 def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
     asker = "h2"
     running = submit(lab, tmp_path, asker, "2").stdout.strip()
@@ -109,29 +189,29 @@ def test_while_the_database_is_away_nothing_is_lost(lab, postgres, tmp_path):
     check_counts(tmp_path, [running])
 
 
-def misfortune(lab, postgres, dice):
+def misfortune(lab, postgres, rng):
     """Of the leader, or of the database; over when this returns."""
-    what = dice.choice(("kill", "kill", "kill", "stop", "database"))
+    what = rng.choice(("kill", "kill", "kill", "stop", "database"))
     if what == "database":
         postgres.stop()
-        time.sleep(dice.uniform(0.0, 1.0))
+        time.sleep(rng.uniform(0.0, 1.0))
         postgres.start()
         return
     host = leader(lab)
     if what == "kill":
         lab.kill(host, "dispatcher")
-        time.sleep(dice.uniform(0.0, 2.0))
+        time.sleep(rng.uniform(0.0, 2.0))
         lab.start(host, "dispatcher")
     else:
         lab.kill(host, "dispatcher", "STOP")
-        time.sleep(dice.uniform(1.0, 5.0))
+        time.sleep(rng.uniform(1.0, 5.0))
         lab.kill(host, "dispatcher", "CONT")
 
 
 def test_every_acknowledged_job_ends_once_while_leaders_are_killed(lab, postgres, tmp_path):
     seed = int(os.environ.get("LBD_FAILOVER_SEED", random.SystemRandom().randrange(1 << 30)))
     print(f"seed {seed}")
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     names, until_s = [], time.monotonic() + SECONDS
     (tmp_path / "counted.sh").write_text(COUNTED)
     while time.monotonic() < until_s:
@@ -143,18 +223,16 @@ def test_every_acknowledged_job_ends_once_while_leaders_are_killed(lab, postgres
             )
             for host in lab.hosts
         ]  # fmt: skip
-        misfortune(lab, postgres, dice)
+        misfortune(lab, postgres, rng)
         for one in submitting:
             acknowledged, said = one.communicate(timeout=60)
             assert bool(acknowledged) == (one.returncode == 0), said
             if acknowledged:
-                first, last = map(int, acknowledged.strip().split("-"))
-                names += range(first, last + 1)
+                names.append(acknowledged.strip())
     assert names
-    ranges = f"{min(names)}-{max(names)}"
-    wait(lab, "h1", ranges, seconds=120)
-    check_counts(tmp_path, names)
-    for one in lab.lbctl_json("h1", "job", ranges):
+    wait(lab, "h1", *names, seconds=120)
+    check_counts(tmp_path, [f"{name}_{n}" for name in names for n in range(1, 11)])
+    for one in (one for name in names for one in lab.lbctl_json("h1", "job", f"{name}_1-10")):
         fates = [attempt["state"] for attempt in one["attempts"]]
         assert (one["state"], fates.count("done"), fates[-1]) == ("done", 1, "done"), one
 

@@ -16,11 +16,15 @@ from tests.live.contract import shell_status
 # A command with descendants that try to stay: a background child and one in a session of its own.
 TREE = "setsid sleep 1000 & sleep 1000 & echo started; wait"
 LOST = 125
+# Also without cgroups; the rest of that is in test_kill_points.py.
+BOTH = pytest.mark.parametrize(
+    "lab", ["auto", "off"], ids=["cgroups", "sessions"], indirect=True, scope="module"
+)
 
 
-@pytest.fixture(scope="module", params=["auto", "off"], ids=["cgroups", "sessions"])
+@pytest.fixture(scope="module", params=["auto"], ids=["cgroups"])
 def lab(request):
-    """Three hosts whose jobs are held together by cgroups, and three where there are none."""
+    """Three hosts whose jobs are held together by cgroups, or where there are none."""
     lab = Lab.up(3, settings=(*FAST, f"lbm.cgroup={request.param}", "lbm.named_wait_s=60"))
     yield lab
     lab.down()
@@ -69,7 +73,7 @@ def works(lab, host="h1", target="h2"):
 
 @pytest.fixture(autouse=True)
 def whole(lab):
-    """Every fault is mended before the next test."""
+    """Every fault is fixed before the next test."""
     yield
     lab.heal()
     for host, parts in lab.pids().items():
@@ -85,6 +89,7 @@ def whole(lab):
     works(lab)
 
 
+@BOTH
 def test_far_lbm_killed(lab, tree, tmp_path):
     status_file = tmp_path / "status"
     process = tree("h1", "--status-file", status_file)
@@ -103,6 +108,7 @@ def test_own_lbm_killed(lab, tree):
     assert "lost contact with the lbm of this host" in one_line(errors)
 
 
+@BOTH
 def test_far_keeper_killed(lab, tree):
     process = tree("h1")
     before = lab.pids()["h2"]["keeper"]
@@ -124,6 +130,7 @@ def test_own_keeper_killed_does_not_matter_to_what_runs_elsewhere(lab, tree):
     assert (shell_status(status), errors) == (128 + signal.SIGTERM, "")
 
 
+@BOTH
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_client_killed(lab, tree, number):
     process = tree("h1")
@@ -230,17 +237,6 @@ def test_cut_between_two_hosts(lab, tree):
     works(lab)
 
 
-def test_everybody_else_off(lab):
-    for host in ("h2", "h3"):
-        lab.kill(host, "host")
-    result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST")
-    assert (result.returncode, result.stdout) == (0, "h1\n")
-    lab.wait_until(lambda: set(lab.states("h1").values()) == {"up", "down"}, "they are down", 20)
-    result = lab.run("h1", "lbrun", "--remote", "true")
-    assert result.returncode == LOST
-    one_line(result.stderr)
-
-
 def test_host_of_a_running_command_off(lab, tree):
     process = tree("h1")
     lab.kill("h2", "host")
@@ -249,6 +245,7 @@ def test_host_of_a_running_command_off(lab, tree):
     assert "h2" in one_line(errors)
 
 
+@BOTH
 def test_lbm_told_to_stop_ends_what_it_runs(lab, tree):
     process = tree("h1")
     lab.kill("h2", "lbm", "TERM")

@@ -3,7 +3,6 @@ says, and unshaken by whatever an LBM might send."""
 
 import os
 import random
-import re
 import shutil
 import signal
 import time
@@ -14,13 +13,13 @@ import pytest
 from cluster import clients_path, compile_front, has_front, wait_until
 from fake_lbm import FakeLbm
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc.frames import field, fields, pack
-from lbd.rpc.local import caller_of
+from lbd.local import client_tags as tags
+from lbd.local.caller import caller_of
+from lbd.local.frames import field, fields, pack
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "lbd/cli/front.c"
-PARTS = (SOURCE, ROOT / "lbd/cli/front_lbm.h", ROOT / "lbd/cli/front_queue.h")
+SOURCE = ROOT / "lbd/client/c/lbrun.c"
+PARTS = (SOURCE, ROOT / "lbd/client/c/lbm.h", ROOT / "lbd/client/c/queue.h")
 LINES = 400
 FAILED = 125
 LOST = b"lbrun: lost contact with the lbm of this host; the command, if it had begun, is ended\n"
@@ -67,13 +66,6 @@ def fake(short_dir):
 def test_it_is_small_and_compiles_without_a_warning(tmp_path):
     assert all(len(part.read_text().splitlines()) < LINES for part in PARTS)
     assert build(tmp_path, STRICT).exists()
-
-
-def test_its_tags_are_those_of_the_protocol():
-    listed = PARTS[1].read_text().partition("/* As rpc/client_tags.py")[2].partition("SILENCE")[0]
-    found = dict(re.findall(r"(\w+) = '(.)'", listed))
-    assert len(found) > 20
-    assert {name: getattr(tags, name).decode() for name in found} == found
 
 
 # What it asks
@@ -269,25 +261,25 @@ KNOWN = [
 ]
 
 
-def garbage(dice):
+def garbage(rng):
     """Bytes that are frames now and then."""
     pieces = []
-    for _ in range(dice.randrange(1, 6)):
-        kind = dice.random()
+    for _ in range(rng.randrange(1, 6)):
+        kind = rng.random()
         pairs = b"".join(
-            field(dice.choice(KNOWN), dice.choice((b"", b"0", b"true", dice.randbytes(9))))
-            for _ in range(dice.randrange(8))
+            field(rng.choice(KNOWN), rng.choice((b"", b"0", b"true", rng.randbytes(9))))
+            for _ in range(rng.randrange(8))
         )
         if kind < 0.5:
-            pieces.append(pack(dice.choice(KNOWN), pairs))
+            pieces.append(pack(rng.choice(KNOWN), pairs))
         elif kind < 0.7:
-            pieces.append(pack(dice.choice(KNOWN), dice.randbytes(dice.randrange(3000))))
+            pieces.append(pack(rng.choice(KNOWN), rng.randbytes(rng.randrange(3000))))
         elif kind < 0.8:
-            pieces.append(pack(dice.choice(KNOWN), pairs)[: dice.randrange(40)])
+            pieces.append(pack(rng.choice(KNOWN), pairs)[: rng.randrange(40)])
         elif kind < 0.9:
-            pieces.append(pack(tags.WARN, b" a\n" * dice.randrange(300_000)))
+            pieces.append(pack(tags.WARN, b" a\n" * rng.randrange(300_000)))
         else:
-            pieces.append(dice.randbytes(dice.randrange(100)))
+            pieces.append(rng.randbytes(rng.randrange(100)))
     return b"".join(pieces)
 
 

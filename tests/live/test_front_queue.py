@@ -9,9 +9,9 @@ import pytest
 from fake_lbm import FakeLbm
 from test_front import done, sorted_fields
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc.frames import fields, pack
-from lbd.rpc.local import caller_of
+from lbd.local import client_tags as tags
+from lbd.local.caller import caller_of
+from lbd.local.frames import fields, pack
 from tests.live import sanitized
 
 BOTH = ({}, {"LBD_FRONT": "python"})
@@ -44,7 +44,8 @@ ASKED = {
     "to go on": ("-d",),
     "in full": ("--queue", "-H", "h2", "-C", "/usr", "--no-restart", "--name", "two words"),
     "with hosts left out": ("--detach", "-x", "h2", "-x", "h3", "-e", "A=1", "--no-stdin"),
-    "what only python knows": ("-d", "--array", "1-3", "--mem", "1G", "-o", "/tmp/x"),
+    "with its speedup": ("-d", "-n", "1-8", "--speedup", "6,0.5", "--work", "2m"),
+    "what only python knows": ("-d", "--array", "1-3", "--mem", "1G", "-o", "/tmp/lbd-t-output"),
 }
 
 

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from lbd.policy.registry import WEIGH_AGE
-from tests.live.test_algorithms import switch
 
 pytestmark = pytest.mark.alone
 
@@ -26,6 +25,15 @@ wait
 def idle_lab(make_module_lab):
     """With room for all of them on any one host."""
     return make_module_lab(4, settings=("lbm.slots=64",))
+
+
+def switch(lab, name):
+    lab.run("h3", "lbctl", "algorithm", name, check=True)
+    for host in lab.hosts:
+        lab.wait_until(
+            lambda host=host: lab.lbctl_json(host, "algorithm")["algorithm"] == name,
+            f"{host} follows to {name}",
+        )
 
 
 @pytest.mark.parametrize("name", WEIGH_AGE)

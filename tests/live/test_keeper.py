@@ -1,16 +1,18 @@
 """A keeper by itself, at the end of a line of ours."""
 
 import asyncio
+import errno
 from dataclasses import replace
 
 import pytest
 
-from lbd.config import Config, HostConfig
-from lbd.lbm import keeper_protocol as keeper
-from lbd.lbm.limits import KEEPER
-from lbd.lbm.link import KeeperLink, NotStarted
-from lbd.lbm.orders import stage_of
-from lbd.lbm.spawn_order import Order
+from lbd.config.schema import Config, HostConfig
+from lbd.keeper import protocol as keeper
+from lbd.keeper.limits.time_limits import KEEPER
+from lbd.keeper.spawn_order import Order
+from lbd.launch.directory_stamp import Stamp, read_stamp
+from lbd.lbm.inbound.order_from_request import phase_of
+from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
 from lbd.model import JobId
 
 GRACE_S = 60.0
@@ -28,8 +30,8 @@ async def link(tmp_path):
     link.adopted()
     yield link
     for job in link.jobs:
-        await link.tell(keeper.END_TREE, job)
-    await link.tell(keeper.QUIT)
+        await link.send(keeper.END_TREE, job)
+    await link.send(keeper.QUIT)
     await asyncio.wait_for(gone.wait(), 20)
 
 
@@ -40,7 +42,7 @@ def sh(job, script):
 
 async def begin(link, order):
     spawned = await link.spawn(order, [], lambda _: None)
-    await asyncio.wait_for(spawned.begun, 10)
+    await asyncio.wait_for(spawned.begun, 30)
     return spawned
 
 
@@ -50,12 +52,39 @@ async def test_one_that_is_told_to_end_takes_nothing_new(link, tmp_path):
     first = await begin(link, sh("1.1", script))
     while not deaf.exists():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    await link.tell(keeper.QUIT)
+    await link.send(keeper.QUIT)
     spawned = await link.spawn(sh("2.1", b"exit 0"), [], lambda _: None)
-    with pytest.raises(NotStarted) as refused:
-        await asyncio.wait_for(spawned.begun, 10)
-    assert (refused.value.stage, stage_of(refused.value)) == (KEEPER, "late")
+    with pytest.raises(SpawnFailed) as refused:
+        await asyncio.wait_for(spawned.begun, 30)
+    assert (refused.value.phase, phase_of(refused.value)) == (KEEPER, "late")
     assert link.jobs == [JobId("1.1")]
-    await link.tell(keeper.END_TREE, JobId("1.1"))
-    ended = await asyncio.wait_for(first.exited, 10)
+    await link.send(keeper.END_TREE, JobId("1.1"))
+    ended = await asyncio.wait_for(first.exited, 30)
     assert ended.over == KEEPER
+
+
+async def test_a_question_is_answered_and_nothing_runs(link, tmp_path):
+    place = Order(job="1.1", argv=[bytes(tmp_path)], look=True, closed_fds=7)
+    found = read_stamp((await link.ask(place, 10)).encode())
+    assert found.inode == tmp_path.stat().st_ino
+    mark = tmp_path / "mark"
+    order = sh("2.1", b": >%b" % bytes(mark))
+    order.check = True
+    assert await link.ask(order, 10) == ""
+    order.job, order.argv = "3.1", [b"lbd-no-such"]
+    with pytest.raises(SpawnFailed) as refused:
+        await link.ask(order, 10)
+    assert (refused.value.phase, refused.value.number) == ("exec", errno.ENOENT)
+    assert not mark.exists()
+    assert link.jobs == []
+
+
+async def test_an_order_that_cannot_be_read_is_refused_alone(link):
+    """What a stamp says comes from another host."""
+    order = sh("1.1", b"exit 0")
+    order.stamp = Stamp("two words", 1, 2)
+    with pytest.raises(SpawnFailed) as refused:
+        await begin(link, order)
+    assert (refused.value.phase, refused.value.number) == ("spawn", errno.EBADMSG)
+    ended = await asyncio.wait_for((await begin(link, sh("2.1", b"exit 3"))).exited, 30)
+    assert ended.status == 3

@@ -14,7 +14,6 @@ from lbd.lab.plan import cgroup_name
 from lbd.lab.record import load
 from tests.live.cluster import (
     FAST,
-    Lab,
     assert_nothing_left,
     client_environment,
     lab_command,
@@ -43,25 +42,27 @@ def test_eight_hosts_come_up_whose_lims_all_run_a_command_of_the_site(make_lab):
         assert lab.ask(host, "lim", "doctor")["site_fault"] == ""
 
 
-def test_the_key_is_for_its_owner_only_and_of_this_lab_only(lab, make_lab):
-    key = lab.record.plan.key_file
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert key.read_text() != make_lab(1).record.plan.key_file.read_text()
-
-
 def test_two_labs_do_not_meet(lab, make_lab):
-    other = make_lab(2)
+    other, key = make_lab(2), lab.record.plan.key_file
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.read_text() != other.record.plan.key_file.read_text()
     assert other.record.plan.subnet != lab.record.plan.subnet
     assert set(other.states("h1")) == {"h1", "h2"}
     assert set(lab.states("h1")) == {"h1", "h2", "h3"}
 
 
-@both
-@pytest.mark.parametrize("daemon", ["lim", "lbm", "keeper"])
+@pytest.mark.parametrize(
+    ("isolate", "daemon"),
+    [
+        ("none", "lim"),
+        ("none", "keeper"),
+        pytest.param("namespaces", "lbm", marks=pytest.mark.root),
+    ],
+)
 def test_a_killed_daemon_stays_dead_until_started(request, isolate, daemon):
     lab = request.getfixturevalue("lab" if isolate == "none" else "lab_ns")
     before = lab.pids()["h2"]
-    lab.kill("h2", daemon)
+    lab.lab("kill", "h2", daemon)
     if daemon == "keeper":  # the LBM starts another by itself
         lab.wait_until(lambda: lab.pids()["h2"]["keeper"], "a new keeper")
     else:
@@ -105,7 +106,7 @@ def test_a_cut_outlives_a_restart_of_the_daemons(request, isolate):
 
 
 def test_a_stopped_daemon_is_shown_as_stopped(lab):
-    lab.kill("h3", "lim", "STOP")
+    lab.lab("kill", "h3", "lim", "-s", "STOP")
     try:
         assert lab.status()["hosts"][2]["daemons"]["lim"]["state"] == "stopped"
         assert "stopped" in lab.lab("start", "h3", "lim", check=False).stderr
@@ -122,13 +123,13 @@ def test_down_ends_stopped_daemons_and_everything_else(make_lab, isolate):
     started_s = time.monotonic()
     assert "is gone" in lab.lab("down").stdout
     assert time.monotonic() - started_s < 10
-    sleeper.wait(timeout=5)
+    sleeper.wait(timeout=30)
     lab.assert_nothing_left()
     assert "no lab" in lab.lab("down").stdout  # and again, as often as one likes
 
 
 @both
-@pytest.mark.parametrize("after_s", [0.12, 0.25, 0.4])
+@pytest.mark.parametrize("after_s", [0.12, 0.4])
 def test_down_cleans_up_after_a_lab_killed_half_way(request, short_dir, isolate, after_s):
     if isolate == "namespaces":
         request.getfixturevalue("lab_ns")
@@ -217,39 +218,6 @@ def unprivileged():
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["up", "--hosts", "0"], 2, "from 1 to 254"),
-        (["up", "--hosts", "many"], 2, "invalid int"),
-        (["up", "--cpus", "-1"], 2, "0.01 to 4096"),
-        (["up", "--isolate", "jail"], 2, "namespaces"),
-        (["up", "--algorithm", "GLOBUL"], 2, 'did you mean "GLOBAL"'),
-        (["up", "--set", "lim.prot=1"], 2, 'did you mean "port"'),
-        (["up", "--set", "lim"], 2, "section.key=value"),
-        (["up", "--set", "host.name=x"], 2, "its own"),
-        (["up", "--mode", "fsfc"], 2, "fcfs"),
-        (["up", "--store", "mysql://x"], 2, "sqlite:///a/file"),
-        (["upp"], 2, "invalid choice"),
-        ([], 2, "COMMAND"),
-        (["status"], 1, "no lab"),
-        (["env", "h1"], 1, "no lab"),
-        (["exec", "h1", "--", "true"], 1, "no lab"),
-        (["kill", "h1", "lim"], 1, "no lab"),
-        (["start", "h1"], 1, "no lab"),
-        (["cut", "h1", "h2"], 1, "no lab"),
-        (["heal"], 1, "no lab"),
-    ],
-)
-def test_bad_input_without_a_lab_is_one_line(short_dir, words, code, says):
-    root = short_dir / "lab"
-    result = run_lab(*words, *(["--dir", root] if words[:1] != ["upp"] and words else []),
-                     check=False) if words[:1] != ["exec"] else run_lab(
-                         "exec", "h1", "--dir", root, "--", "true", check=False)  # fmt: skip
-    assert_refused(result, code, says)
-    assert not root.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
         (["up", "--hosts", "2"], 1, "already"),
         (["env", "h9"], 2, "h9"),
         (["kill", "h1", "lin"], 2, 'did you mean "lim"'),
@@ -311,13 +279,3 @@ def test_a_lab_needs_no_root(short_dir):
     finally:
         lab("down")
     assert_nothing_left(root)
-
-
-def test_help_names_every_command():
-    text = run_lab("--help").stdout
-    for word in ("up", "env", "exec", "kill", "start", "cut", "heal", "status", "down"):
-        assert f"\n    {word} " in text
-
-
-def test_the_lab_of_this_module_is_reported_as_started(lab):
-    assert lab in Lab.started

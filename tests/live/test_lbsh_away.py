@@ -102,7 +102,7 @@ def test_an_interrupt_ends_make_and_what_it_sent_away(generous, away):
     os.killpg(make.pid, signal.SIGINT)
     make.communicate(timeout=20)
     assert make.returncode in (2, -signal.SIGINT)
-    wait_until(lambda: len(generous.jobs_alive()) == before, "no process is left", 10)
+    wait_until(lambda: len(generous.jobs_alive()) == before, "no process is left")
 
 
 # -- make's jobserver

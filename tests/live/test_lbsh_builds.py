@@ -26,7 +26,7 @@ def lab():
 
 @pytest.fixture
 def project(tmp_path_factory):
-    """project(package): its source in a place of its own, there anew each time it is called."""
+    """project(package): its source in a place of its own, there again each time it is called."""
     fetched = {}
 
     def anew(package):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from terminal import END, INTERRUPT, PROMPT, STOP, Terminal
 
+LAB_HOSTS = 2
 RC = f"""
 PS1='{PROMPT} '
 HISTFILE=~/history
@@ -18,7 +19,7 @@ alias greet='echo hello from an alias'
 def home(tmp_path):
     """A person's home, whose login shell is bash."""
     (tmp_path / ".bashrc").write_text(RC)
-    # As on many systems: a login reads a file that sets PATH anew.
+    # As on many systems: a login reads a file that sets PATH again.
     (tmp_path / ".bash_profile").write_text(f". ~/.bashrc\nPATH={os.environ['PATH']}\n")
     (tmp_path / ".inputrc").write_text("set enable-bracketed-paste off\n")
     return tmp_path
@@ -55,7 +56,7 @@ def test_aliases_and_history(prompt, home):
     prompt.send("\x1b[A\r")  # up, as everybody does
     prompt.wait_for(lambda: prompt.text().count("hello from an alias") == 2, "it again")
     prompt.line("exit")
-    prompt.process.wait(10)
+    prompt.process.wait(30)
     assert "greet\n" in (home / "history").read_text()
 
 
@@ -89,7 +90,7 @@ def test_it_ends_as_the_shell_does(lab, home):
     for keys, status in (("exit 7\r", 7), (END, 0)):
         with start(lab, home) as shell:
             shell.send(keys)
-            assert shell.process.wait(10) == status
+            assert shell.process.wait(30) == status
 
 
 @pytest.mark.parametrize("words", [("lbsh", "-l"), ("bash", "-c", "exec -l lbsh")])

@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc.frames import field, pack
+from lbd.local import client_tags as tags
+from lbd.local.frames import field, pack
 from tests.live.cluster import Lab
 from tests.live.contract import assert_one_line
 
@@ -36,7 +36,7 @@ def open_descriptors(lab, host):
 def assert_as_before(lab, host, before):
     lab.wait_until(
         lambda: open_descriptors(lab, host) <= before + SLACK,
-        f"no more than {before} descriptors and a few", 10, lambda: open_descriptors(lab, host),
+        f"no more than {before} descriptors and a few", 30, lambda: open_descriptors(lab, host),
     )  # fmt: skip
 
 
@@ -171,4 +171,4 @@ def test_an_order_given_up_half_way_harms_no_other(lab):
             assert other.communicate(timeout=20)[0] == b"ran\n"
     finally:
         os.kill(keeper, signal.SIGCONT)
-    lab.wait_until(lambda: not lab.jobs_alive(), "nothing of it runs", 10, lab.jobs_alive)
+    lab.wait_until(lambda: not lab.jobs_alive(), "nothing of it runs", 30, lab.jobs_alive)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lbd.lbm.containment import name_of
+from lbd.keeper.limits.cgroups import name_of
 from tests.live.cluster import FAST
 
 PYTHON = (sys.executable, "-IS", "-c")
@@ -118,20 +118,24 @@ def test_the_doctor_says_which(two):
 def test_no_group_is_left(make_lab):
     name = "limits.job_memory_bytes=100000000", "limits.job_processes=50", "limits.cpu_weight=50"
     lab = make_lab(2, settings=(*FAST, *name))
-    before = groups()
+    mine = functools.partial(groups, name_of_h2(lab))
+    of_keeper = mine()
+    assert of_keeper
     for _ in range(3):
         assert on_h2(lab, "true").returncode == 0
-    lab.wait_until(lambda: groups() <= before, "the groups of jobs are gone", see=groups)
-    mine = [group for group in before if name_of_h2(lab) in group]
-    assert mine
+    lab.wait_until(lambda: mine() <= of_keeper, "the groups of jobs are gone", see=mine)
     lab.kill("h2", "lbm", "TERM")
-    lab.wait_until(lambda: not groups() & set(mine), "those of the keeper are gone", see=groups)
+    lab.wait_until(lambda: not mine(), "those of the keeper are gone", see=mine)
 
 
-def groups():
-    found = glob.glob("/sys/fs/cgroup/**/lbd-*", recursive=True)
-    found += glob.glob("/sys/fs/cgroup/**/lbd-*/job-*", recursive=True)
-    return {group for group in found if "/unified/" not in group or "job-" not in group}
+def groups(name):
+    """Those of the keeper that calls its groups so: other tests' keepers come and go meanwhile."""
+    return {
+        group
+        for inside in (name, f"{name}/job-*")
+        for group in glob.glob(f"/sys/fs/cgroup/**/{inside}", recursive=True)
+        if "/unified/" not in group or "job-" not in group
+    }
 
 
 def name_of_h2(lab):

@@ -14,8 +14,8 @@ from cluster import FAST, Lab, wait_until
 from contract import assert_gone, assert_one_line, shell_status
 from shim_host import SHORT_S, SURE_RUNS, THRESHOLD_S, Host
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc import frames
+from lbd.local import client_tags as tags
+from lbd.local import frames
 
 ENDINGS = {"status": ("7", 7), "TERM": ("-15", 143), "KILL": ("-9", 137), "ok": ("0", 0)}
 

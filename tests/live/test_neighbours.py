@@ -10,9 +10,9 @@ from cluster import EACH_WAY, FAST, SERVED, Lab
 from contract import assert_one_line
 from rogue import Peer
 
-from lbd import wire
-from lbd.rpc import job_stream as tags
-from lbd.rpc.gen import lbm_pb2
+from lbd.lbm.link import wire as tags
+from lbd.net import release as wire
+from lbd.net.gen import lbm_pb2
 
 PROGRAM = Path(__file__).with_name("other_release.py")
 DAEMONS = ("lim", "lbm")

@@ -1,6 +1,7 @@
 """The owner comes back to the terminal: what becomes of other hosts' commands."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ COUNT = "while :; do i=$((i+1)); echo $i >{file}.new; mv {file}.new {file}; slee
 def three():
     if os.geteuid() != 0:
         pytest.skip("needs root, to give a terminal to somebody")
-    lab = Lab.up(3, settings=(*FAST, "lim.local_threshold=0"))
+    lab = Lab.up(3, "none", "--mode", "fcfs", settings=(*FAST, "lim.local_threshold=0"))
     yield lab
     lab.down()
 
@@ -117,28 +118,24 @@ def refuses(lab):
     return True
 
 
-def accepts(lab):
-    return lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0
-
-
-def test_kept_but_nothing_new(three, terminal, rules, tmp_path):
-    rules("keep")
-    on_h2(three, tmp_path / "count")
-    terminal.type()
-    three.wait_until(lambda: refuses(three), "the owner is seen")
-    assert is_counting(tmp_path / "count")
-    terminal.leave()
-    three.wait_until(lambda: accepts(three), "the owner is gone")
-
-
 def test_suspended_until_the_owner_is_gone(three, terminal, rules, tmp_path):
     rules("suspend")
     process = on_h2(three, tmp_path / "count")
     terminal.type()
     three.wait_until(lambda: not is_counting(tmp_path / "count"), "it stands still")
     assert process.poll() is None
+
+    def shown():
+        (job,) = three.lbctl_json("h1", "jobs")
+        return job["state"], (job["reason"] or "")[:31]
+
+    three.wait_until(
+        lambda: shown() == ("suspended", "h2's owner has been back since "), "and says why"
+    )
+    three.wait_until(lambda: refuses(three), "nothing new begins")
     terminal.leave()
     three.wait_until(lambda: is_counting(tmp_path / "count"), "it goes on")
+    three.wait_until(lambda: shown() == ("running", ""), "and says so")
 
 
 def test_at_the_lowest_priority(three, terminal, rules, tmp_path):
@@ -164,28 +161,12 @@ echo $LBD_HOST
 """
 
 
-def test_evicted_to_another_host(three, terminal, rules, tmp_path):
-    """It has printed nothing, so nobody notices that it began anew."""
-    rules("evict", evict_grace_s=0.5)
-    three.lab("kill", "h3", "lbm")
-    script = ("sh", "-c", ONCE.format(here=tmp_path))
-    process = three.popen("h1", "lbrun", "--remote", *script, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, text=True)  # fmt: skip
-    three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
-    three.start("h3", "lbm")
-    terminal.type()
-    output, _ = process.communicate(timeout=20)
-    assert (process.returncode, output) == (0, "h3\n")
-
-
-@pytest.mark.parametrize("front", ["compiled", "python"])
-def test_evicted_with_no_other_host_it_waits_for_one(three, terminal, rules, tmp_path, front):
+def test_evicted_with_no_other_host_it_waits_for_one(three, terminal, rules, tmp_path):
     """Its lbrun says so, once; here the owner goes again."""
     rules("evict", evict_grace_s=0.5)
     script = ("sh", "-c", ONCE.format(here=tmp_path))
-    program = ("lbrun",) if front == "compiled" else ("env", "LBD_FRONT=python", "lbrun")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = three.popen("h1", *program, "--remote", "-x", "h3", *script,
+    process = three.popen("h1", "lbrun", "--remote", "-x", "h3", *script,
                           stdin=subprocess.DEVNULL, **pipes)  # fmt: skip
     three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
     terminal.type()
@@ -208,18 +189,15 @@ def test_who_waits_for_a_host_may_be_interrupted(three, terminal, rules, tmp_pat
     terminal.type()
     assert "it waits for a host" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) in (130, -signal.SIGINT)
+    assert process.wait(timeout=30) in (130, -signal.SIGINT)
     process.stderr.close()
     three.wait_until(lambda: not three.lbctl_json("h1", "jobs"), "nothing is left of it")
 
 
-@pytest.mark.parametrize("more", [("--no-restart",), ()])
-def test_what_must_not_begin_anew_stands_still(three, terminal, rules, tmp_path, more):
-    """Its user said so, or it has printed."""
+def test_what_has_printed_does_not_begin_again_but_stands_still(three, terminal, rules, tmp_path):
     rules("evict", evict_grace_s=0.5)
-    said = "" if more else "echo begun;"
-    script = said + COUNT.format(file=tmp_path / "count")
-    process = three.popen("h1", "lbrun", "--remote", "-x", "h3", *more, "sh", "-c", script,
+    script = "echo begun;" + COUNT.format(file=tmp_path / "count")
+    process = three.popen("h1", "lbrun", "--remote", "-x", "h3", "sh", "-c", script,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)  # fmt: skip
     three.wait_until(lambda: value_of(tmp_path / "count") > 2, "it runs")
     terminal.type()
@@ -228,3 +206,64 @@ def test_what_must_not_begin_anew_stands_still(three, terminal, rules, tmp_path,
     assert process.poll() is None
     terminal.leave()
     three.wait_until(lambda: is_counting(tmp_path / "count"), "it goes on")
+
+
+def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_path):
+    """Whoever asks, of any host, sees whose owner is back. Its dispatcher is killed meanwhile."""
+    rules("decide", decide_by="timer", decide_after_s=4.0)
+    three.lab("kill", "h3", "lbm")
+    script = ("sh", "-c", "echo in vain; " + ONCE.format(here=tmp_path))
+    job = three.run("h1", "lbrun", "-d", "-x", "h1", *script, check=True).stdout.strip()
+    three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
+    three.start("h3", "lbm")
+    terminal.type()
+
+    def now():
+        return three.lbctl_json("h1", "job", job)
+
+    three.wait_until(lambda: now()["state"] == "suspended", "it stands still")
+    said = r"h2's owner has been back since \d\d:\d\d; .*; moving would lose "
+    assert re.match(said, now()["reason"])
+    three.wait_until(lambda: owner_of_h2(three) == ("here", "here"), "everybody knows")
+    three.kill("h1", "dispatcher")
+    three.start("h1", "dispatcher")
+    three.wait_until(lambda: now()["state"] == "done", "it has ended elsewhere")
+    first, second = now()["attempts"]
+    assert (first["host"], first["state"]) == ("h2", "evicted")
+    assert first["reason"].endswith("; moves")
+    assert (second["host"], second["state"]) == ("h3", "done")
+    assert three.run("h1", "lbctl", "logs", job).stdout == "in vain\nh3\n"
+    terminal.leave()
+    three.wait_until(lambda: owner_of_h2(three) == ("away", "away"), "they are gone")
+    shown = three.run("h1", "lbctl", "owners", "--hours", check=True).stdout
+    assert re.search(r"^h2 +away .* decide by timer$", shown, re.MULTILINE)
+    assert three.lbctl_json("h1", "advise")["owners"] == []  # too few to tell
+
+
+def test_a_gang_begins_again_elsewhere_as_a_whole(three, terminal, rules, tmp_path):
+    rules("decide", decide_by="timer", decide_after_s=1.0)
+    three.lab("kill", "h3", "lbm")
+    script = (
+        f"echo $LBD_ATTEMPT $LBD_HOST >>{tmp_path}/$LBD_ARRAY_INDEX; [ $LBD_HOST = h3 ] || sleep 60"
+    )
+    words = ("-x", "h1", "--array", "1-2", "--gang", "sh", "-c", script)
+    gang = three.run("h1", "lbrun", "-d", *words, check=True).stdout.strip()
+    three.wait_until(lambda: len(list(tmp_path.iterdir())) == 2, "both run on h2")
+    three.start("h3", "lbm")
+    terminal.type()
+    wait = ("lbctl", "wait", "--timeout", "30s", gang)
+    assert three.run("h1", *wait, timeout=50).returncode == 0
+    assert {(tmp_path / index).read_text() for index in "12"} == {"1 h2\n2 h3\n"}
+    first, second = three.lbctl_json("h1", "job", f"{gang}_1")["attempts"]
+    assert (first["state"], second["state"]) == ("evicted", "done")
+    assert first["reason"].endswith("; the whole gang is to begin again")
+
+
+def owner_of_h2(lab):
+    """As `lbctl owners` and `lbctl status` of h1 have it."""
+    hosts = {row["host"]: row for row in lab.lbctl_json("h1", "owners")}
+    assert hosts.keys() == {"h1", "h2", "h3"}
+    assert hosts["h1"]["owner"] is None
+    assert len(hosts["h2"]["by_hour"]) == 168
+    shown = {row["name"]: row["owner"] for row in lab.lbctl_json("h1", "status")["hosts"]}
+    return hosts["h2"]["owner"], shown["h2"]

@@ -1,4 +1,7 @@
-"""The Debian package: what is in it, and its services under a real systemd."""
+"""The packages: what is in them, and their services under a real systemd.
+
+One file because all of it is of one tree, which takes longest, and of one machine.
+"""
 
 import contextlib
 import json
@@ -12,11 +15,12 @@ import pytest
 
 from tests.live.cluster import PREFIX, wait_until
 from tests.live.machine import Machine, why_not
+from tests.live.packages import last_release, package_of_commit, package_of_next_release
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+INSTALL = (ROOT / "docs/how-to/install.md").read_text()
 SERVICES = ("lbd-lim", "lbd-lbm")
-UNITS = ("lbd-keeper", "lbd-dispatcher", "lbd-authority", *SERVICES)
+UNITS = ("lbd-keeper", "lbd-dispatcher", "lbd-authority", "lbd-metrics", "lbd-web", *SERVICES)
 
 pytestmark = [pytest.mark.live, pytest.mark.root]
 
@@ -26,20 +30,46 @@ def missing(what):
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    if not os.path.exists("/usr/bin/dpkg-deb"):
-        missing("no dpkg-deb")
-    made = tmp_path_factory.mktemp("deb")
-    built = subprocess.run([ROOT / "deploy/deb", made], stdout=subprocess.PIPE, text=True)
+def tree(tmp_path_factory):
+    """What either package has, made once: by far the longest step."""
+    root = tmp_path_factory.mktemp("package") / "tree"
+    subprocess.run([ROOT / "deploy/tree", root], check=True)
+    return root
+
+
+def packed(program, tree, directory):
+    environment = os.environ | {"TREE": str(tree)}
+    words = [ROOT / "deploy" / program, directory]
+    built = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment)
     assert built.returncode == 0
     return Path(built.stdout.strip())
 
 
 @pytest.fixture(scope="module")
-def machine(package):
+def package(tree, tmp_path_factory):
+    if not os.path.exists("/usr/bin/dpkg-deb"):
+        missing("no dpkg-deb")
+    return packed("deb", tree, tmp_path_factory.mktemp("deb"))
+
+
+@pytest.fixture(scope="module")
+def rpm(tree, tmp_path_factory):
+    if not os.path.exists("/usr/bin/rpmbuild"):
+        missing("no rpmbuild")
+    return packed("rpm", tree, tmp_path_factory.mktemp("rpm"))
+
+
+@pytest.fixture(scope="module")
+def next_package(package, tmp_path_factory):
+    return package_of_next_release(ROOT, package, tmp_path_factory.mktemp("next"))
+
+
+@pytest.fixture(scope="module")
+def machine(package, next_package):
     if obstacle := why_not():
         missing(obstacle)
-    started = Machine(Path(tempfile.mkdtemp(prefix=PREFIX)).resolve(), package)
+    root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    started = Machine(root, next_package, package)
     try:
         yield started.wait_until_up()
     finally:
@@ -72,6 +102,57 @@ def test_what_is_in_the_package(package, tmp_path):
     assert sums.returncode == 0
 
 
+def rpm_says(*words):
+    asked = subprocess.run(["rpm", "-qp", *words], capture_output=True, text=True, check=True)
+    return asked.stdout
+
+
+PATH_OF_RPM = {
+    "/usr/share/zsh/vendor-completions/": "/usr/share/zsh/site-functions/",
+    "/usr/share/doc/lbd/copyright": "/usr/share/licenses/lbd/LICENSE",
+    "/lib/systemd/": "/usr/lib/systemd/",
+}
+
+
+def test_the_rpm_has_the_same_where_such_systems_look_for_it(rpm, package):
+    def elsewhere(path):
+        for before, after in PATH_OF_RPM.items():
+            if path.startswith(before):
+                return path.replace(before, after)
+        return path
+
+    listed = subprocess.run(["dpkg-deb", "-c", package], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in listed.stdout.splitlines() if line[0] == "-"]
+    files = {elsewhere(row[5].removeprefix(".")) for row in rows}
+    assert files <= {*rpm_says("-l", rpm).splitlines()}
+    assert {elsewhere(path) for path in EXPECTED} <= {*rpm_says("-l", rpm).splitlines()}
+    shown = "[%{FILEUSERNAME}:%{FILEGROUPNAME} %{FILEMODES:perms} %{FILENAMES}\n]"
+    rows = [line.split() for line in rpm_says("--qf", shown, rpm).splitlines()]
+    assert {row[0] for row in rows} == {"root:root"}
+    assert not [row for row in rows if row[1][0] != "l" and row[1][8] == "w"]
+    assert rpm_says("--configfiles", rpm) == "/etc/lbd/lbd.toml\n"
+
+
+def test_the_rpm_needs_the_python_it_was_built_with_and_no_library(rpm):
+    needs = rpm_says("--requires", rpm).splitlines()
+    (python,) = {need for need in needs if "python" in need}
+    assert re.fullmatch(r"/usr/bin/python3\.\d+", python)
+    assert [need for need in needs if re.fullmatch(r"glibc >= 2\.\d\d", need)]
+    assert not [need for need in needs if ".so" in need]
+    assert rpm_says("--provides", rpm).splitlines()[0].startswith("lbd = ")
+
+
+def test_the_rpm_is_unpacked_below_another_root(rpm, tmp_path):
+    words = ("rpm", "--root", tmp_path, "-i", "--nodeps", "--noscripts", rpm)
+    subprocess.run(words, check=True)
+    verified = subprocess.run(["rpm", "--root", tmp_path, "-V", "--nodeps", "lbd"])
+    assert verified.returncode == 0
+    interpreter = tmp_path / "opt/lbd/bin/python3"
+    assert re.fullmatch(r"python3\.\d+", os.readlink(interpreter))
+    traces = ["grep", "-rlE", f"lbd-rpm\\.|{tmp_path.parent}|{ROOT}", tmp_path / "opt/lbd"]
+    assert subprocess.run(traces, capture_output=True, text=True).stdout == ""
+
+
 def test_it_is_installed_and_runs(machine):
     assert machine.run("dpkg", "-V", "lbd").stdout == ""
     assert "lbd:x:" in machine.run("getent", "passwd", "lbd", check=True).stdout
@@ -96,16 +177,16 @@ def test_only_the_keeper_has_privilege(machine, service):
 
 
 @pytest.mark.parametrize("service", UNITS)
-def test_the_units_are_as_shut_as_the_readme_says(machine, service):
+def test_the_units_are_as_shut_as_the_book_says(machine, service):
     unit = f"/lib/systemd/system/{service}.service"
     verified = machine.run("systemd-analyze", "verify", unit)
     assert (verified.returncode, verified.stderr) == (0, "")
     said = machine.run("systemd-analyze", "security", "--offline=true", unit).stdout
     score = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)[1]
-    assert f"`{service}` {score}" in README
+    assert f"`{service}` {score}" in INSTALL
 
 
-@pytest.mark.parametrize("service", [*SERVICES, "lbd-dispatcher"])
+@pytest.mark.parametrize("service", [*SERVICES, "lbd-dispatcher", "lbd-metrics"])
 def test_a_daemon_that_takes_all_memory_is_ended_before_the_host_is(machine, service):
     assert 0 < int(machine.show(service, "MemoryMax")) <= 4 << 30
     assert 0 < int(machine.show(service, "TasksMax")) <= 512
@@ -165,6 +246,10 @@ systemd-run --unit=other lbd up --config /tmp/other/lbd.toml
 
 @pytest.fixture(scope="module")
 def from_other(machine):
+    return joined(machine)
+
+
+def joined(machine):
     """The words for a command of ann's from another host, which is `lbd up` on the same machine,
     for the host of the units."""
     machine.run("sh", "-c", CLUSTER, "sh", OTHER, check=True)
@@ -235,7 +320,7 @@ def test_systemd_starts_a_hung_daemon_again(machine, service):
         first = machine.show(service, "MainPID")
         machine.run("kill", "-STOP", first, check=True)
         wait_until(
-            lambda: has_begun_anew(machine, service, first),
+            lambda: has_restarted(machine, service, first),
             "it is started again", 30, lambda: machine.run("systemctl", "status", service).stdout,
         )  # fmt: skip
         machine.run("journalctl", "--sync", check=True)
@@ -256,7 +341,7 @@ def test_a_wrong_configuration_is_said_once(machine):
     machine.run("systemctl", "restart", "lbd-lim", check=True)
 
 
-def has_begun_anew(machine, unit, pid):
+def has_restarted(machine, unit, pid):
     active = machine.show(unit, "ActiveState") == "active"
     return active and machine.show(unit, "MainPID") not in ("0", pid)
 
@@ -277,6 +362,19 @@ def test_systemctl_restart_ends_no_command(machine, from_other):
 
 
 def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_other):
+    before = installed_version(machine)
+    upgrade(machine, from_other)
+    assert machine.run("dpkg", "--compare-versions", before, "lt", installed_version(machine)
+                       ).returncode == 0  # fmt: skip
+    shown = machine.run("lbctl", "--version", check=True).stdout.split()[1]
+    assert installed_version(machine).startswith(f"{shown}+")
+
+
+def installed_version(machine):
+    return machine.run("dpkg-query", "-W", "-f", "${Version}", "lbd", check=True).stdout
+
+
+def upgrade(machine, from_other):
     machine.run("sh", "-c", "echo '# mine' >>/etc/lbd/lbd.toml", check=True)
     wait_until_it_takes_commands(machine, from_other)
     before = {unit: machine.show(unit, "MainPID") for unit in (*SERVICES, "lbd-keeper")}
@@ -287,7 +385,7 @@ def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_ot
         machine.run(*install, check=True, timeout=90)
         for service in SERVICES:
             wait_until(
-                lambda unit=service: has_begun_anew(machine, unit, before[unit]),
+                lambda unit=service: has_restarted(machine, unit, before[unit]),
                 f"a new {service}", 30,
             )  # fmt: skip
         machine.run("touch", "/home/ann/go", check=True)
@@ -297,23 +395,86 @@ def test_an_upgrade_ends_no_command_and_keeps_the_configuration(machine, from_ot
     assert "# mine" in machine.run("cat", "/etc/lbd/lbd.toml").stdout
 
 
+@pytest.fixture
+def machine_of_last_release(package, tmp_path):
+    if not (commit := last_release(ROOT)):
+        pytest.skip("no tag of a release here (a shallow clone has none: git fetch --tags)")
+    if obstacle := why_not():
+        missing(obstacle)
+    first = package_of_commit(ROOT, commit, tmp_path)
+    root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+    started = Machine(root, package, first)
+    try:
+        yield started.wait_until_up()
+    finally:
+        started.down()
+
+
+def test_an_upgrade_from_the_last_release_ends_no_command(machine_of_last_release):
+    upgrade(machine_of_last_release, joined(machine_of_last_release))
+
+
 def test_a_purge_leaves_nothing_but_what_nobody_can_make_again(machine):
     """The authority of the cluster, and acknowledged jobs."""
     machine.run("systemctl", "stop", "other")
     machine.run(
         "sh", "-c", "touch /var/lib/lbd/ledger.sqlite /var/lib/lbd/ledger.sqlite-wal", check=True
     )
-    before = machine.run("sh", "-c", "cat /var/lib/lbd/authority/*", check=True).stdout
+    before = machine.run("sh", "-c", "cat /var/lib/lbd-authority/*", check=True).stdout
     assert before
     purged = machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
     places = "/opt/lbd /etc/lbd /run/lbd /var/tmp/lbd-stage /usr/bin/lb?*"
     assert machine.run("sh", "-c", f"find {places}").stdout == ""
     left = machine.run("ls", "/var/lib/lbd", check=True).stdout.split()
-    assert left == ["authority", "ledger.sqlite", "ledger.sqlite-wal"]
-    assert machine.run("sh", "-c", "cat /var/lib/lbd/authority/*", check=True).stdout == before
-    said = [line for line in purged.stdout.splitlines() if line.startswith("lbd: kept")]
+    assert left == ["ledger.sqlite", "ledger.sqlite-wal"]
+    assert machine.run("sh", "-c", "cat /var/lib/lbd-authority/*", check=True).stdout == before
+    said = [line for line in purged.stderr.splitlines() if line.startswith("lbd: kept")]
     assert len(said) == 1
-    assert "/var/lib/lbd/authority" in said[0]
-    assert said[0].endswith("rm -r /var/lib/lbd")
+    assert "/var/lib/lbd-authority" in said[0]
+    assert said[0].endswith("rm -r /var/lib/lbd*")
     assert machine.run("pgrep", "-f", "/opt/lbd").stdout == ""
     assert machine.run("systemctl", "is-active", "lbd-keeper").stdout == "inactive\n"
+
+
+def test_a_purge_leaves_nothing_at_all_where_that_is_asked(machine):
+    machine.run("dpkg", "--no-triggers", "-i", "/lbd.deb", check=True, timeout=90)
+    machine.run("touch", "/var/lib/lbd/ledger.sqlite", check=True)
+    answer = "echo lbd lbd/purge-all boolean true | debconf-set-selections"
+    machine.run("sh", "-c", answer, check=True)
+    purged = machine.run("dpkg", "--no-triggers", "--purge", "lbd", check=True, timeout=90)
+    assert "lbd: kept" not in purged.stderr
+    assert machine.run("sh", "-c", "ls -d /var/lib/lbd*").stdout == ""
+    assert machine.run("debconf-show", "lbd").stdout == ""
+
+
+def test_the_scripts_of_the_rpm_do_what_the_debian_package_does(machine, rpm):
+    """In the place of the Debian package."""
+    machine.run("dpkg", "--no-triggers", "--purge", "lbd", timeout=90)
+    machine.receive(rpm)
+    install = ("rpm", "--nodeps", f"/{rpm.name}")
+    installed = machine.run(*install, "-i", check=True, timeout=90)
+    assert "scriptlet failed" not in installed.stderr
+    assert machine.show("lbd-lim", "ActiveState") == "inactive"
+    machine.run("systemctl", "enable", "--now", "lbd.target", check=True)
+    wait_until(
+        lambda: machine.run("lbrun", "true").returncode == 0,
+        "it runs", 30,
+        lambda: machine.run("sh", "-c", "lbrun true; journalctl -n 30 -u 'lbd*'"),
+    )  # fmt: skip
+    before = {unit: machine.show(unit, "MainPID") for unit in (*SERVICES, "lbd-keeper")}
+
+    machine.run("sh", "-c", "echo '# mine' >>/etc/lbd/lbd.toml", check=True)
+    upgraded = machine.run(*install, "-U", "--force", check=True, timeout=90)
+    assert "lbd: kept" not in upgraded.stderr
+    for service in SERVICES:
+        wait_until(
+            lambda unit=service: has_restarted(machine, unit, before[unit]), f"a new {service}", 30
+        )
+    assert machine.show("lbd-keeper", "MainPID") == before["lbd-keeper"]
+    assert "# mine" in machine.run("cat", "/etc/lbd/lbd.toml").stdout
+
+    removed = machine.run("rpm", "-e", "lbd", check=True, timeout=90)
+    assert [line for line in removed.stderr.splitlines() if line.startswith("lbd: kept")]
+    assert machine.run("sh", "-c", "find /opt/lbd /run/lbd /var/tmp/lbd-stage").stdout == ""
+    assert machine.run("pgrep", "-f", "/opt/lbd").stdout == ""
+    assert "lbd-lim" not in machine.run("systemctl", "list-unit-files").stdout

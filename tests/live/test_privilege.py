@@ -58,8 +58,8 @@ def test_files_that_go_along_and_come_back(two, home):
     result = two.run(ANN, script)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == f"{ANN}\nwords\n"
-    stages = two.root / "h2/stage/h2"
-    wait_until(lambda: not list(stages.iterdir()), "the stage is removed")
+    workdirs = two.root / "h2/stage/h2"
+    wait_until(lambda: not list(workdirs.iterdir()), "the stage is removed")
 
 
 def test_a_terminal_is_its_users(two):
@@ -80,3 +80,21 @@ def test_a_prompt_survives_what_ends_a_deaf_command(two):
         script -qec {shlex.quote(inner)} /dev/null"""
     result = two.run(ANN, script)
     assert result.stdout.split()[-2:] == ["heard", "alive"], result
+
+
+def test_a_command_that_stays_is_ended_as_its_user(two):
+    """The LBM may not signal it: a child of the keeper that becomes the user does."""
+    script = "cd / && lbrun --local --name mine sleep 60 >/dev/null 2>&1 & echo $!"
+    pid = int(two.run(ANN, script).stdout)
+    job = wait_until(lambda: next(
+        one["id"] for one in two.ask("h1", "lbm", "jobs")["jobs"] if one["name"] == "mine"
+    ), "its LBM knows it", see=two.logs)  # fmt: skip
+    found = two.ask("h1", "lbm", "command.show", id=job)["job"]
+    assert (found["user"], found["pid"], found["directory"]) == (ANN, pid, "/")
+    two.ask("h1", "lbm", "command.kill", id=job)
+    ended = wait_until(lambda: (
+        (reply := two.ask("h1", "lbm", "command.wait", id=job, patience_s=1.0))["open"] is False
+        and reply["job"]
+    ), "it has ended", see=two.logs)  # fmt: skip
+    assert (ended["state"], ended["reason"]) == ("cancelled", "killed by root")
+    assert ended["exit_status"] in (143, None)

@@ -109,11 +109,11 @@ def test_whoever_waits_in_the_queue_and_goes_away_leaves_it(lab):
 
 def test_who_goes_away_at_any_moment_takes_its_job_along(lab):
     """Also before it has been told that it is queued."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(12):
         caller = lab.popen("h1", "lbrun", "-q", "--name", "brief", "sleep", "600",
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
-        time.sleep(dice.uniform(0, 0.06))
+        time.sleep(rng.uniform(0, 0.06))
         caller.kill()
         caller.wait()
 
@@ -131,9 +131,8 @@ def test_an_array_runs_each_index_once(lab, tmp_path):
     )
     assert wait(lab, names) == 0
     assert sorted(int(path.read_text()) for path in tmp_path.iterdir()) == list(range(3, 13))
-    first = int(names.partition("-")[0])
-    assert (tmp_path / f"3.{first}.%").exists()
-    told = json.loads(lab.run("h1", "lbctl", "jobs", "--json", names, check=True).stdout)
+    assert (tmp_path / f"3.{names}_3.%").exists()
+    told = lab.lbctl_json("h1", "jobs", "--tasks", names)
     assert [one["array_index"] for one in told] == list(range(3, 13))
 
 
@@ -150,11 +149,6 @@ def test_output_that_cannot_be_written_is_no_status_of_the_command(lab, tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_same_key_is_the_same_job(lab):
-    names = {submit(lab, "--idempotency-key", "only-once", "true") for _ in range(3)}
-    assert len(names) == 1
-
-
 def test_a_key_of_another_command_says_whose_it_is(lab):
     first = submit(lab, "--idempotency-key", "taken", "echo", "first")
     for words in (("echo", "second"), ("--array", "1-2", "echo", "first")):
@@ -169,9 +163,12 @@ def test_a_key_of_another_command_says_whose_it_is(lab):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("-q", "--error", "x"), "--error goes with -d"),
-        (("-d", "--status-file", "x"), "--status-file goes with -q"),
-        (("-d", "--array", "1-99999999999"), "--array 1-99999999999: 99999999999 jobs are more"),
+        (("-q", "--error", "x"), "--error needs -d"),
+        (("-d", "--status-file", "x"), "--status-file needs -q"),
+        (
+            ("-d", "--array", "1-99999999999"),
+            "--array 1-99999999999: 99999999999 tasks are too many",
+        ),
     ],
 )
 def test_what_would_be_left_undone_is_refused(lab, words, told, tmp_path):
@@ -185,30 +182,14 @@ def test_all_of_mine_are_those_that_have_not_ended(lab):
     assert wait(lab, submit(lab, "--array", "1-3", "true")) == 0
     names = [submit(lab, "sleep", "60") for _ in range(2)]
     killed = lab.run("h2", "lbctl", "kill", "@me")
-    assert (killed.returncode, killed.stdout, killed.stderr) == (0, "", "")
+    said = f"killed {names[0]}-{names[1]}\n"
+    assert (killed.returncode, killed.stdout, killed.stderr) == (0, said, "")
     assert wait(lab, *names) == 1
     again = lab.run("h2", "lbctl", "kill", "@me")
     assert (again.returncode, again.stdout) == (1, "")
     assert again.stderr == "lbctl: nothing to kill: all these jobs have ended\n"
     of_one = lab.run("h2", "lbctl", "kill", names[0])
     assert (of_one.returncode, of_one.stderr) == (1, f"lbctl: job {names[0]} has ended\n")
-
-
-def test_first_come_first_served_and_held_ones_are_passed(lab):
-    blocks = [submit(lab, "sleep", "60") for _ in range(4)]
-    held, first, second = (submit(lab, "true") for _ in range(3))
-    lab.run("h1", "lbctl", "hold", held, check=True)
-    assert job(lab, held)["reason"].startswith("held")
-    assert "next" in job(lab, first)["reason"]
-    assert "1 job goes before it" in job(lab, second)["reason"]
-    lab.run("h1", "lbctl", "kill", blocks[0], check=True)
-    assert wait(lab, first, second) == 0
-    assert job(lab, first)["started"] <= job(lab, second)["started"]
-    assert job(lab, held)["state"] == "pending"
-    lab.run("h1", "lbctl", "release", held, check=True)
-    assert wait(lab, held) == 0
-    lab.run("h1", "lbctl", "kill", *blocks[1:], check=True)
-    wait(lab, *blocks)
 
 
 def test_why_a_job_waits_and_about_how_long(lab):
@@ -224,7 +205,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
         until_state(lab, blocks[3], "running")
         told = job(lab, second)
         assert told["predicted_wait_s"] > 0
-        assert "1 go before it on 4 slots" in told["predicted_by"]
+        assert "1 ahead of it on 4 slots" in told["predicted_by"]
         shown = lab.run("h1", "lbctl", "job", second).stdout
         assert "waits    1 job goes before it\nbegins   in about " in shown
         table = lab.run("h1", "lbctl", "jobs").stdout
@@ -232,7 +213,7 @@ def test_why_a_job_waits_and_about_how_long(lab):
         assert "next, as soon as a slot is free on h1, h2" in table
         assert lab.lbctl_json("h1", "predict", "-n", "2")["predicted_wait_s"] > 0
         assert lab.run("h1", "lbctl", "predict", "-n", "9").stdout == (
-            "a job of 9 slots that came now would begin: no host that takes jobs now has as many "
+            "a job of 9 slots, submitted now, would begin: no host that takes jobs now has as many "
             "slots\n"
         )
         with Terminal(lab.command("h2", "lbrun", "-q", "true"), lab.environment("h2")) as person:
@@ -242,18 +223,6 @@ def test_why_a_job_waits_and_about_how_long(lab):
     finally:
         lab.run("h1", "lbctl", "kill", *blocks, check=True)
     assert wait(lab, second) == 0
-
-
-def test_requeue_begins_anew(lab, tmp_path):
-    name = submit(
-        lab, "sh", "-c", "echo $LBD_ATTEMPT >> seen; test $LBD_ATTEMPT = 1 && sleep 60; true",
-        cwd=tmp_path,
-    )  # fmt: skip
-    lab.wait_until((tmp_path / "seen").exists, "it runs")
-    lab.run("h1", "lbctl", "requeue", name, check=True)
-    assert wait(lab, name) == 0
-    assert (tmp_path / "seen").read_text() == "1\n2\n"
-    assert [one["state"] for one in job(lab, name)["attempts"]] == ["cancelled", "done"]
 
 
 def test_the_status_file_tells_which_attempt_it_was(lab, tmp_path):
@@ -277,12 +246,12 @@ def test_jobs_of_another_user_are_not_ones_own(lab):
     name = submit(lab, "-H", "h2", "sleep", "60")
     other = submit(lab, "--name", "second", "sleep", "60")
     for words, complaint in (
-        (("kill", name), f"job {name} is root's"),
-        (("hold", other), f"job {other} is root's"),
-        (("kill", f"{name}-{other}"), "all of these jobs are root's"),
-        (("logs", name), "none of these jobs is yours"),
-        (("job", name), "none of these jobs is yours"),
-        (("wait", name), "none of these jobs is yours"),
+        (("kill", name), f"permission denied: job {name} is not yours"),
+        (("hold", other), f"permission denied: job {other} is not yours"),
+        (("kill", f"{name}-{other}"), "permission denied: these jobs are not yours"),
+        (("logs", name), "permission denied: none of these jobs is yours"),
+        (("job", name), "permission denied: none of these jobs is yours"),
+        (("wait", name), "permission denied: none of these jobs is yours"),
         (("kill", "last"), "last: nobody has submitted no job"),
     ):
         result = lab.run("h1", *nobody, "lbctl", *words)

@@ -76,7 +76,7 @@ class Submitter:
 
     lab: Lab
     where: object
-    dice: random.Random
+    rng: random.Random
     jobs: dict = field(default_factory=dict)  # id: its command's status, whether it may restart
     fault: str = ""
 
@@ -85,14 +85,14 @@ class Submitter:
             gap_s = (until_s - time.monotonic()) / (JOBS / ARRAY)
             for number in range(JOBS // ARRAY):
                 self.submit(number)
-                time.sleep(max(0.0, gap_s * self.dice.uniform(0.0, 1.5)))
+                time.sleep(max(0.0, gap_s * self.rng.uniform(0.0, 1.5)))
         except Exception as problem:  # the test says it
             self.fault = repr(problem)
 
     def submit(self, number):
-        status = self.dice.choice((0, 0, 0, 3))
-        words = self.dice.choice(((), (), (NO_RESTART,)))
-        seconds = self.dice.choice((0.02, 0.3, 1.0))
+        status = self.rng.choice((0, 0, 0, 3))
+        words = self.rng.choice(((), (), (NO_RESTART,)))
+        seconds = self.rng.choice((0.02, 0.3, 1.0))
         command = (
             "lbrun", "-d", "--idempotency-key", f"crash-{number}", "--array", f"1-{ARRAY}", *words,
             "sh", "counted.sh", seconds, status,
@@ -100,7 +100,7 @@ class Submitter:
         give_up_s = time.monotonic() + PATIENCE_S
         while True:
             try:
-                host = self.dice.choice(self.lab.hosts)
+                host = self.rng.choice(self.lab.hosts)
                 told = self.lab.run(host, *command, cwd=self.where, timeout=60)
             except subprocess.TimeoutExpired as late:
                 raise AssertionError(f"{host}: {late}") from late
@@ -110,42 +110,41 @@ class Submitter:
             assert told.returncode in (125, -signal.SIGKILL), told
             assert time.monotonic() < give_up_s, told
             time.sleep(0.2)
-        first, last = map(int, told.stdout.strip().split("-"))
-        for name in range(first, last + 1):
-            self.jobs[name] = status, NO_RESTART not in words
+        for index in range(1, ARRAY + 1):
+            self.jobs[f"{told.stdout.strip()}_{index}"] = status, NO_RESTART not in words
 
 
 @dataclass
 class Misfortunes:
-    """What happens to the cluster; several at once, each mended a while later."""
+    """What happens to the cluster; several at once, each fixed a while later."""
 
     lab: Lab
-    dice: random.Random
+    rng: random.Random
     database: Postgres | None = None
     mends: list = field(default_factory=list)
     told: list = field(default_factory=list)
 
     def run(self, until_s):
         while time.monotonic() < until_s:
-            if len(self.mends) < self.dice.choice((1, 1, 2, 3)):
+            if len(self.mends) < self.rng.choice((1, 1, 2, 3)):
                 self.happen()
             while self.mends and self.mends[0][0] <= time.monotonic():
                 self.mend()
-            time.sleep(self.dice.uniform(0.0, 0.3))
+            time.sleep(self.rng.uniform(0.0, 0.3))
         while self.mends:
             self.mend()
         self.lab.heal()
 
     def happen(self):
-        host = self.dice.choice(self.lab.hosts)
-        what = self.dice.choice(("kill", "kill", "term", "stop", "stop", "cut", "host", "keeper"))
-        part = self.dice.choice(("lim", "lbm", "lbm", "dispatcher"))
+        host = self.rng.choice(self.lab.hosts)
+        what = self.rng.choice(("kill", "kill", "term", "stop", "stop", "cut", "host", "keeper"))
+        part = self.rng.choice(("lim", "lbm", "lbm", "dispatcher"))
         if part == "dispatcher" and what in ("kill", "term", "stop"):
             host = leader(self.lab)
-        if self.database is not None and self.dice.random() < DATABASE_SHARE:
+        if self.database is not None and self.rng.random() < DATABASE_SHARE:
             what = "database"
             self.database.stop()
-            time.sleep(self.dice.uniform(0.0, 1.0))
+            time.sleep(self.rng.uniform(0.0, 1.0))
             self.database.start()
         elif what in ("kill", "term"):
             signal_daemon(self.lab, host, part, f"SIG{what.upper()}")
@@ -154,9 +153,9 @@ class Misfortunes:
             signal_daemon(self.lab, host, part, "SIGSTOP")
             self.later(0.3, 5.0, "go on", host, part)
         elif what == "keeper":
-            signal_daemon(self.lab, host, "keeper", self.dice.choice(("SIGKILL", "SIGTERM")))
+            signal_daemon(self.lab, host, "keeper", self.rng.choice(("SIGKILL", "SIGTERM")))
         elif what == "cut":
-            one, other = self.dice.sample(self.lab.hosts, 2)
+            one, other = self.rng.sample(self.lab.hosts, 2)
             self.lab.lab("cut", one, other, check=False)
             self.later(0.3, 5.0, "heal")
             host = f"{one}-{other}"
@@ -166,7 +165,7 @@ class Misfortunes:
         self.told.append(f"{what} {host} {part}")
 
     def later(self, least_s, most_s, *words):
-        due_s = time.monotonic() + self.dice.uniform(least_s, most_s)
+        due_s = time.monotonic() + self.rng.uniform(least_s, most_s)
         heapq.heappush(self.mends, (due_s, len(self.told), words))
 
     def mend(self):
@@ -231,11 +230,9 @@ def test_every_job_ends_once_whatever_is_killed_stopped_or_cut_off(lab, database
     assert not submitter.fault, submitter.fault
     told = ended(lab, submitter.jobs)
     assert not (tmp_path / "twice").exists(), (tmp_path / "twice").read_text()
-    assert {int(job["id"]) for job in told} == submitter.jobs.keys(), "these and no others"
+    assert {job["id"] for job in told} == submitter.jobs.keys(), "these and no others"
     faults = [
-        fault
-        for job in told
-        if (fault := wrong(lab, tmp_path, job, *submitter.jobs[int(job["id"])]))
+        fault for job in told if (fault := wrong(lab, tmp_path, job, *submitter.jobs[job["id"]]))
     ]
     assert not faults, "\n".join(faults)
     states = [job["state"] for job in told]
@@ -246,10 +243,17 @@ def test_every_job_ends_once_whatever_is_killed_stopped_or_cut_off(lab, database
 
 def ended(lab, jobs):
     """All jobs on the ledger, once these have ended."""
+    last_array = max(int(job.partition("_")[0]) for job in jobs)
     last, until_s = 0, time.monotonic() + PATIENCE_S + SECONDS / 4
     while True:
         told = lab.ask(
-            "h1", "lbm", "queue.jobs", ids=[f"1-{max(jobs) + 1000}"], attempts=True, timeout_s=60
+            "h1",
+            "lbm",
+            "queue.jobs",
+            ids=[f"1-{last_array + 1000}"],
+            attempts=True,
+            tasks=True,
+            timeout_s=60,
         )["jobs"]
         waiting = [job for job in told if job["finished"] is None]
         if not waiting:

@@ -94,8 +94,6 @@ def test_who_waits_is_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
             (disk / "filler").unlink()
         assert (waiting.wait(20), waiting.stdout.read()) == (0, "done\n")
         watch.cancel()
-    assert told.startswith(
-        f"lbrun: job {name} waits: what becomes of it cannot be recorded: {disk}"
-    )
+    assert told.startswith(f"lbrun: job {name} waits: its end cannot be recorded: {disk}")
     assert "full" in told
-    assert why.startswith("what becomes of it cannot be recorded")
+    assert why.startswith("its end cannot be recorded")

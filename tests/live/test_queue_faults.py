@@ -1,7 +1,8 @@
 """The queue's promises while daemons and hosts are killed, stopped and cut off.
 
 Each attempt holds a lock on a file for as long as it lives and complains if another one has it: at
-no time are two attempts of a job alive. Every acknowledged job must end well.
+no time are two attempts of a job alive. Every acknowledged job must end well. What is decided then
+is tried by `lbd sim faults` under many more schedules; here are keepers, wardens and kernels.
 """
 
 import os
@@ -79,9 +80,7 @@ def begin_elsewhere_than(lab, where, seconds, *hosts):
     return name, lab.wait_until(lambda: running_on(lab, name), f"job {name} runs")
 
 
-@pytest.mark.parametrize(
-    ("part", "number"), [("lbm", "KILL"), ("lbm", "TERM"), ("keeper", "KILL"), ("keeper", "TERM")]
-)
+@pytest.mark.parametrize(("part", "number"), [("lbm", "KILL"), ("lbm", "TERM"), ("keeper", "KILL")])
 def test_what_runs_on_a_host_whose_daemon_dies_is_made_again(lab, tmp_path, part, number):
     name, host = begin_elsewhere_than(lab, tmp_path, "4", "h1")
     lab.kill(host, part, number)
@@ -135,66 +134,39 @@ def test_who_watches_is_told_that_an_attempt_begins_anew(lab, tmp_path):
     command = ("lbrun", "-q", "-H", "h2", "sh", "-c", script)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with lab.popen("h1", *command, cwd=tmp_path, **pipes) as watching:
-        lab.wait_until(lambda: (tmp_path / "began").exists(), "it has begun")
-        assert watching.stdout.readline() == "words of 1\n"
-        lab.kill("h2", "keeper")
-        out, err = watching.communicate(timeout=60)
+        try:
+            lab.wait_until(lambda: (tmp_path / "began").exists(), "it has begun")
+            assert watching.stdout.readline() == "words of 1\n"
+            lab.kill("h2", "keeper")
+            out, err = watching.communicate(timeout=60)
+        finally:
+            watching.kill()  # if it goes on, nobody is to wait for it
     last = (tmp_path / "began").read_text().count("\n")
     assert (watching.returncode, out.splitlines()[-1]) == (0, f"words of {last}")
     assert err.splitlines()[0] == "lbrun: attempt 1 came to nothing; this is attempt 2"
 
 
-def test_a_host_without_power_loses_its_jobs_to_others(lab, tmp_path):
-    name, host = begin_elsewhere_than(lab, tmp_path, "5", "h1")
-    lab.kill(host, "host")
-    try:
-        wait(lab, name)
-        told = job(lab, name)
-        assert [one["state"] for one in told["attempts"]] == ["lost", "done"]
-        assert told["host"] != host
-        check_counts(tmp_path, [name])
-    finally:
-        lab.start(host)
-
-
-def test_one_that_may_not_restart_is_lost_with_its_host(lab, tmp_path):
-    name, host = begin_elsewhere_than(lab, tmp_path, "30", "h1", "h2")
-    kept = submit(lab, tmp_path, "30", "--no-restart", "-H", host)
-    lab.wait_until(lambda: running_on(lab, kept), "it runs")
-    lab.kill(host, "keeper")
-    assert lab.run("h1", "lbctl", "wait", "--timeout", "20s", kept).returncode == 1
-    told = job(lab, kept)
-    assert (told["state"], told["attempt"]) == ("lost", 1)
-    assert "may not restart" in told["reason"]
-    lab.run("h1", "lbctl", "kill", name, check=True)
-
-
-@pytest.mark.parametrize("part", ["lbm", "dispatcher"])
-def test_a_daemon_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, tmp_path, part):
-    """The keeper ends what nobody renews, whoever of the others hangs."""
+def test_an_lbm_that_hangs_longer_than_a_lease_leaves_no_second_attempt(lab, tmp_path):
+    """The keeper ends what nobody renews."""
     name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
-    stopped = host if part == "lbm" else "h1"
-    lab.kill(stopped, part, "STOP")
+    lab.kill(host, "lbm", "STOP")
     time.sleep(4.0)
-    lab.kill(stopped, part, "CONT")
+    lab.kill(host, "lbm", "CONT")
     wait(lab, name)
     check_counts(tmp_path, [name])
     fates = [one["state"] for one in job(lab, name)["attempts"]]
     assert ("lost" in fates, fates[-1]) == (True, "done")
 
 
-@pytest.mark.parametrize("hangs", ["", "keeper"])
-def test_a_host_that_is_cut_off_ends_what_it_has(lab, tmp_path, hangs):
+def test_a_host_that_is_cut_off_ends_what_it_has_although_its_keeper_hangs(lab, tmp_path):
     name, host = begin_elsewhere_than(lab, tmp_path, "3.5", "h1")
     keeper = hosts.keepers(lab.record)[host].pid
-    if hangs:
-        os.kill(keeper, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGSTOP)
     lab.cut("h1", host)
     try:
         wait(lab, name)
     finally:
         lab.heal()
-        if hangs:
-            os.kill(keeper, signal.SIGCONT)
+        os.kill(keeper, signal.SIGCONT)
     check_counts(tmp_path, [name])
     assert job(lab, name)["host"] != host

@@ -10,7 +10,7 @@ from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away
 
 MANY, PAST = 20_000, 100_001
-SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", f"dispatch.max_jobs={MANY}")
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", f"dispatch.max_jobs={2 * MANY}")
 LONG = "x" * 1000
 
 
@@ -27,25 +27,28 @@ def test_an_array_of_long_commands_is_waited_for_and_looked_at(lab):
     waiting = lab.popen("h2", "lbrun", "-q", *words, stdout=-1, stderr=subprocess.PIPE)
     try:
         assert b"no host called h9" in waiting.stderr.readline()
-        told = lab.run("h2", "lbctl", "jobs", "--json", check=True)
+        told = lab.run("h2", "lbctl", "jobs", "--tasks", "--json", check=True)
         assert (told.stderr, len(json.loads(told.stdout)) > MANY // 2) == ("", True)
-        of_all = lab.run("h2", "lbctl", "jobs", f"1-{MANY}")
-        assert (of_all.returncode, of_all.stdout) == (2, "")
+        (of_array,) = lab.lbctl_json("h2", "jobs", "1")
+        assert of_array["tasks"]["pending"] == MANY
+        of_all = lab.run("h2", "lbctl", "jobs", "--tasks", "1")
+        assert (of_all.returncode, of_all.stdout) == (1, "")
         assert of_all.stderr.endswith("do not fit into one answer; name fewer, range by range\n")
-        of_some = lab.run("h2", "lbctl", "jobs", "--json", "2-4", check=True)
-        assert [job["id"] for job in json.loads(of_some.stdout)] == ["2", "3", "4"]
-        full = lab.run("h2", "lbrun", "-d", "true")
-        complaint = f"lbrun: the queue is full (dispatch.max_jobs is {MANY})\n"
-        assert (full.returncode, full.stdout, full.stderr) == (125, "", complaint)
+        of_some = lab.run("h2", "lbctl", "jobs", "--json", "1_2-4", check=True)
+        assert [job["id"] for job in json.loads(of_some.stdout)] == ["1_2", "1_3", "1_4"]
+        full = lab.run("h2", "lbrun", "-d", "--array", f"1-{MANY}", "true")
+        complaint = f"lbrun: root has {MANY} jobs in the queue, and no user may have more than "
+        assert (full.returncode, full.stdout) == (125, "")
+        assert full.stderr.startswith(complaint), full.stderr
         same = lab.run("h2", "lbrun", "-d", *words)  # it is in there already
-        assert (same.returncode, same.stdout) == (0, f"1-{MANY}\n")
-        lab.run("h1", "lbctl", "kill", f"1-{MANY}", check=True)
+        assert (same.returncode, same.stdout) == (0, "1\n")
+        lab.run("h1", "lbctl", "kill", "1", check=True)
         _, complaints = waiting.communicate(timeout=40)
     finally:
         waiting.kill()
         waiting.wait()
     assert waiting.returncode == 125
-    ends = f"lbrun: {MANY} of {MANY} jobs did not succeed; cancelled before it ran"
+    ends = f"lbrun: {MANY} of {MANY} tasks were cancelled"
     assert complaints.decode().splitlines() == [ends]
 
 
@@ -54,9 +57,10 @@ def test_however_many_have_ended_the_others_can_be_acted_on(lab):
         (first,) = db.execute("SELECT value FROM counters WHERE name = 'next_job'").fetchone()
         db.execute("BEGIN")
         (submission,) = db.execute(
-            "INSERT INTO submissions SELECT NULL, 'root', origin, name, x'74727565', spec, slots,"
-            " may_restart, '', '', ?, ?, slots_most, priority, uid FROM submissions LIMIT 1"
-            " RETURNING id", (first, PAST)
+            'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
+            " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid)"
+            " SELECT 'root', origin, name, x'74727565', spec, slots, may_restart, '', '', ?, ?,"
+            " slots_most, priority, uid FROM submissions LIMIT 1 RETURNING id", (first, PAST)
         ).fetchone()  # fmt: skip
         columns = "id, submission, state, tier, attempt, crashes, barred, reason, host, submitted"
         db.executemany(
@@ -67,9 +71,10 @@ def test_however_many_have_ended_the_others_can_be_acted_on(lab):
         db.execute("UPDATE counters SET value = value + ? WHERE name = 'next_job'", (PAST,))
         db.execute("COMMIT")
     name = lab.run("h2", "lbrun", "-d", "-H", "h9", "true", check=True).stdout.strip()
-    for verb in ("hold", "release", "kill"):
+    for verb, did in (("hold", "held"), ("release", "released"), ("kill", "killed")):
         acted = lab.run("h2", "lbctl", verb, "@me")
-        assert (acted.returncode, acted.stdout, acted.stderr) == (0, "", ""), verb
+        said = f"{did} {name}\n"
+        assert (acted.returncode, acted.stdout, acted.stderr) == (0, said, ""), verb
     again = lab.run("h2", "lbctl", "kill", f"{first}-{name}")
     assert again.stderr == "lbctl: nothing to kill: all these jobs have ended\n"
     beyond = lab.run("h2", "lbctl", "kill", f"{int(name) + 1}-{int(name) + 9}")

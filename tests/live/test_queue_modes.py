@@ -1,4 +1,7 @@
-"""Every queueing discipline with real jobs on two hosts of one slot each."""
+"""A queueing discipline with real jobs on two hosts of one slot each.
+
+What each of them decides is tried in tests/unit/dispatch/core/test_queues.py.
+"""
 
 import time
 
@@ -13,7 +16,7 @@ BIG, SMALL = ("sh", "big.sh"), ("sh", "small.sh")  # by what is on record of the
 
 @pytest.fixture(scope="module")
 def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
+    lab = Lab.up(2, "none", "--mode", "sita-e", settings=SETTINGS)
     with away(lab) as db:
         for command, cpu_s in ((BIG, 500.0), (SMALL, 0.01)):
             put(db, [word.encode() for word in command], time.time() - 1000.0, cpu_s)
@@ -28,18 +31,6 @@ def scripts(tmp_path):
     return tmp_path
 
 
-def use(lab, mode):
-    """The dispatcher begins anew in that mode, and knows both hosts."""
-    config = lab.paths("h1").config
-    lines = config.read_text().splitlines()
-    at = next(n for n, line in enumerate(lines) if line.startswith("mode = "))
-    with away(lab):
-        config.write_text("\n".join([*lines[:at], f'mode = "{mode}"', *lines[at + 1 :], ""]))
-    lab.wait_until(
-        lambda: lab.ask("h1", "dispatcher", "status")["hosts"] == ["h1", "h2"], "both hosts"
-    )
-
-
 def submit(lab, where, *words):
     return lab.run("h2", "lbrun", "-d", *words, cwd=where, check=True).stdout.strip()
 
@@ -47,7 +38,7 @@ def submit(lab, where, *words):
 def hosts_of(lab, ids):
     """Where they ended; all went well."""
     assert lab.run("h1", "lbctl", "wait", "--timeout", "30s", ids).returncode == 0
-    told = lab.ask("h1", "lbm", "queue.jobs", ids=[ids])["jobs"]
+    told = lab.ask("h1", "lbm", "queue.jobs", ids=[ids], tasks=True)["jobs"]
     return [job["host"] for job in told]
 
 
@@ -67,39 +58,7 @@ def end(lab, number):
     lab.run("h1", "lbctl", "wait", "--timeout", "30s", number)
 
 
-def test_random(lab, scripts):
-    use(lab, "random")
-    assert set(hosts_of(lab, submit(lab, scripts, "--array", "1-16", *SMALL))) == {"h1", "h2"}
-
-
-def test_round_robin(lab, scripts):
-    use(lab, "round-robin")
-    hosts = hosts_of(lab, submit(lab, scripts, "--array", "1-6", *SMALL))
-    assert hosts in (["h1", "h2"] * 3, ["h2", "h1"] * 3)
-
-
-def test_shortest_queue(lab, scripts):
-    use(lab, "shortest-queue")
-    first, host = big_on(lab, scripts)
-    assert host not in hosts_of(lab, submit(lab, scripts, *SMALL))
-    second, other = big_on(lab, scripts)
-    assert other != host
-    end(lab, first)
-    assert hosts_of(lab, submit(lab, scripts, *SMALL)) == [host]
-    end(lab, second)
-
-
-def test_least_work_goes_by_what_the_same_commands_took(lab, scripts):
-    use(lab, "least-work")
-    number, host = big_on(lab, scripts)
-    (other,) = {"h1", "h2"} - {host}
-    # Three jobs wait or run there, and yet it is less work.
-    assert hosts_of(lab, submit(lab, scripts, "--array", "1-3", *SMALL)) == [other] * 3
-    end(lab, number)
-
-
-def test_sita_e_too_and_the_unknown_go_last(lab, scripts):
-    use(lab, "sita-e")
+def test_by_what_the_same_commands_took_and_the_unknown_go_last(lab, scripts):
     assert hosts_of(lab, submit(lab, scripts, "--array", "1-2", *SMALL)) == ["h1", "h1"]
     assert hosts_of(lab, submit(lab, scripts, "expr", "1")) == ["h2"]
     lab.wait_until(

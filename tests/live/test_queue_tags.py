@@ -24,12 +24,6 @@ def last(lab):
     return lab.lbctl_json("h1", "job", "last")
 
 
-def test_a_small_job_ends_in_the_first_tier(lab):
-    result = lab.run("h2", "lbrun", "-q", "sh", "-c", TREE, "-", BURN, "0.05", input="in\n")
-    assert (result.stdout, result.returncode) == ("tier 1\nburnt\nin\n", 0)
-    assert [one["tier"] for one in last(lab)["attempts"]] == [1]
-
-
 def test_a_large_one_is_begun_anew_with_its_input_and_without_its_output(lab):
     result = lab.run("h2", "lbrun", "-q", "sh", "-c", TREE, "-", BURN, "1.0", input="in\n")
     assert (result.stdout, result.returncode) == ("tier 2\nburnt\nin\n", 0)
@@ -40,28 +34,6 @@ def test_a_large_one_is_begun_anew_with_its_input_and_without_its_output(lab):
     assert 0.4 <= one["cpu_s"] < 1.0, "not much later, measured over the whole tree"
     assert lab.run("h1", "lbctl", "logs", "--attempt", "1", "last").stdout == "tier 1\n"
     assert lab.run("h1", "lbctl", "logs", "last").stdout == result.stdout
-
-
-def test_one_that_may_not_restart_goes_to_the_last_tier_at_once(lab):
-    words = ("lbrun", "-q", "--no-restart", "sh", "-c", TREE, "-", BURN, "0.6")
-    assert lab.run("h2", *words).stdout == "tier 2\nburnt\n"
-    assert len(last(lab)["attempts"]) == 1
-    assert last(lab)["tier"] == 2
-
-
-def test_status_has_the_numbers_of_now_and_the_tiers(lab):
-    """They came with the heartbeats of a lease: five jobs were none for as long."""
-    for _ in range(5):
-        assert lab.run("h2", "lbrun", "-d", "--no-restart", "sleep", "60").returncode == 0
-    for host in ("h1", "h2"):
-        status = lab.lbctl_json(host, "status")
-        dispatcher = status["cluster"]["dispatcher"]
-        assert dispatcher["queued"] + dispatcher["running"] == 5
-        assert {row["name"]: row["tier"] for row in status["hosts"]} == {"h1": [1], "h2": [2]}
-    shown = lab.lbctl_json("h1", "jobs")
-    assert {job["tier"] for job in shown} == {2}, shown
-    assert lab.run("h2", "lbctl", "kill", "@me").returncode == 0
-    lab.wait_until(lambda: not lab.lbctl_json("h1", "jobs"), "all have ended")
 
 
 STRETCHES = """
@@ -118,13 +90,3 @@ def test_given_cutoffs_are_shown_with_the_hosts_of_their_tiers(lab):
         (None, ["h2"]),
     ]
     assert "given by tags.cutoffs_s" in lab.run("h1", "lbctl", "tags", "show").stdout
-
-
-def test_a_list_of_cutoffs_that_does_not_rise_is_one_line(lab):
-    config = lab.paths("h1").config
-    result = lab.run(
-        "h1", "lbd", "dispatcher", "--config", config, "--set", "tags.cutoffs_s=[2.0, 1.0]"
-    )
-    assert result.returncode == 2
-    assert result.stderr.count("\n") == 1
-    assert "needs cutoffs above 0 that rise: 2, 1" in result.stderr

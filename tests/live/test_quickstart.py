@@ -45,12 +45,12 @@ def quickstart(tmp_path, monkeypatch):
 
 
 def lab_processes():
-    marks = (processes.environment_of(pid).get(processes.MARK, "") for pid in processes.all_pids())
+    marks = (processes.environment_of(pid).get(processes.MARK, "") for pid in processes.pids())
     return [mark for mark in marks if mark.startswith(f"/tmp/lbd-q{os.getpid()}/")]
 
 
 def test_the_quick_start_tells_the_truth_and_cleans_up(quickstart):
-    output, _ = quickstart().communicate(timeout=150)
+    output, _ = quickstart().communicate(timeout=300)
     assert f"All {CHUNKS} results are identical" in output, output
     rows = dict(re.findall(r"^(h\d) +(\d+ +\d+ +\d+)$", output, re.MULTILINE))
     counts = [[int(cell) for cell in row.split()] for row in rows.values()]

@@ -1,13 +1,15 @@
 """`lbd up` as root on a host as a newcomer finds it: no daemon that speaks to the network is root,
 unless the configuration says so."""
 
+import json
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from lbd.rpc.local import ask
-from lbd.self_start import command
+from lbd.local.json_socket import ask
+from lbd.process.self_start import command
 from tests.live.cluster import client_environment, wait_until
 from tests.live.privileged import opened
 
@@ -60,9 +62,15 @@ class Host:
 
     def status_of(self, daemon):
         ask(self.file(f"/run/lbd/{daemon}.sock"), {"op": "status"}, 2.0)
+        return self.process_of(daemon)
+
+    def process_of(self, daemon):
         pid = int(self.file(f"/run/lbd/{daemon}.pid").read_text())
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def ids_of(self, daemon):
+        return self.process_of(daemon)["Uid"].split()
 
     def down(self):
         for up in self._ups:
@@ -111,6 +119,34 @@ def test_what_the_readme_says_makes_the_account(host):
         assert int(host.status_of(daemon)["CapEff"], 16) == 0
     doctor = host.run("lbctl", "doctor")
     assert "run as root" not in doctor.stdout
+    with page(host) as url:
+        assert host.ids_of("web") == [lbd] * 4
+        link = host.run("lbctl", "web", "login").stdout.strip()
+        assert link.startswith(f"{url}login?token=")
+        jar = host.root / "cookies"
+        browser = ("curl", "--silent", "--fail", "--location", "--cookie-jar", jar, "--cookie", jar)
+        assert "signed in as <strong>root" in host.run(*browser, link).stdout
+        drained = host.run("lbctl", "status", "--json").stdout
+        name = json.loads(drained)["self"]
+        html = host.run(*browser, f"{url}hosts/{name}").stdout
+        csrf = html.partition('name="csrf" value="')[2].partition('"')[0]
+        done = host.run(*browser, "--data", f"csrf={csrf}", f"{url}hosts/{name}/drain")
+        assert "Undrain" in done.stdout, done.stderr
+        state = json.loads(host.run("lbctl", "status", "--json").stdout)["hosts"][0]
+        assert state["drained"]["by"] == "root"  # and not the account of the page
+
+
+@contextmanager
+def page(host):
+    """The status page of a host, as root starts it."""
+    words = host.inside(*command("web", "--listen", "127.0.0.1:0"))
+    process = subprocess.Popen(words, env=host.environment(), stdout=subprocess.PIPE, text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.stdout.close()
+        assert process.wait(20) == 0
 
 
 def test_root_is_said_where_it_is_written(host):

@@ -115,22 +115,23 @@ ENDS = [
     Row("a loop that is eaten", "seq 5 | while read n; do lbrun cat; echo $n; done"),
 ]  # fmt: skip
 
-MUCH = [
-    Row("64 MiB through", "head -c 67108864 /dev/zero | lbrun cat | sha256sum"),
-    Row("64 MiB in", "head -c 67108864 /dev/zero | lbrun sha256sum"),
-    Row("64 MiB out", "lbrun head -c 67108864 /dev/zero | sha256sum"),
+MUCH = [  # 24 MiB: three times what may be under way
+    Row("24 MiB through", "head -c 25165824 /dev/zero | lbrun cat | sha256sum"),
+    Row("24 MiB in", "head -c 25165824 /dev/zero | lbrun sha256sum"),
+    Row("24 MiB out", "lbrun head -c 25165824 /dev/zero | sha256sum"),
     Row("16 MiB to stderr", "lbrun sh -c 'head -c 16777216 /dev/zero >&2' 2>&1 | sha256sum"),
-    Row("a line of 100 MB", "head -c 100000000 /dev/zero | tr '\\0' x | lbrun cat | wc -lc"),
+    Row("a line of 30 MB", "head -c 30000000 /dev/zero | tr '\\0' x | lbrun cat | wc -lc"),
     Row("20,000 lines", "lbrun cat -n", LINES),
     Row("alternating", "lbrun sh -c 'for i in $(seq 3000); do echo o$i; echo e$i >&2; done'"),
     Row("alternating, one file", "lbrun sh -c 'for i in $(seq 500); do echo o$i; echo e$i >&2; "
         "done' >f 2>&1; sort f | sha256sum; rm f"),
-    Row("a slow reader", "lbrun head -c 3000000 /dev/zero | (sleep 0.3; wc -c)"),
+    Row("a slow reader",
+        "lbrun head -c 3000000 /dev/zero | (sleep 0.3; wc -c); echo ${PIPESTATUS[@]}"),
     Row("a slow writer", "for i in 1 2 3 4; do echo $i; sleep 0.1; done | lbrun cat"),
     Row("a slow command", "head -c 3000000 /dev/zero | lbrun sh -c 'sleep 0.3; wc -c'"),
     Row("single bytes", "lbrun dd bs=1 count=2000 status=none", LINES),
-    Row("to a file, 64 MiB", "lbrun head -c 67108864 /dev/zero >f; sha256sum <f; rm f"),
-    Row("from a file, 64 MiB", "head -c 67108864 /dev/zero >f; lbrun sha256sum <f; rm f"),
+    Row("to a file, 24 MiB", "lbrun head -c 25165824 /dev/zero >f; sha256sum <f; rm f"),
+    Row("from a file, 24 MiB", "head -c 25165824 /dev/zero >f; lbrun sha256sum <f; rm f"),
     Row("output before the end", "lbrun sh -c 'seq 100000; kill -KILL $$' | wc -l"),
     Row("output before exit", "lbrun sh -c 'seq 100000; exit 5' | wc -l; echo ${PIPESTATUS[0]}"),
 ]  # fmt: skip

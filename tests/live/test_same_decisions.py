@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lbd.config import ALGORITHMS, LimConfig
-from lbd.lim import events as e
+from lbd.config.schema import ALGORITHMS, LimConfig
+from lbd.lim.core import events as e
 from lbd.lim.history_file import NAME
 from lbd.model import HostId, JobId, PlacementRequest
-from lbd.sim.replay import Replay
+from lbd.sim.faults.replay import Replay
 from lbd.testing.virtual_cluster import VirtualCluster
 from tests.live.cluster import FAST, PREFIX, Lab
 
@@ -79,14 +79,14 @@ class Live:
     def readings(self):
         return {host: self.lab.ask(host, "lim", "counters")["readings"] for host in self.lab.hosts}
 
-    def place(self, host, job, wish):
-        reply = self.lab.ask(host, "lim", "place", job=job, **wish)
+    def place(self, host, job, options):
+        reply = self.lab.ask(host, "lim", "place", job=job, **options)
         return reply["verdict"], reply["host"], reply["reason"]
 
     def end(self, host, job):
         self.lab.ask(host, "lim", "job", job=job, event="end")
 
-    def replay_news(self):
+    def replay_reports(self):
         """Raises Divergence. Returns what there was, all hosts together."""
         total = {}
         for host, replay in self.replays.items():
@@ -111,9 +111,11 @@ class Simulated:
     def rest(self):
         self.cluster.run(REST_S)
 
-    def place(self, host, job, wish):
-        excluded = frozenset(map(HostId, wish.get("excluded", ())))
-        request = PlacementRequest(JobId(job), **{**wish, "excluded": excluded, "may_wait": False})
+    def place(self, host, job, options):
+        excluded = frozenset(map(HostId, options.get("excluded", ())))
+        request = PlacementRequest(
+            JobId(job), **{**options, "excluded": excluded, "may_wait": False}
+        )
         decision, _ = self.cluster.place(host, request)
         return decision.verdict.value, decision.host, decision.reason
 
@@ -123,9 +125,9 @@ class Simulated:
 
 def decisions(world, algorithm):
     found = []
-    for number, (host, wish, times) in enumerate(STEPS):
+    for number, (host, options, times) in enumerate(STEPS):
         jobs = [f"{algorithm}-{number}-{n}" for n in range(times)]
-        found += [world.place(host, job, wish) for job in jobs]
+        found += [world.place(host, job, options) for job in jobs]
         for job in jobs:
             world.end(host, job)
         if number == 0:
@@ -156,14 +158,14 @@ def live():
 def test_live_and_simulated_decide_the_same(live, algorithm):
     live.switch(algorithm)
     found, expected = decisions(live, algorithm), decisions(Simulated(algorithm), algorithm)
-    if algorithm == "RANDOM":  # by lot
+    if algorithm == "RANDOM":  # at random
         found, expected = (
             [(verdict, why) for verdict, _, why in some] for some in (found, expected)
         )
     elif algorithm == "RESERVE":  # a reservation may have come again between the two
         del found[SECOND], expected[SECOND]
     assert found == expected
-    counts = live.replay_news()
+    counts = live.replay_reports()
     assert counts[f"decisions under {algorithm}"] == sum(times for _, _, times in STEPS)
     assert counts["messages sent"] > 0
     assert counts["messages received"] > 0

@@ -1,7 +1,8 @@
 """Real LIMs, real load: N busy processes, and one process of N busy threads, in every scope.
 
 The index must settle at N per usable core. The machine may be busy with other things; only host
-scope may see them.
+scope may see them. Our load is of the lowest priority, so what else runs leaves it little of the
+processors: nothing here depends on how much.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.load.cgroup import usable_cores
-from lbd.rpc.local import ask
+from lbd.load.procfs import MACHINE_STAT_BYTES, read_small, running_and_blocked
+from lbd.local.json_socket import ask
 from tests.live.cluster import client_environment
 
 pytestmark = pytest.mark.alone
@@ -27,6 +29,7 @@ BUSY = Path(__file__).with_name("busy.py")
 N = 3
 LIMIT_S = 60.0  # generous: the machine may have other things to do
 NEAR = 0.35  # tasks
+LOOKS, LOOK_S = 50, 0.1
 
 
 def wait_until(look, accept, what):
@@ -74,7 +77,7 @@ class RunningLim:
         ours = psutil.Process(self.process.pid)
         for process in ours.children() or [ours]:  # unshare itself does not mind TERM
             process.terminate()
-        self.process.wait(10)
+        self.process.wait(30)
         self.log.close()
 
 
@@ -105,14 +108,24 @@ NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 KINDS = ["processes", "threads"]
 
 
+def means(lim):
+    """Of some seconds: the tasks that the LIM counts, and those that the kernel does, less us."""
+    seen = []
+    for _ in range(LOOKS):
+        running, _ = running_and_blocked(read_small("/proc/stat", MACHINE_STAT_BYTES))
+        seen.append((lim.host()["queues"]["cpu"], running - 1))
+        time.sleep(LOOK_S)
+    return tuple(sum(column) / LOOKS for column in zip(*seen, strict=True))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lim", [("host", ())], indirect=True, ids=["host"])
 def test_host_scope_counts_every_task_of_the_machine(lim, kind):
     with busy(kind):
         wait_until(
-            lim.host,
-            lambda host: N - NEAR <= host["queues"]["cpu"] <= N + 2,
-            f"{N} tasks, give or take what else runs",
+            lambda: means(lim),
+            lambda found: found[0] > N - NEAR and abs(found[0] - found[1]) < 1,
+            "what the LIM counts is what the kernel does, and ours among it",
         )
 
 
@@ -129,7 +142,7 @@ def test_container_scope_counts_the_tasks_of_its_pid_namespace_only(lim, kind):
             lim.host, lambda host: abs(host["queues"]["cpu"] - N) < NEAR, f"{N} tasks"
         )
         assert host["index"] == pytest.approx(N / usable_cores(), abs=NEAR)
-        wait_until(lim.host, lambda host: host["utilisation"] > 0.3, "its processors are in use")
+        wait_until(lim.host, lambda host: host["utilisation"] > 0, "its processors are in use")
     wait_until(lim.host, lambda host: host["queues"]["cpu"] < NEAR, "nothing runs")
 
 

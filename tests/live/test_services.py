@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from lbd.self_start import command
+from lbd.process.self_start import command
 from tests.live.cluster import client_environment, wait_until
 from tests.live.test_up import Up
 
@@ -99,7 +99,7 @@ def test_a_watchdog_s_signal_shows_where_a_daemon_hung(service):
     hung = service("lim")
     hung.hear("READY=1")
     hung.process.send_signal(signal.SIGABRT)
-    assert hung.process.wait(timeout=10) == -signal.SIGABRT
+    assert hung.process.wait(timeout=40) == -signal.SIGABRT
     assert b'wiring.py", line' in hung.process.stderr.read()
 
 

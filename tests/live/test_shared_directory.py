@@ -50,7 +50,7 @@ def test_a_named_host_with_another_directory_refuses(lab):
     """Same path, same inode: the root of a tmpfs has the same number everywhere."""
     result = inside(lab, "h1", "lbrun -H h2 touch ran")
     assert (result.returncode, result.stdout) == (125, "")
-    assert_one_line(result.stderr, "lbrun", "h2", str(lab.private), "not the directory it is")
+    assert_one_line(result.stderr, "lbrun", "h2", str(lab.private), "is not shared with h1")
     assert not [host for host in lab.hosts if "ran" in inside(lab, host, "ls").stdout]
 
 
@@ -73,7 +73,7 @@ def test_a_relative_directory_is_still_compared(lab, option):
         inside(lab, host, "mkdir -p sub", check=True)
     result = inside(lab, "h1", f"lbrun -H h2 {option} true")
     assert result.returncode == 125
-    assert_one_line(result.stderr, "lbrun", "h2", "not the directory it is")
+    assert_one_line(result.stderr, "lbrun", "h2", "is not shared with h1")
 
 
 def test_no_host_is_sent_what_it_does_not_share(lab):

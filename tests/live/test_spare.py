@@ -1,6 +1,7 @@
 """spare.c and its twin in Python become the same command from the same order."""
 
 import ctypes
+import errno
 import os
 import socket
 import stat
@@ -13,10 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lbd.lbm.look import kernel_id, look
-from lbd.lbm.nursery import ANSWER, NO_CGROUP
-from lbd.lbm.spawn_order import MEMORY, Order, is_plain, pack_order
-from lbd.rpc import frames
+from lbd.keeper import user_and_start_steps as steps
+from lbd.keeper.preforked import ANSWER, NO_CGROUP
+from lbd.keeper.spawn_order import Order, pack_order
+from lbd.keeper.user_and_start_steps import numbers
+from lbd.launch.directory_look import kernel_id, look
+from lbd.local import frames
+from lbd.local.frames import field
 from tests.live import sanitized
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,16 +28,25 @@ S = 10**9
 # A keeper with a single child: it hands the order over and says what came back on its socket.
 KEEPER = """
 import os, sys
-from lbd.lbm.child import Parent, fork_spare
-from lbd.lbm.containment import Containment
-from lbd.lbm.nursery import Nursery
-program, runtime_dir, *descriptors = sys.argv[1:]
+from lbd.keeper.child import Parent, fork_spare
+from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.preforked import Nursery
+from lbd.keeper.spawn_order import read_order
+from lbd.keeper.user_and_start_steps import Refused, read_failure
+program, runtime_dir, raw, *descriptors = sys.argv[1:]
 parent = Parent.of_this_process(Containment(runtime_dir, False))
 spare = Nursery(parent, program.encode()).spare() if program else fork_spare(parent)
-spare.start(sys.stdin.buffer.read(), [int(word) for word in descriptors])
-trouble = spare.socket.recv(256)
+try:
+    frame = sys.stdin.buffer.read()
+    if raw == "order":
+        frame, _ = parent.steps_of(read_order(frame), spare.group)
+except Refused as refused:
+    print(refused.phase, refused.number)
+    sys.exit()
+spare.start(frame, [int(word) for word in descriptors])
+reply = spare.socket.recv(256)
 _, status = os.waitpid(spare.pid, 0)
-print(trouble.decode(), status, flush=True)
+print(*(read_failure(reply) if reply else ()), status, flush=True)
 """
 
 
@@ -42,7 +55,7 @@ def compiled(tmp_path_factory, request):
     if request.param == "sanitized":
         return sanitized.need(sanitized.programs() / "spare")
     program = tmp_path_factory.mktemp("spare") / "spare"
-    return sanitized.need(sanitized.compile_("lbd/lbm/spare.c", program, "-fPIE"))
+    return sanitized.need(sanitized.compile_("lbd/keeper/spare.c", program, "-fPIE"))
 
 
 def outcome(program, order, where, stdin=b"typed\n"):
@@ -50,10 +63,13 @@ def outcome(program, order, where, stdin=b"typed\n"):
     paths = [where / name for name in ("in", "out", "err")]
     paths[0].write_bytes(stdin)
     ends = [os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666) for path in paths]
-    wanted = [end for number, end in enumerate(ends) if not order.closed_fds >> number & 1]
-    words = [str(program or ""), str(where), *map(str, wanted)]
+    is_order = isinstance(order, Order)
+    closed, packed = (order.closed_fds, pack_order(order)) if is_order else (0, order)
+    wanted = [end for number, end in enumerate(ends) if not closed >> number & 1]
+    kind = "order" if is_order else "steps"
+    words = [str(program or ""), str(where), kind, *map(str, wanted)]
     said = subprocess.run(
-        [sys.executable, "-c", KEEPER, *words], cwd=ROOT, pass_fds=wanted, input=pack_order(order),
+        [sys.executable, "-c", KEEPER, *words], cwd=ROOT, pass_fds=wanted, input=packed,
         capture_output=True, timeout=30, check=True,
     )  # fmt: skip
     for end in ends:
@@ -72,9 +88,17 @@ FACTS = (
     b"cat"
 )
 ORDERS = {
-    "facts": shell(FACTS, umask=0o27, nice=3, limits=[(7, 200, 300), (4, 0, 1 << 63)]),
-    "a limit above the hard one": shell(b"ulimit -n; ulimit -Hn", limits=[(7, 500, 400)]),
-    "a limit that is none": shell(b"ulimit -n", limits=[(99, 1, 1)]),
+    "facts": shell(
+        FACTS,
+        umask=0o27,
+        nice=3,
+        limits=(
+            (7, 200, 300),
+            (4, 0, 1 << 63),
+        ),
+    ),
+    "a limit above the hard one": shell(b"ulimit -n; ulimit -Hn", limits=((7, 500, 400),)),
+    "a limit that is none": shell(b"ulimit -n", limits=((99, 1, 1),)),
     "ignored signals": shell(
         b"grep SigIgn /proc/self/status", ignored_signals=0xFFFF_FFFF_FFFF_FFFF
     ),
@@ -92,6 +116,13 @@ ORDERS = {
     "no stdout": shell(b"echo lost; echo $? >&2", closed_fds=2),
     "nothing open": shell(b"true", closed_fds=7),
     "no such place": shell(b"pwd", directory=b"/lbd/no/such"),
+    "limits of its own": shell(
+        b"grep -E 'data|processes' /proc/self/limits",
+        limits=((2, 1 << 62, 1 << 62),),
+        memory_bytes=1 << 46,
+        processes=4000,
+    ),
+    "a nice value that is none": shell(b"nice", nice=1 << 40),
     "many words": Order(job="j", argv=[b"echo", *[b"%d" % n for n in range(20_000)]]),
 }
 
@@ -157,21 +188,75 @@ def test_directories(compiled, tmp_path, name):
     assert outcome(compiled, order, tmp_path) == outcome(None, order, tmp_path)
 
 
-def test_what_it_cannot_do_is_not_plain():
-    asked = dict(frames.fields(pack_order(shell(b"true", memory_bytes=1 << 20))))
-    assert not is_plain(asked)
-    del asked[MEMORY]
-    assert is_plain(asked)
+NOT_PLAIN = (
+    {"check": True}, {"look": True}, {"worker": True}, {"terminal": 1}, {"allowed": ("*",)},
+    {"denied": ("*",)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("asks", NOT_PLAIN, ids=str)
+def test_what_spare_does_not_know_is_not_plain(compiled, tmp_path, asks):
+    """Or it would say so."""
+    order = shell(b"exit 3", **asks)
+    assert not order.is_plain
+    heard, _, _ = outcome(compiled, order, tmp_path)
+    assert heard.split()[1:] == [b"%d" % number for number in (errno.ENOTSUP, 127 << 8)]
+    assert shell(b"exit 3").is_plain
+
+
+NUMBER = numbers(1)
+ODD = {
+    "no step at all": b"",
+    "no end": field(steps.UMASK, NUMBER),
+    "a letter that is none": field(b"~", b""),
+    "cut in its head": field(steps.UMASK, NUMBER)[:3],
+    "cut in its value": field(steps.UMASK, NUMBER)[:-1],
+    "a length that is none": steps.UMASK + b"\xff\xff\xff\xff" + NUMBER,
+    "half a number": field(steps.UMASK, NUMBER[:4]),
+    "no number": field(steps.UMASK, b""),
+    "a number too many": field(steps.UMASK, NUMBER + NUMBER),
+    "a limit without its end": field(steps.LIMIT, NUMBER + NUMBER),
+    "half a group": field(steps.GROUPS, NUMBER + b"1"),
+    "a user that is none": field(steps.USER, numbers(-1)),
+    "a user beyond all": field(steps.USER, numbers(1 << 32)),
+    "a group that is none": field(steps.GROUPS, numbers(4, (1 << 32) - 1)),
+    "a descriptor beyond the three": field(steps.CLOSE, numbers(3)),
+    "a descriptor below": field(steps.CLOSE, numbers(-1)),
+    "one that did not come": field(steps.PLACE, numbers(3, 0)),
+    "one before all": field(steps.PLACE, numbers(-1, 0)),
+    "to where it may not be": field(steps.PLACE, numbers(0, 3)),
+    "a text without an end": field(steps.DIRECTORY, b"/"),
+    "no text": field(steps.DIRECTORY, b""),
+    "two texts": field(steps.DIRECTORY, b"/\0/\0"),
+    "a path without what to write": field(steps.WRITE, b"/dev/null\0"),
+    "nothing to compare": field(steps.SAME, NUMBER),
+    "nothing to run": field(steps.EXEC, b"/bin\0"),
+    "what cannot be written": field(steps.WRITE, b"/lbd/no/such\x000\0"),
+    "what need not be written": field(steps.TRY_WRITE, b"/lbd/no/such\x000\0"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_steps(compiled, tmp_path, name):
+    """The two say the same of them, and neither runs anything."""
+    frame = frames.pack(steps.STEPS, ODD[name])
+    heard, *_ = outcome(compiled, frame, tmp_path)
+    assert heard == outcome(None, frame, tmp_path)[0]
+    assert heard.endswith(b" %d\n" % (127 << 8))
 
 
 @pytest.fixture(scope="module")
 def sanitised(tmp_path_factory):
     program = tmp_path_factory.mktemp("spare") / "spare"
     words = ("cc", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-w")
-    found = subprocess.run([*words, "-o", program, ROOT / "lbd/lbm/spare.c"], check=False)
+    found = subprocess.run([*words, "-o", program, ROOT / "lbd/keeper/spare.c"], check=False)
     if found.returncode != 0:
         pytest.skip("no compiler with sanitisers")
     return program
+
+
+HARMLESS = [b"a", b"e", b"c", b"d", b"l", b"L", b"n", b"g", b"G", b"U", b"k", b"P", b"i", b"u",
+            b"C", b"=", b"?"]  # fmt: skip
 
 
 def hear(program, data):
@@ -180,7 +265,7 @@ def hear(program, data):
     ours, theirs = socket.socketpair()
     with asking, asked, ours, theirs:
         nursery = subprocess.Popen(
-            [program, str(asked.fileno()), "LBD_KEPT=x:", "-"], pass_fds=[asked.fileno()],
+            [program, str(asked.fileno())], pass_fds=[asked.fileno()],
             stderr=subprocess.PIPE, env={"ASAN_OPTIONS": "detect_leaks=0"},
         )  # fmt: skip
         asked.close()
@@ -200,12 +285,13 @@ def hear(program, data):
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    st.lists(st.tuples(st.sampled_from([b"j", b"d", b"u", b"w", b"N", b"l", b"c", b"s", b"?"]),
-                       st.binary(max_size=12))),
+    st.lists(st.tuples(st.sampled_from(HARMLESS),
+                       st.binary(max_size=12) | st.lists(st.integers(-9, 99), max_size=7)
+                       .map(lambda row: numbers(*row)))),
     st.integers(0, 12),
 )  # fmt: skip
 def test_garbage_is_no_command(sanitised, pairs, cut):
-    body = b"".join(frames.field(key, value) for key, value in pairs)
+    body = b"".join(field(key, value) for key, value in pairs)
     data = frames.pack(b"S", body[: len(body) - cut] if cut < len(body) else body)
     status, errors = hear(sanitised, data)
     assert status in (0, 127)
@@ -214,5 +300,5 @@ def test_garbage_is_no_command(sanitised, pairs, cut):
 
 def test_it_is_built_without_a_warning(tmp_path):
     words = ("cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
-    subprocess.run([*words, "-o", tmp_path / "spare", ROOT / "lbd/lbm/spare.c"], check=True)
+    subprocess.run([*words, "-o", tmp_path / "spare", ROOT / "lbd/keeper/spare.c"], check=True)
     assert stat.S_IXUSR & (tmp_path / "spare").stat().st_mode

@@ -9,7 +9,7 @@ from contract import assert_one_line
 
 from tests.live.cluster import FAST, Lab, wait_until
 from tests.live.restarting import restart
-from tests.live.test_stage import assert_no_stage, listing
+from tests.live.test_stage import assert_no_workdir, listing
 
 BIG = 8 << 20
 SETTINGS = (
@@ -63,7 +63,7 @@ def test_a_queued_job_runs_among_its_files_and_its_outputs_come_back(lab, work):
     assert listing(work) == {
         **before, "out": None, "out/a": b"a\n", "build": None, "build/x.o": b"x\n"
     }  # fmt: skip
-    assert_no_stage(lab)
+    assert_no_workdir(lab)
 
 
 def test_also_on_the_host_where_it_was_submitted(lab, work):
@@ -109,7 +109,7 @@ def test_an_attempt_that_is_made_again_starts_from_the_same_inputs(lab, work):
     assert lab.run("h1", "lbctl", "logs", name).stdout == "a\n"
     wait_until((work / "out").exists, "its output has come", 15)
     assert (work / "out").read_text() == "2\n"
-    assert_no_stage(lab)
+    assert_no_workdir(lab)
 
 
 REFUSED = [
@@ -151,7 +151,7 @@ def test_outputs_that_cannot_come_are_an_error(lab, work, script, a, b):
     assert result.returncode == 125
     assert_one_line(result.stderr, "lbrun", a, b, "ended with 0")
     assert listing(work) == before
-    assert_no_stage(lab)
+    assert_no_workdir(lab)
 
 
 def test_what_a_failed_command_made_comes_back_too(lab, work):
@@ -168,7 +168,7 @@ def test_why_outputs_of_a_detached_job_do_not_come_is_told_and_mended(lab, work)
                   "sleep 1; mkdir out; echo 1 > out/x")  # fmt: skip
     (work / "out/mine").write_text("made meanwhile\n")
     lab.wait_until(
-        lambda: "not empty" in (lab.lbctl_json("h2", "job", name)["reason"] or ""), "it is told", 15
+        lambda: "not empty" in (lab.lbctl_json("h2", "job", name)["reason"] or ""), "it is told", 30
     )
     assert (work / "out/mine").read_text() == "made meanwhile\n"
     (work / "out/mine").unlink()
@@ -221,7 +221,7 @@ def test_it_outlives_every_lbm(lab, work):
     assert waited(lab, name) == 0
     wait_until((work / "out").exists, "its output has come", 30, lambda: job(lab, name))
     assert (work / "out").read_text() == "a\n"
-    assert_no_stage(lab)
+    assert_no_workdir(lab)
 
 
 def test_who_goes_away_gets_nothing(lab, work):
@@ -236,7 +236,7 @@ def test_who_goes_away_gets_nothing(lab, work):
     lab.wait_until(lambda: job(lab, name)["state"] == "cancelled", "it is ended", 20)
     time.sleep(1)
     assert listing(work) == before
-    assert_no_stage(lab)
+    assert_no_workdir(lab)
 
 
 def test_one_that_is_cut_off_starts_again_from_its_inputs_in_the_next_tier(make_lab, work):

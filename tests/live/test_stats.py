@@ -1,7 +1,6 @@
 """`lbctl stats` on real daemons: what it counts, what it outlives, and that it hurts no job."""
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -70,7 +69,7 @@ def test_for_people(lab):
     assert first == "jobs that ended within 1h on 3 hosts"
     assert heading.split()[:3] == ["JOBS", "FAILED", "RESPONSE"]
     assert total.split()[0] == "all"
-    assert [line.split()[0] for line in rest if line.endswith("CPU")] == ["COMMAND", "USER", "HOST"]
+    assert [line for line in rest if line.isupper()] == ["COMMANDS", "USERS", "HOSTS"]
 
 
 def test_none_is_a_line(make_lab):
@@ -98,32 +97,6 @@ def test_it_outlives_the_lbm_and_names_who_is_missing(make_lab):
     result = lab.run("h1", "lbctl", "stats")
     assert (result.returncode, result.stdout.startswith("jobs that ended")) == (0, True)
     assert_one_line(result.stderr, "lbctl", "h2 (its lbm cannot be reached)")
-
-
-def test_a_broken_record_hurts_no_job(make_lab):
-    lab = make_lab(2)
-    restart_lbm(lab, "h1", lambda: record(lab).write_bytes(b"not a database " * 1000))
-    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
-    assert stats(lab)["jobs"] == 1
-    assert record(lab).with_suffix(".damaged").exists()
-
-    def in_the_way():
-        for path in record(lab).parent.glob("usage.sqlite*"):
-            path.unlink()
-        record(lab).mkdir()
-
-    restart_lbm(lab, "h1", in_the_way)
-    for _ in range(3):
-        lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
-    lab.run("h2", "lbrun", "-H", "h1", "true", check=True)
-    result = lab.run("h1", "lbctl", "stats", "--json")
-    assert '"jobs": 1' in result.stdout  # of h2
-    assert_one_line(result.stderr, "lbctl", "h1 (its accounting cannot be read")
-    shutil.rmtree(record(lab))
-    lab.run("h1", "lbrun", "-H", "h2", "true", check=True)
-    result = lab.run("h1", "lbctl", "stats", "--json", check=True)
-    assert '"not_recorded": 3' in result.stdout
-    assert_one_line(result.stderr, "lbctl", "h1 could not keep account of 3 jobs")
 
 
 def test_what_stays_is_measured_too(lab):

@@ -32,8 +32,8 @@ def hosts_of(told):
 
 def on_record(db, load):
     """Jobs that ended within the last hours, at two slots."""
-    dice = random.Random(1)
-    sizes = [SIZES.sample(dice) for _ in range(JOBS)]
+    rng = random.Random(1)
+    sizes = [SIZES.sample(rng) for _ in range(JOBS)]
     gap_s = sum(sizes) / JOBS / load / 2
     began = time.time() - JOBS * gap_s
     for number, size in enumerate(sizes):

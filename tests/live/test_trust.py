@@ -7,11 +7,11 @@ import time
 import grpc
 import pytest
 
-from lbd.lim import messages as m
+from lbd.lbm.link import wire as job_stream
+from lbd.lim.core import messages as m
 from lbd.model import LoadVector, Queues
-from lbd.rpc import job_stream
-from lbd.rpc.gen import lbm_pb2
-from lbd.self_start import command
+from lbd.net.gen import lbm_pb2
+from lbd.process.self_start import command
 from lbd.trust import certificates
 from lbd.trust.files import write_private
 from tests.live import trust
@@ -120,9 +120,7 @@ def test_nobody_runs_commands_in_the_name_of_another_host(tls_lab, h2):
     assert (tag, refused.reason) == (job_stream.REFUSED, "h2 asks in the name of h3")
 
 
-@pytest.mark.parametrize(
-    ("shown", "outcome"), [("h2", "cannot be reached"), ("h3", "turned it away")]
-)
+@pytest.mark.parametrize(("shown", "outcome"), [("h2", "cannot be reached"), ("h3", "refused it")])
 def test_a_command_goes_to_the_host_asked_for_or_nowhere(tls_lab, root, shown, outcome):
     """h2's certificate at h3's address is not h3; h3's own would do."""
     seen = []

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from lbd.lab import processes
-from lbd.rpc.local import ask
-from lbd.self_start import command
+from lbd.local.json_socket import ask
+from lbd.process.self_start import command
 from tests.live.cluster import client_environment, wait_until
 from tests.live.conftest import need_namespaces
 
@@ -82,9 +82,8 @@ def up(short_dir):
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_orderly_end_stops_lbm_then_lim_and_leaves_nothing(up, number):
-    assert up.stop(number) == 0
+def test_an_orderly_end_stops_lbm_then_lim_and_leaves_nothing(up):
+    assert up.stop(signal.SIGINT) == 0
     words = [line.removeprefix("lbd up: ") for line in up.said().splitlines() if "lbd up" in line]
     words = [word for word in words if word != "ending 1 left behind"]  # a keeper not quite gone
     assert words[-5:] == ["stopping lbm", "lbm stopped", "stopping lim", "lim stopped", "stopped"]
@@ -105,12 +104,11 @@ def test_what_daemons_say_to_the_last_does_not_become_its_end(up):
             process.wait()
 
 
-@pytest.mark.parametrize("daemon", ["lim", "lbm"])
-def test_a_killed_daemon_is_started_again(up, daemon):
-    first = up.pid(daemon)
+def test_a_killed_daemon_is_started_again(up):
+    first = up.pid("lbm")
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: up.pid(daemon) != first, f"a new {daemon}", 15, up.said)
-    assert f"{daemon} was killed by signal 9; starting it again in 0.1 s" in up.said()
+    wait_until(lambda: up.pid("lbm") != first, "a new lbm", 15, up.said)
+    assert "lbm was killed by signal 9; starting it again in 0.1 s" in up.said()
     assert up.stop() == 0
     assert up.left() == []
 
@@ -128,13 +126,6 @@ def test_lbctl_restarts_daemons_that_lbd_up_starts_again_at_once(up):
     assert first["lbm"] != second["lbm"]
     assert "lbm makes way for another" in up.said()
     assert up.stop() == 0
-    assert up.left() == []
-
-
-def test_a_stopped_daemon_is_killed_in_the_end(up):
-    os.kill(up.pid("lim"), signal.SIGSTOP)
-    assert up.stop() == 0
-    assert "lim did not stop within 4 s; killing it" in up.said()
     assert up.left() == []
 
 
@@ -157,7 +148,7 @@ def test_killing_the_supervisor_ends_its_daemons(up):
 
 def test_a_second_one_is_refused(up):
     second = subprocess.run(
-        command("up", "--config", str(up.config)), capture_output=True, text=True, timeout=10,
+        command("up", "--config", str(up.config)), capture_output=True, text=True, timeout=40,
         env=client_environment(),
     )  # fmt: skip
     assert second.returncode == 1
@@ -175,7 +166,7 @@ def test_options_reach_the_daemons(short_dir):
 def test_a_wrong_configuration_ends_it_at_once(short_dir):
     (short_dir / "lbd.toml").write_text("[host]\nnaem = 1\n")
     started = Up(short_dir)
-    assert started.process.wait(timeout=10) == 2
+    assert started.process.wait(timeout=40) == 2
     assert 'did you mean "name"' in started.said()
     assert "started" not in started.said()
 
@@ -189,7 +180,7 @@ def test_a_daemon_that_refuses_its_configuration_is_not_started_for_ever(short_d
         port = taken.getsockname()[1]
         sets = ("--set", f"security.key_file={key}", "--set", f"lim.port={port}")
         started = Up(short_dir, *sets)
-        assert started.process.wait(timeout=15) == 2
+        assert started.process.wait(timeout=40) == 2
     assert "refuses its configuration" in started.said()
     assert "starting it again" not in started.said()
     assert started.left() == []
@@ -215,7 +206,7 @@ def test_what_a_daemon_would_refuse_is_one_line_and_nothing_is_started(short_dir
     key.chmod(0o600)
     sets = [word for setting in settings for word in ("--set", setting.replace("KEY", str(key)))]
     started = Up(short_dir, *sets)
-    assert started.process.wait(timeout=15) == 2
+    assert started.process.wait(timeout=40) == 2
     lines = started.said().splitlines()
     assert len(lines) == 1, lines
     assert lines[0].startswith("lbd up: ")

@@ -47,7 +47,7 @@ def until_known(lab, *slots):
         )  # fmt: skip
 
 
-def slots_told(lab, *words, host="h1"):
+def slots_seen(lab, *words, host="h1"):
     result = lab.run(host, "lbrun", *words, "sh", "-c", "echo $LBD_HOST $LBD_SLOTS")
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.split()
@@ -64,36 +64,16 @@ def test_it_has_the_slots_it_asks_for_and_nobody_else_has_them(lab, start):
     result = lab.run("h1", "lbrun", "--remote", "-n2", "true")  # waits for room, and not for ever
     assert (result.returncode, time.monotonic() - began_s > 0.9) == (125, True)
     assert_one_line(result.stderr, "lbrun", "no host had room")
-    assert slots_told(lab, "--remote", "-n", "1-3")[1] == "1"  # of a range what is free
-
-
-def test_of_a_range_it_gets_what_is_free(lab):
-    assert slots_told(lab, "--remote", "--slots=1-8")[1] == "3"
-    assert slots_told(lab, "-H", "h2", "-n", "2-2") == ["h2", "2"]
+    assert slots_seen(lab, "--remote", "-n", "1-3")[1] == "1"  # of a range what is free
 
 
 def test_it_stays_only_where_it_has_room(lab, start):
-    assert slots_told(lab, "-n", "2-8") == ["h1", "3"]
-    assert slots_told(lab, "-n", "2") == ["h1", "2"]
-    assert slots_told(lab, "--local", "-n", "2")[1] == "2"
+    assert slots_seen(lab, "-n", "2-8") == ["h1", "3"]
+    assert slots_seen(lab, "-n", "2") == ["h1", "2"]
+    assert slots_seen(lab, "--local", "-n", "2")[1] == "2"
     start("h2", "-H", "h1", "-n", "3")
     until_known(lab, 3, 0, 0)
-    assert slots_told(lab, "-n", "2")[0] in ("h2", "h3")
-
-
-@pytest.mark.parametrize("options", [(), ("--remote",), ("--no-fallback",)])
-def test_more_than_any_host_has_is_refused_at_once(lab, options):
-    result = lab.run("h1", "lbrun", *options, "-n", "9", "true")
-    assert (result.returncode, result.stdout) == (125, "")
-    assert_one_line(result.stderr, "lbrun", "-n 9: no host has so many slots; the most are 3, on h")
-
-
-def test_more_than_the_named_host_has_is_refused(lab):
-    for _ in range(2):  # the second time its address is known
-        result = lab.run("h1", "lbrun", "-H", "h2", "-n", "9", "true")
-        assert (result.returncode, result.stdout) == (125, "")
-        assert_one_line(result.stderr, "lbrun", "h2", "has 3 slots")
-        lab.run("h1", "lbrun", "-H", "h2", "true")
+    assert slots_seen(lab, "-n", "2")[0] in ("h2", "h3")
 
 
 def test_it_takes_its_files_along(lab, work):
@@ -101,13 +81,3 @@ def test_it_takes_its_files_along(lab, work):
                      "-c", "cat src/a; echo $LBD_SLOTS > out", cwd=work)  # fmt: skip
     assert (result.returncode, result.stdout, result.stderr) == (0, "a\n", "")
     assert (work / "out").read_text() == "2\n"
-
-
-BAD = [("0", "at least one"), ("3-2", "backwards"), ("x", "how many"), ("70000", "no host has")]
-
-
-@pytest.mark.parametrize(("text", "part"), BAD)
-def test_what_makes_no_sense(lab, text, part):
-    result = lab.run("h1", "lbrun", "-n", text, "true")
-    assert result.returncode == 125
-    assert_one_line(result.stderr, "lbrun", f"--slots {text}", part)

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import grpc
 
-from lbd.config_file import load
-from lbd.lim import messages as m
+from lbd.config.load import load
+from lbd.lbm.link import wire as job_stream
+from lbd.lim.core import messages as m
+from lbd.local import json_socket as local
 from lbd.model import HostId
-from lbd.rpc import convert, job_stream, local
-from lbd.rpc.gen import lbm_pb2
-from lbd.rpc.transport import HOST_HEADER
+from lbd.net import convert
+from lbd.net.gen import lbm_pb2
+from lbd.net.transport import HOST_HEADER
 from lbd.trust import certificates
 from lbd.trust.authority import Authority
 from lbd.trust.files import Credentials, HostFiles, authority_dir, host_files

@@ -1,10 +1,10 @@
 """Chapter 4 of Zhou's thesis (1987) in virtual time: users who wait for their commands."""
 
-from lbd.sim.balance_scripts import Scripted, as_in_thesis, played
-from lbd.sim.balance_setup import Setup, with_settings
-from lbd.sim.balance_workload import SCRIPTS
-from lbd.sim.figures import Scale, plain_map
-from lbd.sim.figures_scripts import algorithms, base, rows
+from lbd.sim.balance.scripts import Scripted, as_in_thesis, played
+from lbd.sim.balance.setup import Setup, with_settings
+from lbd.sim.balance.workload import SCRIPTS
+from lbd.sim.figures.figure import Scale, plain_map
+from lbd.sim.figures.scripts import algorithms, base, rows
 from lbd.sim.scripts import USERS
 
 SCALE = Scale(duration_s=1200.0, replications=4, seed=1)

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from lbd.sim.balance import half_width, jobs_of, mean_and_sd, placement_of, run_once
-from lbd.sim.balance_engine import Engine
-from lbd.sim.balance_setup import Setup, with_settings
-from lbd.sim.balance_workload import Costs, Workload
-from lbd.sim.disks import Disks
+from lbd.sim.balance.engine import Engine
+from lbd.sim.balance.runs import half_width, jobs_of, mean_and_sd, placement_of, run_once
+from lbd.sim.balance.setup import Setup, with_settings
+from lbd.sim.balance.workload import Costs, Workload
+from lbd.sim.engine.disks import Disks
 
 WARM_UP_S = 20.0
 FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -88,10 +88,10 @@ def test_disks_are_queued_for(count, load):
     """M/M/c again: an I/O takes a second on average."""
     found = []
     for seed in range(6):
-        dice, disks, now_s, waited = Random(seed), Disks(count), 0.0, []
+        rng, disks, now_s, waited = Random(seed), Disks(count), 0.0, []
         for _ in range(20_000):
-            now_s += dice.expovariate(count * load)
-            waited.append(disks.begin(dice.expovariate(1.0), now_s) - now_s)
+            now_s += rng.expovariate(count * load)
+            waited.append(disks.begin(rng.expovariate(1.0), now_s) - now_s)
         found.append(mean_and_sd(waited)[0])
     assert mean_and_sd(found)[0] == pytest.approx(
         erlang_c_mean_s(count, load), abs=half_width(found)
@@ -109,9 +109,9 @@ def tail_seen(made, seed):
 
 
 def test_two_choices():
-    """Mitzenmacher (1996): the shorter of two queues drawn by lot. A host of ours looks at its own
-    queue, where jobs come by lot, and at that of one other: LOWEST with L_p = 1, all for nothing.
-    The mean follows from the tail (Little). Exact for endless hosts; 100 are near enough.
+    """Mitzenmacher (1996): the shorter of two queues drawn at random. A host of ours looks at its
+    own queue, where jobs come at random, and at that of one other: LOWEST with L_p = 1, all for
+    nothing. The mean follows from the tail (Little). Exact for endless hosts; 100 are near enough.
     """
     load = 0.8
     words = ["probe_limit=1", "job_threshold_s=0", "min_gain=0", "local_threshold=0"]

@@ -4,9 +4,9 @@ simulator, so in the placement code of the daemons. All runs of a test have the 
 
 from functools import cache
 
-from lbd.sim.balance import Result, run_once, summed_up
-from lbd.sim.balance_setup import EVERY, Setup, with_settings
-from lbd.sim.balance_workload import WORKLOADS
+from lbd.sim.balance.runs import BalanceResult, run_once, summed_up
+from lbd.sim.balance.setup import EVERY, Setup, with_settings
+from lbd.sim.balance.workload import WORKLOADS
 
 BERKELEY = WORKLOADS["berkeley"]
 REPLICATIONS = 3
@@ -16,7 +16,7 @@ INFORMED = ("CENTRAL", "GLOBAL", "DISTED", "THRHLD", "LOWEST", "RESERVE")
 @cache
 def result(
     algorithm: str, load: float = 0.7, hosts: int = 14, minutes: float = 10, *words: str
-) -> Result:
+) -> BalanceResult:
     setup = Setup(BERKELEY, hosts=hosts, utilisation=load, duration_s=minutes * 60)
     nolb = [run_once(setup, "NOLB", n) for n in range(REPLICATIONS)]
     setup = with_settings(setup, list(words))

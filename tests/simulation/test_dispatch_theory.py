@@ -8,7 +8,7 @@ deviation must be what is known of it: some per cent with 2 hosts, up to 30 with
 
 import pytest
 
-from lbd.sim.dispatch_setup import Synthetic, cutoffs_for, run_mode
+from lbd.sim.queueing.setup import Synthetic, cutoffs_for, run_mode
 from lbd.theory.bounded_pareto import with_mean
 from lbd.theory.rivals import at_random, least_work, sita_e
 from lbd.theory.tags import analyse

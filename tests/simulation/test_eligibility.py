@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from lbd.lbm.learnt import Book
+from lbd.lbm.core.learnt_commands import Book
 from lbd.policy.eligibility import CONVINCING, LONGEST_PAUSE_RUNS, SURE_RUNS, Lists
 
 T_S = 0.05

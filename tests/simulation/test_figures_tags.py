@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from lbd.sim.figures import Scale, plain_map
-from lbd.sim.figures_tags import FIGURES
-from lbd.sim.figures_tags_simulated import Point, Ratio, claims, ratio
+from lbd.sim.figures.figure import Scale, plain_map
+from lbd.sim.figures.tags import FIGURES
+from lbd.sim.figures.tags_simulated import TagsPoint, TagsRatio, claims, ratio
 
 # Claims that fail, with the reason. The factor ½ that the paper's Least-Work-Remaining lacks is 0.3
 # orders of magnitude.
@@ -46,15 +46,15 @@ def test_claims(name):
 
 def test_simulated_points():
     for mode in ("tags", "random"):
-        found = ratio(Point(mode, 1.4, 0.3, 2, 2, 1))
+        found = ratio(TagsPoint(mode, 1.4, 0.3, 2, 2, 1))
         assert found is not None
         assert abs(found.value - 1) < 0.15 + found.interval
         assert f"{found.value:.2f} ± {found.interval:.2f} (2 hosts, load 0.3" in found.shown
-    assert ratio(Point("tags", 1.9, 0.7, 4, 2, 1)) is None
+    assert ratio(TagsPoint("tags", 1.9, 0.7, 4, 2, 1)) is None
 
 
 def made(mode, hosts, value, interval=0.05):
-    return Ratio(Point(mode, 1.0, 0.5, hosts, 3, 1), value, interval)
+    return TagsRatio(TagsPoint(mode, 1.0, 0.5, hosts, 3, 1), value, interval)
 
 
 @pytest.mark.parametrize(

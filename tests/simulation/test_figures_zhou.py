@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from lbd.sim import figures_balance, figures_hosts
-from lbd.sim.balance import Outcome
-from lbd.sim.figures import Scale
-from lbd.sim.figures_hosts import HOSTS, OfHosts, OfSizes
+from lbd.sim.balance.runs import Outcome
+from lbd.sim.figures import balance as figures_balance
+from lbd.sim.figures import hosts as figures_hosts
+from lbd.sim.figures.figure import Scale
+from lbd.sim.figures.hosts import HOSTS, OfHosts, OfSizes
 
 FIGURES = figures_balance.FIGURES | figures_hosts.FIGURES
 SMALL = Scale(duration_s=60.0, replications=2)

@@ -1,7 +1,7 @@
 """lim.adaptive in a whole cluster: every host follows its centre, whoever that is."""
 
-from lbd.config import LimConfig
-from lbd.lim import events as e
+from lbd.config.schema import LimConfig
+from lbd.lim.core import events as e
 from lbd.testing.virtual_cluster import settled
 
 

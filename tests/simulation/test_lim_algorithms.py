@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from lbd.config import ALGORITHMS, LimConfig
-from lbd.lim import events as e
-from lbd.lim.placement import job_of
+from lbd.config.schema import ALGORITHMS, LimConfig
+from lbd.lim.core import events as e
+from lbd.lim.core.placement import job_of
 from lbd.model import HostId, JobId, Verdict
 from lbd.policy.view import Nowhere
 from lbd.testing.builders import request
@@ -30,12 +30,12 @@ def test_an_idle_cluster_says_no_more_than_its_keep_alives(algorithm, hosts, sec
         host.sent.clear()
     cluster.run(seconds)
     beat_s = min(PARAMS.keepalive_s, PARAMS.centre_silence_s / 3)
-    per_host = cluster["h1"].sent["Vector"] / (hosts - 1)
+    per_host = cluster["h1"].sent["Delta"] / (hosts - 1)
     assert per_host <= seconds / beat_s + seconds / PARAMS.keepalive_s + 1
     for host in cluster.hosts.values():
         assert host.sent["Report"] <= seconds / PARAMS.keepalive_s + 1
-        assert sum(host.sent.values()) == host.sent["Report"] + host.sent["Vector"]
-        assert host.state.me == "h1" or not host.sent["Vector"]
+        assert sum(host.sent.values()) == host.sent["Report"] + host.sent["Delta"]
+        assert host.state.me == "h1" or not host.sent["Delta"]
 
 
 def restless(algorithm: str) -> VirtualCluster:
@@ -44,9 +44,9 @@ def restless(algorithm: str) -> VirtualCluster:
     cluster.run(20)
     for host in cluster.hosts.values():
         host.sent.clear()
-    dice = Random(1)
+    rng = Random(1)
     for _ in range(30):
-        cluster.load(**{name: dice.uniform(0, 6) for name in cluster.names})
+        cluster.load(**{name: rng.uniform(0, 6) for name in cluster.names})
         cluster.run(1.0)
     return cluster
 
@@ -54,26 +54,26 @@ def restless(algorithm: str) -> VirtualCluster:
 # Each host's messages in 31 periods and 7 keep-alives; the vectors are the centre's, to 5 hosts.
 PERIODS, BEATS, OTHERS, R = 31, 7, 5, LimConfig().reservations
 BOUNDS = {
-    "GLOBAL": {"Report": PERIODS, "Vector": PERIODS * OTHERS},
-    "CENTRAL": {"Report": PERIODS, "Vector": 4 * BEATS * OTHERS},  # of changes it tells nobody
-    "DISTED": {"Report": PERIODS * OTHERS + BEATS, "Vector": 4 * BEATS * OTHERS},
-    "RANDOM": {"Report": BEATS, "Vector": 4 * BEATS * OTHERS},
-    "THRHLD": {"Report": BEATS, "Vector": 4 * BEATS * OTHERS},
-    "LOWEST": {"Report": BEATS, "Vector": 4 * BEATS * OTHERS},
+    "GLOBAL": {"Report": PERIODS, "Delta": PERIODS * OTHERS},
+    "CENTRAL": {"Report": PERIODS, "Delta": 4 * BEATS * OTHERS},  # of changes it tells nobody
+    "DISTED": {"Report": PERIODS * OTHERS + BEATS, "Delta": 4 * BEATS * OTHERS},
+    "RANDOM": {"Report": BEATS, "Delta": 4 * BEATS * OTHERS},
+    "THRHLD": {"Report": BEATS, "Delta": 4 * BEATS * OTHERS},
+    "LOWEST": {"Report": BEATS, "Delta": 4 * BEATS * OTHERS},
     "RESERVE": {
-        "Report": BEATS, "Vector": 4 * BEATS * OTHERS, "Reserve": PERIODS * R,
+        "Report": BEATS, "Delta": 4 * BEATS * OTHERS, "Reserve": PERIODS * R,
         "Unreserve": PERIODS * R,
     },
-    "NOLB": {"Report": BEATS, "Vector": 4 * BEATS * OTHERS},
-    "P2C": {"Report": PERIODS, "Vector": PERIODS * OTHERS},
-    "PREDICT": {"Report": PERIODS, "Vector": PERIODS * OTHERS},
+    "NOLB": {"Report": BEATS, "Delta": 4 * BEATS * OTHERS},
+    "P2C": {"Report": PERIODS, "Delta": PERIODS * OTHERS},
+    "PREDICT": {"Report": PERIODS, "Delta": PERIODS * OTHERS},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_restless_cluster_says_no_more_than_its_bound(algorithm):
     for name, host in restless(algorithm).hosts.items():
-        bounds = BOUNDS[algorithm] if name == "h1" else {**BOUNDS[algorithm], "Vector": 0}
+        bounds = BOUNDS[algorithm] if name == "h1" else {**BOUNDS[algorithm], "Delta": 0}
         for kind, count in host.sent.items():
             assert count <= bounds.get(kind, 0), (name, kind, count)
 
@@ -126,7 +126,7 @@ def test_short_commands_one_after_the_other_leave_no_charge_behind(algorithm, se
     cluster.run(12)
     moved = 0
     for n in range(200):
-        origin = cluster.dice.choice(("h2", "h4"))
+        origin = cluster.rng.choice(("h2", "h4"))
         decision, _ = cluster.place(origin, request(f"{origin}-{n}"))
         cluster.run(0.05)
         cluster.handle(cluster[origin], e.JobEnded(JobId(f"{origin}-{n}")))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lbd.config import ALGORITHMS, LimConfig
-from lbd.lim import events as e
+from lbd.config.schema import ALGORITHMS, LimConfig
+from lbd.lim.core import events as e
 from lbd.model import HostId, HostState
 from lbd.testing.virtual_cluster import VirtualCluster, settled
 
@@ -236,6 +236,58 @@ def test_a_host_that_is_down_is_drained_by_the_others_and_stays_so_when_it_is_ba
     cluster.run(3.0)
     assert {state_seen(cluster, by, "h3") for by in ("h1", "h4")} == {HostState.UP}
     assert not cluster["h3"].drained_kept
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drain_of_a_host_that_is_down_outlives_a_restart_of_all_lims(seed):
+    cluster = settled(4, seed)
+    cluster.crash("h3")
+    cluster.crash("h4")  # which hears of it in the end
+    cluster.run(PARAMS.down_after_s + 5)
+    cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): True}))
+    cluster.run(1.0)
+    cluster.crash("h1")
+    cluster.crash("h2")
+    for name in ("h4", "h2", "h1"):
+        cluster.start(HostId(name))
+    cluster.run(2 * PARAMS.keepalive_s + 5)
+    assert all(host.state.table.drains == {"h3": True} for host in cluster.alive())
+    cluster.start(HostId("h3"))
+    cluster.run_until(lambda: cluster["h3"].drained_kept, 10, "it is drained when it is back")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drain_that_is_done_does_not_come_back_from_the_disk_of_one_host(seed):
+    cluster = settled(4, seed)
+    cluster.crash("h3")
+    cluster.run(PARAMS.down_after_s + 5)
+    cluster.handle(cluster["h2"], e.ChangeSettings(None, {}, {HostId("h3"): True}))
+    cluster.run(1.0)
+    cluster.crash("h4")  # on whose disk it stays
+    cluster.start(HostId("h3"))
+    cluster.run_until(lambda: cluster["h1"].state.table.drains == {}, 10, "it is done")
+    cluster.handle(cluster["h3"], e.SetDrained(False))
+    cluster.run(2.0)
+    for name in ("h1", "h2", "h3"):
+        cluster.crash(name)
+    for name in ("h4", "h1", "h2", "h3"):
+        cluster.start(HostId(name))
+    cluster.run(2 * PARAMS.keepalive_s + 5)
+    assert not cluster["h3"].drained_kept
+    assert {state_seen(cluster, by, "h3") for by in ("h1", "h2", "h4")} == {HostState.UP}
+
+
+def test_who_starts_again_alone_has_all_the_settings_of_the_others():
+    """It begins with the number of the drains on its disk, which is that of all settings."""
+    cluster = settled(4, 9)
+    cluster.crash("h3")
+    cluster.run(PARAMS.down_after_s + 5)
+    cluster.handle(cluster["h2"], e.ChangeSettings("NOLB", {}, {HostId("h3"): True}))
+    cluster.run(1.0)
+    cluster.crash("h4")
+    cluster.start(HostId("h4"))
+    cluster.run(2 * PARAMS.keepalive_s + 5)
+    assert cluster["h4"].state.in_force.lim.algorithm == "NOLB"
 
 
 def test_a_drained_host_that_is_down_is_undrained():

@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from lbd.config import ALGORITHMS
-from lbd.sim.fault_schedule import KINDS, FaultRun, drawn
+from lbd.config.schema import ALGORITHMS
+from lbd.sim.faults.schedule import KINDS, FaultRun, drawn
 from lbd.testing.virtual_cluster import VirtualCluster
 
 FIRST, _, END = os.environ.get("LBD_FAULT_SEEDS", "10").rpartition(":")

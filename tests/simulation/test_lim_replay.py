@@ -5,14 +5,14 @@ import json
 import pytest
 
 from lbd.cli.main import main
-from lbd.config import ALGORITHMS
+from lbd.config.schema import ALGORITHMS
 from lbd.errors import ConfigError
-from lbd.lim import events as e
-from lbd.lim import messages as m
-from lbd.lim.teller import sends
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core.broadcast import sends
 from lbd.model import HostId
-from lbd.sim.fault_schedule import FaultRun
-from lbd.sim.replay import Divergence, Replay
+from lbd.sim.faults.replay import Divergence, Replay
+from lbd.sim.faults.schedule import FaultRun
 from lbd.testing.builders import lim_state, member, sample
 from lbd.testing.virtual_cluster import VirtualCluster
 
@@ -35,7 +35,7 @@ def test_every_lim_of_a_cluster_under_faults_decides_the_same_again(algorithm):
             replay.feed(line)
         assert replay.lines == len(history)
         decisions += sum(n for what, n in replay.seen.items() if what.startswith("decisions"))
-    assert len(found) > len(run.names)  # some were started anew
+    assert len(found) > len(run.names)  # some were restarted
     assert decisions >= run.decided > 20
 
 

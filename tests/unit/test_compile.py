@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SPARE = ROOT / "lbd/lbm/spare.c"
+SPARE = ROOT / "lbd/keeper/spare.c"
 ELF_TYPE, SHARED = slice(16, 18), b"\3\0"  # at another address each time
 
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
@@ -30,7 +31,7 @@ def test_buffers_on_the_stack_and_calls_of_the_library_are_guarded(tmp_path):
 
 def test_the_program_that_is_roots_has_another_address_each_time(tmp_path):
     assert compiled(tmp_path / "spare", "-fPIE")[ELF_TYPE] == SHARED
-    assert 'lbm/spare" -fPIE' in (ROOT / "deploy/programs").read_text()
+    assert '"spare", "-fPIE")' in (ROOT / "deploy/wheel.py").read_text()
 
 
 def test_a_compiler_that_knows_none_of_it_builds_it_too(tmp_path):
@@ -43,3 +44,18 @@ def test_a_compiler_that_knows_none_of_it_builds_it_too(tmp_path):
 def test_a_warning_is_no_reason_not_to_build_it(tmp_path):
     assert "-Werror" not in (ROOT / "deploy/compile").read_text()
     assert compiled(tmp_path / "spare", "-Wno-such-warning", "-Wconversion", "-Waggregate-return")
+
+
+@pytest.mark.parametrize(
+    "module", ["lbd.local.client_tags", "lbd.keeper.user_and_start_steps", "lbd.client.shell.shim"]
+)
+def test_the_letters_of_frames_are_those_of_the_python(module):
+    made = subprocess.run(
+        [sys.executable, ROOT / "deploy/letters", module],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert (ROOT / module.replace(".", "/")).with_suffix(".h").read_text() == made, (
+        "not current: run deploy/generate"
+    )

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy.describe.program import from_text, options_of, programs
-from lbd.cli import lbctl, lbrun_options, main
-from lbd.cli.lbrun_info import HELP
+from lbd.cli import lbctl, main
+from lbd.client import options as lbrun_options
+from lbd.client.help import HELP
 from tests.live.terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lbd import config_file
-from lbd.cli.up import daemons_of
+from lbd.cli.daemons.up import daemons_of
+from lbd.config import load as config_file
 from lbd.errors import ConfigError
 from lbd.lab import plan as planning
 from lbd.lab.hosts import ENTER
@@ -181,7 +181,7 @@ def test_who_may_not_enter_is_told_how_to():
         command = ["/bin/sh", "-c", steps]
         result = subprocess.run(command, capture_output=True, text=True, check=False, user=65534)
     assert (result.returncode, result.stdout) == (125, "")
-    assert result.stderr.startswith("lbd lab: who may enter is the lab's owner: `lbd lab exec")
+    assert result.stderr.startswith("lbd lab: only the lab's owner may enter: `lbd lab exec")
     assert result.stderr.count("\n") == 1
 
 
@@ -209,6 +209,16 @@ def test_a_dispatcher_is_where_one_may_lead(tmp_path):
         assert config.dispatch.hosts == ("h1", "h3")
         assert ("dispatcher" in daemons_of(config, keeper=False)) is there
     assert not replace(PLAN, settings=(*settings, "dispatch.host=")).has_queue
+
+
+def test_metrics_are_shown_where_that_is_set(tmp_path):
+    plan = replace(PLAN, host_settings=("h2:metrics.listen=:9470",))
+    for host, there in {"h1": False, "h2": True, "h3": False}.items():
+        assert ("metrics" in plan.daemons(host)) is there
+        config = config_of(plan, host, tmp_path)
+        assert ("metrics" in daemons_of(config, keeper=False)) is there
+    everywhere = replace(PLAN, settings=("metrics.listen=127.0.0.1:9470",))
+    assert all("metrics" in everywhere.daemons(host) for host in PLAN.hosts)
 
 
 @pytest.mark.parametrize(

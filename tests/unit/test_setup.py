@@ -22,7 +22,6 @@ def home():
     (path / "lbd/deploy").mkdir(parents=True)
     shutil.copy(ROOT / "deploy/setup", path / "lbd/deploy")
     (path / "lbd/pyproject.toml").touch()
-    script(path / "lbd/deploy/programs")
     yield path
     shutil.rmtree(path)
 
@@ -56,4 +55,4 @@ def test_a_python_that_others_cannot_reach_is_said(home):
     (home / "lbd/.venv/bin").mkdir(parents=True)
     (home / "lbd/.venv/bin/python").symlink_to(home / "own/python3")
     (line,) = said(home)
-    assert f"where they may not enter, {home}/own;" in line
+    assert f"where they may not enter, {home}/own: rm -r .venv; PYTHON=" in line

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.database_url import mode_in_force
-from lbd.dispatch.ledger.rows import LedgerTrouble
 from lbd.dispatch.ledger.work import Ask, Result, Row, Work
 from lbd.errors import ConfigError, Unavailable
 
@@ -24,7 +24,7 @@ REFUSED = "LBD01"  # SQLSTATE of `fence`: another leads
 READ_S = 120.0  # a new leader reads all that has not ended
 IDLE_MIN_S = 0.5
 TROUBLES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, EOFError)
-# It answers, and says no: to be mended by a person.
+# It answers, and says no: to be fixed by a person.
 REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -55,7 +55,7 @@ class Connection:
         except REFUSALS as problem:
             raise ConfigError(f"dispatch.store {self.where}: {line(problem)}") from None
         except ValueError as problem:
-            what = f"no URL like postgresql://user@host:5432/database ({line(problem)})"
+            what = f"not a URL like postgresql://user@host:5432/database ({line(problem)})"
             raise ConfigError(f"dispatch.store {self.where}: {what}") from None
         except TROUBLES as problem:
             raise Unavailable(
@@ -81,7 +81,7 @@ class Connection:
         return made
 
     def drop(self) -> None:
-        """Whatever is under way on it is not waited for."""
+        """Closes the connection without waiting for what is under way on it."""
         if self._open is not None:
             self._open.terminate()
             self._open = None
@@ -114,18 +114,18 @@ async def carry_out(connection: asyncpg.Connection, work: Work[Result]) -> Resul
 
 @lru_cache(maxsize=256)
 def numbered(sql: str) -> str:
-    """With $1, $2 … for each `?`."""
+    """Replaces each `?` by $1, $2 …."""
     parts = sql.split("?")
     return parts[0] + "".join(f"${n}{part}" for n, part in enumerate(parts[1:], 1))
 
 
 def storable(value: object) -> object:
-    """PostgreSQL's texts hold every character but NUL."""
+    """PostgreSQL's texts can hold every character except NUL."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
 
 
 def shown(url: str) -> str:
-    """Without the password."""
+    """Returns the URL without the password."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
@@ -145,7 +145,7 @@ def passes(problem: BaseException) -> bool:
 
 
 def line(problem: BaseException) -> str:
-    """One, for a person."""
+    """Describes the error in one line."""
     if isinstance(problem, TimeoutError) and not str(problem):
         return "no answer in time"
     if isinstance(problem, OSError) and problem.strerror:

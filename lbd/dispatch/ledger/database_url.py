@@ -1,4 +1,5 @@
-"""Whether what travels to PostgreSQL may be read on the way: commands and environments do.
+"""Where the ledger is, and whether what travels to PostgreSQL may be read on the way: commands and
+environments do.
 
 The driver by itself goes on in the open where the server offers no TLS, and takes any certificate.
 Off this machine we ask for TLS and for the server's certificate, unless the URL says otherwise.
@@ -10,6 +11,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 VERIFIED = "verify-full"
 SAFE = ("verify-ca", VERIFIED)
+
+
+def store_url(store: str, state_dir: str) -> str:
+    """Where the ledger is: `dispatch.store`, or a file in the state directory."""
+    return store or f"sqlite://{state_dir}/ledger.sqlite"
 
 
 def hosts_of(url: str, environment: Mapping[str, str]) -> list[str]:
@@ -48,7 +54,7 @@ def mode_in_force(url: str, environment: Mapping[str, str]) -> str:
 
 
 def exposed(url: str, environment: Mapping[str, str]) -> str:
-    """What is to be said of this, or ""."""
+    """Returns a warning about an unprotected connection, or ""."""
     try:
         mode = mode_in_force(url, environment)
         away = [host for host in hosts_of(url, environment) if not is_here(host)]

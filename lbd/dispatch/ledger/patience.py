@@ -1,10 +1,10 @@
 """When a standby may take the lead. Pure.
 
-The leader counts up a beat in the database several times within its lease. A standby that has seen
-the same beat for longer than a lease, by its own clock, takes over: it compares no clocks, so
-nobody's being set does harm. The leader counts its lease from before it sent the beat that the
-standby saw, so it has stopped by then (`Tenure`); and should it be wrong about that, the database
-refuses what it writes, for it has another fencing number.
+The leader counts up a heartbeat in the database several times within its lease. A standby that has
+seen the same heartbeat for longer than a lease, by its own clock, takes over: it compares no
+clocks, so nobody's being set does harm. The leader counts its lease from before it sent the
+heartbeat that the standby saw, so it has stopped by then (`Tenure`); and should it be wrong about
+that, the database refuses what it writes, for it has another fencing number.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ CLOCKS_APART = 1.05  # two clocks differ in pace by less
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The row of the leadership."""
+    """The row of the leadership as last seen."""
 
     fencing: int
     leader: str  # "" = it was laid down
-    beat: int
+    heartbeat: int
 
 
 @dataclass(slots=True)
 class Patience:
-    """Of one standby. Times are monotonic seconds."""
+    """When one standby may take over. Times are monotonic seconds."""
 
     own_name: str
     term_s: float
@@ -44,7 +44,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Tenure:
-    """Of the leader: until when nobody can have taken over."""
+    """Until when no other dispatcher can have taken over from this leader."""
 
     term_s: float
     until_s: float

@@ -9,9 +9,11 @@ refused after `REFUSE_S`, but for records, which wait for the database.
 import asyncio
 import contextlib
 import logging
+import time
 
 import asyncpg
 
+from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble
 from lbd.dispatch.ledger.connection import (
     READ_S,
     REFUSED,
@@ -21,7 +23,6 @@ from lbd.dispatch.ledger.connection import (
     line,
     passes,
 )
-from lbd.dispatch.ledger.rows import Deposed, LedgerTrouble
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import MakeWork, Result
 
@@ -33,16 +34,18 @@ LAST_S = 2.0  # for what is still to be written when we are to end
 TRIES = 2  # of a question: the connection may have died long ago
 
 
-FAULTS = (ArithmeticError, ValueError)  # of a value, before the database has seen it
+# Of a value, before the database has seen it or after it has come back
+FAULTS = (ArithmeticError, ValueError, TypeError, LookupError)
 
 
 def is_fence(problem: BaseException) -> bool:
-    """Has the database said that another leads?"""
+    """Returns whether the database said that another dispatcher leads."""
     return isinstance(problem, asyncpg.PostgresError) and problem.sqlstate == REFUSED
 
 
 class PostgresLedger(Store):
     def __init__(self, url: str, name: str, fencing: int, term_s: float) -> None:
+        super().__init__()
         self._fencing = fencing
         self._writing = Connection(url, f"{name} ledger", term_s)
         self._reading = Connection(url, f"{name} questions", term_s, READ_S)
@@ -79,6 +82,8 @@ class PostgresLedger(Store):
                     self._reading.drop()
                     if not tries_left:
                         raise self._reading.trouble(problem) from None
+                except FAULTS as problem:
+                    raise self._reading.trouble(problem) from None
         raise AssertionError
 
     def _put(self, request: Request) -> None:
@@ -105,12 +110,14 @@ class PostgresLedger(Store):
                 self._wake.clear()
                 await self._wake.wait()
             group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+            began_s = time.monotonic()
             try:
                 refused = await self._commit(group)
             except Deposed:
                 self._waiting[:0] = group
                 raise
             except LedgerTrouble as problem:
+                self.counts.failures += 1
                 self._say(str(problem))
                 # What the database does not like of one of them it will not like later, either.
                 again = group if problem.passes else [r for r in group if r.must]
@@ -119,6 +126,7 @@ class PostgresLedger(Store):
                 await asyncio.sleep(RETRY_S)
                 continue
             self._say("")
+            self.counts.commits.note(time.monotonic() - began_s)
             settle([(request, refused.get(request)) for request in group])
 
     async def _commit(self, group: list[Request]) -> dict[Request, LedgerTrouble]:
@@ -173,13 +181,13 @@ class PostgresLedger(Store):
                 if step.instead is None:
                     refused[step.request] = trouble
                 else:
-                    log.error("a record is written without its reason: %s", trouble)
+                    log.error("wrote a record without its reason: %s", trouble)
                     await carry_out(connection, step.instead())
             await connection.execute("RELEASE step")
         return refused
 
     async def _end(self, connection: asyncpg.Connection, number: int) -> None:
-        """The commit of transaction `number`. Raises LedgerTrouble."""
+        """Commits transaction `number`. Raises LedgerTrouble."""
         try:
             await connection.execute("COMMIT")
         except TROUBLES as problem:
@@ -190,7 +198,7 @@ class PostgresLedger(Store):
                 raise trouble from None
 
     async def _came_to_be(self, number: int) -> bool:
-        """Once the database knows."""
+        """Asks, once the database answers, whether the transaction was committed."""
         while True:
             try:
                 connection = await self._writing.get()
@@ -214,9 +222,9 @@ class PostgresLedger(Store):
                 settle([(request, trouble) for request in late])
 
     def _say(self, trouble: str) -> None:
-        """Once."""
+        """Logs each trouble once."""
         if trouble and trouble != self.trouble:
             log.warning("%s", trouble)
         elif self.trouble and not trouble:
-            log.info("the ledger is written again")
+            log.info("the ledger can be written again")
         self.trouble = trouble

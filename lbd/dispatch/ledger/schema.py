@@ -71,5 +71,53 @@ STEPS: tuple[str, ...] = (
     "ALTER TABLE attempts ADD COLUMN wish TEXT NOT NULL DEFAULT '';",
     # NULL of what came before: its number is in `spec` alone
     "ALTER TABLE submissions ADD COLUMN uid INTEGER;",
+    # of an array: when it is to end, UNIX seconds; one of them at most
+    """
+    ALTER TABLE submissions ADD COLUMN target REAL;
+    ALTER TABLE submissions ADD COLUMN deadline REAL;
+    """,
+    """
+    ALTER TABLE submissions ADD COLUMN gang INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE submissions ADD COLUMN limit_s REAL NOT NULL DEFAULT 0;
+    """,
+    # Of a malleable job, as its user gave them; and the wait that was expected when a job came.
+    """
+    ALTER TABLE submissions ADD COLUMN parallelism REAL;
+    ALTER TABLE submissions ADD COLUMN sigma REAL;
+    ALTER TABLE submissions ADD COLUMN work_s REAL;
+    ALTER TABLE jobs ADD COLUMN predicted_s REAL;
+    """,
+    # Of its last attempt: how long it was suspended, and since when it is now (UNIX seconds).
+    """
+    ALTER TABLE jobs ADD COLUMN suspended_s REAL NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN suspended REAL;
+    """,
+    # Of an array: its indexes (text/index_list.py), and how many run at once, 0 for no limit. All
+    # arrays that came before have indexes that follow each other.
+    """
+    ALTER TABLE submissions ADD COLUMN indexes TEXT NOT NULL DEFAULT '';
+    ALTER TABLE submissions ADD COLUMN at_once INTEGER NOT NULL DEFAULT 0;
+    UPDATE submissions SET indexes = COALESCE(
+        (SELECT (j.array_index - j.id + submissions.first_job) || '-'
+                || (j.array_index - j.id + submissions.first_job + submissions.jobs - 1)
+         FROM jobs j WHERE j.submission = submissions.id AND j.array_index IS NOT NULL
+         ORDER BY j.id LIMIT 1), '');
+    CREATE INDEX submissions_by_first_job ON submissions (first_job);
+    """,
+    # What jobs wait for before they join the queue (dependencies/conditions.py; UNIX seconds), and
+    # of each whether that has happened.
+    """
+    ALTER TABLE submissions ADD COLUMN run_after TEXT NOT NULL DEFAULT '';
+    ALTER TABLE submissions ADD COLUMN not_before REAL NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN met INTEGER NOT NULL DEFAULT 0;
+    """,
+    # Of its host besides slots (text/needs_words.py).
+    "ALTER TABLE submissions ADD COLUMN needs TEXT NOT NULL DEFAULT '';",
+    # A user's ended jobs are found by what the user submitted, and nobody waits while all of
+    # the others' are looked through. All that is asked stands in the index: a row may be large.
+    """
+    CREATE INDEX submissions_by_uid ON submissions (uid, id, "user", first_job, jobs);
+    CREATE INDEX submissions_by_user ON submissions ("user", id, first_job, jobs);
+    """,
 )
 VERSION = len(STEPS)

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lbd.dispatch.ledger.rows import LedgerTrouble
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Result, Row, Work
@@ -26,7 +26,7 @@ BUSY_S = 5.0
 # About a value, which is no better for being tried again; all else is about the disk or the file.
 FAULTS = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
-    ArithmeticError, ValueError,
+    ArithmeticError, ValueError, TypeError, LookupError,
 )  # fmt: skip
 VACUUM_PAGES = 2000  # given back to the disk at once, after jobs were forgotten
 
@@ -34,6 +34,7 @@ VACUUM_PAGES = 2000  # given back to the disk at once, after jobs were forgotten
 class SqliteLedger(Store):
     def __init__(self, path: Path) -> None:
         """Raises ConfigError if it is no ledger, or one of a newer version."""
+        super().__init__()
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
@@ -67,7 +68,7 @@ class SqliteLedger(Store):
             return await self._loop.run_in_executor(
                 self._reading, lambda: carry_out(self._reader, make())
             )
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, *FAULTS) as problem:
             raise LedgerTrouble(f"{self._path}: {problem}") from problem
 
     def _put(self, request: Request) -> None:
@@ -97,8 +98,9 @@ class SqliteLedger(Store):
         db.close()
 
     def _commit(self, db: sqlite3.Connection, group: list[Request]) -> list[Request]:
-        """Those that are to be tried again."""
+        """Returns the requests that must be tried again."""
         refused: dict[Request, LedgerTrouble] = {}
+        began_s = time.monotonic()
         try:
             try:
                 self._write_group(db, group)
@@ -107,13 +109,15 @@ class SqliteLedger(Store):
                 refused = self._write_apart(db, group)
         except (sqlite3.Error, *FAULTS) as problem:
             roll_back(db)
+            self.counts.failures += 1
             trouble = LedgerTrouble(f"{self._path}: {problem}")
-            self._tell([(request, trouble) for request in group if not request.must])
+            self._report([(request, trouble) for request in group if not request.must])
             again = [request for request in group if request.must]
             self.trouble = str(trouble) if again else self.trouble
             return again
         self.trouble = ""
-        self._tell([(request, refused.get(request)) for request in group])
+        self.counts.commits.note(time.monotonic() - began_s)
+        self._report([(request, refused.get(request)) for request in group])
         return []
 
     def _write_group(self, db: sqlite3.Connection, group: list[Request]) -> None:
@@ -139,13 +143,13 @@ class SqliteLedger(Store):
                 if step.instead is None:
                     refused[step.request] = LedgerTrouble(f"{self._path}: {problem}")
                 else:
-                    log.error("%s: a record is written without its reason: %s", self._path, problem)
+                    log.error("%s: wrote a record without its reason: %s", self._path, problem)
                     carry_out(db, step.instead())
             db.execute("RELEASE step")
         db.execute("COMMIT")
         return refused
 
-    def _tell(self, outcomes: list[tuple[Request, LedgerTrouble | None]]) -> None:
+    def _report(self, outcomes: list[tuple[Request, LedgerTrouble | None]]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(settle, outcomes)
 
@@ -157,10 +161,16 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 def connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    db.text_factory = readable
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # heeded in a new file alone
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     return db
+
+
+def readable(text: bytes) -> str:
+    """SQLite keeps as a text whatever bytes it is given; one of them would fail a whole list."""
+    return str(text, "utf-8", "replace")
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:

@@ -15,17 +15,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lbd.dispatch.jobs import Changed, Ending, Record
-from lbd.dispatch.ledger import work
-from lbd.dispatch.ledger.rows import (
+from lbd.dispatch.core.ledger_rows import (
     Accepted,
     AttemptRow,
     JobRow,
     LedgerTrouble,
     Stored,
     Submission,
+    SubmissionRange,
+    Tally,
     Wanted,
 )
+from lbd.dispatch.core.records import Changed, Ending, Record
+from lbd.dispatch.ledger import array_work, work
+from lbd.dispatch.ledger.counts import LedgerCounts
 from lbd.dispatch.ledger.work import Dated, MakeWork, Result
 from lbd.model import JobId
 
@@ -35,7 +38,7 @@ NOT_RECORDED = "the ledger could not record why"
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Something to be written; `must`: until it is."""
+    """Something to be written; `must` = retried until it is."""
 
     done: "asyncio.Future[object]"
     make: MakeWork[object] | None  # None: it is `changes`, which may go in with those of others
@@ -49,9 +52,12 @@ class Request:
 
 
 class Store(ABC):
-    """See the protocol `Ledger`."""
+    """Implements the protocol `Ledger`."""
 
     trouble = ""
+
+    def __init__(self) -> None:
+        self.counts = LedgerCounts()
 
     @abstractmethod
     async def _read(self, make: MakeWork[Result]) -> Result:
@@ -59,7 +65,7 @@ class Store(ABC):
 
     @abstractmethod
     def _put(self, request: Request) -> None:
-        """To be carried out with the next group."""
+        """Queues a request for the next group."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -70,6 +76,15 @@ class Store(ABC):
     async def find(self, wanted: Wanted) -> list[JobRow]:
         return await self._read(lambda: work.find(wanted))
 
+    async def lines(self, wanted: Wanted) -> list[JobRow]:
+        return await self._read(lambda: array_work.lines(wanted))
+
+    async def tallies(self, arrays: Sequence[JobRow]) -> dict[int, Tally]:
+        return await self._read(lambda: array_work.tallies(arrays))
+
+    async def arrays(self, numbers: Sequence[int]) -> dict[int, SubmissionRange]:
+        return await self._read(lambda: array_work.arrays(numbers))
+
     async def attempts(self, jobs: Sequence[JobId]) -> list[AttemptRow]:
         return await self._read(lambda: work.attempts(jobs))
 
@@ -78,6 +93,9 @@ class Store(ABC):
 
     async def spec(self, submission: int) -> Stored:
         return await self._read(lambda: work.spec(submission))
+
+    async def ended_otherwise(self, first: int, last: int) -> tuple[int, bool]:
+        return await self._read(lambda: work.ended_otherwise(first, last))
 
     async def submit(self, submission: Submission, unix_s: float) -> Accepted:
         accepted = await self._ask(lambda: work.insert(submission, unix_s))
@@ -88,6 +106,7 @@ class Store(ABC):
         request = Request(new_future(), None, [(change, unix_s) for change in changes])
         self._put(request)
         await request.done
+        self.counts.note(changes)
 
     async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
         count = await self._ask(lambda: work.forget(before_unix_s, keep, limit))
@@ -142,7 +161,7 @@ def steps(group: Sequence[Request]) -> Iterator[Step]:
 
 
 def bare(change: Record) -> Record:
-    """Its state, without what a host or a user said about it."""
+    """Returns the row's state without texts that a host or a user supplied."""
     if not isinstance(change, Changed):
         return change
     ending = change.ending
@@ -154,7 +173,7 @@ def bare(change: Record) -> Record:
 
 
 def settle(outcomes: Sequence[tuple[Request, LedgerTrouble | None]]) -> None:
-    """In the event loop's thread."""
+    """Must be called in the event loop's thread."""
     for request, trouble in outcomes:
         if request.done.done():
             continue

@@ -5,15 +5,19 @@ returns its result. A store carries the statements out, those of one piece in on
 may be carried out again after a commit whose outcome is not known, so each piece that changes jobs
 leaves the same behind however often it is done.
 
+One file because all of it goes by the same columns of the same three tables.
+
 The SQL is what SQLite and PostgreSQL both understand, with `?` for a value.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
-from lbd.dispatch.jobs import Begin, Changed, Fate, Record, Wished
-from lbd.dispatch.ledger.rows import (
+from lbd.dispatch.core.ledger_rows import (
+    UNREADABLE,
     Accepted,
     AttemptRow,
     JobRow,
@@ -22,21 +26,38 @@ from lbd.dispatch.ledger.rows import (
     Submission,
     Wanted,
 )
+from lbd.dispatch.core.records import Begin, Changed, Fate, Met, Record, StopAsked, Updated
+from lbd.dispatch.core.row_faults import COUNT, NUMBER, fault_of, is_within
 from lbd.model import ENDED_STATES, JobId, JobState
-from lbd.ranges import merged
+from lbd.text.index_list import runs_text
+from lbd.text.one_line import one_line
+from lbd.text.ranges import merged
+
+log = logging.getLogger("lbd.dispatch")
+
+SHOWN_CHARS = 120
 
 ENDED_FATES = {
-    Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED
+    Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED,
+    Fate.EVICTED,
 }  # fmt: skip
+# What the jobs of an array have in common is large (a command has up to some megabytes, and what
+# stands behind it in a row is found by going through it), so it is read once and not for each.
 JOB_COLUMNS = """
-    j.id, j.submission, s."user", s.origin, s.name, s.command, s.slots, s.may_restart, s.only_host,
-    j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason, j.host, j.submitted,
-    j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
-    s.slots_most, j.slots_held, s.priority, j.requeued, s.uid
-    FROM jobs j JOIN submissions s ON s.id = j.submission
+    j.id, j.submission, j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason,
+    j.host, j.submitted, j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
+    j.slots_held, j.requeued, j.predicted_s, j.suspended_s, j.suspended, j.met FROM jobs j
 """
+WITH_USERS = "JOIN submissions s ON s.id = j.submission"
+SUBMISSION_COLUMNS = """
+    id, "user", origin, name, length(command), slots, may_restart, only_host, slots_most, priority,
+    uid, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
+    at_once, run_after, not_before, needs FROM submissions
+"""
+COMMAND_BYTES, FIRST_JOB = 4, 18  # which of these
 VALUES_MAX = 500  # in one statement
 PAGE = 1000  # jobs that are read before it is looked how large they are
+LIVE_BYTES = 64 << 20  # of commands that are read together at the start
 LARGEST = (1 << 63) - 1
 
 Values = Sequence[object]
@@ -45,7 +66,7 @@ Row = Sequence[object]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One statement, and the rows it gives."""
+    """One statement, and the rows it returns."""
 
     sql: str
     values: Values = ()
@@ -71,23 +92,28 @@ def insert(sent: Submission, unix_s: float) -> Work[Accepted]:
     if known := (yield from accepted(sent)):
         return known
     rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
-    first = whole(rows[0][0])
+    first = next_job(rows)
     yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (first + sent.count,))
     rows = yield Ask(
         'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
-        " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid, target, deadline,"
+        " gang, limit_s, parallelism, sigma, work_s, indexes, at_once, run_after, not_before,"
+        " needs)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " RETURNING id",
         (sent.user, sent.origin, sent.name, sent.command, sent.spec, sent.slots,
          int(sent.may_restart), sent.only, sent.key, first, sent.count,
-         sent.slots_most, sent.priority, sent.uid),
+         sent.slots_most, sent.priority, sent.uid, sent.target, sent.deadline, sent.gang,
+         sent.limit_s, *(sent.speedup or (None, None)), sent.work_s, runs_text(sent.runs),
+         sent.at_once, sent.after, sent.not_before, sent.needs),
     )  # fmt: skip
-    submission = whole(rows[0][0])
-    barred, start = " ".join(sent.excluded), sent.first_index
+    submission, barred = whole(rows[0][0]), " ".join(sent.excluded)
     yield Many(
-        "INSERT INTO jobs VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, NULL, NULL, NULL,"
-        " NULL, 0, '', NULL, NULL)",
-        ((first + n, submission, None if start is None else start + n, barred, unix_s)
-         for n in range(sent.count)),
+        "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
+        " reason, host, submitted, signal, cause, predicted_s)"
+        " VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, 0, '', ?)",
+        ((first + n, submission, index, barred, unix_s, sent.prediction_s(n))
+         for n, index in enumerate(sent.array_indexes())),
     )  # fmt: skip
     return Accepted(submission, first, sent.count, is_new=True)
 
@@ -99,10 +125,18 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
     """Those of one job in their order; of different jobs, many of the same kind at once."""
     begins: dict[JobId, tuple[Begin, float]] = {}
     others: dict[JobId, list[tuple[Changed, float]]] = {}
-    wishes: list[Wished] = []
+    stop_reasons: list[StopAsked] = []
+    updates: list[Updated] = []
+    met: list[Met] = []
     for change, unix_s in changes:
-        if isinstance(change, Wished):
-            wishes.append(change)
+        if isinstance(change, Met):
+            met.append(change)
+            continue
+        if isinstance(change, Updated):
+            updates.append(change)
+            continue
+        if isinstance(change, StopAsked):
+            stop_reasons.append(change)
             continue
         if change.job in begins or (isinstance(change, Begin) and change.job in others):
             yield from together(begins, others)
@@ -112,17 +146,25 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
         else:
             others.setdefault(change.job, []).append((change, unix_s))
     yield from together(begins, others)
-    if wishes:
+    if updates:
+        yield Many(
+            "UPDATE submissions SET priority = ?, name = ?, limit_s = ?, spec = ?, not_before = ?"
+            " WHERE id = ?",
+            [(c.priority, c.name, c.limit_s, c.spec, c.not_before, c.submission) for c in updates],
+        )
+    if met:
+        yield Many("UPDATE jobs SET met = 1 WHERE id = ?", [(int(c.job),) for c in met])
+    if stop_reasons:
         yield Many(
             "UPDATE attempts SET wish = ? WHERE job = ? AND number = ?",
-            [(c.wish, int(c.job), c.attempt) for c in wishes],
+            [(c.stop_reason, int(c.job), c.attempt) for c in stop_reasons],
         )
 
 
 def together(
     begins: dict[JobId, tuple[Begin, float]], others: dict[JobId, list[tuple[Changed, float]]]
 ) -> Work[None]:
-    """Each job is in one of the two."""
+    """Writes both; each job is in exactly one of them."""
     if begins:
         yield from begin(list(begins.values()))
     if others:
@@ -139,7 +181,8 @@ def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
         ],
     )
     yield Many(
-        "UPDATE jobs SET attempt = ?, tier = ?, host = ?, reason = '', slots_held = ? WHERE id = ?",
+        "UPDATE jobs SET attempt = ?, tier = ?, host = ?, reason = '', slots_held = ?,"
+        " suspended_s = 0, suspended = NULL WHERE id = ?",
         [(c.attempt, c.tier, c.host, c.slots, int(c.job)) for c, _ in changes],
     )
 
@@ -152,6 +195,13 @@ class Written:
     unix_s: float
     began_unix_s: float | None
 
+    @property
+    def ended_unix_s(self) -> float:
+        """As the host saw it: the dispatcher may have heard of it later. Not before it began."""
+        ending = self.change.ending
+        ended = self.unix_s if ending is None else self.unix_s - ending.ago_s
+        return ended if self.began_unix_s is None else max(ended, self.began_unix_s)
+
 
 def in_one(changes: Sequence[tuple[Changed, float]]) -> Iterator[Written]:
     """Those of one job: the beginning of an attempt is written with its end if that is here, too,
@@ -159,14 +209,14 @@ def in_one(changes: Sequence[tuple[Changed, float]]) -> Iterator[Written]:
     begun: Written | None = None
     for change, unix_s in changes:
         if begun is not None and change.fate in ENDED_FATES:
-            yield Written(change, unix_s, begun.unix_s)
+            yield Written(change, unix_s, begun.began_unix_s)
             begun = None
             continue
         if begun is not None:
             yield begun
             begun = None
         if change.fate is Fate.RUNNING:
-            begun = Written(change, unix_s, unix_s)
+            begun = Written(change, unix_s, unix_s - change.begun_ago_s)
         else:
             yield Written(change, unix_s, None)
     if begun is not None:
@@ -177,7 +227,8 @@ def apply(written: Sequence[Written]) -> Work[None]:
     attempts = [fate_values(one) for one in written if one.change.fate is not None]
     if attempts:
         yield Many(
-            "UPDATE attempts SET fate = ?, started = COALESCE(started, ?), finished = ?, cpu_s = ?,"
+            "UPDATE attempts SET fate = ?, started = COALESCE(started, ?),"
+            " finished = CASE WHEN ? < started THEN started ELSE ? END, cpu_s = ?,"
             " exit_status = ?, reason = ? WHERE job = ? AND number = ?",
             attempts,
         )
@@ -185,18 +236,23 @@ def apply(written: Sequence[Written]) -> Work[None]:
         "UPDATE jobs SET state = ?, tier = ?, attempt = ?, crashes = ?, barred = ?, reason = ?,"
         " host = CASE WHEN ? THEN '' ELSE COALESCE(?, host) END,"
         " started = CASE WHEN ? THEN NULL ELSE COALESCE(started, ?) END,"
-        " finished = ?, cpu_s = ?, exit_status = ?, signal = ?, cause = ?,"
-        " requeued = ? WHERE id = ?",
+        " finished = CASE WHEN ? < started THEN started ELSE ? END,"
+        " cpu_s = ?, exit_status = ?, signal = ?, cause = ?, requeued = ?,"
+        " suspended_s = CASE WHEN ? THEN suspended_s"
+        " ELSE suspended_s + COALESCE(? - suspended, 0) END,"
+        " suspended = CASE WHEN ? THEN COALESCE(suspended, ?) ELSE NULL END WHERE id = ?",
         [state_values(one) for one in written],
     )
 
 
 def fate_values(written: Written) -> Values:
     change, ending = written.change, written.change.ending
+    ended_unix_s = written.ended_unix_s if change.fate in ENDED_FATES else None
     return (
         change.fate.value if change.fate else "",
         written.began_unix_s,
-        written.unix_s if change.fate in ENDED_FATES else None,
+        ended_unix_s,
+        ended_unix_s,
         ending.cpu_s if ending else None,
         ending.exit_status if ending else None,
         ending.reason if ending else change.reason,
@@ -209,6 +265,8 @@ def state_values(written: Written) -> Values:
     change = written.change
     waits, ended = change.state is JobState.PENDING, change.state in ENDED_STATES
     ending = change.ending if ended else None
+    suspended = change.state is JobState.SUSPENDED
+    ended_unix_s = written.ended_unix_s if ended else None
     return (
         change.state.value,
         change.tier,
@@ -220,12 +278,17 @@ def state_values(written: Written) -> Values:
         change.host,
         waits,
         written.began_unix_s,
-        written.unix_s if ended else None,
+        ended_unix_s,
+        ended_unix_s,
         ending.cpu_s if ending else None,
         ending.exit_status if ending else None,
         ending.signal if ending else 0,
         ending.cause.value if ending else "",
         change.requeued,
+        suspended,
+        written.unix_s,
+        suspended,
+        written.unix_s,
         int(change.job),
     )
 
@@ -244,7 +307,7 @@ def forget(before_unix_s: float, keep: int, limit: int) -> Work[int]:
         rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
         old += yield Ask(
             "SELECT id, submission FROM jobs WHERE id < ? AND finished >= ? ORDER BY id LIMIT ?",
-            (whole(rows[0][0]) - keep, before_unix_s, limit - len(old)),
+            (next_job(rows) - keep, before_unix_s, limit - len(old)),
         )
     yield Many("DELETE FROM attempts WHERE job = ?", [row[:1] for row in old])
     yield Many("DELETE FROM jobs WHERE id = ?", [row[:1] for row in old])
@@ -260,11 +323,11 @@ def forget(before_unix_s: float, keep: int, limit: int) -> Work[int]:
 
 
 def accepted(sent: Submission) -> Work[Accepted | None]:
-    """What came before with the same key."""
+    """Returns the submission accepted earlier under the same key."""
     if not sent.key:
         return None
     found = yield Ask(
-        "SELECT id, first_job, jobs, command FROM submissions"
+        "SELECT id, first_job, jobs, command, indexes FROM submissions"
         ' WHERE "user" = ? AND idempotency_key = ?'
         " AND idempotency_key <> ''",
         (sent.user, sent.key),
@@ -272,47 +335,186 @@ def accepted(sent: Submission) -> Work[Accepted | None]:
     if not found:
         return None
     submission, first, count = map(whole, found[0][:3])
-    is_other = (found[0][3], count) != (sent.command, sent.count)
+    is_other = (*found[0][3:], count) != (sent.command, runs_text(sent.runs), sent.count)
     return Accepted(submission, first, count, is_new=False, is_other=is_other)
 
 
 def live(after: int = 0, limit: int | None = None) -> Work[list[JobRow]]:
+    """With a limit also no more than have so many bytes of commands, but one at least."""
+    while True:
+        last, found = yield from live_page(after, limit)
+        if found or last is None:
+            return found
+        after = last  # none of these makes sense: the next ones may
+
+
+def live_page(after: int, limit: int | None) -> Work[tuple[int | None, list[JobRow]]]:
+    """With the last number that was looked at, if there was one."""
     found = f"SELECT {JOB_COLUMNS} WHERE j.finished IS NULL AND j.id > ? ORDER BY j.id"
     rows = yield Ask(f"{found} LIMIT ?", (after, LARGEST if limit is None else limit))
-    return jobs_of(rows)
+    known: Submissions = {}
+    yield from learn(known, rows)
+    if limit is not None:
+        rows, size, counted = list(rows), 0, set[object]()
+        for number, row in enumerate(rows):
+            if row[1] not in counted and row[1] in known:
+                counted.add(row[1])
+                size += whole(known[row[1]][COMMAND_BYTES])
+            if number and size > LIVE_BYTES:
+                del rows[number:]
+                break
+    last = whole(rows[-1][0]) if rows else None
+    return last, jobs_of(rows, known, (yield from commands_of(rows)))
 
 
 def find(wanted: Wanted) -> Work[list[JobRow]]:
-    clauses, values = [], list[object]()
+    tables, clauses, values = conditions(wanted)
+    tables = JOB_COLUMNS + tables
+    found: list[Row] = []
+    known: Submissions = {}
+    size, page = 0, PAGE if wanted.bytes_max else wanted.limit
+    parts_of_it = Parts(wanted)
+    while (part := (yield from parts_of_it.following())) is not None:
+        if len(found) >= wanted.limit or not has_room(wanted.bytes_max, size):
+            break
+        clause, ends = part
+        where = " AND ".join([*clauses, *filter(None, (clause,)), "j.id <= ?"])
+        newest_first = f"SELECT {tables} WHERE {where} ORDER BY j.id DESC LIMIT ?"
+        last = LARGEST
+        while len(found) < wanted.limit and has_room(wanted.bytes_max, size):
+            count = min(page, wanted.limit - len(found))
+            more = yield Ask(newest_first, (*values, *ends, last, count))
+            yield from learn(known, more)
+            for row in more:
+                if has_room(wanted.bytes_max, size) and row[1] in known:
+                    found.append(row)
+                    size += whole(known[row[1]][COMMAND_BYTES])
+            if len(more) < count:
+                break
+            last = whole(more[-1][0]) - 1
+    found.reverse()
+    return jobs_of(found, known, (yield from commands_of(found)) if wanted.commands else {})
+
+
+def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
+    """But for the ids: a table more, clauses and their values."""
+    clauses, values = list[str](), list[object]()
     if wanted.ended_only:
         clauses.append("j.finished IS NOT NULL")
     elif not wanted.ended_too:
         clauses.append("j.finished IS NULL")
+    # Jobs come first, newest first, and not all that a user ever submitted, to be sorted then: so
+    # what no index holds is compared.
     if wanted.user and wanted.uid is not None:
-        clauses.append('(s.uid = ? OR (s.uid IS NULL AND s."user" = ?))')
+        clauses.append("""(s.uid + 0 = ? OR (s.uid IS NULL AND s."user" || '' = ?))""")
         values += [wanted.uid, wanted.user]
     elif wanted.user:
-        clauses.append('s."user" = ?')
+        clauses.append("""s."user" || '' = ?""")
         values.append(wanted.user)
-    found: list[JobRow] = []
-    size, page = 0, PAGE if wanted.bytes_max else wanted.limit
-    for clause, ends in within(wanted.ranges) if wanted.ranges else [("", [])]:
-        where = " AND ".join([*clauses, *filter(None, (clause,)), "j.id <= ?"])
-        newest_first = f"SELECT {JOB_COLUMNS} WHERE {where} ORDER BY j.id DESC LIMIT ?"
-        last = LARGEST
-        while len(found) < wanted.limit and has_room(wanted.bytes_max, size):
-            count = min(page, wanted.limit - len(found))
-            more = jobs_of((yield Ask(newest_first, (*values, *ends, last, count))))
-            found += more
-            size += sum(len(row.command) for row in more)
-            if len(more) < count:
-                break
-            last = more[-1].id - 1
-    return found[::-1]
+    return WITH_USERS if wanted.user else "", clauses, values
+
+
+Part = tuple[str, list[int]]  # a condition on the jobs' ids, and its values
+OF_UID = "SELECT id, first_job, jobs FROM submissions WHERE uid = ?"
+OF_NULL_UID = 'SELECT id, first_job, jobs FROM submissions WHERE uid IS NULL AND "user" = ?'
+OF_USER = 'SELECT id, first_job, jobs FROM submissions WHERE "user" = ?'
+
+
+class Parts:
+    """What is asked for, from the highest ids down, in parts that one statement answers.
+
+    A user's jobs, ended ones too, are those of the user's submissions: there may be millions of
+    others' among them, and this user may have none. (Those that have not ended have an index of
+    their own, and are not so many.)
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        too = wanted.ended_too or wanted.ended_only
+        self._of_user = bool(wanted.user and too and not wanted.ranges)
+        self._parts: Iterator[Part] = iter([("", [])])
+        if wanted.ranges or self._of_user:
+            self._parts = within(wanted.ranges)
+        self._before: int | None = LARGEST if self._of_user else None  # submissions to be looked at
+
+    def following(self) -> Work[Part | None]:
+        while (part := next(self._parts, None)) is None and self._before is not None:
+            rows = yield from self._submissions(self._before)
+            self._before = whole(rows[-1][0]) if len(rows) == VALUES_MAX else None
+            starts = ((whole(first), whole(count)) for _, first, count in rows)
+            self._parts = within([(first, first + count - 1) for first, count in starts])
+        return part
+
+    def _submissions(self, before: int) -> Work[Sequence[Row]]:
+        """The newest of the user's before this one."""
+        user, uid = self._wanted.user, self._wanted.uid
+        rest = " AND id < ? ORDER BY id DESC LIMIT ?"
+        if uid is None:
+            return (yield Ask(OF_USER + rest, (user, before, VALUES_MAX)))
+        rows = yield Ask(OF_UID + rest, (uid, before, VALUES_MAX))
+        older = yield Ask(OF_NULL_UID + rest, (user, before, VALUES_MAX))
+        newest = sorted([*rows, *older], key=lambda row: -whole(row[0]))
+        return newest[:VALUES_MAX]
+
+
+Submissions = dict[object, Row]  # by id
+
+
+def learn(known: Submissions, rows: Sequence[Row]) -> Work[None]:
+    """Adds what jobs have in common with the others of their submissions."""
+    wanted = sorted(submissions_of(rows) - known.keys())
+    for some in parts(wanted):
+        found = yield Ask(f"SELECT {SUBMISSION_COLUMNS} WHERE id IN ({marks(some)})", some)
+        known |= {row[0]: row for row in found if is_place(row)}
+
+
+def submissions_of(rows: Sequence[Row]) -> set[int]:
+    """The numbers of the submissions of these jobs."""
+    found = set[int]()
+    for row in rows:
+        if isinstance(row[1], int):
+            found.add(row[1])
+        else:
+            report(one_line(str(row[0]), SHOWN_CHARS), "it belongs to no submission")
+    return found
+
+
+def is_place(submission: Row) -> bool:
+    """Returns whether it can be known which jobs are its own."""
+    if are_numbers(submission[FIRST_JOB], submission[FIRST_JOB + 1]):
+        return True
+    report(f"of submission {submission[0]}", "it has no first job, or no number of jobs")
+    return False
+
+
+def are_numbers(first: object, count: object) -> bool:
+    """Returns whether the jobs of a submission can be numbered so."""
+    if not (isinstance(first, int) and isinstance(count, int)):
+        return False
+    return is_within(first, NUMBER) and 0 < count <= COUNT[1]
+
+
+def commands_of(rows: Sequence[Row]) -> Work[dict[object, bytes]]:
+    """By submission: all jobs of an array share one."""
+    commands: dict[object, bytes] = {}
+    for some in parts(sorted(submissions_of(rows))):
+        sql = f"SELECT id, command FROM submissions WHERE id IN ({marks(some)})"  # noqa: S608  # question marks
+        commands |= dict((yield Ask(sql, some)))  # type: ignore[arg-type]  # the schema says so
+    return commands
+
+
+def parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As many as one statement holds."""
+    for at in range(0, len(ids), VALUES_MAX):
+        yield ids[at : at + VALUES_MAX]
+
+
+def marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def has_room(bytes_max: int, size: int) -> bool:
-    """`bytes_max`: 0 = any number."""
+    """Returns whether there is room; `bytes_max` = 0 means no limit."""
     return not bytes_max or size < bytes_max
 
 
@@ -339,40 +541,90 @@ def within(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[str, list[int]]]
 
 
 def one_of(ids: Sequence[int]) -> str:
-    return f"j.id IN ({', '.join('?' * len(ids))})"
+    return f"j.id IN ({marks(ids)})"
 
 
 def attempts(jobs: Sequence[JobId]) -> Work[list[AttemptRow]]:
     found: list[AttemptRow] = []
     for at in range(0, len(jobs), VALUES_MAX):
         some = sorted(map(int, jobs[at : at + VALUES_MAX]))
-        marks = ", ".join("?" * len(some))
         rows = yield Ask(
-            f"SELECT * FROM attempts WHERE job IN ({marks}) ORDER BY job, number",  # noqa: S608  # question marks
+            f"SELECT * FROM attempts WHERE job IN ({marks(some)}) ORDER BY job, number",  # noqa: S608  # question marks
             some,
         )
-        found += [AttemptRow(*row) for row in rows]  # type: ignore[arg-type]  # the schema says so
+        found += map(attempt_of, rows)
     return found
+
+
+def attempt_of(row: Row) -> AttemptRow:
+    attempt = AttemptRow(*row)  # type: ignore[arg-type]  # `fault_of` looks
+    if fault := fault_of(attempt, tuple(row)):
+        report(str(attempt.job), one_line(f"its attempt: {fault}", SHOWN_CHARS))
+        return AttemptRow(
+            attempt.job, 0, "", 1, None, UNREADABLE, 0.0, None, None, None, None, UNREADABLE
+        )
+    return attempt
+
+
+def ended_otherwise(first: int, last: int) -> Work[tuple[int, bool]]:
+    """How many of these jobs there are, and whether one has ended otherwise than well."""
+    rows = yield Ask(
+        "SELECT COUNT(*), COUNT(CASE WHEN finished IS NOT NULL AND state <> 'done' THEN 1 END)"
+        " FROM jobs WHERE id BETWEEN ? AND ?",
+        (first, last),
+    )
+    return whole(rows[0][0]), whole(rows[0][1]) > 0
 
 
 def spec(submission: int) -> Work[Stored]:
     rows = yield Ask(
-        'SELECT spec, origin, "user", uid FROM submissions WHERE id = ?', (submission,)
+        'SELECT spec, origin, "user", uid, idempotency_key FROM submissions WHERE id = ?',
+        (submission,),
     )
     if not rows:
         raise LedgerTrouble(f"submission {submission} is not in the ledger any more")
     return Stored(*rows[0])  # type: ignore[arg-type]  # the schema says so
 
 
-def jobs_of(rows: Iterable[Row]) -> list[JobRow]:
+def next_job(rows: Sequence[Row]) -> int:
+    """Raises ValueError."""
+    if not rows:
+        raise ValueError("the number of the next job is not in the ledger (counters, next_job)")
+    return whole(rows[0][0])
+
+
+@lru_cache(maxsize=1000)  # each is said once
+def report(job: str, fault: str) -> None:
+    log.error("job %s is left out: its row in the ledger makes no sense: %s", job, fault)
+
+
+def jobs_of(
+    rows: Iterable[Row], known: Submissions, commands: Mapping[object, bytes]
+) -> list[JobRow]:
+    """Without those that were forgotten between two statements, or whose rows make no sense."""
     found = []
     for row in rows:
-        values = list(row)
-        values[7], values[9] = bool(row[7]), tuple(str(row[9]).split())
-        found.append(JobRow(*values))  # type: ignore[arg-type]  # the schema says so
+        if (shared := known.get(row[1])) is None:
+            continue
+        _, user, origin, name, _, slots, may_restart, only, slots_most, priority, *others = shared
+        uid, target, deadline, gang, limit_s, *speedup_and_array, after, not_before, needs = others
+        number, submission, barred, *middle, held, requeued, predicted_s, still_s, since, met = row
+        own = bool(may_restart), only, tuple(str(barred).split()), *middle
+        values = (
+            number, submission, user, origin, name, commands.get(submission, b""), slots, *own,
+            slots_most, held, priority, requeued, uid, target, deadline, gang, limit_s,
+            predicted_s, *speedup_and_array, needs, still_s, since, after, not_before, bool(met),
+        )  # fmt: skip
+        job = JobRow(*values)  # type: ignore[arg-type]  # `fault_of` looks
+        if fault := fault_of(job, values):
+            report(one_line(str(number), SHOWN_CHARS), one_line(fault, SHOWN_CHARS))
+        else:
+            found.append(job)
     return found
 
 
 def whole(value: object) -> int:
-    assert isinstance(value, int)
+    """Raises ValueError."""
+    if not isinstance(value, int):
+        raise ValueError(one_line(f"{value!r} is no whole number", SHOWN_CHARS))
     return value

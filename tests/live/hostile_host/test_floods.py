@@ -10,8 +10,8 @@ import pytest
 from cluster import FAST, Lab
 from rogue import Peer, connect, place_of, run_request
 
-from lbd.lim import messages as m
-from lbd.rpc import job_stream as tags
+from lbd.lbm.link import wire as tags
+from lbd.lim.core import messages as m
 
 RATES = ("lim.peer_rate=40", "lbm.max_rate=40")
 

@@ -7,9 +7,9 @@ import pytest
 from cluster import FAST
 from trust import RUN, Stranger, authority_on, files_of
 
-from lbd.rpc import job_stream
-from lbd.rpc.gen import dispatch_pb2 as pb
-from lbd.rpc.gen import lbm_pb2
+from lbd.lbm.link import wire as job_stream
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
 
 QUEUE_PORT = 7903
 SECONDS = 10
@@ -66,7 +66,7 @@ def test_a_job_bears_the_name_of_its_origin_alone(lab, h2, tmp_path, job_id):
     """Of two jobs of one name, signals and the end of the one would reach the other."""
     tag, body = first_answer(lab, h2, request(tmp_path / "ran", job_id=job_id))
     assert tag == job_stream.REFUSED
-    assert f"job id {job_id} is none of h2's" in lbm_pb2.Refused.FromString(body).reason
+    assert f"job id {job_id} is not one of h2's" in lbm_pb2.Refused.FromString(body).reason
     assert not (tmp_path / "ran").exists()
 
 

@@ -4,8 +4,8 @@ import pytest
 from cluster import FAST, Lab
 from rogue import Peer, run_request
 
-from lbd.rpc import job_stream as tags
-from lbd.rpc.gen import lbm_pb2
+from lbd.lbm.link import wire as tags
+from lbd.net.gen import lbm_pb2
 
 MIB = 1 << 20
 BUDGET = 13 * MIB

@@ -11,11 +11,12 @@ import pytest
 
 import lbd
 from lbd.errors import LbdError
-from lbd.lim import messages as m
+from lbd.lbm.link import wire as job_stream
+from lbd.lim.core import messages as m
 from lbd.model import LoadVector, Queues
-from lbd.rpc import job_stream, joining
-from lbd.rpc.gen import dispatch_pb2
-from lbd.rpc.transport import HOST_HEADER
+from lbd.net import joining
+from lbd.net.gen import dispatch_pb2
+from lbd.net.transport import HOST_HEADER
 from tests.live import trust
 from tests.live.cluster import FAST
 from tests.live.trust import Stranger, authority_on, files_of, in_place_of_lbm, made_for

@@ -8,7 +8,7 @@ import pytest
 from cluster import FAST
 from trust import Stranger, authority_on, files_of
 
-from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.net.gen import dispatch_pb2 as pb
 
 QUEUE_PORT = 7903
 WORK = "/lbd.v1.Dispatch/Work"
@@ -35,14 +35,14 @@ def test_endless_heartbeats_hold_up_nobody(lab):
     leases of their attempts would have run out."""
     h2 = Stranger(authority_on(lab).certificate, files_of(lab, "h2").read_credentials())
     held = [pb.Held(job=str(number), attempt=1) for number in range(HELD)]
-    beat = pb.WorkUp(beat=pb.Beat(number=1, slots=1, held=held)).SerializeToString()
+    heartbeat = pb.WorkUp(heartbeat=pb.Heartbeat(number=1, slots=1, held=held)).SerializeToString()
     stop, codes = threading.Event(), []
 
     def flood():
         while not stop.is_set():
             with h2.channel(lab, "h1", QUEUE_PORT) as channel:
                 call = channel.stream_stream(WORK)(
-                    iter([beat] * 4), timeout=20, metadata=(("lbd-host", "h2"),)
+                    iter([heartbeat] * 4), timeout=20, metadata=(("lbd-host", "h2"),)
                 )
                 try:
                     for _ in call:

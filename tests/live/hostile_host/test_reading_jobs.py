@@ -5,7 +5,7 @@ import pytest
 from cluster import FAST
 from trust import Stranger, authority_on, files_of
 
-from lbd.rpc.gen import dispatch_pb2 as pb
+from lbd.net.gen import dispatch_pb2 as pb
 
 LBM_PORT = 7902
 ASKED = {"Logs": pb.LogsRequest, "Files": pb.FilesRequest}
@@ -22,7 +22,7 @@ def ask(lab, reader, method, **asked):
     host = Stranger(authority_on(lab).certificate, files_of(lab, reader).read_credentials(), reader)
     with host.channel(lab, "h1", LBM_PORT) as channel:
         call = channel.unary_stream(f"/lbd.v1.Lbm/{method}")
-        return list(call(ASKED[method](**asked).SerializeToString(), timeout=10))
+        return list(call(ASKED[method](**asked).SerializeToString(), timeout=30))
 
 
 @pytest.mark.parametrize("method", ASKED)

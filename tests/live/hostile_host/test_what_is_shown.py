@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc.frames import field, pack
+from lbd.local import client_tags as tags
+from lbd.local.frames import field, pack
 from tests.fuzz import c_programs
 from tests.live.cluster import clients_path, has_front
 from tests.live.fake_lbm import FakeLbm
@@ -109,14 +109,14 @@ def test_a_shim_says_one_line_too(programs, fake):
 
 def test_any_text_is_one_line_and_plain_text_is_itself(programs, fake):
     """One line a warning, in order, whatever is in it."""
-    dice = random.Random(SEED)
+    rng = random.Random(SEED)
     bits = [text.encode() for text in PLAIN] + list(ATTACKS.values())
     points = [
         chr(n) for n in range(1, 0x110000) if unicodedata.category(chr(n)) not in ("Cn", "Cs")
     ]
-    said = [b"".join(dice.choices(bits, k=3)) for _ in range(100)]
-    said += ["".join(dice.choices(points, k=20)).encode() for _ in range(200)]
-    said += [dice.randbytes(dice.randrange(1, 60)).replace(b"\0", b"") for _ in range(200)]
+    said = [b"".join(rng.choices(bits, k=3)) for _ in range(100)]
+    said += ["".join(rng.choices(points, k=20)).encode() for _ in range(200)]
+    said += [rng.randbytes(rng.randrange(1, 60)).replace(b"\0", b"") for _ in range(200)]
     said += [b"x" * 100_000, *(text.encode() for text in PLAIN)]
     said = [b"." + text for text in said]  # nothing else would be no text at all
     ended = pack(tags.DONE, fields(STATUS=b"0", SIGNAL_NUMBER=b"0", REASON=b"", CAUSE=b"exited"))

@@ -44,14 +44,15 @@ def test_what_is_no_file_is_refused_as_input(two, kind):
     assert kind in done.stderr
 
 
-@pytest.fixture
-def hung(two):
+@pytest.fixture(params=[False])
+def hung(two, request):
     if not Path("/dev/fuse").exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs /dev/fuse")
     where = two.root / "hung"
     where.mkdir()
     try:
-        with HungFiles(where, pwd.getpwnam(MALLORY).pw_uid) as hung:
+        uid = pwd.getpwnam(MALLORY).pw_uid
+        with HungFiles(where, uid, killable=request.param) as hung:
             yield hung
     finally:
         where.rmdir()

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from lbd.config import Config
+from lbd.config.schema import Config
 from lbd.errors import ConfigError
-from lbd.lbm.link import KeeperLink
-from lbd.self_start import command
+from lbd.lbm.keeper_link import KeeperLink
+from lbd.process.self_start import command
 from tests.live.cluster import client_environment
 from tests.live.privileged import ANN, LBD, MALLORY, opened
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lbd.lbm import keeper_protocol as keeper
+from lbd.keeper import protocol as keeper
 from tests.live.cluster import wait_until
 from tests.live.hostile_user.test_keeper_hangs import LoneKeeper, is_alive
 from tests.live.privileged import ANN, MALLORY
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # A keeper in small: below it are two processes with the mark of a job of Ann's, one of them hers.
 KEEPER = """
 import os, subprocess, sys, time
-from lbd.lbm.containment import Containment
+from lbd.keeper.limits.cgroups import Containment
 runtime_dir, ann, mallory, mark = sys.argv[1:]
 held = Containment(runtime_dir, False)
 below = [
@@ -58,7 +58,10 @@ def test_what_has_left_its_session_ends_with_its_job_all_the_same(short_dir):
     read, write = os.pipe()
     with contextlib.closing(LoneKeeper(short_dir, "lbm.cgroup=off")) as lone:
         with open(read) as said, open(os.devnull, "rb+") as null:
-            script = "setsid sh -c 'echo $$ >&2; exec sleep 60' & exit 0"
+            ready = short_dir / "ready"  # the job ends once its child has left, not before
+            os.mkfifo(ready)
+            ready.chmod(0o666)
+            script = f"setsid sh -c 'echo $$ >&2; : >{ready}; exec sleep 60' & : <{ready}; exit 0"
             lone.begin("1", ANN, script, descriptors=[null, null, write])
             os.close(write)
             pid = int(said.readline())

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lbd.lbm import keeper_protocol as keeper
-from lbd.lbm.link import pack_order
-from lbd.lbm.spawn_order import Order
-from lbd.rpc import frames
-from lbd.self_start import command
+from lbd.keeper import protocol as keeper
+from lbd.keeper.spawn_order import Order
+from lbd.lbm.keeper_link import pack_order
+from lbd.local import frames
+from lbd.process.self_start import command
 from tests.live.cluster import client_environment, wait_until
 from tests.live.privileged import ANN, CONFIG, LBD, MALLORY, opened
 
@@ -24,13 +24,13 @@ SECRET = "the-secret-of-ann"
 
 
 @contextlib.contextmanager
-def under_way(two, user, script):
+def under_way(two, user, script, prefix=()):
     """A shell command of that user's on h1, and its process."""
     who = ("--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--init-groups")
     env = client_environment(LBD_CONFIG=str(two.root / "h1.toml"))
     process = subprocess.Popen(
-        ["setpriv", *who, "sh", "-c", f"cd / && {script}"], env=env, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [*prefix, "setpriv", *who, "sh", "-c", f"cd / && {script}"], env=env,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
         yield process
@@ -173,7 +173,7 @@ def lone_keeper(short_dir):
             sock.sendall(frames.pack(keeper.QUIT))
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
 
 
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
@@ -190,7 +190,7 @@ def test_the_keeper_runs_nothing_as_root_for_an_lbm_that_was_taken_over(
         answers += split.feed(lone_keeper.recv(1 << 16))
         assert not any(tag == keeper.BEGUN for tag, _ in answers)
     given = dict(frames.fields(next(body for tag, body in answers if tag == keeper.FAILED)))
-    assert given[keeper.STAGE] == b"user"
+    assert given[keeper.PHASE] == b"user"
     assert not mark.exists()
 
 

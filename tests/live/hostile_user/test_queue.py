@@ -4,10 +4,11 @@ import pytest
 from cluster import FAST
 from rogue import client_request, connect, frames_of
 
-from lbd.rpc import client_tags, frames
+from lbd.local import client_tags, frames
 
 ARRAYS = (
-    b"9223372036854775806-9223372036854775808", b"-1-3", b"3-1", b"0-99999999999999999", b"1",
+    b"9223372036854775806-9223372036854775808", b"-1-3", b"3-1", b"0-99999999999999999",
+    b"1,1", b"5,3", b"1-9%x", b"1-9:0", b"1-9:2,4",
     b"1_0-2_0", b"\xff", b"1-" + b"9" * 5000,
 )  # fmt: skip
 PRIORITIES = (b"-1000", b"9" * 30, b"nan", b"-9" * 10)

@@ -4,11 +4,12 @@ import os
 import secrets
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import client_environment, clients_path
+from tests.live.cluster import PREFIX, client_environment, clients_path
 from tests.live.privileged import opened
 
 pytestmark = pytest.mark.root
@@ -59,6 +60,20 @@ class Victim:
             os.chown(path, MALLORY, MALLORY, follow_symlinks=False)
 
 
+@pytest.fixture(scope="module", params=["compiled", "python"])
+def lbsh(request):
+    if os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("cc"):
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("needs root, setpriv and a C compiler")
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as directory:
+        os.chmod(directory, 0o755)
+        if request.param == "compiled":
+            yield compiled(Path(directory))
+        else:
+            found = Path(clients_path(), "lbsh-python")
+            yield found if found.exists() else Path(clients_path(), "lbsh")
+
+
 def compiled(directory):
     """lbsh.c, with the Python client and the front where it looks for them."""
     client = Path(clients_path(), "lbsh-python")
@@ -66,21 +81,14 @@ def compiled(directory):
         client = Path(clients_path(), "lbsh")
     flag = f'-DPYTHON_CLIENT="{client}"'
     compile_ = ROOT / "deploy/compile"
-    subprocess.run([compile_, ROOT / "lbd/cli/lbsh.c", directory / "lbsh", flag], check=True)
+    subprocess.run([compile_, ROOT / "lbd/client/c/lbsh.c", directory / "lbsh", flag], check=True)
     (directory / "lbrun").symlink_to(Path(clients_path(), "lbrun"))
     return directory / "lbsh"
 
 
-@pytest.fixture(params=["compiled", "python"])
-def victim(request, short_dir):
-    if os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("cc"):
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("needs root, setpriv and a C compiler")
+@pytest.fixture
+def victim(lbsh, short_dir):
     short_dir.chmod(0o755)
-    lbsh = compiled(short_dir)
-    if request.param == "python":
-        lbsh = Path(clients_path(), "lbsh-python")
-        lbsh = lbsh if lbsh.exists() else Path(clients_path(), "lbsh")
     victim = Victim(short_dir, lbsh)
     yield victim
     if victim.base.is_symlink():

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from lbd.rpc import client_tags as tags
-from lbd.rpc import frames
+from lbd.local import client_tags as tags
+from lbd.local import frames
 from tests.live.privileged import ANN
 from tests.live.rogue import client_request
 

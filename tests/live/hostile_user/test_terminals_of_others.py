@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from lbd.lbm import keeper_protocol as keeper
-from lbd.lbm.spawn_order import IN_FRONT
+from lbd.keeper import protocol as keeper
+from lbd.keeper.spawn_order import IN_FRONT
 from tests.live.hostile_user.test_keeper_hangs import LoneKeeper
 from tests.live.privileged import ANN, LBD
 
@@ -40,7 +40,7 @@ def test_a_terminal_that_somebody_sits_at_stays_theirs(lone):
     try:
         with unchanged(slave):
             lone.spawn("1", ANN, "exit 0", descriptors=[slave] * 3, terminal=IN_FRONT)
-            assert keeper.STAGE in lone.hear(keeper.FAILED, "1")
+            assert keeper.PHASE in lone.hear(keeper.FAILED, "1")
     finally:
         os.close(master)
         os.close(slave)
@@ -51,7 +51,7 @@ def test_the_terminal_that_makes_terminals_stays_everybodys(lone):
     try:
         with unchanged(multiplexer):
             lone.spawn("1", ANN, "exit 0", descriptors=[multiplexer] * 3, terminal=IN_FRONT)
-            assert keeper.STAGE in lone.hear(keeper.FAILED, "1")
+            assert keeper.PHASE in lone.hear(keeper.FAILED, "1")
     finally:
         os.close(multiplexer)
 

@@ -2,7 +2,8 @@
 
 import socketserver
 
-from lbd.rpc import frames, local
+from lbd.local import frames
+from lbd.local import json_socket as local
 
 HOST = {
     "name": "h1", "address": "127.0.0.2", "state": "up", "index": 0.5,

@@ -17,7 +17,8 @@ def daemon(tmp_path, monkeypatch):
     started = []
 
     def start(name, **answers):
-        alive = {"status": {"ok": True}} if name == "lbm" else {}
+        kept = {"settings": {"saved": {}}}
+        alive = {"status": {"ok": True}} if name == "lbm" else kept
         server = Canned(tmp_path / f"{name}.sock", {**alive, **answers})
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         started.append(server)

@@ -28,13 +28,22 @@ def test_status_for_people(daemon, capsys):
     assert lbctl.main(["status"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0] == "cluster lab   algorithm GLOBAL   centre h1   dispatcher none"
+    assert lines[0] == "cluster lab   algorithm GLOBAL   coordinator h1   dispatcher none"
     assert lines[2].split()[:4] == ["HOST", "STATE", "LOAD", "CPU"]
-    assert re.match(r"h1 \*  up     0\.50  1\.00 .* 25%  .* 1/2 ", lines[3])
-    assert re.match(r"h2    down      –", lines[4])
+    assert re.match(r"h1 \(here\)  up     0\.50  1\.00 .* 25%  .* 1/2 ", lines[3])
+    assert re.match(r"h2         down      –", lines[4])
     assert lines[-1] == "h2: unheard for 31 s"
     assert "\x1b" not in out
     assert err == ""
+
+
+def test_a_dispatcher_that_does_not_answer_is_said_to_be_silent(daemon, tmp_path, capsys):
+    with (tmp_path / "lbd.toml").open("a") as config:
+        config.write('[dispatch]\nhost = "h1"\nstandby = ["h2"]\nstore = "postgresql://db/x"\n')
+    daemon("lim", status=STATUS)
+    daemon("lbm", **{"queue.status": refusal("no dispatcher", "unavailable")})
+    assert lbctl.main(["status"]) == 0
+    assert "   dispatcher on h1 or h2: no answer\n" in capsys.readouterr().out
 
 
 def test_a_revoked_host_is_said_to_be(daemon, capsys):
@@ -43,7 +52,9 @@ def test_a_revoked_host_is_said_to_be(daemon, capsys):
     assert lbctl.main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert re.match(r"h2 +revoked ", lines[4])
-    assert lines[-1].startswith("h2: revoked; it may join again")
+    assert lines[-1].startswith(
+        "h2: revoked; to let it in again: lbctl token create h2, then on h2 lbctl join"
+    )
 
 
 def test_status_for_scripts_is_the_contract(daemon, capsys):
@@ -56,7 +67,10 @@ def test_without_a_daemon_one_line(daemon, capsys):
     assert lbctl.main(["status"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert re.fullmatch(r"lbctl: lim is not running \(.*\); `lbd up` starts it.*\n", err)
+    assert re.fullmatch(
+        r"lbctl: lim is not running \(.*\); start it: systemctl start lbd.target, or lbd up.*\n",
+        err,
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,12 +104,23 @@ def test_explain(daemon, capsys):
     assert json.loads(capsys.readouterr().out) == said
 
 
+def test_explain_has_the_numbers_in_it(daemon, capsys):
+    here = {"verdict": "here", "host": "h1", "reason": "below-threshold"}
+    daemon("lim", place={**PLACED, **here, "load_here": 0.0512, "local_threshold": 0.7})
+    assert lbctl.main(["explain", "true"]) == 0
+    said = "true: runs here, on h1: below-threshold (load 0.05 is below 0.70 (lim.local_threshold)"
+    assert capsys.readouterr().out.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({"cpu_s": 2.5}, "the least time for it and those already there; its CPU time is 2.50 s"),
-        ({"cpu_s": None}, "those already there; of its CPU time nothing is learnt yet"),
-        ({"cpu_s": 0.02, "reason": "no-gain"}, "gain by its going; its CPU time is 20.0 ms"),
+        (
+            {"cpu_s": 2.5},
+            "it and the commands already there need the least time; its CPU time is 2.5s",
+        ),
+        ({"cpu_s": None}, "the least time; its CPU time is not known yet"),
+        ({"cpu_s": 0.02, "reason": "no-gain"}, "need less time; its CPU time is 20ms"),
     ],
 )
 def test_explain_says_what_predict_took_for_the_cpu_time(daemon, capsys, answer, said):
@@ -125,7 +150,7 @@ def test_jobs(daemon, capsys):
     lbm.answers["jobs"] = {"jobs": [JOB]}
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
     assert [request["all"] for request in asked] == [False, True, False]
-    assert lbctl.main(["jobs", "h1-8"]) == 2
+    assert lbctl.main(["jobs", "h1-8"]) == 1
     assert capsys.readouterr().err == "lbctl: no job 'h1-8'; did you mean \"h1-7\"?\n"
 
 
@@ -143,10 +168,102 @@ def test_drain_waits_for_a_sample_taken_after_it(daemon, capsys):
     assert capsys.readouterr().out == "h1 is drained and empty\n"
 
 
+def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
+    """What ran there last is no longer known."""
+    down = {**HOST, "state": "down", "jobs": {"local": 0, "foreign": 4}}
+    lim = daemon("lim", status={**STATUS, "hosts": [down]}, drain={"when_back": True})
+    assert lbctl.main(["drain", "h1", "--wait", "--reason", "disk sdb"]) == 0
+    assert lim.asked[0]["reason"] == "disk sdb"
+    assert "it is drained when it is back" in capsys.readouterr().out
+
+
+def test_drain_again_says_who_did_before(daemon, capsys):
+    before = {"reason": "disk sdb", "by": "ann", "since": 1.0}
+    daemon("lim", status=STATUS, drain={"before": before})
+    assert lbctl.main(["drain", "h1"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "h1 is drained: no new jobs there\n"
+    assert re.fullmatch(r"lbctl: h1 was drained already by ann since 1970-.*: disk sdb\n", err)
+
+
+def test_status_says_who_drained_a_host_and_when(daemon, capsys):
+    noted = {**HOST, "state": "drained", "drained": {"reason": "disk", "by": "ann", "since": 1.0}}
+    nothing = {**HOST, "name": "h2", "drained": {"reason": "", "by": "", "since": None}}
+    daemon("lim", status={**STATUS, "hosts": [noted, nothing]})
+    assert lbctl.main(["status", "--utc"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "h1: drained by ann since 1970-01-01 00:00: disk", "h2: drained",
+    ]  # fmt: skip
+
+
+def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
+    where = {"hosts": 3, "changed": 2, "missing": ["h3"]}
+    daemon(
+        "lim",
+        algorithm={"algorithm": "LOWEST", "was": "GLOBAL", **where},
+        param={"name": "lim.min_gain", "value": 0.2, "was": 0.1, **where},
+    )
+    for words, out, change in (
+        (["algorithm", "LOWEST"], "LOWEST\n", "algorithm GLOBAL → LOWEST"),
+        (["param", "min_gain", "0.2"], "lim.min_gain = 0.2\n", "lim.min_gain 0.1 → 0.2"),
+    ):
+        assert lbctl.main(words) == 0
+        said = (
+            f"lbctl: {change} on 2 of 3 hosts; it lasts until the last LIM ends; --save keeps it\n"
+            "lbctl: not confirmed by h3: hosts take it when they are heard of again\n"
+        )
+        assert capsys.readouterr() == (out, said)
+
+
+@pytest.mark.parametrize(
+    ("words", "saved", "lasts"),
+    [
+        (["NOLB", "--save"], "NOLB", "it is saved, and holds after restarts"),
+        (["--save"], "NOLB", "it is saved, and holds after restarts"),
+        (["--reset"], None, "for lim.algorithm, each host's lbd.toml holds again"),
+        (["NOLB"], "LOWEST", "it lasts until the last LIM ends; then LOWEST holds, which is saved"),
+    ],
+)
+def test_a_change_says_whether_it_is_saved(daemon, capsys, words, saved, lasts):
+    reply = {"algorithm": "NOLB", "was": "GLOBAL", "hosts": 1, "changed": 1, "missing": []}
+    lim = daemon("lim", algorithm={**reply, **({"saved": saved} if saved else {})})
+    assert lbctl.main(["algorithm", *words]) == 0
+    said = f"lbctl: algorithm GLOBAL → NOLB on 1 of 1 host; {lasts}\n"
+    assert capsys.readouterr() == ("NOLB\n", said)
+    assert (lim.asked[0]["save"], lim.asked[0]["reset"]) == ("--save" in words, "--reset" in words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["algorithm", "NOLB", "--save", "--reset"], ["algorithm", "NOLB", "--reset"],
+        ["param", "min_gain", "1", "--reset"], ["param", "--save"], ["param", "--reset"],
+    ],
+)  # fmt: skip
+def test_what_cannot_be_saved_or_reset_is_a_usage_error(daemon, capsys, words):
+    lim = daemon("lim")
+    assert lbctl.main(words) == 2
+    assert capsys.readouterr().err.startswith("lbctl")
+    assert lim.asked == []
+
+
+def test_saved_parameters_have_a_column(daemon, capsys):
+    def param(request):
+        if request["name"] == "min_gain":
+            return {"ok": True, "name": "lim.min_gain", "value": 0.5, "saved": 0.25}
+        return {"ok": True, "name": f"lim.{request['name']}", "value": 1.0}
+
+    daemon("lim", param=param)
+    assert lbctl.main(["param"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["PARAMETER", "VALUE", "SAVED"]
+    assert ["lim.min_gain", "0.5", "0.25"] in lines
+
+
 def test_drain_gives_up_in_time(daemon, capsys):
     daemon("lim", status=STATUS, drain={})
     assert lbctl.main(["drain", "h1", "--wait", "--timeout", "0"]) == 1
-    assert capsys.readouterr().out == "h1 is drained; 1 jobs of other hosts still run there\n"
+    assert capsys.readouterr().out == "h1 is drained; 1 job of other hosts still runs there\n"
 
 
 def test_algorithm_and_param(daemon, capsys):
@@ -180,6 +297,20 @@ def test_a_parameter_is_shown_as_one_would_write_it(daemon, capsys, name, value,
     assert capsys.readouterr() == (f"{name} = {shown}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("squeue", "jobs"), ("scancel", "kill"), ("sinfo", "status")]
+)
+def test_a_word_of_another_scheduler_is_answered_with_ours(capsys, word, meant):
+    assert lbctl.main([word]) == 2
+    said = f"lbctl: '{word}' is no command; use \"lbctl {meant}\"; see lbctl --help\n"
+    assert capsys.readouterr().err == said
+
+
+def test_the_words_of_others_lead_to_commands_and_are_none():
+    assert {*lbctl.ELSEWHERE.values()} <= {*lbctl.COMMANDS}
+    assert not {*lbctl.ELSEWHERE} & {*lbctl.COMMANDS}
+
+
 def test_a_parameter_that_follows_the_load_is_said_to(daemon, capsys):
     daemon("lim", param={"name": "lim.min_gain", "value": 0.1 * 0.75, "as_set": 0.1})
     assert lbctl.main(["param", "min_gain", "0.1"]) == 0
@@ -197,7 +328,7 @@ def test_all_params_are_those_the_lim_knows(daemon, capsys):
     daemon("lim", param=param)
     assert lbctl.main(["param", "--json"]) == 0
     params = {"x.min_gain": 0.5, "x.smoothing_s": 0.5}
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "params": params}
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "params": params, "saved": {}}
     assert lbctl.main(["param"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["x.min_gain", "0.5"]
 
@@ -206,67 +337,6 @@ def test_all_params_are_those_the_lim_knows(daemon, capsys):
 def test_every_command_explains_itself(capsys, name):
     assert lbctl.main([*filter(None, [name]), "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: lbctl {name}".strip())
-
-
-LIM_DOCTOR = {
-    "scope": "jobs", "scope_reason": "set", "sampling_hz": 10.0, "sampling_cost_core": 0.002,
-    "cores": 2.0, "speed": 1.0, "version": "0.1.0", "fds_open": 20, "fds_limit": 4096, "peers": [],
-    "algorithm": "GLOBAL",
-}  # fmt: skip
-LBM_DOCTOR = {"keeper": 12, "containment": "cgroup2", "version": "0.1.0"}
-
-
-def peer(**changes):
-    return {
-        "name": "h2", "reachable": True, "rtt_s": 0.001, "version": "0.1.0", "clock_skew_s": 0.0,
-        "algorithm": "GLOBAL", "error": "", **changes,
-    }  # fmt: skip
-
-
-DOCTOR_FINDS = [
-    ({}, {}, 0, "0 faults, "),
-    ({"peers": [peer()]}, {}, 0, "reached in 1.0 ms"),
-    ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "not reached: timeout"),
-    ({"peers": [peer(version="0.0.9")]}, {}, 0, "runs lbd 0.0.9, this host 0.1.0"),
-    (
-        {"peers": [peer(reachable=False, skewed=True, error="h2 is too old for h1: upgrade h2")]},
-        {},
-        1,
-        "mend: upgrade h2",
-    ),
-    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is -7.0 s from ours"),
-    ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
-    ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
-    ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
-    ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
-    ({}, {"keeper": None}, 1, "no job can start here"),
-    ({}, {"containment": "session"}, 0, "held by session and subreaper"),
-]
-
-
-@pytest.mark.parametrize(("lim", "lbm", "code", "says"), DOCTOR_FINDS)
-def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
-    daemon("lim", doctor={**LIM_DOCTOR, **lim}, peers={"peers": []}, status=STATUS)
-    daemon("lbm", status={**LBM_DOCTOR, **lbm}, explain={"candidates": []}, shims={})
-    assert lbctl.main(["doctor"]) == code
-    out = capsys.readouterr().out
-    assert says in out
-    assert code == 0 or "mend: " in out
-
-
-def test_doctor_without_daemons_still_reports(daemon, capsys):
-    assert lbctl.main(["doctor", "--json"]) == 1
-    reply = json.loads(capsys.readouterr().out)
-    assert (reply["schema"], reply["faults"]) == (1, 2)
-    faults = [check for check in reply["checks"] if check["state"] == "fault"]
-    assert all("not running" in f["says"] and "lbd up" in f["mend"] for f in faults)
-
-
-def test_doctor_names_a_configuration_fault(tmp_path, capsys):
-    path = tmp_path / "lbd.toml"
-    path.write_text("[lim]\nprt = 1\n")
-    assert lbctl.main(["doctor", "--config", str(path)]) == 1
-    assert f'{path}:2: lim.prt: unknown key; did you mean "port"?' in capsys.readouterr().out
 
 
 def test_a_reader_that_goes_away_is_no_fault(daemon):
@@ -280,3 +350,17 @@ def test_a_reader_that_goes_away_is_no_fault(daemon):
 def test_top_without_a_terminal(daemon, capsys):
     assert lbctl.main(["top"]) == 2
     assert "needs a terminal" in capsys.readouterr().err
+
+
+def test_json_may_stand_before_the_command(daemon, capsys):
+    daemon("lim", status=STATUS)
+    assert lbctl.main(["--json", "status"]) == 0
+    before = capsys.readouterr().out
+    assert lbctl.main(["status", "--json"]) == 0
+    assert json.loads(before) == json.loads(capsys.readouterr().out)
+
+
+def test_what_is_missing_is_the_command_alone(daemon, capsys):
+    daemon("lim")
+    assert lbctl.main(["explain"]) == 2
+    assert "required: COMMAND;" in capsys.readouterr().err

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 import lbd.cli
-from lbd.cli import journal, lbctl, lbrun_caller, lbsh, supervised
-from lbd.cli.output import put
-from lbd.lbm.client import CommandEnd
-from lbd.lbm.orders import explain
-from lbd.lbm.request import ClientRequest
-from lbd.lbm.told import reason_of
-from lbd.rpc import client_tags, frames
-from lbd.rpc.gen import lbm_pb2
+from lbd.cli import lbctl
+from lbd.cli.daemons import journal
+from lbd.client import complaints
+from lbd.client.shell import lbsh
+from lbd.console.output import put
+from lbd.lbm.core.command_end import CommandEnd, why_ended
+from lbd.lbm.inbound.order_from_request import explain
+from lbd.lbm.session.replies import pack_end
+from lbd.local import client_tags, frames
+from lbd.net.gen import lbm_pb2
 from tests.unit.cli.canned import JOB, STATUS
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b1A\nlbd dispatcher: forged\r\u2028\u202e"
@@ -132,14 +134,17 @@ def test_colours_are_ours(capsys):
 def test_nothing_of_lbctl_prints_in_another_way():
     """`put` and `print_json` are the only ways to standard output."""
     folder = Path(lbd.cli.__file__).parent
-    files = [p for p in folder.glob("lbctl*.py") if p.stem != "lbctl_trust"]  # it has no answers
-    for path in [*files, folder / "explain.py"]:
+    silent = {"trust", "own_config"}  # they have no answers
+    files = [p for p in (folder / "ctl").rglob("*.py") if p.stem not in silent]
+    beside = [p for room in ("console", "doctor") for p in (folder.parent / room).rglob("*.py")]
+    files += [p for p in beside if p.stem != "output"]
+    for path in [folder / "lbctl.py", *files]:
         for node in ast.walk(ast.parse(path.read_text())):
             name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             assert name not in ("print", "sys.stdout.write", "sys.stderr.write"), path
 
 
-@pytest.mark.parametrize("say", [lbrun_caller.say, lbsh.say, supervised.say])
+@pytest.mark.parametrize("say", [complaints.say, lbsh.say])
 def test_the_fronts_say_one_printable_line(capfd, say):
     say(f"h2: {EVIL}")
     (line, rest) = capfd.readouterr().err.split("\n")
@@ -149,24 +154,22 @@ def test_the_fronts_say_one_printable_line(capfd, say):
 
 
 def test_the_end_of_a_command_is_told_in_one_printable_line():
-    ended = lbm_pb2.Ended(cause="exited", reason=EVIL)
-    told = reason_of(ended, ClientRequest(), "h2")
-    assert told.isprintable()
-    packed = dict(frames.fields(CommandEnd(1, "failed", reason=EVIL * 1000).pack()))
+    assert why_ended("exited", EVIL, "h2").isprintable()
+    packed = dict(frames.fields(pack_end(CommandEnd(1, "failed", reason=EVIL * 1000))))
     reason = packed[client_tags.REASON].decode()
     assert reason.isprintable()
     assert len(reason) <= 1000
 
 
-@pytest.mark.parametrize("stage", ["chdir", "directory", "exec", "admission.programs"])
-def test_a_refusal_is_one_printable_line(stage):
+@pytest.mark.parametrize("phase", ["chdir", "directory", "exec", "admission.programs"])
+def test_a_refusal_is_one_printable_line(phase):
     request = lbm_pb2.RunRequest(directory=b"/tmp/" + EVIL.encode(), argv=[EVIL.encode()])
 
     class Trouble(Exception):
         pass
 
     trouble = Trouble()
-    trouble.stage, trouble.number = stage, 2
+    trouble.phase, trouble.number = phase, 2
     assert explain(request, trouble).isprintable()
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from lbd.dispatch.ledger.leadership import Leadership
+from lbd.dispatch.ledger.postgres_leadership import Leadership
 
 TERM_S = 0.5
 

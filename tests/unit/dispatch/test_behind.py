@@ -1,7 +1,7 @@
 """A host that does not take what it is sent gets no more, and its jobs go elsewhere."""
 
-from lbd.rpc.gen import dispatch_pb2 as pb
-from tests.unit.dispatch.desks import asking, opened
+from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.services import asking, opened
 
 
 async def test_an_attempt_waits_while_its_host_is_behind(tmp_path):
@@ -14,6 +14,6 @@ async def test_an_attempt_waits_while_its_host_is_behind(tmp_path):
         (job,) = (await world.jobs(selectors=["1"], user="ann")).jobs
         assert job.state == "pending"
         line.is_behind = False
-        world.dispatcher._beat("h2", line, pb.Beat(number=2, slots=4, open_slots=4))
+        world.dispatcher._heartbeat("h2", line, pb.Heartbeat(number=2, slots=4, open_slots=4))
         await world.dispatcher.settled()
         assert [start.job for start in line.starts] == ["1"]

@@ -1,18 +1,27 @@
 """What hosts send the dispatcher: in nobody's name but their own users', and within bounds."""
 
 import asyncio
+import time
 
 import pytest
 
-from lbd.config import Config
-from lbd.config_access import UsersConfig
-from lbd.dispatch.intake import beat_fault, checked_signal, ending_of
-from lbd.dispatch.ledger.rows import Submission
-from lbd.dispatch.shares import Rules
+from lbd.config.access import UsersConfig
+from lbd.config.dispatch import DispatchConfig
+from lbd.config.schema import Config
+from lbd.dispatch.core.ledger_rows import Submission
+from lbd.dispatch.core.records import Cause
+from lbd.dispatch.core.shares import Rules
+from lbd.dispatch.intake import (
+    REQUEST_BYTES_MAX,
+    checked_signal,
+    ending_of,
+    heartbeat_fault,
+    how_long_ago_s,
+)
 from lbd.errors import LbdError
-from lbd.lbm.submitted import Submitted
-from lbd.rpc.gen import dispatch_pb2 as pb
-from tests.unit.dispatch.desks import asking, opened, request
+from lbd.lbm.inbound.submitted import Submitted
+from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.services import asking, opened, request
 
 BY_UID = Config(users=UsersConfig(map="uid"))
 
@@ -43,10 +52,64 @@ async def test_a_request_in_anothers_name_is_not_queued(world, inner):
     assert await world.ledger.live() == []
 
 
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"target_s": 60.0, "deadline": 1e10}, "both"),
+        ({"target_s": 0.0}, "has passed"),
+        ({"target_s": float("nan")}, "cannot be queued: --target"),
+        ({"target_s": 1e300}, "cannot be queued: --target"),
+        ({"deadline": 1e9}, "has passed"),
+        ({"deadline": float("inf")}, "cannot be queued: --deadline"),
+        ({"deadline": float("nan")}, "cannot be queued: --deadline"),
+        ({"target_s": 60.0, "work_s": 5e-324, "slots": 2}, "cannot be queued: speedup, work"),
+        ({"target_s": 60.0, "is_array": False}, "cannot be queued: --target"),
+        ({"target_s": 60.0, "slots": 1, "slots_most": 2}, "cannot be used with a range"),
+        ({"target_s": 60.0, "gang": True}, "cannot be used with --gang"),
+    ],
+    ids=str,
+)
+async def test_a_target_that_makes_no_sense_is_refused(world, values, error):
+    asked = asking()
+    asked.is_array, asked.count = True, 3
+    for name, value in values.items():
+        setattr(asked, name, value)
+    assert error in (await world.submit(asked)).error
+    assert await world.ledger.live() == []
+
+
+async def test_a_target_is_kept_as_a_time_of_the_dispatchers_clock(world):
+    asked = asking()
+    asked.is_array, asked.count, asked.target_s = True, 3, 3600.0
+    before = time.time()
+    assert (await world.submit(asked)).error == ""
+    for row in await world.ledger.live():
+        assert before + 3600.0 <= row.target <= time.time() + 3600.0
+
+
+async def test_only_fcfs_ends_an_array_at_a_time(tmp_path):
+    config = Config(dispatch=DispatchConfig(mode="random"))
+    async with opened(tmp_path / "ledger.sqlite", config) as world:
+        asked = asking()
+        asked.is_array, asked.count, asked.target_s = True, 3, 3600.0
+        assert "here it is random" in (await world.submit(asked)).error
+        assert await world.ledger.live() == []
+
+
 async def test_two_requests_in_one_submission_are_not_queued(world):
     asked = asking()
     asked.spec.staged_request = request("h1").SerializeToString()
     assert "not a RunRequest" in (await world.submit(asked)).error
+
+
+async def test_no_request_is_longer_than_a_host_takes(world):
+    """Nor does a host run one, whatever its dispatcher let in."""
+    long = asking({"argv": (b"x" * REQUEST_BYTES_MAX,)})
+    assert "command" in (await world.submit(long)).error
+    start = pb.Start(origin="h2", user="ann", uid=1001, spec=long.spec)
+    assert Submitted().common(start).fault == f"it has more than {REQUEST_BYTES_MAX} bytes"
+    almost = asking({"argv": (b"x" * (REQUEST_BYTES_MAX - 100),)})
+    assert (await world.submit(almost)).error == ""
 
 
 async def test_a_host_is_told_who_submitted_what_it_is_to_run(world):
@@ -87,7 +150,9 @@ SENSELESS = (
     {"priority": 1000}, {"priority": -(1 << 31)}, {"user": ""}, {"user": "x" * 300},
     {"user": "a\0b"}, {"only": "a\nb"}, {"only": "\0"}, {"excluded": ["a b"]},
     {"excluded": [""]}, {"excluded": ["h1"] * 2000}, {"key": "\0"}, {"key": "x" * 300},
-    {"command": [b"x" * (5 << 20)]},
+    {"command": [b"x" * (5 << 20)]}, {"parallelism": 0.5}, {"parallelism": float("nan")},
+    {"parallelism": 2.0, "sigma": -1.0}, {"parallelism": 2.0, "sigma": float("inf")},
+    {"work_s": 0.0}, {"work_s": 5e-324}, {"work_s": float("nan")}, {"work_s": 1e10},
 )  # fmt: skip
 SENSELESS_SPECS = (
     {"submitted": float("nan")}, {"submitted": float("inf")}, {"submitted": -1.0},
@@ -114,24 +179,96 @@ async def test_a_submission_that_cannot_be_is_refused_in_one_line(world, fields)
     assert (await world.submit(asking())).error == ""
 
 
+GANG = {"gang": True, "is_array": True, "first_index": 0, "count": 4}
+
+
+@pytest.mark.parametrize(
+    ("rules", "fields", "fault"),
+    [
+        (Rules(), {"is_array": False}, "it needs --array"),
+        (Rules(), {"count": 5000}, "5000 jobs; the most is 4096"),
+        (Rules(), {"slots_most": 2}, "it cannot be used with --slots 1-2: write one number"),
+        (Rules(user_slots=7), {"slots": 2}, "it needs 8 slots; no user may hold more than 7"),
+        (Rules(name_jobs=(("x", 3),)), {"name": "x"}, "4 jobs named x; only 3 may run at once"),
+    ],
+)
+async def test_a_gang_that_could_never_begin_is_refused(tmp_path, rules, fields, fault):
+    async with opened(tmp_path / "ledger.sqlite", rules=rules) as world:
+        assert (await world.submit(asking(**GANG))).error == ""
+        error = (await world.submit(asking(**GANG | fields))).error
+        assert error.startswith(f"--gang: {fault}")
+
+
+async def test_a_gang_whose_hosts_names_one_variable_cannot_hold_is_refused(world):
+    """128 KiB, as execve has it."""
+    world.host("h" * 63)
+    assert (await world.submit(asking(**GANG | {"count": 2047}))).error == ""
+    error = (await world.submit(asking(**GANG | {"count": 2048}))).error
+    assert error.startswith("--gang: 2048 jobs; LBD_GANG_HOSTS holds the names of 2047 hosts at")
+
+
+async def test_a_gang_needs_one_line_that_all_hosts_serve(tmp_path):
+    config = Config(dispatch=DispatchConfig(mode="tags"))
+    async with opened(tmp_path / "ledger.sqlite", config) as world:
+        error = (await world.submit(asking(**GANG))).error
+        said = '--gang: it needs dispatch.mode = "fcfs", one line for all hosts; here it is tags'
+        assert error == said
+
+
+@pytest.mark.parametrize("timeout_s", [float("nan"), float("inf"), -1.0, 1e300])
+async def test_a_time_limit_that_cannot_be_is_not_queued(world, timeout_s):
+    asked, run = asking(), request()
+    run.timeout_s = timeout_s
+    asked.spec.run_request = run.SerializeToString()
+    assert (await world.submit(asked)).error == "this cannot be queued: timeout"
+
+
+async def test_a_gang_and_its_time_limit_are_kept(world):
+    asked, run = asking(**GANG), request()
+    run.timeout_s = 90.0
+    asked.spec.run_request = run.SerializeToString()
+    assert (await world.submit(asked)).error == ""
+    assert {(row.gang, row.limit_s) for row in await world.ledger.live()} == {(4, 90.0)}
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         {"cause": "wished away"}, {"exit_status": 1 << 30}, {"signal": 65}, {"signal": -1},
-        {"cpu_s": float("nan")}, {"cpu_s": float("inf")}, {"cpu_s": -1.0}, {"wish": "x" * 300},
+        {"cpu_s": float("nan")}, {"cpu_s": float("inf")}, {"cpu_s": -1.0},
+        {"stop_reason": "x" * 300},
         {"event": "refused", "errno": -1},
     ],
     ids=str,
 )  # fmt: skip
 def test_an_end_that_cannot_be_is_not_believed(fields):
     news = {"job": "7", "attempt": 1, "event": "ended", "cause": "exited", "exit_status": 0}
-    assert ending_of(pb.News(**news)).exit_status == 0
+    assert ending_of(pb.AttemptReport(**news)).exit_status == 0
     with pytest.raises(ValueError, match="the end of job 7"):
-        ending_of(pb.News(**news | fields))
+        ending_of(pb.AttemptReport(**news | fields))
+
+
+@pytest.mark.parametrize(
+    ("at_s", "sent_s", "ago_s"),
+    [
+        (1000.0, 1015.0, 15.0),
+        (1000.0, 1000.5, 0.5),
+        (0.0, 1015.0, 0.0),  # of an older release
+        (1000.0, 0.0, 0.0),
+        (1000.0, 900.0, 0.0),
+        (1.0, 1e9, 0.0),
+        (float("nan"), 1015.0, 0.0),
+        (1000.0, float("inf"), 0.0),
+    ],
+)
+def test_how_long_ago_something_happened_is_believed_within_reason(at_s, sent_s, ago_s):
+    assert how_long_ago_s(pb.AttemptReport(at_s=at_s), sent_s) == ago_s
 
 
 def test_why_an_attempt_ended_is_one_printable_line():
-    news = pb.News(job="7", event="refused", reason="\x1b]0;owned\a\nlbd dispatcher: forged\0")
+    news = pb.AttemptReport(
+        job="7", event="refused", reason="\x1b]0;owned\a\nlbd dispatcher: forged\0"
+    )
     assert ending_of(news).reason.isprintable()
 
 
@@ -139,8 +276,8 @@ def test_why_an_attempt_ended_is_one_printable_line():
     "fields", [{"load": float("nan")}, {"load": -1.0}, {"slots": 1 << 31}, {"ahead": 1 << 31}]
 )
 def test_a_heartbeat_that_cannot_be_is_not_believed(fields):
-    assert beat_fault(pb.Beat(number=1, slots=4, open_slots=4, load=0.5)) == ""
-    assert beat_fault(pb.Beat(**{"number": 1, "slots": 4} | fields)) in ("load", "slots")
+    assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, open_slots=4, load=0.5)) == ""
+    assert heartbeat_fault(pb.Heartbeat(**{"number": 1, "slots": 4} | fields)) in ("load", "slots")
 
 
 @pytest.mark.parametrize("number", [-1, 65, 1 << 30])
@@ -161,7 +298,7 @@ async def test_where_numbers_count_a_namesake_elsewhere_has_no_say(by_uid):
     asked = {"verb": "kill", "selectors": ["1"], "user": "ann"}
     for uid in ({"uid": 1002}, {}):
         reply = await by_uid.act(**asked, **uid)
-        assert list(reply.errors) == ["job 1 is ann's"]
+        assert list(reply.errors) == ["permission denied: job 1 is not yours"]
     everything = await by_uid.act(verb="hold", selectors=["@me"], user="ann", uid=1002)
     assert list(everything.done) == [2]
     last = await by_uid.jobs(selectors=["last"], user="ann", uid=1001)
@@ -192,7 +329,7 @@ async def test_where_numbers_count_those_of_an_older_ledger_are_found(by_uid):
     await by_uid.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
     await by_uid.dispatcher._restore()
     theirs = await by_uid.act(verb="hold", selectors=["1"], user="ann", uid=1002)
-    assert list(theirs.errors) == ["job 1 is ann's"]
+    assert list(theirs.errors) == ["permission denied: job 1 is not yours"]
     assert list((await by_uid.act(verb="hold", selectors=["1"], user="ann", uid=1001)).done) == [1]
 
 
@@ -207,3 +344,10 @@ async def wait_for(holds):
     async with asyncio.timeout(10):
         while not holds():  # noqa: ASYNC110  # nobody says so
             await asyncio.sleep(0.01)
+
+
+def test_an_eviction_is_a_loss_to_who_does_not_know_better():
+    news = pb.AttemptReport(job="7", event="ended", cause="lost", evicted=True)
+    assert ending_of(news).cause is Cause.EVICTED
+    news.cause = "exited"
+    assert ending_of(news).cause is Cause.EXITED

@@ -1,20 +1,23 @@
 """Hosts, a dispatcher and its ledger in virtual time, where everything can go wrong.
 
-The dispatcher's deciding code, the hosts' leases and the ledger's statements are the real ones.
+The deciding code of the dispatcher and of the hosts and the ledger's statements are the real ones.
 What is not on disk when the dispatcher is killed is lost with it; what is under way when a line
 breaks is lost; a host that crashes forgets everything, and what ran there dies. While the disk is
 full nothing is acknowledged, and what must not be lost is written once it can be.
 """
 
+import heapq
+import itertools
 import sqlite3
 from collections import Counter, deque
 from dataclasses import replace
 from random import Random
 
-from lbd.dispatch.discipline import HostSlots
-from lbd.dispatch.disciplines.registry import make
-from lbd.dispatch.hosts import Terms
-from lbd.dispatch.jobs import (
+from lbd.dispatch.core.disciplines.registry import make
+from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.ledger_rows import AttemptRow, Submission
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.records import (
     CANCEL,
     Begin,
     Cause,
@@ -23,108 +26,22 @@ from lbd.dispatch.jobs import (
     Record,
     Settle,
     Signal,
-    Wished,
+    StopAsked,
 )
+from lbd.dispatch.core.restore import live_job
+from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.ledger import work
-from lbd.dispatch.ledger.rows import AttemptRow, Submission
 from lbd.dispatch.ledger.schema import STEPS
 from lbd.dispatch.ledger.sqlite import carry_out
-from lbd.dispatch.lifecycle import Lifecycle
-from lbd.dispatch.restore import live_job
-from lbd.dispatch.shares import Rules
-from lbd.lbm.leases import Leases
+from lbd.lbm.core.execution_events import Exit, Limit
+from lbd.lbm.core.execution_outcome import CHECKPOINTED
 from lbd.model import ENDED_STATES, HostId
+from lbd.sim.faults import messages as m
+from lbd.sim.faults.host import Host, Settings
 
 TERMS = Terms(lease_s=10.0, crash_limit=1000, host_failures=3, aside_s=2.0, aside_max_s=4.0)
 ENDED = {state.value for state in ENDED_STATES}
-SLOTS, AHEAD = 2, 2
-
-
-class FakeHost:
-    """What an LBM with its keeper does. Its clock may be late by `skew` of the true pace."""
-
-    def __init__(self, name, skew):
-        self.name = HostId(name)
-        self.skew = skew
-        self.reset()
-
-    def reset(self):
-        self.leases = Leases()
-        self.alive = {}  # key: cutoff
-        self.slots = {}  # key: slots, of those alive
-        self.waiting = {}  # key: cutoff, sent ahead of a free slot
-        self.waiting_until_s = 0.0
-        self.ended = {}  # key: Ending, not settled
-        self.up = deque()
-        self.down = deque()
-        self.connected = False
-        self.last_beat = 0  # that the dispatcher has heard on this line
-
-    def now_s(self, world):
-        return world.now_s * self.skew
-
-    def beat(self, world):
-        number = self.leases.beat(self.now_s(world))
-        held = [*self.alive, *self.waiting, *self.ended]
-        self.up.append(("beat", number, held))
-
-    def hear(self, world, message):
-        kind, *rest = message
-        if kind == "start":
-            key, anchor, cutoff_s, slots = rest
-            if key in self.alive or key in self.waiting or key in self.ended:
-                return
-            if not self.leases.take(key, anchor, TERMS.lease_s, self.now_s(world)):
-                self.up.append(("refused", key, "late"))
-            elif sum(self.slots.values()) + slots <= SLOTS:
-                self.begin(world, key, cutoff_s, slots)
-            elif slots == 1:
-                self.waiting[key] = cutoff_s
-                self.waiting_until_s = world.now_s + 3.0
-            else:
-                self.leases.drop(key)
-                self.up.append(("refused", key, "slot"))
-        elif kind == "renewed":
-            number, keys = rest
-            self.leases.renew(number, keys, TERMS.lease_s)
-        elif kind == "signal" and rest[0] in self.alive:
-            self.over(world, rest[0], Ending(Cause.SIGNALLED, 143, 15))
-        elif kind == "signal" and rest[0] in self.waiting:
-            self.send_back(rest[0], "late")
-        elif kind == "settled":
-            self.ended.pop(rest[0], None)
-
-    def begin(self, world, key, cutoff_s, slots):
-        self.alive[key], self.slots[key] = cutoff_s, slots
-        world.began(self, key)
-        self.up.append(("begun", key))
-
-    def send_back(self, key, stage):
-        del self.waiting[key]
-        self.leases.drop(key)
-        self.ended[key] = stage
-        self.up.append(("refused", key, stage))
-
-    def over(self, world, key, ending):
-        self.alive.pop(key)
-        self.slots.pop(key)
-        self.leases.drop(key)
-        self.ended[key] = ending
-        self.up.append(("ended", key, ending))
-        while self.waiting and sum(self.slots.values()) < SLOTS:
-            following = next(iter(self.waiting))
-            self.begin(world, following, self.waiting.pop(following), 1)
-
-    def let_go(self, world):
-        for key in self.leases.over(self.now_s(world)):
-            if key in self.alive:
-                self.over(world, key, Ending(Cause.LOST, reason="no lease"))
-            elif key in self.waiting:
-                self.send_back(key, "late")
-            self.leases.drop(key)
-        if world.now_s >= self.waiting_until_s:
-            for key in list(self.waiting):
-                self.send_back(key, "slot")
+SLOTS = 2
 
 
 class World:
@@ -133,20 +50,51 @@ class World:
         self.terms = replace(TERMS, crash_limit=crash_limit)
         self.widest = widest
         self.disk_full = False
+        self.calls, self.order = [], itertools.count()
         self.over = {}  # id: its row on the ledger, of those that have ended
-        self.dice = Random(seed)
+        self.rng = Random(seed)
         self.mode = mode
         self.now_s = 1000.0
         self.db = sqlite3.connect(":memory:", isolation_level=None)
         for step in STEPS:
             self.db.executescript(step)
         skews = (1.0, 1.02, 0.98)
-        self.hosts = {f"h{n}": FakeHost(f"h{n}", skews[n % 3]) for n in range(1, hosts + 1)}
+        names = [(f"h{n}", skews[n % 3]) for n in range(1, hosts + 1)]
+        settings_ = Settings(SLOTS, lease_s=TERMS.lease_s)
+        self.hosts = {name: Host(HostId(name), self, settings_, skew) for name, skew in names}
+        self.last_heartbeat = Counter()  # that the dispatcher has heard on its connection, by host
+        self.down = {name: deque() for name in self.hosts}
+        self.slots_asked = set()  # host and attempt: who holds a slot, or waits for one
         self.acknowledged = {}  # id: may_restart
         self.started = {}  # id: attempts that ever began
-        self.wishes = {}  # id: what its user was told will be done
+        self.stop_reasons = {}  # id: what its user was told will be done
         self.users = {}  # id: whose
         self.restart()
+
+    # What its hosts are in
+
+    def at(self, delay_s, body):
+        heapq.heappush(self.calls, (self.now_s + delay_s, next(self.order), body))
+
+    def pass_to(self, moment_s):
+        while self.calls and self.calls[0][0] <= moment_s:
+            self.now_s, _, body = heapq.heappop(self.calls)
+            body()
+        self.now_s = moment_s
+
+    def slot_asked(self, host, job):
+        self.slots_asked.add((host, job))
+
+    def slot_freed(self, host, job):
+        self.slots_asked.remove((host, job))  # once
+        keeper = self.hosts[host].keeper
+        assert keeper.is_dead or job not in keeper.alive
+
+    def begins(self, host, tree):
+        self.began(m.key_of(tree.spec.id))
+
+    def ends(self, host, tree):
+        pass
 
     # The dispatcher
 
@@ -160,10 +108,15 @@ class World:
             attempts = [AttemptRow(*one) for one in self.db.execute(
                 "SELECT * FROM attempts WHERE job = ? ORDER BY number", (row.id,))]  # fmt: skip
             live, leased = live_job(row, attempts[-1] if attempts else None)
-            self.carry(self.life.restored(live, leased, self.now_s, self.dice))
+            self.carry(self.life.restored(live, leased, self.now_s, self.rng))
 
     def rows(self, where):
-        return work.jobs_of(self.db.execute(f"SELECT {work.JOB_COLUMNS} WHERE {where}"))
+        def found():
+            rows, known = (yield work.Ask(f"SELECT {work.JOB_COLUMNS} WHERE {where}")), {}
+            yield from work.learn(known, rows)
+            return work.jobs_of(rows, known, (yield from work.commands_of(rows)))
+
+        return carry_out(self.db, found())
 
     def carry(self, actions):
         if actions:
@@ -186,21 +139,21 @@ class World:
             assert self.over.get(record.job, row) == row, "what has ended is never changed"
             if row.state in ENDED:
                 self.over[record.job] = row
-            if isinstance(record, Wished):
-                self.wishes[record.job] = record
+            if isinstance(record, StopAsked):
+                self.stop_reasons[record.job] = record
 
     def torn(self):
         """The dispatcher dies while it writes: of a transaction there is all or nothing."""
         if self.batches:
-            over, wishes = dict(self.over), dict(self.wishes)
+            over, stop_reasons = dict(self.over), dict(self.stop_reasons)
             self.db.execute("BEGIN")
             self.write(self.batches[0])
             self.db.execute("ROLLBACK")
-            self.over, self.wishes = over, wishes
+            self.over, self.stop_reasons = over, stop_reasons
         self.restart()
 
     def follow(self, action):
-        if isinstance(action, Changed | Wished):
+        if isinstance(action, Changed | StopAsked):
             return
         host = self.hosts[action.host]
         key = action.job, action.attempt
@@ -208,45 +161,44 @@ class World:
             if not self.life.sending(action.job, action.attempt, self.now_s) or not host.connected:
                 late = Ending(Cause.LOST, reason="late")
                 self.carry(self.life.refused(
-                    action.host, *key, "late", late, self.now_s, self.dice))  # fmt: skip
+                    action.host, *key, "late", late, self.now_s, self.rng))  # fmt: skip
             else:
-                host.down.append(("start", key, host.last_beat, action.cutoff_s, action.slots))
+                start = m.StartAttempt(
+                    key, self.last_heartbeat[host.name], action.cutoff_s, action.slots
+                )
+                self.down[host.name].append(start)
         elif host.connected and isinstance(action, Signal):
-            host.down.append(("signal", key))
+            self.down[host.name].append(m.EndAttempt(key, action.number, action.stop_reason))
         elif host.connected and isinstance(action, Settle):
-            host.down.append(("settled", key))
+            self.down[host.name].append(m.ForgetAttempt(key))
 
     def hear(self, host, message):
-        kind, *rest = message
-        now, life = (self.now_s, self.dice), self.life
-        if kind == "beat":
-            number, held = rest
-            host.last_beat = number
-            told = HostSlots(host.name, SLOTS, tiers=(1, 2, 3), ahead=AHEAD)
-            self.carry(life.host_is(told, *now))
-            renewed, actions = life.beat(host.name, held, self.now_s)
-            self.carry(actions)
-            host.down.append(("renewed", number, renewed))
-        elif kind == "begun":
-            self.carry(life.begun(host.name, *rest[0]))
-        elif kind == "ended":
-            key, ending = rest
-            self.carry(life.ended(host.name, *key, ending, *now))
-        elif kind == "refused":
-            key, stage = rest
-            self.carry(life.refused(
-                host.name, *key, stage, Ending(Cause.LOST, reason=stage), *now))  # fmt: skip
+        now, life = (self.now_s, self.rng), self.life
+        match message:
+            case m.Heartbeat(number, held, slots):
+                self.last_heartbeat[host.name] = number
+                self.carry(life.host_is(slots, *now))
+                keys = [(job, attempt) for job, attempt, _ in held]
+                renewed, actions = life.heartbeat(host.name, keys, self.now_s)
+                self.carry(actions)
+                self.down[host.name].append(m.LeasesRenewed(number, tuple(renewed)))
+            case m.AttemptBegun(key):
+                self.carry(life.begun(host.name, *key))
+            case m.AttemptEnded(key, ending):
+                self.carry(life.ended(host.name, *key, ending, *now))
+            case m.AttemptRefused(key, phase, ending):
+                self.carry(life.refused(host.name, *key, phase, ending, *now))
 
     # What may happen
 
     def submit(self, may_restart, count=1):
         if self.disk_full:
             return  # and the caller is told so
-        slots, index = self.dice.choice((1, 1, 1, self.widest)), 1 if count > 1 else None
+        slots, index = self.rng.choice((1, 1, 1, self.widest)), 1 if count > 1 else None
         sent = Submission(
-            self.dice.choice(("ann", "bob")), "h1", "", b"true", b"", slots, may_restart,
-            slots_most=self.dice.choice((slots, self.widest)), first_index=index, count=count,
-            priority=self.dice.randint(-1, 1),
+            self.rng.choice(("ann", "bob")), "h1", "", b"true", b"", slots, may_restart,
+            slots_most=self.rng.choice((slots, self.widest)), first_index=index, count=count,
+            priority=self.rng.randint(-1, 1),
         )  # fmt: skip
         # The caller is answered after this.
         accepted = carry_out(self.db, work.insert(sent, self.now_s))
@@ -254,55 +206,62 @@ class World:
         for job in jobs:
             self.acknowledged[job.id] = may_restart
             self.users[job.id] = job.user
-        self.carry(self.life.submitted(jobs, self.now_s, self.dice))
+        self.carry(self.life.submitted(jobs, self.now_s, self.rng))
 
     def connect(self, host):
         if not host.connected:
-            host.connected = True
-            host.up.clear()
-            host.down.clear()
-            host.beat(self)
-            host.up.extend(("begun", key) for key in host.alive)
-            for key, ending in host.ended.items():
-                kind = "refused" if isinstance(ending, str) else "ended"
-                host.up.append((kind, key, ending))
+            self.down[host.name].clear()
+            host.reconnected()
 
     def cut(self, host):
         if host.connected:
             host.connected = False
             host.up.clear()
-            host.down.clear()
-            self.carry(self.life.host_gone(host.name, self.now_s, self.dice))
+            self.down[host.name].clear()
+            self.carry(self.life.host_gone(host.name, self.now_s, self.rng))
 
     def crash(self, host):
+        """Of the whole host."""
         self.cut(host)
-        host.reset()
+        host.lose_lbm()
+        host.keeper.end_all()
+        host.start_afresh()
+        self.slots_asked = {asked for asked in self.slots_asked if asked[0] != host.name}
+
+    def restart_lbm(self, host):
+        self.cut(host)
+        host.pause()
+        host.resume()
+
+    def lose_keeper(self, host):
+        host.lose_keeper()
 
     def deliver(self, host, upwards):
-        queue = host.up if upwards else host.down
-        for _ in range(self.dice.randint(1, 4)):
+        queue = host.up if upwards else self.down[host.name]
+        for _ in range(self.rng.randint(1, 4)):
             if not (host.connected and queue):
                 return
             message = queue.popleft()
             if upwards:
                 self.hear(host, message)
             else:
-                host.hear(self, message)
+                host.hear(message)
 
     def end_one(self, host, status):
-        if host.alive:
-            key = self.dice.choice(sorted(host.alive))
-            cut = host.alive[key] is not None and self.dice.random() < 0.5
-            ending = Ending(Cause.CUT, 137, 9) if cut else Ending(Cause.EXITED, status)
-            if not cut and self.acknowledged[key[0]] and self.dice.random() < 0.1:
-                ending = Ending(Cause.CHECKPOINT, 85)
-            host.over(self, key, ending)
+        if host.keeper.alive:
+            tree = host.keeper.alive[self.rng.choice(sorted(host.keeper.alive))]
+            job, _ = m.key_of(tree.spec.id)
+            cut = tree.spec.cutoff_s and self.rng.random() < 0.5
+            how = Exit(137, 9, limit=Limit.CPU) if cut else Exit(status)
+            if not cut and self.acknowledged[job] and self.rng.random() < 0.1:
+                how = Exit(CHECKPOINTED)
+            host.keeper.exits(tree, how)
 
     def act(self, verb):
         if self.life.jobs:
-            job = self.dice.choice(sorted(self.life.jobs))
+            job = self.rng.choice(sorted(self.life.jobs))
             live = self.life.jobs[job]
-            now = self.now_s, self.dice
+            now = self.now_s, self.rng
             if verb == "kill":
                 self.carry(self.life.kill(job, 0, *now))
             elif verb == "hold" and live.lease is None:
@@ -310,36 +269,36 @@ class World:
             elif verb == "release" and live.held:
                 self.carry(self.life.release(job, *now))
             elif verb == "requeue" and live.lease is not None and live.job.may_restart:
-                self.carry(self.life.requeue(job, self.now_s))
+                self.carry(self.life.requeue(job))
 
     def stall(self, seconds):
         """The dispatcher is stopped; the hosts go on."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
-            self.now_s = min(until_s, self.now_s + 0.5)
-            for host in self.hosts.values():
-                host.let_go(self)
+            self.pass_to(min(until_s, self.now_s + 0.5))
             self.check()
 
     def wait(self, seconds):
         """In steps that no lease can hide in."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
-            self.now_s = min(until_s, self.now_s + 0.5)
-            for host in self.hosts.values():
-                host.let_go(self)
-            self.carry(self.life.tick(self.now_s, self.dice))
+            self.pass_to(min(until_s, self.now_s + 0.5))
+            self.carry(self.life.tick(self.now_s, self.rng))
             self.check()
 
     # What must hold
 
-    def began(self, host, key):
+    def began(self, key):
         job, attempt = key
         numbers = self.started.setdefault(job, [])
         assert attempt not in numbers, "no attempt begins twice"
         assert self.acknowledged[job] or not numbers, "it may not restart"
-        wish = self.wishes.get(job)
-        assert wish is None or wish.wish != CANCEL or attempt <= wish.attempt, "it was cancelled"
+        stop_reason = self.stop_reasons.get(job)
+        assert (
+            stop_reason is None
+            or stop_reason.stop_reason != CANCEL
+            or attempt <= stop_reason.attempt
+        ), "it was cancelled"
         numbers.append(attempt)
         on_disk = self.db.execute(
             "SELECT fate, host FROM attempts WHERE job = ? AND number = ?", (int(job), attempt)
@@ -348,16 +307,17 @@ class World:
         self.check()
 
     def check(self):
-        alive = [job for host in self.hosts.values() for job, _ in host.alive]
+        trees = [tree for host in self.hosts.values() for tree in host.keeper.alive.values()]
+        alive = [m.key_of(tree.spec.id)[0] for tree in trees]
         assert len(alive) == len(set(alive)), f"two attempts of a job are alive: {alive}"
         held = Counter()
         for host in self.hosts.values():
-            assert sum(host.slots.values()) <= SLOTS
-            for (job, _), slots in host.slots.items():
-                held[self.users[job]] += slots
+            assert host.lbm.line.slots.used <= SLOTS
+        for tree in trees:
+            held[self.users[m.key_of(tree.spec.id)[0]]] += tree.spec.slots[0]
         if self.rules.user_slots:
             assert max(held.values(), default=0) <= self.rules.user_slots, held
-        assert len(self.life.queues.books) + sum(
+        assert len(self.life.queues.registry) + sum(
             bool(live.held) and live.lease is None for live in self.life.jobs.values()
         ) == len(self.life.jobs)
         aside = set(self.life.hosts.aside())
@@ -368,22 +328,25 @@ class World:
     def finish(self):
         """All heals, and everything must come to its end."""
         self.disk_full = False
-        for _ in range(400):
+        for _ in range(2000):  # some hundreds of jobs may wait for one user's two slots
             for host in self.hosts.values():
                 self.connect(host)
-                host.beat(self)
+                host.heartbeat()
                 self.end_one(host, 0)
-                while host.up or host.down:
+                while host.up or self.down[host.name]:
                     self.deliver(host, upwards=True)
                     self.deliver(host, upwards=False)
             while self.batches:
                 self.commit()
             for live in list(self.life.jobs.values()):
                 if live.held:
-                    self.carry(self.life.release(live.job.id, self.now_s, self.dice))
+                    self.carry(self.life.release(live.job.id, self.now_s, self.rng))
             self.wait(1.0)
             if not self.life.jobs and not self.batches:
                 break
+        for host in self.hosts.values():
+            assert host.lbm.line.slots.used == 0, "all slots are free"
+        assert not self.slots_asked
         rows = {str(row.id): row for row in self.rows("1")}
         assert rows.keys() == self.acknowledged.keys(), "none is forgotten"
         assert {row.state for row in rows.values()} <= ENDED

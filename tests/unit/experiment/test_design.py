@@ -5,14 +5,15 @@ from collections import Counter
 
 import pytest
 
-from lbd.cli import lab_experiment, lab_experiment_options
+from lbd.cli.lab import experiment as lab_experiment
+from lbd.cli.lab import experiment_options as lab_experiment_options
 from lbd.cli.program import Parser
-from lbd.config import ALGORITHMS
+from lbd.config.schema import ALGORITHMS
 from lbd.errors import ConfigError, LbdError
 from lbd.experiment import commands
 from lbd.experiment.design import OF_LIM, Case, words_of
-from lbd.sim.balance_setup import Setup, with_settings
-from lbd.sim.balance_workload import SCRIPTS
+from lbd.sim.balance.setup import Setup, with_settings
+from lbd.sim.balance.workload import SCRIPTS
 
 
 def options(*words):

@@ -21,10 +21,10 @@ DESIGN = design("--algorithm", "GLOBAL,RANDOM", "--cpus", "0.25", "--replication
 
 def outcome(algorithm, replication, factor, moves=0):
     """Each host has forty commands; every one takes its time of NOLB × about `factor`."""
-    dice, noise = Random(replication), Random(f"{algorithm} {replication}")
+    rng, noise = Random(replication), Random(f"{algorithm} {replication}")
     jobs = [
         Job(host, 1, n + 1, "awk" if n % 2 else "sort", bool(n % 2), 0.1, 0.5 * n,
-            dice.expovariate(1.0) * factor * noise.uniform(0.9, 1.1),
+            rng.expovariate(1.0) * factor * noise.uniform(0.9, 1.1),
             "h6" if n % 2 and n < 2 * moves and host != "h6" else host, 0)
         for host, _ in HOSTS for n in range(40)
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_the_report_needs_nothing_else():
 
 def test_drawings_are_elements_of_the_page():
     pytest.importorskip("matplotlib", reason="the extra sim is not installed")
-    from lbd.cli.experiment_plot import drawings
+    from lbd.cli.lab.experiment_plot import drawings
 
     found = drawings(rows(DESIGN, RUNS), RUNS)
     assert len(found) == 3

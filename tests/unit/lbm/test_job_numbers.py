@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from lbd.errors import ConfigError
-from lbd.lbm.state_dir import IDS_RESERVED, job_numbers
+from lbd.lbm.paths import IDS_RESERVED, job_numbers
 
 
 def test_each_start_has_a_block_of_its_own(tmp_path):

@@ -1,93 +1,17 @@
 """The daemon's shell and the operations of lim.sock, on the memory network."""
 
 import asyncio
-import os
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
-from lbd.config import ClusterConfig, Config, HostConfig, HostEntry, LimConfig, LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError, LbdError
+from lbd.lim.core import messages as m
 from lbd.lim.daemon import Lim
-from lbd.lim.ops import Operations
-from lbd.rpc.crowd import Crowd
-from lbd.rpc.lim_network import Traffic
-from lbd.rpc.local import Caller, Connection, Refusal
-from lbd.testing.memory_network import Exchange, MemoryNetwork
-
-ROOT = Caller(os.getpid(), 0, 0)
-NOBODY = Caller(999_999, 65534, 65534)
-LIM = LimConfig(exchange_period_s=0.05, probe_timeout_s=0.1)
-PLACE = {"op": "place", "job": "h1-1"}
-LBM = {"op": "lbm", "slots_total": 2, "slots_used": 0, "local": 0, "foreign": 0, "accepting": True}
-
-
-def config(tmp_path, name="h1", hosts=("h1", "h2"), lim=LIM) -> Config:
-    entries = tuple(HostEntry(host, f"127.0.0.{number}") for number, host in enumerate(hosts, 1))
-    address = next((entry.address for entry in entries if entry.name == name), "127.0.0.99")
-    return Config(
-        cluster=ClusterConfig(hosts=entries),
-        host=HostConfig(
-            name=name,
-            address=address,
-            runtime_dir=str(tmp_path / name / "run"),
-            state_dir=str(tmp_path / name / "state"),
-            speed=1.0,
-        ),
-        load=LoadConfig(scope="host"),
-        lim=lim,
-    )
-
-
-class Daemon:
-    """One LIM of the test's cluster."""
-
-    def __init__(self, settings: Config, exchange: Exchange | None) -> None:
-        self.network = MemoryNetwork(settings.host.name, exchange) if exchange else None
-        self.lim = Lim(settings, self.network)
-        self.operations = Operations(self.lim, Traffic())
-        self.stop = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        if self.network is not None:
-            host = self.lim.config.host
-            await self.network.serve(host.address, self.lim.config.lim.port, self.lim.answer)
-        self.task = asyncio.create_task(self.lim.run(self.stop))
-
-    async def ask(self, request, caller=ROOT):
-        return await self.operations.handle(request, caller)
-
-
-@asynccontextmanager
-async def running(*settings: Config, alone: bool = False):
-    exchange = None if alone else Exchange()
-    daemons = [Daemon(one, exchange) for one in settings]
-    for daemon in daemons:
-        await daemon.start()
-    yield daemons
-    for daemon in daemons:
-        daemon.stop.set()
-    await asyncio.gather(*(daemon.task for daemon in daemons), return_exceptions=True)
-
-
-async def until(condition, limit_s=5.0):
-    async with asyncio.timeout(limit_s):
-        while not condition():  # noqa: ASYNC110  # it looks at plain values of the daemon
-            await asyncio.sleep(0.01)
-
-
-def up(daemon: Daemon, *names: str) -> bool:
-    hosts = daemon.lim.state.table.view(None, asyncio.get_running_loop().time()).hosts
-    return all(name in hosts and hosts[name].alive for name in names)
-
-
-@pytest.fixture
-async def two(tmp_path):
-    async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, other):
-        await until(lambda: up(one, "h2") and up(other, "h1"))
-        yield one, other
+from lbd.local.connection_limits import Crowd
+from lbd.local.json_socket import Connection, Refusal
+from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, until, up
 
 
 async def test_alone_everything_runs_here(tmp_path):
@@ -133,6 +57,8 @@ async def test_a_command_goes_to_the_other_host_and_is_charged(two):
 async def test_dry_charges_nobody(two):
     one, _ = two
     reply = await one.ask({**PLACE, "dry": True})
+    assert reply["local_threshold"] == 0.7
+    assert reply["load_here"] >= 0.0
     assert len(reply["candidates"]) == 2
     assert (await one.ask({"op": "counters"}))["charged_jobs"] == 0
 
@@ -144,46 +70,25 @@ async def test_the_end_of_the_lbm_is_noticed(two):
     connection = Connection(other.operations.handle, other.operations.closed, Crowd())
     connection.caller = ROOT
     other.operations.closed(connection)
-    await until(lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "not accepting jobs")
+    await until(
+        lambda: one.lim.state.table.view(None, 0).hosts["h2"].why == "its LBM does not answer"
+    )
     with pytest.raises(Refusal) as caught:
         await one.ask({**PLACE, "must_leave": True})
     assert caught.value.code == "unavailable"
 
 
-async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path):
-    one, other = two
-    assert await one.ask({"op": "drain", "host": "h2", "drained": True}) == {
-        "host": "h2",
-        "drained": True,
-    }
-    assert (tmp_path / "h2/state/drained").exists()
-    assert one.lim.state.table.state("h2", 0)[0].value == "drained"
-    assert (await other.ask(LBM))["drained"] is True
-    assert Lim(other.lim.config, None).state.drained  # after a restart
-    await one.ask({"op": "drain", "host": "h2", "drained": False})
-    assert not (tmp_path / "h2/state/drained").exists()
-
-
-async def test_drain_of_a_host_that_does_not_answer(two):
-    one, other = two
-    other.network.silent = True
-    drain = {"op": "drain", "host": "h2", "drained": True}
-    assert await one.ask(drain) == {"host": "h2", "drained": True, "when_back": True}
-    other.network.silent = False
-    await until(lambda: other.lim.state.drained)
-
-
 async def test_algorithm_and_parameters_change_everywhere(two):
     one, other = two
     assert await one.ask({"op": "algorithm"}) == {"algorithm": "GLOBAL"}
-    assert await one.ask({"op": "algorithm", "name": "lowest"}) == {"algorithm": "LOWEST"}
+    assert (await one.ask({"op": "algorithm", "name": "lowest"}))["algorithm"] == "LOWEST"
     reply = await one.ask({"op": "param", "name": "smoothing_s", "value": "9"})
-    assert reply == {"name": "load.smoothing_s", "value": 9.0}
+    assert (reply["name"], reply["value"]) == ("load.smoothing_s", 9.0)
     await until(lambda: other.lim.state.in_force.load.smoothing_s == 9.0)
     assert other.lim.state.in_force.lim.algorithm == "LOWEST"
     assert other.lim.sampler.config.smoothing_s == 9.0
     reply = await one.ask({"op": "param", "name": "index", "value": "utilisation-10"})
-    assert reply == {"name": "load.index", "value": "utilisation-10"}
+    assert (reply["name"], reply["value"]) == ("load.index", "utilisation-10")
     await until(lambda: other.lim.sampler.config.index == "utilisation-10")
     status = await other.ask({"op": "status"})
     assert status["cluster"]["load_index"] == "utilisation-10"
@@ -234,7 +139,7 @@ async def test_a_load_of_the_sites_own_is_the_index(tmp_path, caplog):
         ({"op": "param", "name": "min_gian"}, 'did you mean "min_gain"'),
         ({"op": "param", "name": "min_gain", "value": "x"}, "min_gain"),
         ({"op": "drain", "host": "h3"}, 'no host "h3"'),
-        ({"op": "job", "event": "begin", "job": "x"}, "Allowed: start, end"),
+        ({"op": "job", "event": "begin", "job": "x"}, "allowed: start, end"),
         ({**LBM, "slots_total": -1}, "whole number"),
         ({**LBM, "slots_total": "many"}, "whole number"),
         ({"op": "cut", "hosts": "h2"}, "must be a list"),
@@ -283,6 +188,22 @@ async def test_the_doctor_reaches_every_peer(two):
     await one.ask({"op": "cut", "hosts": ["h2"]})
     (peer,) = (await one.ask({"op": "doctor"}))["peers"]
     assert (peer["reachable"], peer["error"]) == (False, "h2: cut off")
+
+
+async def test_users_who_ask_for_the_doctor_make_no_more_messages_than_one(two):
+    """Five hundred questions a second of one user were as many messages to each host."""
+    one, other = two
+    heard, answer = [], other.lim.answer
+
+    def counted(message):
+        heard.append(message.body)
+        return answer(message)
+
+    host = other.lim.config.host
+    await other.network.serve(host.address, other.lim.config.lim.port, counted)
+    replies = await asyncio.gather(*(one.ask({"op": "doctor"}, NOBODY) for _ in range(50)))
+    assert [reply["peers"][0]["reachable"] for reply in replies] == [True] * 50
+    assert sum(isinstance(body, m.Ping) for body in heard) == 1
 
 
 async def test_a_host_in_trouble_is_avoided(two):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lbd.config import LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.lim.site_command import SiteCommand
 
 

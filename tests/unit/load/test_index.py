@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from lbd.config import INDICES, LoadConfig
+from lbd.config.schema import INDICES, LoadConfig
 from lbd.load import index
 from lbd.model import Queues
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from lbd.load import procfs
+from lbd.load import process_table, procfs
 
 STAT = (
     b"cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 9 9 9 9 9 9 9\nintr 5 0 0\nctxt 9\nbtime 1\n"
@@ -33,32 +33,35 @@ def test_ticks_of_each_processor_that_we_may_use():
 
 @pytest.mark.parametrize("name", [b"sh", b"a b", b"x) R 1 (y", b")"])
 def test_a_command_name_cannot_deceive_the_parser(name):
-    tail = b" S 41 42 42 0 -1 4194304 10 0 0 0 7 5 0 0 20 0 3 0 9876 1000 20 18446744073709551615"
-    task = procfs.parse_task(b"77 (" + name + b")" + tail)
-    assert task == procfs.TaskStat(b"S", 41, False, 12, 3, 9876)
+    tail = (
+        b" S 41 43 42 34816 -1 4194304 10 0 0 0 7 5 9 4 20 0 3 0 9876 1000 20 18446744073709551615"
+    )
+    task = process_table.parse_task(b"77 (" + name + b")" + tail)
+    assert task == process_table.TaskStat(b"S", 41, False, 12, 3, 9876, 42, 34816, 13)
+    assert task.cpu_s == 25 / procfs.TICKS_PER_S
 
 
 def test_a_kernel_thread_is_told_by_its_flag():
     line = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
-    assert procfs.parse_task(line).kernel_thread
+    assert process_table.parse_task(line).kernel_thread
 
 
 @pytest.mark.parametrize("line", [b"", b"77 (sh", b"77 (sh) S 1 2"])
 def test_a_truncated_line_is_an_error(line):
     with pytest.raises((ValueError, IndexError)):
-        procfs.parse_task(line)
+        process_table.parse_task(line)
 
 
 def test_our_own_process():
-    task = procfs.task_of(os.getpid())
+    task = process_table.task_of(os.getpid())
     assert task is not None
     assert task.parent == os.getppid()
-    assert b"R" in procfs.thread_states(os.getpid())
+    assert b"R" in process_table.thread_states(os.getpid())
 
 
 def test_a_process_that_is_gone_is_none():
-    assert procfs.task_of(2**22 + 1) is None
-    assert procfs.thread_states(2**22 + 1) == []
+    assert process_table.task_of(2**22 + 1) is None
+    assert process_table.thread_states(2**22 + 1) == []
 
 
 def test_a_held_file_may_outgrow_its_buffer(tmp_path):

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from lbd.config import LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError
 from lbd.load import sampler as kernel
 from lbd.load.procfs import TICKS_PER_S

@@ -1,7 +1,8 @@
 import os
 
 from lbd.load import scopes
-from lbd.load.procfs import TICKS_PER_S, TaskStat
+from lbd.load.process_table import TaskStat
+from lbd.load.procfs import TICKS_PER_S
 from lbd.load.scopes import JobsScope, Root, Tally
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from lbd.config import LoadConfig
+from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError
 from lbd.load import index, site
 

@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from lbd.config import ALGORITHMS, LimConfig
+from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.model import HostId, Placement, Verdict
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import NO_SLOT, Ask, Nowhere, Probe, Reply
@@ -219,3 +219,10 @@ def test_lowest_does_not_stop_at_an_empty_host_that_takes_nothing():
 def test_a_host_that_is_late_is_worth_asking():
     seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": "late"})
     assert step("LOWEST", seen).hosts == ("h2",)
+
+
+def test_thrhld_takes_nobody_who_did_not_answer():
+    """However light it was believed to be."""
+    seen = view({"h1": 2.0, "h2": 0.0})
+    assert step("THRHLD", seen, silent("h2")).verdict is Verdict.HERE
+    assert step("THRHLD", seen, answered("h2")).host == "h2"

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.policy.eligibility import (
+    BY_FEATURE,
     CONVINCING,
+    HOST_BY_FEATURE,
     LATELY,
     LONGEST_PAUSE_RUNS,
     MEASURED_FOR_S,
@@ -17,6 +19,7 @@ from lbd.policy.eligibility import (
     Lists,
     Rules,
     Verdict,
+    fault_of_features,
     in_list,
     is_due,
     judge_learnt,
@@ -190,3 +193,37 @@ def test_of_two_lists_of_a_user_never_wins():
     assert rules.said((b"cc",), "cc", b"/home") == Verdict(
         False, "never", "your list keeps it here", "user"
     )
+
+
+def features_of(rules, *argv):
+    argv = [word.encode() for word in argv]
+    needs = rules.needed(argv, key_of(argv))
+    return needs.features, needs.not_features
+
+
+def test_rules_by_feature_say_where_a_command_may_run_and_that_it_may_leave():
+    host = Lists(features=("nvcc: +cuda", "gcc -c: +x86_64"))
+    user = Lists(features=("*-gcc: -slow", "gcc -c:  +avx2 -slow"), never=("nvcc",))
+    rules = Rules(host, user)
+    assert features_of(rules, "gcc", "-c", "x.c") == (("avx2", "x86_64"), ("slow",))
+    assert features_of(rules, "gcc", "-E", "x.c") == ((), ())
+    assert features_of(rules, "arm-gcc", "x.c") == ((), ("slow",))
+    argv = [b"gcc", b"-c", b"x.c"]
+    assert rules.said(argv, key_of(argv), b"/home") == BY_FEATURE
+    assert Rules(host).said([b"nvcc"], "nvcc", b"/home") == HOST_BY_FEATURE
+    assert rules.said([b"nvcc"], "nvcc", b"/home").reason == "never"
+    assert rules.said([b"fit"], "fit", b"/home") is None
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["", "gcc", "gcc:", ": +a", "gcc: a", "gcc: gpu=1", "gcc: +a gpu=1", "gcc: memory=1 +a",
+     "gcc: ~9 +a", "gcc: +", "gcc: +a;b"],
+)  # fmt: skip
+def test_a_rule_by_feature_that_cannot_be_is_found(rule):
+    assert fault_of_features([rule])
+
+
+def test_patterns_of_rules_by_feature_are_as_bounded_as_others():
+    assert fault_of_features(["nvcc: +a"] * 100) == ""
+    assert "wildcards" in fault_of_features(["*" * 9 + ": +a"] * 100)

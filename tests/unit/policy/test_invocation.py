@@ -1,5 +1,7 @@
 """The key under which a command is learnt, and what never leaves by itself."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,9 +32,12 @@ KEYS = {
     "perl -pe s/a/b/ x": "perl -e",
     "perl -I lib gen.pl": "perl gen.pl",
     "java -jar build/x.jar": "java -jar x.jar",
+    "java -jar": "java -",
+    "python -m": "python -",
     "ruby gen.rb": "ruby gen.rb",
     "tar czf x.tgz .": "tar cz",
     "tar -C src -xf x.tar": "tar x",
+    "tar --extract --xz --file x": "tar xJ",
     "tar --create --zstd --file x.tar .": "tar czstd",
     "xz -9 x": "xz",
     "xz -d x.xz": "xz -d",
@@ -105,3 +110,17 @@ def test_any_arguments_have_a_key_that_begins_with_the_name(name, words):
 
 def test_a_directory_of_a_like_name_is_not_that_of_this_host():
     assert "/tmp" in stays("cc -c /tmp/x.c", b"/tmpfiles/build")
+
+
+@pytest.mark.parametrize("option", [b"-O", b"--x", b"-W"])
+def test_an_interpreters_options_take_a_time_that_grows_with_their_number(option):
+    """As many as one command can have took an LBM half a minute, in which it did nothing else."""
+
+    def cpu_s(words):
+        argv = [b"python", *[option] * words]
+        began_s = time.process_time()
+        assert key_of(argv) == "python -"
+        return time.process_time() - began_s
+
+    few_s = min(cpu_s(20_000) for _ in range(3))
+    assert min(cpu_s(160_000) for _ in range(3)) < 25 * few_s  # not 64 times or more

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from lbd.config import LimConfig
+from lbd.config.schema import LimConfig
 from lbd.model import HostId, Verdict
 from lbd.policy import belief
 from lbd.policy.delay import time_for_all
@@ -277,3 +277,20 @@ def test_nobody_is_asked_for_less_than_the_gain_that_a_move_must_bring():
         unsure = [(host("h2", tasks=load), 1.0)]
         found = belief.most_promising([], unsure, view, Random(1), cost)
         assert (found and found.name) == asked
+
+
+@pytest.mark.parametrize(
+    ("may_wait", "tasks", "full"),
+    [(True, 9.0, ["h2"]), (False, 9.0, []), (True, 1.0, []), (False, 1.0, [])],
+)
+def test_full_hosts_are_waited_for_by_who_may_wait_on_a_host_with_too_much(may_wait, tasks, full):
+    view = seen(host("h1", tasks), host("h2", why=NO_SLOT), host("h3", why="drained"), host("h4"))
+    assert belief.full_ones(request(may_wait=may_wait), view) == full
+
+
+def test_a_question_has_its_share_of_the_time_that_is_left():
+    params = replace(PARAMS, probe_limit=4)
+    view = seen(host("h1", 9.0), *(host(f"h{n}", age_s=60.0) for n in (2, 3, 4)), params=params)
+    first = step("P2C", view)
+    assert isinstance(first, Probe)
+    assert first.time_share == pytest.approx(1 / 4)

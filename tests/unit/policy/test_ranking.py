@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from lbd.config import LimConfig
+from lbd.config.schema import LimConfig
 from lbd.model import Placement, Verdict
 from lbd.policy.ranking import TIE, choose, ranked, settled_early
 from lbd.policy.view import NO_LBM, NO_SLOT, Nowhere
@@ -112,8 +112,8 @@ def test_this_host_itself_is_named_and_drained():
 
 def test_equal_hosts_are_drawn_by_lot_and_noise_is_equal():
     seen = view({"h1": 5.0, "h2": 0.0, "h3": 0.015, "h4": 0.0, "h5": 0.5})
-    dice = Random(7)
-    picked = Counter(choose(request(), seen, dice).host for _ in range(3000))
+    rng = Random(7)
+    picked = Counter(choose(request(), seen, rng).host for _ in range(3000))
     assert set(picked) == {"h2", "h3", "h4"}
     assert all(900 < count < 1100 for count in picked.values())
 

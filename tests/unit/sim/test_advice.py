@@ -24,8 +24,8 @@ from lbd.sim.advice import (
     trials,
     without_idle,
 )
-from lbd.sim.balance import PARTS, Outcome, jobs_of, run_once
-from lbd.sim.intervals import student, student_95
+from lbd.sim.balance.runs import PARTS, Outcome, jobs_of, run_once
+from lbd.sim.engine.intervals import student, student_95
 
 T0 = 1.7e9
 H1, H2 = PastHost("h1", 2.0, 1.0), PastHost("h2", 1.0, 1.5)
@@ -160,9 +160,9 @@ class TestTheVerdict:
         assert wide.gain_ci == pytest.approx(narrow.gain_ci * student(9, 0.005) / student(9, 0.05))
 
     def test_chance_is_no_advice(self):
-        dice = Random(1)
-        now = outcome([dice.uniform(5, 15) for _ in range(PARTS)])
-        others = [outcome([dice.uniform(5, 15) for _ in range(PARTS)]) for _ in range(15)]
+        rng = Random(1)
+        now = outcome([rng.uniform(5, 15) for _ in range(PARTS)])
+        others = [outcome([rng.uniform(5, 15) for _ in range(PARTS)]) for _ in range(15)]
         runs = [(Trial("GLOBAL"), [now]), *[(Trial(f"T{n}"), [o]) for n, o in enumerate(others)]]
         found = findings(day(job()), runs)
         assert max(one.gain for one in found) > 0.1

@@ -108,8 +108,8 @@ def test_work_is_found_where_it_lies(alpha):
 
 
 def test_samples_follow_it():
-    sizes, dice = BoundedPareto(1.0, 1e3, 1.5), Random(7)
-    drawn = [sizes.sample(dice) for _ in range(20_000)]
+    sizes, rng = BoundedPareto(1.0, 1e3, 1.5), Random(7)
+    drawn = [sizes.sample(rng) for _ in range(20_000)]
     assert all(1.0 <= x <= 1e3 for x in drawn)
     assert sum(drawn) / len(drawn) == pytest.approx(sizes.mean_s, rel=0.05)
     above = sum(x > 10 for x in drawn) / len(drawn)

@@ -10,8 +10,8 @@ from lbd.theory.tags import Traffic
 
 
 def drawn(alpha=1.1, ratio=1e6, count=50_000, k=2.0):
-    sizes, dice = BoundedPareto(k, k * ratio, alpha), Random(f"{alpha}{ratio}")
-    return [sizes.sample(dice) for _ in range(count)]
+    sizes, rng = BoundedPareto(k, k * ratio, alpha), Random(f"{alpha}{ratio}")
+    return [sizes.sample(rng) for _ in range(count)]
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.1, 1.9])
@@ -41,8 +41,8 @@ def test_work_is_found_where_it_lies():
 @pytest.mark.parametrize("objective", ["slowdown", "waiting", "fairness"])
 def test_the_cutoffs_are_those_of_what_it_was_drawn_from(objective):
     true = BoundedPareto(2.0, 2e4, 1.1)
-    dice = Random(1)
-    sizes = MeasuredSizes([true.sample(dice) for _ in range(200_000)])
+    rng = Random(1)
+    sizes = MeasuredSizes([true.sample(rng) for _ in range(200_000)])
     found = solve(Traffic(sizes, 0.5, 3), objective)
     exact = solve(Traffic(true, 0.5, 3), objective)
     assert not isinstance(found, Infeasible)

@@ -9,8 +9,8 @@ from lbd.theory.pareto_fit import fit, ks
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0, 1.4, 2.0, 2.5])
 @pytest.mark.parametrize("ratio", [100.0, 1e6])
 def test_what_it_was_drawn_from_is_found(alpha, ratio):
-    sizes, dice = BoundedPareto(3.0, 3.0 * ratio, alpha), Random(f"{alpha}{ratio}")
-    found = fit([sizes.sample(dice) for _ in range(5000)])
+    sizes, rng = BoundedPareto(3.0, 3.0 * ratio, alpha), Random(f"{alpha}{ratio}")
+    found = fit([sizes.sample(rng) for _ in range(5000)])
     assert found.sizes.alpha == pytest.approx(alpha, abs=0.05)
     assert found.sizes.k == pytest.approx(3.0, rel=0.01)
     assert found.ks_distance < 1.6 / 5000**0.5
@@ -18,8 +18,8 @@ def test_what_it_was_drawn_from_is_found(alpha, ratio):
 
 
 def test_one_odd_small_job_does_not_move_the_load():
-    sizes, dice = BoundedPareto(100.0, 1e6, 0.8), Random(5)
-    drawn = [sizes.sample(dice) for _ in range(5000)]
+    sizes, rng = BoundedPareto(100.0, 1e6, 0.8), Random(5)
+    drawn = [sizes.sample(rng) for _ in range(5000)]
     found = fit([*drawn, 0.001])
     assert found.by == "mean"
     assert found.sizes.mean_s == pytest.approx(sum(drawn) / 5001, rel=1e-6)

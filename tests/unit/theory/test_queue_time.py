@@ -1,25 +1,27 @@
-"""Downey's predictions, against what follows by hand and against drawn lifetimes."""
+"""Downey's predictions, against the paper, what follows by hand, and drawn lifetimes."""
 
-from math import exp, log, sqrt
+from math import exp, inf, isclose, log, sqrt
 from random import Random
 from statistics import mean, median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lbd.theory.queue_time import UniformLog, first_end_s, fit, flow_s, wait_s
+from lbd.theory.queue_time import Releases, UniformLog, fit, wait_s
 
 LIVES = UniformLog(4.0, 400.0)
 
 
-def drawn(dice, age_s=0.0):
+def drawn(rng, age_s=0.0):
     """A lifetime longer than that."""
     low = log(max(age_s, LIVES.shortest_s))
-    return exp(dice.uniform(low, log(LIVES.longest_s)))
+    return exp(rng.uniform(low, log(LIVES.longest_s)))
 
 
 def test_the_fit_finds_the_distribution():
-    dice = Random(1)
-    found = fit([drawn(dice) for _ in range(4000)])
+    rng = Random(1)
+    found = fit([drawn(rng) for _ in range(4000)])
     assert found.shortest_s == pytest.approx(LIVES.shortest_s, rel=0.1)
     assert found.longest_s == pytest.approx(LIVES.longest_s, rel=0.1)
 
@@ -48,15 +50,15 @@ def test_one_job(age_s, left_s):
 
 @pytest.mark.parametrize("ages_s", [(0.0, 0.0), (5.0, 50.0, 300.0), (10.0,) * 8])
 def test_a_is_the_median_of_the_first_to_end(ages_s):
-    dice = Random(2)
-    seen = [min(drawn(dice, age) - age for age in ages_s) for _ in range(20_000)]
+    rng = Random(2)
+    seen = [min(drawn(rng, age) - age for age in ages_s) for _ in range(20_000)]
     assert wait_s(1, [(age, 1) for age in ages_s], LIVES) == pytest.approx(median(seen), rel=0.05)
 
 
 def test_b_is_near_the_mean_where_several_must_end():
-    dice = Random(3)
+    rng = Random(3)
     ages_s = (0.0, 3.0, 8.0, 20.0, 40.0, 90.0, 150.0, 300.0)
-    seen = [sorted(drawn(dice, age) - age for age in ages_s)[3] for _ in range(20_000)]
+    seen = [sorted(drawn(rng, age) - age for age in ages_s)[3] for _ in range(20_000)]
     assert wait_s(4, [(age, 1) for age in ages_s], LIVES) == pytest.approx(mean(seen), rel=0.25)
 
 
@@ -69,12 +71,121 @@ def test_more_is_never_sooner_and_nothing_is_at_once():
 
 
 def test_one_large_job_among_several_is_not_waited_for_alone():
-    lives = UniformLog(10.0, 1000.0)
+    lifetimes = UniformLog(10.0, 1000.0)
     held = [(50.0, 4), (500.0, 1), (500.0, 1), (500.0, 1)]
-    assert wait_s(3, held, lives) == flow_s(3, held, lives) < first_end_s([50.0], lives)
+    assert (
+        wait_s(3, held, lifetimes)
+        == Releases.of(held, lifetimes).mean_s(3)
+        < Releases.of([(50.0, 1)], lifetimes).median_s(1)
+    )
 
 
 def test_the_last_slots_of_all_are_not_waited_for():
-    lives = UniformLog(10.0, 1000.0)
+    lifetimes = UniformLog(10.0, 1000.0)
     held = [(50.0, 1)] * 20
-    assert wait_s(20, held, lives) == flow_s(0.95 * 20, held, lives) < flow_s(20, held, lives)
+    releases = Releases.of(held, lifetimes)
+    assert wait_s(20, held, lifetimes) == releases.mean_s(0.95 * 20) < releases.mean_s(20)
+
+
+PAPER = UniformLog(exp(2), exp(12))
+
+
+def test_the_papers_lifetimes():
+    """Section 2.2.1: median 18 minutes, mean 271."""
+    assert PAPER.quantile_s(0.5) / 60 == pytest.approx(18, abs=0.5)
+    assert PAPER.mean_s / 60 == pytest.approx(271, abs=0.5)
+    assert (PAPER.quantile_s(0), PAPER.quantile_s(1)) == pytest.approx((exp(2), exp(12)))
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (2, 2), (3, 2), (-1, 2), (1, inf), (1, float("nan"))])
+def test_what_are_no_lifetimes(bounds):
+    with pytest.raises(ValueError, match="0 < shortest < longest"):
+        UniformLog(*bounds)
+
+
+@given(st.floats(0.0, 2e5), st.floats(0.0, 1.0, exclude_max=True))
+def test_what_is_left_inverts_the_chance_to_go_on(age_s, share):
+    left_s = PAPER.left_s(share, age_s)
+    assert left_s >= 0
+    assert 1 - PAPER.goes_on(left_s, age_s) == pytest.approx(share, abs=1e-6)
+
+
+@pytest.mark.parametrize("age_s", [0.0, 7.0, 1000.0, 1e5])
+def test_the_mean_that_is_left_is_the_integral(age_s):
+    steps, top = 100_000, PAPER.longest_s - age_s
+    sums = sum(PAPER.goes_on((i + 0.5) / steps * top, age_s) for i in range(steps)) * top / steps
+    assert PAPER.mean_left_s(age_s) == pytest.approx(sums, rel=1e-3)
+    assert PAPER.mean_left_s(2e5) == inf
+
+
+def test_a_by_hand():
+    """Two benefactors of one age a: (ln(T/(a+t)) / ln(T/a))² = 1/2."""
+    age_s, root = 100.0, sqrt(0.5)
+    by_hand_s = PAPER.longest_s ** (1 - root) * age_s**root - age_s
+    releases = Releases.of([(age_s, 8), (age_s, 9), (5.0, 3)], PAPER)
+    assert releases.benefactors(8) == 2
+    assert releases.median_s(8) == releases.combined_s(8) == pytest.approx(by_hand_s, rel=1e-9)
+    assert releases.median_s(10) is None
+
+
+def test_b_by_hand():
+    """Two jobs of one age and 4 slots each: half have flowed back at the median of one."""
+    releases = Releases.of([(100.0, 4), (100.0, 4)], PAPER)
+    assert releases.mean_s(4) == pytest.approx(PAPER.left_s(0.5, 100.0), rel=1e-9)
+    assert releases.combined_s(5) == pytest.approx(PAPER.left_s(5 / 8, 100.0), rel=1e-9)
+    assert releases.mean_s(8) == PAPER.longest_s - 100.0  # the last at the latest
+
+
+def test_the_rule_takes_a_from_two_benefactors_on():
+    releases = Releases.of([(100.0, 8), (100.0, 4), (10.0, 2)], PAPER)
+    assert releases.combined_s(4) == releases.median_s(4) != releases.mean_s(4)
+    assert releases.combined_s(5) == releases.mean_s(5) != releases.median_s(5)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 2e5), st.integers(1, 6)), min_size=1, max_size=8),
+    st.integers(1, 20),
+    st.floats(0.1, 1e6),
+)
+def test_whether_slots_come_by_a_time_is_what_the_prediction_says(held, needed, t_s):
+    releases = Releases.of(held, PAPER)
+    if needed <= releases.total:
+        wait_s = releases.combined_s(needed)
+        if not isclose(wait_s, t_s, rel_tol=1e-6):
+            assert releases.comes_by(needed, t_s) == (wait_s < t_s)
+
+
+def test_time_is_from_now_not_a_lifetime():
+    """The paper's slip: after 500 s more a job of 1000 s is asked for 1500 s."""
+    assert PAPER.goes_on(500.0, 1000.0) == pytest.approx((12 - log(1500)) / (12 - log(1000)))
+
+
+@pytest.mark.parametrize(
+    ("held", "said"), [([(-1.0, 2)], "of -1 s"), ([(1.0, 0)], "on 0 slots"), ([(inf, 2)], "of inf")]
+)
+def test_what_are_no_running_jobs(held, said):
+    with pytest.raises(ValueError, match=said):
+        Releases.of(held, PAPER)
+
+
+def test_more_than_is_held():
+    with pytest.raises(ValueError, match="3 slots are needed and 2 held"):
+        Releases.of([(1.0, 2)], PAPER).combined_s(3)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 1.6e5), st.integers(1, 20)), min_size=1, max_size=30),
+    st.floats(0.1, 1e5),
+)
+def test_b_has_that_many_back_whatever_it_starts_from(held, guess_s):
+    releases = Releases.of(held, PAPER)
+    for needed in {1, releases.total // 2, releases.total - 1} - {0}:
+        at_s = releases.mean_s(needed, guess_s)
+        back = sum(n * (1 - PAPER.goes_on(at_s, age_s)) for age_s, n in held)
+        assert back == pytest.approx(needed, rel=1e-7)
+
+
+def test_what_is_shown_survives_a_clock_that_was_set_back():
+    for held in ([(-500.0, 4)], [(-500.0, 4), (20.0, 4)]):
+        young = [(max(age_s, 0.0), slots) for age_s, slots in held]
+        assert wait_s(4, held, PAPER) == wait_s(4, young, PAPER) > 0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lbd.config_dispatch import OBJECTIVES
+from lbd.config.dispatch import OBJECTIVES
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.cutoffs import Infeasible, solve
 from lbd.theory.measured_sizes import MeasuredSizes

@@ -1,5 +1,6 @@
 """The authority on disk: who gets a certificate, who is refused and why, what is kept closed."""
 
+import hashlib
 import ssl
 import stat
 import threading
@@ -237,6 +238,7 @@ def test_a_token_does_not_live_for_ever(authority, life_s):
     with pytest.raises(ConfigError, match="from 1 second to 30 days"):
         authority.new_token("h2", life_s, NOW_S)
     authority.new_token("h2", a.TOKEN_LIFE_MAX_S, NOW_S)
+    authority.new_token("h2", 1.0, NOW_S)
 
 
 def test_who_is_revoked_has_no_token_left(authority):
@@ -259,3 +261,59 @@ def test_a_link_in_place_of_a_directory_for_keys_is_not_followed(tmp_path):
         make_private_dir(tmp_path / "tls")
     assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
     assert list(elsewhere.iterdir()) == []
+
+
+def test_tokens_are_bounded_and_those_that_ended_long_ago_do_not_count(authority, monkeypatch):
+    monkeypatch.setattr(a, "TOKENS_MAX", 2)
+    authority.new_token("", 60, NOW_S)
+    authority.new_token("", 60, NOW_S + 1)
+    with pytest.raises(LbdError, match="2 tokens are out already"):
+        authority.new_token("", 60, NOW_S + 1)
+    authority.new_token("", 60, NOW_S + 60 + a.TOKEN_KEPT_S)
+    assert len(authority.ledger().tokens) == 2
+
+
+def test_a_token_that_is_revoked_is_gone(authority):
+    tokens = [authority.new_token("", 60, NOW_S) for _ in range(2)]
+    authority.revoke_token(tokens[0].id)
+    assert [t.id for t in authority.ledger().tokens] == [tokens[1].id]
+    with pytest.raises(ConfigError, match="no token"):
+        authority.revoke_token(tokens[0].id)
+
+
+def test_a_directory_that_cannot_be_opened_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"none: No such file or directory$"):
+        a.Authority(tmp_path / "none", DAY_S).revoke_token("1")
+    (tmp_path / "file").touch()
+    assert not a.Authority(tmp_path / "file", DAY_S).exists()
+    with (
+        pytest.raises(ConfigError, match=r"file: Not a directory$"),
+        a.opened_root(tmp_path / "file"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("keep", ["key", "chain"])
+def test_half_an_authority_is_none(authority, keep):
+    kept = authority.credentials()
+    authority.key_file.write_bytes(kept.key if keep == "key" else kept.chain)
+    with pytest.raises(ConfigError, match="not the key and certificate of an authority"):
+        authority.credentials()
+
+
+def test_an_authority_signs_hosts_and_lists_only(authority):
+    made = x509.load_pem_x509_certificate(authority.certificate)
+    basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert (basic.critical, basic.value.ca, basic.value.path_length) == (True, True, 0)
+    usage = made.extensions.get_extension_for_class(x509.KeyUsage)
+    assert usage.critical
+    assert (usage.value.key_cert_sign, usage.value.crl_sign) == (True, True)
+    assert not usage.value.digital_signature
+    key = made.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+    assert not key.critical
+
+
+def test_a_token_carries_the_authoritys_fingerprint(authority):
+    der_bytes = ssl.PEM_cert_to_DER_cert(authority.certificate.decode())
+    expected = hashlib.sha256(der_bytes).digest()
+    assert authority.new_token("", 60, NOW_S).fingerprint == expected

@@ -5,7 +5,17 @@ import os
 import pytest
 
 from lbd.errors import ConfigError
-from lbd.trust.files import make_private_dir, write_private
+from lbd.trust.files import (
+    BEGIN_OF_CERTIFICATE,
+    END_OF_KEY,
+    HostFiles,
+    first_certificate,
+    make_private_dir,
+    opened,
+    read,
+    write_private,
+)
+from lbd.trust.revocations import Revocations
 
 LBD = 2001
 
@@ -44,3 +54,70 @@ def test_what_is_made_belongs_to_whoever_owns_what_is_around_it(tmp_path):
         (LBD, 0o755), (LBD, 0o700), (LBD, 0o600)
     ]  # fmt: skip
     assert len(list(place.iterdir())) == 1
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"none: No such file or directory$"):
+        read(tmp_path / "none")
+    files = HostFiles(tmp_path / ("n" * 300))
+    with pytest.raises(ConfigError, match="File name too long"):
+        files.exist()
+    assert not HostFiles(tmp_path / "none").exist()
+
+
+def test_revocations_are_what_follows_the_signature(tmp_path):
+    files = HostFiles(tmp_path)
+    assert files.read_revocations() == Revocations()
+    files.revoked.write_bytes(b"signature\n" + b'{"number": 3, "lowest": {"h2": 1}}')
+    assert files.read_revocations() == Revocations(3, {"h2": 1})
+
+
+@pytest.mark.parametrize("text", ["", "one", "key\n-----BEGIN CERTIFICATE-----\n"])
+def test_no_key_and_certificate(tmp_path, text):
+    files = HostFiles(tmp_path)
+    files.credentials.write_text(text)
+    with pytest.raises(ConfigError, match="not a key and its certificate; join again"):
+        files.read_credentials()
+
+
+def test_where_the_authority_was(tmp_path):
+    files = HostFiles(tmp_path)
+    assert files.read_home() == ("", "")
+    files.home.write_text("h1")
+    assert files.read_home() == ("", "")
+    files.home.write_text("h1 10.0.0.1:7901 what a later release adds\n")
+    assert files.read_home() == ("h1", "10.0.0.1:7901")
+
+
+@pytest.mark.parametrize(
+    "pem", [b"", b"-----END CERTIFICATE-----\n", b"-----BEGIN CERTIFICATE-----\n"]
+)
+def test_no_certificate_in_it(pem):
+    with pytest.raises(ConfigError, match="no certificate in it"):
+        first_certificate(pem)
+
+
+def test_credentials_without_a_key_or_a_certificate(tmp_path):
+    files = HostFiles(tmp_path)
+    for text in (END_OF_KEY, f"key{END_OF_KEY}chain", f"key\n{BEGIN_OF_CERTIFICATE}"):
+        files.credentials.write_text(text)
+        with pytest.raises(ConfigError, match="join again"):
+            files.read_credentials()
+
+
+def test_a_directory_is_closed_again(tmp_path):
+    with opened(tmp_path) as directory:
+        assert os.fstat(directory).st_ino == tmp_path.stat().st_ino
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(directory)
+
+
+def test_a_directory_that_is_there_is_closed_to_others(tmp_path):
+    (tmp_path / "tls").mkdir(mode=0o755)
+    make_private_dir(tmp_path / "tls")
+    assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_host_that_was_never_revoked_may_have_any_issue():
+    assert Revocations(1, {"h2": 3}).lowest_issue("h2") == 3
+    assert Revocations(1, {"h2": 3}).lowest_issue("h3") == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.trust.names import ISSUES_NAMED, Identity, identity_of, names_of, why_not
+from lbd.trust.names import DIGITS_MAX, ISSUES_NAMED, Identity, identity_of, names_of, why_not
 
 
 def test_a_certificate_names_its_host_and_issue():
@@ -36,6 +36,7 @@ def test_many_issues_do_not_make_it_long():
         ["h2", "00.h2.lbd", "any.lbd"],
         ["h2", f"{'9' * 5000}.h2.lbd", "any.lbd"],
         ["0.h1.lbd.", "0.0.h1.lbd..lbd", "any.lbd"],
+        ["10.0.0.1", "0.10.0.0.1.lbd", "any.lbd"],
     ],
 )
 def test_anything_else_names_nobody(names):
@@ -58,3 +59,10 @@ def test_anything_else_names_nobody(names):
 def test_names_that_could_be_taken_for_another(host, fault):
     assert why_not(host).startswith(fault)
     assert bool(why_not(host)) == bool(fault)
+
+
+@pytest.mark.parametrize("digits", [DIGITS_MAX, DIGITS_MAX + 1])
+def test_an_issue_has_so_many_digits(digits):
+    issue = 10 ** (digits - 1)
+    known = Identity("h2", issue) if digits == DIGITS_MAX else None
+    assert identity_of(names_of("h2", issue)) == known

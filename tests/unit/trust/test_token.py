@@ -43,3 +43,9 @@ def test_a_part_of_one_is_refused(cut):
 def test_what_it_is_called_says_nothing_of_the_secret():
     assert TOKEN.id not in TOKEN.text()
     assert len(TOKEN.id) == 8
+
+
+@pytest.mark.parametrize("size", [0, 47, 49])
+def test_one_of_another_size_is_refused_though_its_sum_is_right(size):
+    with pytest.raises(ConfigError, match="cut short or mistyped"):
+        parse(Token(b"", bytes(size)).text())

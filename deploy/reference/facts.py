@@ -1,0 +1,214 @@
+"""Pages about what the code names: states, exit statuses, ports and files, algorithms.
+
+Each text is looked up by the name the code has for the thing, so that a new one without a text
+stops the script, and a text for one that is gone does, too.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from deploy.describe.manual import FILES
+from deploy.reference.markdown import prose, table
+from lbd.cli.program import EXIT_BROKEN_PIPE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from lbd.config.dispatch import MODES, DispatchConfig
+from lbd.config.schema import ALGORITHMS, LbmConfig, LimConfig
+from lbd.dispatch.core.records import Fate
+from lbd.lbm.core.execution_outcome import CHECKPOINTED, LBRUN_FAILED, TIMED_OUT
+from lbd.model import ENDED_STATES, HostState, JobState
+
+HOST_STATES = {
+    "up": "it reports, and takes commands if it has a free slot",
+    "late": "its last report is older than `lim.stale_after_s`; nothing is sent there",
+    "down": "nothing has been heard of it for longer still, or its connection is gone",
+    "drained": "up, but somebody asked that no new commands go there (`lbctl drain`)",
+}
+JOB_STATES = {
+    "pending": "waits for its turn, its time or a slot; a held job is `pending` with a reason "
+    "that begins with `held`",
+    "running": "has begun on a host",
+    "suspended": "has begun and is stopped, because the owner of its host is back or somebody "
+    "has stopped it",
+    "done": "ended with exit status 0",
+    "failed": "ended with another exit status or by a signal, or could not be started",
+    "cancelled": "was ended before it began, or by `lbctl kill`",
+    "lost": "its host was lost while it ran, and `--no-restart` forbids a second attempt",
+    "unknown": "a plain `lbrun` ran on its own host, and nobody saw how it ended",
+}
+ATTEMPT_STATES = {
+    "leased": "given to a host that has not said yet that it has begun",
+    "cut": "killed at the CPU time of its tier (`tags`); the next one begins from the start",
+    "checkpoint": "stopped itself with exit status 85; the next one continues",
+    "refused": "nothing ran: the host did not take it",
+    "evicted": "ended since the owner of its host is back; the next one begins from the start, on "
+    "another host",
+}
+ALGORITHM_TEXTS = {
+    "GLOBAL": ("each host reports changes to one coordinator, which broadcasts them",
+               "each host: the lowest load"),
+    "DISTED": ("each host sends changes to every other host", "each host: the lowest load"),
+    "CENTRAL": ("each host reports changes to the coordinator, which keeps them to itself",
+                "the coordinator, which sees every choice and so never sends the commands of two "
+                "hosts to one idle host"),
+    "RANDOM": ("no reports of changes", "each busy host: any other that takes commands"),
+    "THRHLD": ("no reports; up to `lim.probe_limit` random hosts are asked for each command",
+               "each host: the first of them whose load is light"),
+    "LOWEST": ("the same questions as THRHLD",
+               "each host: the lowest of those asked, an empty one at once"),
+    "RESERVE": ("no reports; a lightly loaded host asks up to `lim.reservations` loaded hosts for "
+                "their next command",
+                "each host: its newest reservation, if that host is still lightly loaded"),
+    "NOLB": ("no reports", "nobody: every command stays"),
+    "P2C": ("as GLOBAL, and a few promising hosts are asked where loads are not fresh",
+            "each host: of a few drawn at random, the one where one more task costs all who are "
+            "there the least time; old loads count for less"),
+    "PREDICT": ("as P2C", "as P2C, and the shorter the command by its learnt CPU time, the more "
+                "must be gained by moving it"),
+}  # fmt: skip
+DISCIPLINE_TEXTS = {
+    "fcfs": "one queue for all hosts, strictly first come, first served",
+    "tags": "every job starts in tier 1; one that exceeds its tier's CPU time is killed and "
+    "started from scratch in the next tier. Needs no estimates",
+    "random": "each job goes to the queue of a random host when it arrives",
+    "round-robin": "each job goes to the queue of the next host in turn",
+    "shortest-queue": "each job goes to the queue with the fewest jobs",
+    "least-work": "each job goes to the queue with the least work, by what the same command took "
+    "before",
+    "sita-e": "hosts serve jobs of different sizes, by what the same command took before, with "
+    "equal load on each",
+}
+EXITS = (
+    ("lbrun", "0–255", "the command's own exit status"),
+    ("lbrun", "128 + N", "signal N ended the command (`lbrun` dies of the same signal)"),
+    ("lbrun", str(TIMED_OUT), "the time limit of `--timeout` has passed"),
+    ("lbrun", str(LBRUN_FAILED), "`lbrun` failed; the reason is on stderr"),
+    ("lbrun", "126", "the command was found and cannot be executed"),
+    ("lbrun", "127", "the command was not found"),
+    ("a queued job", str(CHECKPOINTED), "with `--checkpoint`: stopped here, to be continued"),
+    ("lbctl wait", "0", "all jobs ended well"),
+    ("lbctl wait", "1", "at least one did not"),
+    ("lbctl wait", "2", "time-out, no such job, permission denied, or no answer"),
+    ("lbctl doctor", "1", "it found at least one fault"),
+    ("lbctl tags solve", "1", "no cutoffs are feasible"),
+    (
+        "lbctl, lbd",
+        str(EXIT_FAILED),
+        "failed; the reason is on stderr: no such job, permission denied, no answer",
+    ),
+    ("lbctl, lbd", str(EXIT_USAGE), "the command line or the configuration is wrong"),
+    ("lbctl, lbd", str(EXIT_INTERRUPTED), "interrupted"),
+    ("lbctl, lbd", str(EXIT_BROKEN_PIPE), "the program that read its output has gone away"),
+)
+STATE_FILES = (
+    ("tls/", "this host's key, its certificate, the authority's certificate, revocations"),
+    ("ledger.sqlite", "on the dispatcher's host: every queued job"),
+    ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
+    ("learnt.json", "what was learnt of each user's commands"),
+    ("settings.json", "drains and past drains, by whom and why; what `--save` kept"),
+    ("spool/", "output of queued jobs that ran here"),
+    ("files/", "packed inputs (`--send`) of queued jobs that were submitted here"),
+    ("past-loads", "loads of the hosts that the LIM knows, of the last month"),
+    ("history.jsonl", "what the LIM heard and decided, if `lim.history_bytes` is set"),
+)
+
+
+def page(parts: Iterable[str]) -> str:
+    return "\n\n".join(part.rstrip() for part in parts)
+
+
+def matched(texts: Mapping[str, object], names: Iterable[str], what: str) -> None:
+    """Stops unless every name has a text and every text a name."""
+    if odd := set(texts) ^ set(names):
+        raise SystemExit(f"deploy/reference: {what}: {', '.join(sorted(odd))}")
+
+
+def states_page() -> str:
+    matched(HOST_STATES, [state.value for state in HostState], "states of hosts")
+    jobs = {state.value for state in JobState}
+    matched(JOB_STATES, jobs, "states of jobs")
+    attempts = {state.value for state in Fate}
+    matched(ATTEMPT_STATES, attempts - jobs, "states of attempts")
+    ended = ", ".join(f"`{state.value}`" for state in ENDED_STATES)
+    hosts = [(f"`{name}`", prose(text)) for name, text in HOST_STATES.items()]
+    hosts.append(("`revoked`", "Its certificates no longer count (`lbctl revoke`)."))
+    return page((
+        "# States",
+        "## Hosts",
+        "As `lbctl status` shows them.",
+        table(("state", "meaning"), hosts),
+        "## Jobs",
+        f"As `lbctl jobs` shows them. A job has ended if it is {ended}.",
+        table(("state", "meaning"), [(f"`{k}`", prose(v)) for k, v in JOB_STATES.items()]),
+        "A job whose attempt vanished with its host goes back to `pending` and is started again, "
+        "unless it was submitted with `--no-restart`.",
+        "## Attempts",
+        "As `lbctl job` shows them. An attempt also has the states of jobs from `running` on.",
+        table(("state", "meaning"), [(f"`{k}`", prose(v)) for k, v in ATTEMPT_STATES.items()]),
+    ))  # fmt: skip
+
+
+def exit_page() -> str:
+    return page((
+        "# Exit statuses",
+        table(("program", "status", "meaning"), [(f"`{a}`" if a != "a queued job" else a, b,
+              prose(c)) for a, b, c in EXITS]),
+        "When `lbrun` itself fails, 125 could also be the command's own status. "
+        "`--status-file FILE` removes the doubt: it writes JSON with host, exit status, signal, "
+        "attempt and cause.",
+    ))  # fmt: skip
+
+
+def files_page() -> str:
+    ports = [
+        (str(LimConfig().port), "`lim.port`", "every host", "LIM: load, settings, joining"),
+        (str(LbmConfig().port), "`lbm.port`", "every host", "LBM: commands and their bytes"),
+        (str(DispatchConfig().port), "`dispatch.port`",
+         "hosts of `dispatch.host` and `dispatch.standby`", "dispatcher: the queue"),
+        ("as set", "`metrics.listen`", "hosts where it is set, for Prometheus",
+         "metrics: HTTP, by TLS unless on loopback"),
+    ]  # fmt: skip
+    return page((
+        "# Files and ports",
+        "## Ports",
+        "All are TCP. Those with a number are open from every host of the cluster to every other, "
+        "and speak mutual TLS and nothing else (a lab on loopback excepted).",
+        table(("port", "setting", "open on", "for"), ports),
+        "## Files",
+        table(("path", "what it is"), [(f"`{path}`", prose(text)) for path, text in FILES]),
+        "## In the state directory",
+        "`host.state_dir`: `/var/lib/lbd`, or `~/.local/state/lbd` where the daemons are not "
+        "root's.",
+        table(("file", "what is in it"), [(f"`{a}`", prose(b)) for a, b in STATE_FILES]),
+        "## In the runtime directory",
+        "`host.runtime_dir`: `lim.sock` and `lbm.sock`, by which the clients of this host talk to "
+        "its daemons, `keeper.sock`, `dispatcher.sock` and `metrics.sock` where those run, a "
+        "`.pid` file for each daemon, and `lbm.restarting` while one LBM makes way for the next: "
+        "clients wait up to 30 seconds for that one.",
+    ))  # fmt: skip
+
+
+def algorithms_page() -> str:
+    matched(ALGORITHM_TEXTS, ALGORITHMS, "algorithms")
+    matched(DISCIPLINE_TEXTS, MODES, "disciplines")
+    lim = LimConfig()
+    names = ("exchange_period_s", "local_threshold", "report_ceiling", "min_gain", "probe_limit",
+             "reservations", "job_threshold_s")  # fmt: skip
+    symbols = ("P", "T_l", "T_u", "Δ", "L_p", "R", "T_CPU")
+    parameters = [
+        (f"`lim.{name}`", symbol, f"`{getattr(lim, name)}`")
+        for name, symbol in zip(names, symbols, strict=True)
+    ]
+    return page((
+        "# Algorithms and disciplines",
+        "## Load-exchange algorithms",
+        "`lim.algorithm`, or `lbctl algorithm NAME` at run time. The first eight are Zhou's "
+        "(1987); P2C and PREDICT are ours. "
+        "See [how to choose one](../how-to/choose-an-algorithm.md).",
+        table(("name", "how load travels", "who chooses the host"),
+              [(f"`{name}`", *text) for name, text in ALGORITHM_TEXTS.items()]),
+        f"The default is `{lim.algorithm}`.",
+        "## Their parameters, by the symbols of the papers",
+        table(("setting", "symbol", "default"), parameters),
+        "## Queueing disciplines",
+        "`dispatch.mode`. See [how to choose one](../how-to/choose-a-discipline.md).",
+        table(("name", "what it does"),
+              [(f"`{name}`", prose(text)) for name, text in DISCIPLINE_TEXTS.items()]),
+    ))  # fmt: skip

@@ -1,0 +1,343 @@
+"""`lbctl backup` and `restore`: what a host has that cannot be made again, in one file.
+
+That is the cluster's authority, the ledger of the queue, the settings that were saved, and this
+host's lbd.toml. The file is as good as the authority's key, so it is for its owner alone.
+"""
+
+import argparse
+import functools
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import lbd
+from lbd.cli.ctl.own_config import put as put_config
+from lbd.cli.ctl.trust import authority_in, need_readable, say, show_to_daemons
+from lbd.cli.ctl.verb import Verb
+from lbd.cli.program import Parser
+from lbd.config.load import absent_file, load, load_new
+from lbd.config.schema import Config
+from lbd.console.output import print_json, put
+from lbd.dispatch.ledger.database_url import store_url
+from lbd.dispatch.ledger.snapshot import Restored, begin_again, copy_ledger
+from lbd.errors import ConfigError, LbdError
+from lbd.model import target_of
+from lbd.process.own_directory import fault_of
+from lbd.process.pid_lock import pid_of_holder
+from lbd.process.whole_file import write_whole
+from lbd.text.one_line import one_line
+from lbd.trust.authority import Authority
+from lbd.trust.certificates import fingerprint
+from lbd.trust.enrol import enrol
+from lbd.trust.files import (
+    authority_dir,
+    host_files,
+    make_private_dir,
+    opened,
+    own_like,
+    read,
+    write_private,
+)
+
+MANIFEST = "manifest.json"
+AUTHORITY = ("authority/ledger.json", "authority/authority.pem")  # the key last: then it is there
+SETTINGS, CONFIG, LEDGER = "settings.json", "lbd.toml", "ledger.sqlite"
+SMALL_BYTES_MAX = 64 << 20  # of every part but the ledger
+DAEMONS = ("up", "lim", "lbm", "dispatcher")
+PARTS = {
+    AUTHORITY[1]: "the authority",
+    LEDGER: "the ledger of the queue",
+    SETTINGS: "the cluster's settings",
+    CONFIG: "lbd.toml",
+}
+BACKUP_EXAMPLES = ("lbctl backup /root/lbd-$(date +%F).tar        on a running host",)
+RESTORE_EXAMPLES = ("lbctl restore /root/lbd-2026-11-21.tar        while nothing of lbd runs here",)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    schema: int
+    version: str
+    cluster: str
+    host: str
+    unix_s: float
+    authority: str  # the fingerprint of its certificate, hex; "" without one
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="only its owner can read it")
+
+
+# backup
+
+
+def backup(options: argparse.Namespace, path: str | None) -> int:
+    config = load(path)
+    need_readable(Path(config.host.state_dir))
+    if authority_dir(config).exists():
+        need_readable(authority_dir(config))
+    file = Path(options.file)
+    with scratch(file.parent) as directory:
+        parts = gathered(config, directory)
+        if not set(parts) - {CONFIG}:
+            raise LbdError(f"nothing to keep on {config.host.name}: no authority, ledger, settings")
+        known = authority_known_here(config)
+        manifest = Manifest(
+            1, lbd.__version__, config.cluster.name, config.host.name, time.time(), known
+        )
+        (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+        packed = directory / "packed"
+        with tarfile.open(packed, "w") as tar:
+            for name in (MANIFEST, *parts):
+                tar.add(directory / name, name, recursive=False)
+        place(packed, file)
+    if options.json:
+        print_json({"file": str(file), "parts": parts})
+        return 0
+    put(f"{file}: {listed(parts)}")
+    if config.dispatch.store.startswith("postgres"):
+        say("the ledger is in PostgreSQL: copy it with pg_dump --schema=lbd")
+    return 0
+
+
+def gathered(config: Config, directory: Path) -> list[str]:
+    """Puts a copy of each part there. Raises LbdError."""
+    (directory / "authority").mkdir()
+    authority = authority_in(config)
+    sources: dict[str, Path] = {}
+    if authority.exists():
+        sources |= {AUTHORITY[0]: authority.ledger_file, AUTHORITY[1]: authority.key_file}
+    sources |= {
+        SETTINGS: Path(config.host.state_dir, "settings.json"),
+        CONFIG: Path(config.path or "/nonexistent"),
+    }
+    found = {name: source for name, source in sources.items() if source.is_file()}
+    for name, source in found.items():
+        (directory / name).write_bytes(read(source))
+    ledger = ledger_path(config)
+    if ledger is None or not ledger.is_file():
+        return list(found)
+    copy_ledger(ledger, directory / LEDGER)
+    return [*found, LEDGER]
+
+
+def ledger_path(config: Config) -> Path | None:
+    """None: it is no file."""
+    store = store_url(config.dispatch.store, config.host.state_dir)
+    scheme, _, path = store.partition("://")
+    return Path(path) if scheme == "sqlite" else None
+
+
+def authority_known_here(config: Config) -> str:
+    files, authority = host_files(config), authority_in(config)
+    if authority.exists():
+        return fingerprint(authority.certificate).hex()
+    return fingerprint(files.read_authority()).hex() if files.exist() else ""
+
+
+# restore
+
+
+def restore(options: argparse.Namespace, path: str | None) -> int:
+    file = Path(options.file)
+    config_file = absent_file(path)
+    config = load_new(()) if config_file else load(path)
+    need_stopped(config)
+    state_dir = Path(config.host.state_dir)
+    with scratch(state_dir.parent) as directory:
+        parts = unpacked(file, directory)
+        if CONFIG in parts and config_file is not None:
+            config = load(str(directory / CONFIG))
+            need_stopped(config)
+        manifest = manifest_in(file, directory)
+        check_is_ours(file, manifest, config)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(manifest.unix_s))
+        restored = Restored(0, 0)
+        if LEDGER in parts:
+            if ledger_path(config) is None:
+                raise LbdError(
+                    f"{file} has a ledger, and this host's is in {config.dispatch.store}"
+                )
+            why = f"restored from a copy of {when}"
+            restored = begin_again(directory / LEDGER, why, time.time())
+        if AUTHORITY[1] in parts:
+            check_authority(directory / "authority", config)
+        put_in_place(directory, parts, config, config_file)
+    if options.json:
+        print_json({"file": str(file), "parts": parts, **asdict(restored)})
+        return 0
+    put(f"restored from {file}, of {manifest.host}, {when}: {listed(parts)}")
+    say_what_is_next(restored, parts, manifest)
+    return 0
+
+
+def say_what_is_next(restored: Restored, parts: list[str], manifest: Manifest) -> None:
+    if AUTHORITY[1] in parts:
+        say("hosts that joined since then must join again, and those that were revoked since then "
+            "are to be revoked again; the others renew their certificates at the address "
+            f"that {manifest.host} had")  # fmt: skip
+    if restored.held or restored.lost:
+        say(f"{restored.held} jobs are held, {restored.lost} are lost; when the dispatcher runs: "
+            "`lbctl jobs`, then `lbctl release ID` or `lbctl kill ID`")  # fmt: skip
+    put("start the daemons: `lbd up`, or systemctl start lbd.target")
+
+
+def need_stopped(config: Config) -> None:
+    """Raises LbdError."""
+    for directory in (config.host.runtime_dir, config.host.state_dir):
+        for daemon in DAEMONS:
+            pid = pid_of_holder(Path(directory, f"{daemon}.pid"))
+            if pid is not None:
+                program = "lbd up" if daemon == "up" else f"lbd {daemon}"
+                raise LbdError(f"`{program}` (pid {pid}) runs here: stop the daemons first")
+
+
+def unpacked(file: Path, directory: Path) -> list[str]:
+    """The parts, each checked to be one that a backup has. Raises LbdError."""
+    (directory / "authority").mkdir()
+    names: list[str] = []
+    try:
+        with tarfile.open(file, "r:") as tar:
+            for member in tar:
+                name = member.name
+                if (
+                    name not in (MANIFEST, *AUTHORITY, *PARTS)
+                    or name in names
+                    or not member.isreg()
+                ):
+                    raise LbdError(f"{file} is no backup of lbctl's: {one_line(name, 80)} in it")
+                if name != LEDGER and member.size > SMALL_BYTES_MAX:
+                    raise LbdError(f"{file}: {name} in it is larger than {SMALL_BYTES_MAX} bytes")
+                source = tar.extractfile(member)
+                assert source is not None  # it is a file
+                with source, (directory / name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+                names.append(name)
+    except OSError as problem:
+        raise LbdError(f"{file}: {problem.strerror or problem}") from problem
+    except tarfile.TarError as problem:
+        raise LbdError(f"{file} is no backup of lbctl's: {problem}") from problem
+    if MANIFEST not in names or len(set(AUTHORITY) & set(names)) == 1:
+        raise LbdError(f"{file} is no whole backup of lbctl's")
+    return [name for name in names if name != MANIFEST]
+
+
+def manifest_in(file: Path, directory: Path) -> Manifest:
+    """Raises LbdError."""
+    try:
+        found = json.loads((directory / MANIFEST).read_bytes())
+        manifest = Manifest(**{**found, "unix_s": float(found["unix_s"])})
+        texts = (manifest.version, manifest.cluster, manifest.host, manifest.authority)
+        if manifest.schema != 1 or not all(isinstance(one, str) for one in texts):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise LbdError(f"{file}: made by another release of lbd, or damaged") from None
+    return manifest
+
+
+def check_is_ours(file: Path, manifest: Manifest, config: Config) -> None:
+    """Raises LbdError if it is of another cluster than this host's."""
+    ours = authority_known_here(config)
+    if ours and manifest.authority != ours:
+        raise LbdError(
+            f"{file} is of cluster {one_line(manifest.cluster, 80)} with another authority than "
+            f"this host's; to have it here all the same, remove {host_files(config).root} and "
+            f"{authority_dir(config)}"
+        )
+    if config.path and manifest.cluster != config.cluster.name:
+        said = one_line(manifest.cluster, 80)
+        raise LbdError(f"{file} is of cluster {said}, and {config.path} of {config.cluster.name}")
+
+
+def check_authority(directory: Path, config: Config) -> None:
+    """Whether it is one, made ready to go on. Raises LbdError."""
+    directory.chmod(0o700)
+    authority = Authority(directory, config.tls.certificate_s)
+    fingerprint(authority.certificate)
+    home = authority.ledger().home
+    authority.begin_again(is_home_new=home == config.host.name and not host_files(config).exist())
+
+
+def put_in_place(
+    directory: Path, parts: list[str], config: Config, config_file: Path | None
+) -> None:
+    """Raises LbdError."""
+    state_dir = Path(config.host.state_dir)
+    if not state_dir.exists():
+        make_private_dir(state_dir)
+        state_dir.chmod(0o755)
+    if CONFIG in parts and config_file is not None:
+        put_config(config_file, (directory / CONFIG).read_text(encoding="utf-8"))
+    if SETTINGS in parts:
+        write_private(state_dir / SETTINGS, read(directory / SETTINGS))
+    ledger = ledger_path(config)
+    if LEDGER in parts and ledger is not None:
+        for beside in ("-wal", "-shm"):  # of the one before
+            ledger.with_name(ledger.name + beside).unlink(missing_ok=True)
+        place(directory / LEDGER, ledger, gives=True)
+    if AUTHORITY[1] not in parts:
+        return
+    authority = authority_in(config)
+    make_private_dir(authority.root)
+    for name, to in zip(AUTHORITY, (authority.ledger_file, authority.key_file), strict=True):
+        write_private(to, read(directory / name))
+    files, host = host_files(config), config.host.name
+    if authority.ledger().home == host and not files.exist():
+        target = target_of(config.host.address, config.lim.port)
+        enrol(authority, files, host, target, time.time())
+    show_to_daemons(config, authority)
+
+
+def listed(parts: list[str]) -> str:
+    return ", ".join(what for name, what in PARTS.items() if name in parts)
+
+
+# files
+
+
+@contextmanager
+def scratch(beside: Path) -> Iterator[Path]:
+    """The directory of the new file, as a ledger may be large; but in none that another user could
+    put another in place of."""
+    try:
+        is_ours = os.access(beside, os.W_OK) and not fault_of(beside)
+    except OSError:
+        is_ours = False
+    root = beside if is_ours else None
+    try:
+        with tempfile.TemporaryDirectory(prefix=".lbd-", dir=root) as directory:
+            yield Path(directory)
+    except OSError as problem:
+        where = f"{problem.filename}: " if problem.filename else ""
+        raise LbdError(f"{where}{problem.strerror}") from problem
+
+
+def place(source: Path, to: Path, *, gives: bool = False) -> None:
+    """A copy, for its owner alone; `gives`: that is to be the directory's. Raises ConfigError."""
+    try:
+        with source.open("rb") as data, opened(to.parent, os.O_DIRECTORY) as directory:
+            fill = functools.partial(filled, data, directory if gives else None)
+            write_whole(to.name, b"", 0o600, True, fill, directory)
+    except OSError as problem:
+        raise ConfigError(f"{to}: {problem.strerror}") from problem
+
+
+def filled(data: io.BufferedReader, directory: int | None, descriptor: int) -> None:
+    if directory is not None:
+        own_like(descriptor, directory)
+    with open(descriptor, "wb", closefd=False) as target:
+        shutil.copyfileobj(data, target)
+
+
+VERBS = {
+    "backup": Verb(backup, add_options, BACKUP_EXAMPLES),
+    "restore": Verb(restore, add_options, RESTORE_EXAMPLES),
+}

@@ -1,0 +1,154 @@
+"""`lbctl leave`, on a host that is to be no part of the cluster any more; `lbctl forget HOST`, on
+another, of one that is gone for good."""
+
+import argparse
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from lbd.cli.ctl.own_config import put as put_config
+from lbd.cli.ctl.own_config import text_of, with_settings
+from lbd.cli.ctl.restart import refuse_in_lab
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing, wait_until_empty
+from lbd.cli.ctl.trust import authority_in
+from lbd.cli.ctl.verb import Verb, asking
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration
+from lbd.config.load import SYSTEM_FILE
+from lbd.config.schema import Config
+from lbd.console.daemons import Daemons
+from lbd.console.output import print_json, put
+from lbd.console.reply import text, texts
+from lbd.errors import LbdError, Unavailable
+from lbd.local.json_socket import Refusal
+from lbd.process.pid_lock import pid_of_holder
+from lbd.trust.files import host_files
+
+STOP_S = 60.0  # for `lbd up` to end what runs
+POLL_S = 0.1
+DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
+# What the next cluster, if there is one, is not to begin with.
+KEPT = ("settings.json", "drains.json", "drained")
+
+
+def add_leave_options(parser: Parser) -> None:
+    parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
+                        help="for commands of other hosts to end; then exit 1")  # fmt: skip
+
+
+def add_forget_options(parser: Parser) -> None:
+    parser.add_argument("host", metavar="HOST")
+
+
+def leave(daemons: Daemons, options: argparse.Namespace) -> int:
+    """Empties this host, stops its daemons, and then removes what makes it one of the cluster. What
+    has been done by an earlier try is not done again."""
+    config = daemons.config
+    refuse_in_lab(Path(config.path))
+    refuse_if_needed(daemons)
+    if running(config):
+        if os.geteuid() != 0 and os.geteuid() != os.stat(config.host.state_dir).st_uid:
+            raise Refusal("only root or the daemons' own user may do that", "denied")
+        daemons.lim({"op": "drain", "host": config.host.name, "drained": True,
+                     "reason": "it leaves the cluster"}, FORWARD_TIMEOUT_S)  # fmt: skip
+        if left := wait_until_empty(daemons, config.host.name, options.timeout):
+            raise Unavailable(f"{left} jobs of other hosts still run here; it stays drained")
+        stop_daemons(config)
+    removed = forget_cluster(config)
+    if options.json:
+        print_json({"host": config.host.name, "removed": removed})
+    else:
+        put(f"{config.host.name} has left cluster {config.cluster.name}")
+        complain("lbctl", f"on the authority's host, `lbctl revoke {config.host.name}` sees to it "
+                 "that no copy of its key counts")  # fmt: skip
+    return 0
+
+
+def refuse_if_needed(daemons: Daemons) -> None:
+    """Raises Refusal."""
+    config = daemons.config
+    if authority_in(config).exists():
+        raise Refusal(
+            "the cluster's authority is on this host: move it to another first", "unavailable"
+        )
+    if config.host.name in daemons.queue()[0]:
+        raise Refusal(
+            "the queue is on this host: `lbctl queue enable` another, or disable it", "unavailable"
+        )
+
+
+def running(config: Config) -> list[str]:
+    directories = (config.host.runtime_dir, config.host.state_dir)
+    return [
+        name
+        for name in DAEMONS
+        if any(pid_of_holder(Path(one, f"{name}.pid")) is not None for one in directories)
+    ]
+
+
+def stop_daemons(config: Config) -> None:
+    """Raises Unavailable if they go on."""
+    if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
+        subprocess.run(("systemctl", "disable", "--now", "lbd.target"), check=False)
+    elif (up := pid_of_holder(file := Path(config.host.runtime_dir, "up.pid"))) and is_whose_file(
+        up, file
+    ):
+        os.kill(up, signal.SIGTERM)
+    else:
+        raise Unavailable("this host is drained; stop its daemons, and run `lbctl leave` again")
+    give_up_s = time.monotonic() + STOP_S
+    while names := running(config):
+        if time.monotonic() > give_up_s:
+            raise Unavailable(f"{', '.join(names)} did not stop; run `lbctl leave` again")
+        time.sleep(POLL_S)
+
+
+def is_whose_file(pid: int, file: Path) -> bool:
+    """The daemons' account may write such files: it says nothing of others' processes."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == file.lstat().st_uid
+    except OSError:
+        return False
+
+
+def forget_cluster(config: Config) -> list[str]:
+    """The files that are gone now. Raises LbdError."""
+    files, state = host_files(config), Path(config.host.state_dir)
+    paths = [files.credentials, files.authority, files.revoked, files.home]
+    removed = []
+    try:
+        for path in (*paths, *(state / name for name in KEPT)):
+            if path.exists():
+                path.unlink()
+                removed.append(str(path))
+    except OSError as problem:
+        raise LbdError(f"{problem.filename}: {problem.strerror}") from None
+    if config.cluster.join and config.path:
+        file = Path(config.path)
+        put_config(file, with_settings(text_of(file), {("cluster", "join"): None}, str(file)))
+    return removed
+
+
+def forget(daemons: Daemons, options: argparse.Namespace) -> int:
+    reply = daemons.lim({"op": "forget", "host": options.host}, FORWARD_TIMEOUT_S)
+    if options.json:
+        print_json({"host": options.host, "missing": texts(reply, "missing")})
+        return 0
+    put(f"{options.host} is forgotten")
+    say_missing(reply)
+    if reply.get("listed"):
+        complain("lbctl", f"{options.host} is in [[cluster.hosts]] of lbd.toml: remove it there, "
+                 "on every host")  # fmt: skip
+    complain("lbctl", f"on the authority's host, `lbctl revoke {text(reply, 'host')}` sees to it "
+             "that no copy of its key counts")  # fmt: skip
+    return 0
+
+
+VERBS = {
+    "leave": Verb(asking(leave), add_leave_options,
+                  ("lbctl leave                 on the host that leaves, as root",)),
+    "forget": Verb(asking(forget), add_forget_options,
+                   ("lbctl forget h4             h4 is down, and does not come back",)),
+}  # fmt: skip

@@ -1,0 +1,240 @@
+"""`lbctl queue`: where the cluster's queue is. It is enabled and disabled for all hosts at once.
+
+The hosts stand in the cluster's settings. To disable the queue, it is closed first: its dispatcher
+takes no new jobs and says so, and only then is it known that none is left.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
+from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration
+from lbd.config.cluster import CLOSED, placed
+from lbd.config.load import load
+from lbd.console.daemons import Daemons
+from lbd.console.output import print_json, put
+from lbd.console.reply import Json, number, text
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.local.json_socket import Refusal
+
+ABOUT = {
+    "enable": "these hosts run the dispatcher: the first leads, and with PostgreSQL the others "
+    "stand by",
+    "disable": "no queue any more, or one host less of several",
+}
+EXAMPLES = (
+    "lbctl queue                     where it is, and how long",
+    "lbctl queue enable h2           h2 runs it; nothing else is to be done anywhere",
+    "lbctl queue disable --drain     no new jobs; off when none is left",
+)
+ANSWER_S = 2.0
+BEGIN_S = 30.0  # for a dispatcher to start, or to take up that it is closed
+POLL_S = 0.2
+NONE = "this cluster has no queue"
+
+
+def add_options(parser: Parser) -> None:
+    parser.set_defaults(run=show)
+    parser.add_config_options()
+    parser.add_json()
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for word, about in ABOUT.items():
+        made: Parser = commands.add_parser(word, description=about, help=about)
+        made.add_config_options()
+        made.add_json()
+        made.add_argument("--force", action="store_true",
+                          help="also if jobs are left in the ledger of another host")  # fmt: skip
+        if word == "enable":
+            made.set_defaults(run=enable)
+            made.add_argument("hosts", metavar="HOST[,HOST…]")
+        else:
+            made.set_defaults(run=disable)
+            made.add_argument("host", metavar="HOST", nargs="?", help="only this one of several")
+            made.add_argument("--drain", action="store_true",
+                              help="take no new jobs, and wait until none is left")  # fmt: skip
+            made.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
+                              help="of --drain; then exit 1")  # fmt: skip
+
+
+def queue(options: argparse.Namespace, path: str | None) -> int:
+    run: Callable[[Daemons, argparse.Namespace], int] = options.run
+    if run is show:
+        return reading(show)(options, path)
+    return run(Daemons(load(path)), options)
+
+
+def show(daemons: Daemons, options: argparse.Namespace) -> int:
+    hosts, origin = daemons.queue()
+    try:
+        now = status(daemons) if hosts else {}
+    except LbdError as problem:
+        complain("lbctl", str(problem))
+        now = {}
+    if options.json:
+        keys = ("mode", "leader", "queued", "running", "closed")
+        found = {key: now.get(key) for key in keys}
+        print_json({"hosts": list(hosts), "from": origin if hosts else None, **found})
+        return 0
+    if not hosts:
+        put(f"{NONE}; `lbctl queue enable HOST` makes one")
+        return 0
+    put(f"the queue is on {', '.join(hosts)} ({origin})")
+    if now:
+        closed = "; it takes no new jobs" if now.get("closed") else ""
+        leads = f", {text(now, 'leader')} leads" if len(hosts) > 1 else ""
+        put(f"{text(now, 'mode')}{leads}, {jobs_phrase(now)}{closed}")
+    return 0
+
+
+def jobs_phrase(now: Json) -> str:
+    return f"{int(number(now, 'queued'))} queued, {int(number(now, 'running'))} running"
+
+
+def status(daemons: Daemons) -> Json:
+    """Of the dispatcher that leads. Raises LbdError."""
+    return daemons.lbm({"op": "queue.status"}, ANSWER_S)
+
+
+def left(now: Json) -> int:
+    return int(number(now, "queued")) + int(number(now, "running"))
+
+
+def share(daemons: Daemons, values: dict[str, object]) -> None:
+    """Sets them for all hosts, or with None takes them back. Raises LbdError."""
+    say_missing(daemons.lim({"op": "share", "values": values}, FORWARD_TIMEOUT_S))
+
+
+# enable
+
+
+def enable(daemons: Daemons, options: argparse.Namespace) -> int:
+    names = list(dict.fromkeys(filter(None, str(options.hosts).split(","))))
+    if not names:
+        raise ConfigError("name the host that is to run the dispatcher")
+    if len(names) > 1 and not daemons.config.dispatch.store.startswith("postgres"):
+        raise ConfigError(
+            "several hosts can run the dispatcher only with dispatch.store = "
+            '"postgresql://…" in lbd.toml of each'
+        )
+    now, _ = daemons.queue()
+    if now and not set(now) & set(names) and not options.force:
+        close(daemons, f"the queue is on {now[0]}, and jobs do not move")
+    share(daemons, placed(names))
+    found = until(daemons, lambda row: text(row, "leader") in names and not row.get("closed"))
+    if options.json:
+        print_json({"hosts": names, "leader": found.get("leader")})
+    elif found:
+        put(f"the queue is on {', '.join(names)}: {text(found, 'mode')}, {jobs_phrase(found)}")
+    if not found:
+        where = names[0] if len(names) == 1 else "one of them"
+        complain("lbctl", f"the queue is to be on {', '.join(names)}, but no dispatcher has "
+                 f"answered within {BEGIN_S:.0f} s; on {where}: {START}")  # fmt: skip
+    return 0 if found else 1
+
+
+START = "is `lbd up` or lbd-dispatcher.path running? The dispatcher's log says more"
+
+
+def until(daemons: Daemons, condition: Callable[[Json], bool]) -> Json:
+    """What the dispatcher says once that is so; nothing if that takes too long."""
+    give_up_s = time.monotonic() + BEGIN_S
+    while time.monotonic() < give_up_s:
+        try:
+            if condition(found := status(daemons)):
+                return found
+        except LbdError:
+            pass
+        time.sleep(POLL_S)
+    return {}
+
+
+# disable
+
+
+def disable(daemons: Daemons, options: argparse.Namespace) -> int:
+    hosts, _ = daemons.queue()
+    if not hosts:
+        return done(options, [], f"{NONE} already")
+    if options.host is not None:
+        if options.host not in hosts:
+            raise ConfigError(f"{options.host} has no part in the queue: it is on {listed(hosts)}")
+        if others := [host for host in hosts if host != options.host]:
+            share(daemons, placed(others))
+            return done(options, others, f"the queue is on {listed(others)}")
+    if options.force:
+        share(daemons, placed(()))
+        return done(options, [], f"the queue is disabled; its ledger stays on {hosts[0]}")
+    wait_s = options.timeout if options.drain else None
+    close(daemons, "`lbctl queue disable --drain` waits for them", wait_s)
+    share(daemons, placed(()))
+    return done(options, [], f"the queue is disabled; what has ended stays in the ledger of "
+                f"{hosts[0]}")  # fmt: skip
+
+
+def done(options: argparse.Namespace, hosts: Sequence[str], said: str) -> int:
+    if options.json:
+        print_json({"hosts": list(hosts), "leader": None})
+    else:
+        put(said)
+    return 0
+
+
+def listed(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts)
+
+
+def until_empty(daemons: Daemons, wait_s: float) -> Json:
+    """What the dispatcher says once none is left or the time is up; nothing if it stays open."""
+    now = until(daemons, lambda row: bool(row.get("closed")))
+    give_up_s = time.monotonic() + wait_s
+    if now and wait_s:
+        complain("lbctl", f"no new jobs are taken; {jobs_phrase(now)}")
+    while now and left(now) and time.monotonic() < give_up_s:
+        time.sleep(POLL_S)
+        now = patiently(daemons, now)
+    return now
+
+
+def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
+    """Until it takes no new jobs and none is left. `wait_s`: how long that may take, None for not
+    at all; then, or if that is interrupted, it is open again. Raises LbdError."""
+    try:
+        now = status(daemons)
+    except LbdError as problem:
+        raise Unavailable(
+            f"{problem}; what waits there is not known: --force leaves it in its ledger"
+        ) from None
+    if wait_s is None:
+        refuse_if_left(now, advice)
+    try:
+        share(daemons, {CLOSED: True})
+        now = until_empty(daemons, wait_s or 0.0)
+    except BaseException:  # Ctrl-C, too: a queue that stays closed would refuse everybody's jobs
+        share(daemons, {CLOSED: None})
+        raise
+    if now and not left(now):
+        return
+    share(daemons, {CLOSED: None})
+    if not now:
+        raise Unavailable(f"the dispatcher does not close within {BEGIN_S:.0f} s; it goes on")
+    refuse_if_left(now, "the queue goes on" if wait_s else advice)
+
+
+def patiently(daemons: Daemons, before: Json) -> Json:
+    """A dispatcher that does not answer just now has what it had."""
+    try:
+        return status(daemons)
+    except LbdError:
+        return before
+
+
+def refuse_if_left(now: Json, advice: str) -> None:
+    """Raises Refusal."""
+    if left(now):
+        raise Refusal(f"jobs are in the queue: {jobs_phrase(now)}; {advice}", "unavailable")
+
+
+VERBS = {"queue": Verb(queue, add_options, EXAMPLES, own_options=True)}

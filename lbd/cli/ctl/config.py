@@ -1,0 +1,289 @@
+"""`lbctl config check, show, set`: what lbd.toml says, and where what is in force comes from."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+
+from lbd.cli.ctl.own_config import need_writable, put, text_of, with_settings
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing
+from lbd.cli.ctl.verb import Verb
+from lbd.cli.damaged_config import load_despite_faults
+from lbd.cli.program import Parser, complain
+from lbd.config.cluster import QUEUE, is_shared, overlaid, shared_text
+from lbd.config.fields import shown
+from lbd.config.load import (
+    Given,
+    absent_file,
+    find_file,
+    load,
+    parse,
+    read_given,
+    settle,
+    toml_value,
+)
+from lbd.config.reload import is_reloaded
+from lbd.config.schema import Config
+from lbd.console.daemons import Daemons
+from lbd.console.output import DIM, Cell, own_page, print_json
+from lbd.console.output import put as say
+from lbd.console.reply import Json, number, table, texts
+from lbd.errors import ConfigError, LbdError
+from lbd.text.spelling import hint
+
+BUILT_IN = "built-in"
+OF_THE_QUEUE = ("dispatch.", "tags.")
+ALGORITHM = "lim.algorithm"
+HEADER = ("SETTING", "VALUE", "FROM")
+ABOUT = {
+    "check": "whether a file is valid, with a line for each fault",
+    "show": "every setting in force on this host, and where it comes from",
+    "set": "change one setting in this host's lbd.toml, or for the whole cluster",
+}
+EXAMPLES = (
+    "lbctl config check                        this host's lbd.toml",
+    "lbctl config check new.toml               before it is put in place",
+    "lbctl config show --changed               what is not as built in",
+    "lbctl config show lim                     one section",
+    "lbctl config set admission.slots 2        in force at once",
+    "lbctl config set lim.local_threshold 0.5 --cluster",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str  # "lim.port"
+    value: object
+    origin: str  # "/etc/lbd/lbd.toml:12", BUILT_IN, or who has changed it for the cluster
+    default: object
+
+    @property
+    def is_changed(self) -> bool:
+        return self.origin != BUILT_IN
+
+    def json(self) -> Json:
+        names = ("value", "default")
+        values = {name: plain(getattr(self, name)) for name in names}
+        return {"name": self.name, "from": self.origin, **values}
+
+
+def add_commands(parser: Parser) -> None:
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    add_options = {"check": add_check, "show": add_show, "set": add_set}
+    for word, about in ABOUT.items():
+        made: Parser = commands.add_parser(word, description=about, help=about)
+        made.add_config_options()
+        made.add_json()
+        add_options[word](made)
+
+
+def add_check(parser: Parser) -> None:
+    parser.set_defaults(run=check)
+    parser.add_argument("file", metavar="FILE", nargs="?", help="default: this host's lbd.toml")
+
+
+def add_show(parser: Parser) -> None:
+    parser.set_defaults(run=show)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a section, or one setting")
+    parser.add_argument("--changed", action="store_true", help="only what is not as built in")
+
+
+def add_set(parser: Parser) -> None:
+    parser.set_defaults(run=change)
+    parser.add_argument("name", metavar="SECTION.KEY")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="a word, or as TOML has it")
+    parser.add_argument("--unset", action="store_true", help="take it out: the built-in value "
+                        "holds, or with --cluster each host's own")  # fmt: skip
+    parser.add_argument("--cluster", action="store_true",
+                        help="on every host, also on hosts that join, and after restarts: for "
+                        "[dispatch], [tags], lim.algorithm and all that `lbctl param` "
+                        "lists")  # fmt: skip
+
+
+def run_command(options: argparse.Namespace, path: str | None) -> int:
+    code: int = options.run(options, path)
+    return code
+
+
+# check
+
+
+def check(options: argparse.Namespace, path: str | None) -> int:
+    named: str | None = options.file or path
+    config, faults = load_despite_faults(named)
+    if options.json:
+        print_json({"file": config.path or None, "valid": not faults, "faults": faults})
+    elif faults:
+        say(*faults)
+    elif config.path:
+        say(f"{config.path} is valid")
+    else:
+        say(f"there is no {absent_file(named)}: every setting is as built in")
+    return 1 if faults else 0
+
+
+# show
+
+
+def show(options: argparse.Namespace, path: str | None) -> int:
+    config, faults = load_despite_faults(path)
+    if faults:
+        complain("lbctl", f"{faults[0]}; shown without what is wrong there (lbctl config check)")
+    found = [one for one in in_force(config) if is_meant(one.name, options.name)]
+    if options.name and not found:
+        known = [one.name for one in settings(config, config)]
+        sections = list(dict.fromkeys(name.partition(".")[0] for name in known))
+        raise ConfigError(f"no setting {options.name!r}; {hint(options.name, known + sections)}")
+    if options.changed:
+        found = [one for one in found if one.is_changed]
+    if options.json:
+        print_json([one.json() for one in found])
+        return 0
+    rows = [
+        (one.name, shown(one.value), Cell(one.origin, "" if one.is_changed else DIM))
+        for one in found
+    ]
+    say(*own_page().table(HEADER, rows, (), ("VALUE", "FROM")))
+    return 0
+
+
+def is_meant(name: str, wanted: str | None) -> bool:
+    return wanted is None or wanted in (name, name.partition(".")[0])
+
+
+def in_force(config: Config) -> Iterator[Setting]:
+    """What the file says, and over it what was changed for the whole cluster; that is left out if
+    no LIM answers."""
+    try:
+        status = Daemons(config).lim({"op": "status"})
+    except LbdError:
+        status = {}
+    changed = table(status, "params")
+    if algorithm_now := table(status, "cluster").get("algorithm"):
+        changed = {**changed, ALGORITHM: algorithm_now}
+    saved = Daemons(config).saved()
+    queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
+    for one in settings(config, load_defaults()):
+        if one.name in saved and is_shared(one.name):
+            how = "lbctl queue" if one.name in QUEUE else "lbctl config set --cluster"
+            yield Setting(one.name, queue[one.name], how, one.default)
+            continue
+        value = changed.get(one.name, one.value)
+        if type(one.default) is bool:
+            value = bool(value)
+        if value == one.value:
+            yield one
+        else:
+            how = "lbctl algorithm" if one.name == ALGORITHM else "lbctl param"
+            yield Setting(one.name, value, f"{how}, cluster-wide", one.default)
+
+
+def settings(config: Config, defaults: Config) -> Iterator[Setting]:
+    given = read_given(Path(config.path)) if config.path else Given("", "")
+    for section in fields(Config):
+        if not is_dataclass(section.type):
+            continue
+        values, built_in = getattr(config, section.name), getattr(defaults, section.name)
+        for item in fields(values):
+            origin = given.place(section.name, item.name) or BUILT_IN
+            value, default = getattr(values, item.name), getattr(built_in, item.name)
+            yield Setting(f"{section.name}.{item.name}", value, origin, default)
+
+
+def load_defaults() -> Config:
+    return settle(Config(), Given("", ""))
+
+
+def plain(value: object) -> object:
+    """As JSON has it."""
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    if is_dataclass(value):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    return value
+
+
+# set
+
+
+def change(options: argparse.Namespace, path: str | None) -> int:
+    name: str = options.name
+    if options.unset == (options.value is not None):
+        raise ConfigError("give a value, or --unset" if not options.unset else "--unset: no value")
+    if options.cluster:
+        return change_for_all(options, path)
+    section, dot, key = name.partition(".")
+    if not (dot and key):
+        raise ConfigError(f"{name}: write section.key")
+    file = absent_file(path) or find_file(path)
+    assert file is not None  # or it is absent
+    need_writable(file.parent)
+    value = None if options.unset else toml_value(options.value)
+    text = with_settings(text_of(file), {(section, key): value}, str(file))
+    check_text(text, file)
+    put(file, text)
+    has_taken_effect = is_reloaded(name) and reload(Daemons(load(path)))
+    if options.json:
+        print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
+        return 0
+    what = f"{name} = {shown(value)}" if value is not None else f"{name}: as built in"
+    say(f"{what} ({file}): {'in force' if has_taken_effect else 'in force after `lbctl restart`'}")
+    return 0
+
+
+def check_text(text: str, file: Path) -> None:
+    """Raises ConfigError with what would be wrong."""
+    given = Given(str(file), text)
+    for section, content in parse(text, str(file)).items():
+        given.add_section(section, content)
+    settle(given.config(), given)
+
+
+def reload(daemons: Daemons) -> bool:
+    """Whether an LBM runs that has read it again."""
+    if not os.path.exists(daemons.socket("lbm")):
+        return False
+    try:
+        daemons.lbm({"op": "reload"})
+    except LbdError as problem:
+        complain("lbctl", f"it is in the file, but `lbctl reload` failed: {problem}")
+        return False
+    return True
+
+
+def change_for_all(options: argparse.Namespace, path: str | None) -> int:
+    """As `lbctl algorithm` and `lbctl param` with --save do it, or what the dispatcher reads."""
+    options.save, options.reset = not options.unset, options.unset
+    daemons = Daemons(load(path))
+    if options.name.startswith(OF_THE_QUEUE):
+        return change_queue(daemons, options)
+    if options.name == ALGORITHM:
+        options.name = options.value
+        return algorithm(daemons, options)
+    return param(daemons, options)
+
+
+def change_queue(daemons: Daemons, options: argparse.Namespace) -> int:
+    name: str = options.name
+    if name in QUEUE:
+        raise ConfigError(f"{name}: `lbctl queue` changes it")
+    value = None if options.unset else toml_value(options.value)
+    if value is not None:
+        shared_text(name, value)
+    reply = daemons.lim({"op": "share", "values": {name: value}}, FORWARD_TIMEOUT_S)
+    if options.json:
+        print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})
+        return 0
+    hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
+    says = "each host's lbd.toml holds again" if value is None else (
+        "the dispatcher takes it up at once")  # fmt: skip
+    what = f"{name} = {shown(value)}" if value is not None else name
+    say(f"{what}: on {changed} of {hosts} host{'s' * (hosts != 1)}; {says}")
+    say_missing(reply)
+    return 0
+
+
+VERBS = {
+    "config": Verb(run_command, add_commands, EXAMPLES, own_options=True),
+}

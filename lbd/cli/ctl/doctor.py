@@ -1,0 +1,76 @@
+"""`lbctl doctor`: checks this host and its view of the others; names each fault and its fix."""
+
+import argparse
+from dataclasses import asdict
+
+from lbd.cli.ctl.verb import Verb
+from lbd.config.load import load
+from lbd.console.output import (
+    GREEN,
+    LAST_COLUMNS,
+    RED,
+    YELLOW,
+    Cell,
+    Page,
+    Row,
+    own_page,
+    print_json,
+    put,
+    width,
+    wrapped,
+)
+from lbd.doctor.checks import (
+    FAULT,
+    OK,
+    WARN,
+    Check,
+    counted,
+)
+from lbd.doctor.findings import checks
+from lbd.errors import ConfigError
+from lbd.text.one_line import printable
+
+COLOURS = {OK: GREEN, WARN: YELLOW, FAULT: RED}
+SHOWN = {OK: "ok", WARN: "warn", FAULT: "FAULT"}
+STATE_COLUMNS = 9  # of FAULT, and what stands between columns
+
+
+def doctor(options: argparse.Namespace, path: str | None) -> int:
+    """Exit 1 if anything is a fault; a warning alone is exit 0."""
+    try:
+        config = load(path)
+    except ConfigError as problem:
+        fault = Check("configuration", FAULT, str(problem), "correct that line")
+        return report([fault], "", options.json)
+    return report([*checks(config)], config.host.name, options.json)
+
+
+def report(found: list[Check], host: str, as_json: bool) -> int:
+    faults = sum(check.state == FAULT for check in found)
+    warnings = sum(check.state == WARN for check in found)
+    if as_json:
+        items = [{**asdict(check), "mend": check.fix} for check in found]
+        print_json({"host": host, "faults": faults, "warnings": warnings, "checks": items})
+        return 1 if faults else 0
+    put(*report_lines(found, own_page()))
+    put("", f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}")
+    return 1 if faults else 0
+
+
+def report_lines(found: list[Check], page: Page) -> list[str]:
+    """Sentences are broken between words, beside the names of their checks."""
+    names = max((width(check.name) for check in found), default=0)
+    room = page.columns
+    if room is not None:
+        room = max(LAST_COLUMNS, room - names - STATE_COLUMNS)
+    rows: list[Row] = []
+    for check in found:
+        lines = wrapped(printable(check.says), room, "  ")
+        if check.fix:
+            lines += wrapped(f"fix: {printable(check.fix)}", room, "     ")
+        rows.append((Cell(SHOWN[check.state], COLOURS[check.state]), check.name, lines[0]))
+        rows += [("", "", line) for line in lines[1:]]
+    return page.table(("", "CHECK", "FOUND"), rows)
+
+
+VERBS = {"doctor": Verb(doctor)}

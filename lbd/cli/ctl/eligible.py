@@ -1,0 +1,97 @@
+"""`lbctl eligible`: what is known of the caller's commands, or of one, and what follows from it."""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.program import Parser
+from lbd.console.daemons import Daemons
+from lbd.console.decision import verdict_line, working_directory
+from lbd.console.figures import duration
+from lbd.console.output import DIM, GREEN, Cell, Row, print_json, print_table, put
+from lbd.console.reply import Json, number, tables, text, texts
+
+LISTS = (("always", "your list"), ("never", "your list"),
+         ("features", "your list"), ("host_features", "this host's list"),
+         ("host_always", "this host's list"), ("host_never", "this host's list"))  # fmt: skip
+
+
+def add_command(parser: Parser, nargs: str | None = "?") -> None:
+    parser.add_argument("command", metavar="COMMAND", nargs=nargs, help="it is not run")
+    rest = parser.add_argument("arguments", metavar="ARG", nargs=argparse.REMAINDER)
+    rest.required = False  # else it is named as missing where COMMAND is
+
+
+def eligible(daemons: Daemons, options: argparse.Namespace) -> int:
+    """The lists of the caller's lbd.toml go along: the LBM reads no user's files."""
+    lists = daemons.config.eligibility
+    request: Json = {
+        "op": "eligible", "always": list(lists.always), "never": list(lists.never),
+        "features": list(lists.features),
+    }  # fmt: skip
+    if options.command is None:
+        reply = daemons.lbm(request)
+        if options.json:
+            print_json(reply)
+        else:
+            show_all(reply)
+        return 0
+    command = [options.command, *options.arguments]
+    reply = daemons.lbm({**request, "command": command, "directory": working_directory()})
+    if options.json:
+        print_json({"command": command, **reply})
+    else:
+        show_one(command, reply)
+    return 0
+
+
+def show_one(command: Sequence[str], reply: Json) -> None:
+    put(f"{' '.join(command)}: {verdict_line(reply)}")
+    put(f"known as      {text(reply, 'key')}")
+    if needs := text(reply, "needs"):
+        put(f"runs where    {needs} (eligibility.features)")
+    runs = int(number(reply, "runs"))
+    if runs:
+        mean, ago = duration(number(reply, "cpu_s")), age(number(reply, "measured"))
+        put(f"CPU time      {mean} by {runs} measured run{'s' * (runs > 1)}, the last {ago} ago")
+    else:
+        put("CPU time      not known")
+    put(f"worth moving  from {duration(number(reply, 'threshold_s'))} (lim.job_threshold_s)")
+
+
+def show_all(reply: Json) -> None:
+    """Lists the commands by cost, the most expensive first."""
+    for key, whose in LISTS:
+        if names := texts(reply, key):
+            put(f"{key.removeprefix('host_')} by {whose}: {', '.join(names)}")
+    known = sorted(tables(reply, "commands"), key=lambda row: -number(row, "cpu_s"))
+    if not known:
+        put("no command of yours has been measured yet")
+        return
+    put(f"worth moving from {duration(number(reply, 'threshold_s'))} of CPU time", "")
+    header = ("COMMAND", "LEAVES", ">CPU TIME", ">RUNS", ">MEASURED")
+    print_table(header, [row_of(row) for row in known])
+
+
+def row_of(row: Json) -> Row:
+    leaves = row.get("eligible") is True
+    return (
+        text(row, "key"),
+        Cell("yes", GREEN) if leaves else Cell("no", DIM),
+        duration(number(row, "cpu_s")),
+        text(row, "runs"),
+        age(number(row, "measured")),
+    )
+
+
+def age(unix_s: float) -> str:
+    """Formats how long ago that was, in one unit."""
+    since_s = max(0.0, time.time() - unix_s)
+    for unit, size_s in (("d", 86400), ("h", 3600), ("m", 60)):
+        if since_s >= size_s:
+            return f"{since_s / size_s:.0f}{unit}"
+    return f"{since_s:.0f}s"
+
+
+VERBS = {"eligible": Verb(reading(eligible), add_command)}

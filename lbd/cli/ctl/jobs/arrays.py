@@ -1,0 +1,90 @@
+"""The line that `lbctl wait` shows on a terminal, and the options of `requeue` and `update`."""
+
+import argparse
+import time
+from collections.abc import Callable
+
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration
+from lbd.client.progress import Progress
+from lbd.client.wait_rules import unix_s_of
+from lbd.console.reply import Json, table
+from lbd.errors import ConfigError
+from lbd.model import ENDED_NAMES
+from lbd.text.array_phrases import Pace, progress_line
+
+POLL_S = 0.3  # and longer where an answer takes its time
+ASKED_SHARE = 5
+Ask = Callable[[Json, float], Json]
+
+
+def wait_showing(ask: Ask, ids: list[str], give_up_s: float, progress: Progress) -> Json:
+    """The answer to `queue.wait` once all have ended, or when the time is up."""
+    pace = Pace()
+    try:
+        while True:
+            asked_s = time.monotonic()
+            left_s = max(0.0, give_up_s - asked_s)
+            question: Json = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
+            reply = ask(question, left_s)
+            now_s = time.monotonic()
+            if reply.get("open") == 0 or now_s >= give_up_s:
+                return reply
+            counts = {state: int(count) for state, count in table(reply, "states").items()
+                      if isinstance(count, int)}  # fmt: skip
+            ended = sum(counts.get(name, 0) for name in ENDED_NAMES)
+            left = pace.left_s(ended, sum(counts.values()), now_s)
+            progress.show(progress_line(counts, left))
+            pause_s = max(POLL_S, ASKED_SHARE * (now_s - asked_s))
+            time.sleep(min(pause_s, max(0.0, give_up_s - now_s)))
+    finally:
+        progress.clear()
+
+
+def add_ids(parser: Parser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="+", help="3, 2-5, 12_7, 12_[3-5], last, @me")
+
+
+def add_requeue_options(parser: Parser) -> None:
+    parser.add_argument("--failed", action="store_true", help="only those that failed or were lost")
+    add_ids(parser)
+
+
+def add_update_options(parser: Parser) -> None:
+    parser.add_argument("--priority", metavar="N", type=priority, help="higher goes first")
+    parser.add_argument("--name", metavar="TEXT", help="its label")
+    parser.add_argument("--timeout", metavar="DUR", type=duration, dest="timeout_s",
+                        help="its time limit; 0 takes it away")  # fmt: skip
+    parser.add_argument("--begin", metavar="TIME", type=begin_time,
+                        help="not before 17:30, 2026-12-01T06:00 or +2h; now: at once")  # fmt: skip
+    add_ids(parser)
+
+
+def begin_time(given: str) -> float:
+    """UNIX seconds; 0: at once."""
+    try:
+        at = 0.0 if given == "now" else unix_s_of(given)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    if 0 < at <= time.time():
+        complain("lbctl", f"--begin: {given} has passed, so it may begin now")
+    return at
+
+
+def priority(given: str) -> int:
+    digits = given[1:] if given[:1] in ("-", "+") else given
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 4):
+        raise argparse.ArgumentTypeError(f"{given!r}: write a whole number from -999 to 999")
+    return int(given)
+
+
+def change_of(options: argparse.Namespace) -> Json:
+    """What `update` is to change. Raises ConfigError."""
+    names = ("priority", "name", "timeout_s", "begin")
+    change = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if not change:
+        raise ConfigError("nothing to change: give --priority, --name, --timeout or --begin")
+    if named := [one for one in options.ids if "_" in one]:
+        raise ConfigError(f"{named[0]}: tasks of an array change together; name the array, "
+                          f"{named[0].partition('_')[0]}")  # fmt: skip
+    return change

@@ -1,0 +1,133 @@
+"""Which jobs of a list, in what order, and what of each: the options of `lbctl jobs`."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lbd.cli.past_time import PastTime, past_time
+from lbd.cli.program import Parser, add_utc
+from lbd.cli.quantities import count
+from lbd.console.jobs import STATES, Filters
+from lbd.console.reply import Json, number
+from lbd.errors import ConfigError
+from lbd.text.spelling import nearest
+
+KEYS = (
+    "id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status",
+    "submitted", "started", "finished", "cpu_s", "slots", "array", "array_id",
+    "array_index", "reason",
+)  # fmt: skip
+
+
+def key_named(given: str) -> str:
+    if given not in KEYS:
+        near = nearest(given, KEYS)
+        hint = f'; did you mean "{near}"?' if near else f"; there are {', '.join(KEYS)}"
+        raise argparse.ArgumentTypeError(f"a job has no {given!r}{hint}")
+    return given
+
+
+def order_named(given: str) -> str:
+    key_named(given.removeprefix("-"))
+    return given
+
+
+def keys_named(given: str) -> tuple[str, ...]:
+    return tuple(key_named(part.strip()) for part in given.split(","))
+
+
+def states_named(given: str) -> frozenset[str]:
+    states = [part.strip() for part in given.split(",")]
+    for state in states:
+        if state not in STATES:
+            raise argparse.ArgumentTypeError(f"no job is {state!r}; one is {', '.join(STATES)}")
+    return frozenset(states)
+
+
+def add_filters(parser: Parser) -> None:
+    parser.add_argument("--user", metavar="U", help="of that user")
+    parser.add_argument("--name", metavar="PATTERN", help="with such a name; a shell pattern")
+    parser.add_argument("--state", metavar="S,…", type=states_named,
+                        help=f"in one of these states: {', '.join(STATES)}")  # fmt: skip
+    parser.add_argument("--host", metavar="H", help="on that host, or last there")
+
+
+def add_view(parser: Parser) -> None:
+    add_filters(parser)
+    add_utc(parser)
+    parser.add_argument("--since", metavar="TIME", type=past_time,
+                        help="submitted no longer ago than that (90s, 2h, 1d), or since then "
+                             "(17:30, yesterday, 2026-12-01, 2026-12-01T06:00)")  # fmt: skip
+    parser.add_argument("--until", metavar="TIME", type=past_time,
+                        help="submitted no later; the forms of --since")  # fmt: skip
+    parser.add_argument("--limit", metavar="N", type=count, help="no more than so many")
+    parser.add_argument("--sort", metavar="KEY", type=order_named,
+                        help="by a key of the JSON; --sort=-KEY: falling")  # fmt: skip
+    parser.add_argument("--format", metavar="FIELDS", type=keys_named, dest="fields",
+                        help="these keys of the JSON alone, such as id,state,command")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """UNIX seconds. None: without end there."""
+
+    since_s: float | None
+    until_s: float | None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, unix_now_s: float) -> "Period":
+        def end(given: PastTime | None) -> float | None:
+            return None if given is None else given.unix_s(unix_now_s, utc=options.utc)
+
+        found = cls(end(options.since), end(options.until))
+        if (
+            found.since_s is not None
+            and found.until_s is not None
+            and found.since_s > found.until_s
+        ):
+            raise ConfigError("--since is later than --until")
+        return found
+
+    def has(self, unix_s: float) -> bool:
+        return (self.since_s is None or unix_s >= self.since_s) and (
+            self.until_s is None or unix_s <= self.until_s
+        )
+
+
+def chosen_and_sorted(
+    jobs: Iterable[Json], options: argparse.Namespace, unix_now_s: float
+) -> list[Json]:
+    """All that pass, before `--limit`."""
+    filters, period = Filters.of(options), Period.of(options, unix_now_s)
+    found = [job for job in jobs if filters.keeps(job) and period.has(number(job, "submitted"))]
+    if options.sort:
+        key = options.sort.removeprefix("-")
+        known = [job for job in found if job.get(key) is not None]
+        unknown = [job for job in found if job.get(key) is None]  # last, however it is sorted
+        known.sort(key=lambda job: sort_value(job[key]), reverse=options.sort.startswith("-"))
+        found = known + unknown
+    return found
+
+
+def sort_value(value: object) -> tuple[float, tuple[tuple[float, str], ...]]:
+    """Numbers, also those within words, go by size: h1-9 before h1-10."""
+    if isinstance(value, int | float):
+        return (float(value), ())
+    words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    parts: list[tuple[float, str]] = []
+    digits = ""
+    for letter in words:
+        if letter.isdecimal():
+            digits += letter
+            continue
+        if digits:
+            parts.append((float(digits), ""))
+            digits = ""
+        parts.append((float("inf"), letter))
+    return (0.0, tuple(parts + ([(float(digits), "")] if digits else [])))
+
+
+def limited(jobs: Sequence[Json], options: argparse.Namespace) -> tuple[list[Json], int]:
+    """With how many were left out."""
+    most = len(jobs) if options.limit is None else options.limit
+    return list(jobs[:most]), max(0, len(jobs) - most)

@@ -1,0 +1,131 @@
+"""`lbctl history`: what has ended, on the whole cluster, from the accounting of every host; and who
+drained which host, when and why."""
+
+import argparse
+import time
+
+from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
+from lbd.cli.ctl.jobs.listing import show
+from lbd.cli.ctl.verb import Verb, complain_of, reading
+from lbd.cli.program import Parser, complain
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock
+from lbd.console.jobs import Filters
+from lbd.console.output import own_page, print_json, put, wrapped
+from lbd.console.reply import Json, number, tables, text
+from lbd.console.usage_hosts import gather, of_host
+from lbd.errors import ConfigError
+from lbd.model import ENDED_NAMES
+
+USUAL_LIMIT = 100
+SORTED = 10_000  # at least, of one host, where the latest are not what is asked for
+
+
+def add_options(parser: Parser) -> None:
+    add_view(parser)
+    parser.add_argument("--drains", action="store_true",
+                        help="of hosts that were drained alone: who, when and why")  # fmt: skip
+
+
+def history(daemons: Daemons, options: argparse.Namespace) -> int:
+    if options.drains:
+        return past_drains(daemons, options)
+    limit: int = USUAL_LIMIT if options.limit is None else options.limit
+    filters, now_s = Filters.of(options), time.time()
+    period = Period.of(options, now_s)
+    question: dict[str, object] = {
+        "user": filters.user or "",
+        "name": filters.name or "",
+        "states": sorted(filters.states & ENDED_NAMES) if filters.states else [],
+        "ran_on": filters.host or "",
+        "since": period.since_s or 0.0,
+        "until": period.until_s or 0.0,
+    }
+    each = max(limit, SORTED) if options.sort else limit  # the order may turn them upside down
+    gathered = gather(daemons, lambda host: of_host(daemons, host, question, each))
+    complain_of(gathered.missing)
+    complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
+    found = [job for one in gathered.answers.values() for job in one.jobs]
+    found.sort(key=lambda job: number(job, "finished"))
+    found = chosen_and_sorted(found, options, now_s)
+    more = len(found) > limit or any(one.more for one in gathered.answers.values())
+    found = found[:limit] if options.sort else found[max(0, len(found) - limit) :]
+    if options.json:
+        print_json([{key: job.get(key) for key in options.fields or job} for job in found])
+    elif found:
+        show(found, 0, options)
+        if more:
+            complain("lbctl", f"only the latest {limit}; --limit N shows more")
+    else:
+        complain("lbctl", "no jobs")
+    if (
+        not options.json
+        and not options.fields
+        and filters in (Filters(), Filters(host=filters.host))
+    ):
+        drained = drains(daemons, options, now_s)
+        put(*([""] if found and drained else []), *drain_lines(drained, options, now_s))
+    return 0
+
+
+def past_drains(daemons: Daemons, options: argparse.Namespace) -> int:
+    if options.user or options.name or options.state or options.fields or options.sort:
+        raise ConfigError("--drains goes with --host, --since, --limit and --utc alone")
+    now_s = time.time()
+    found = drains(daemons, options, now_s)
+    if options.json:
+        print_json(list(found))
+    elif found:
+        put(*drain_lines(found, options, now_s))
+    else:
+        complain("lbctl", "no drains")
+    return 0
+
+
+def drains(daemons: Daemons, options: argparse.Namespace, now_s: float) -> list[Json]:
+    """The latest, the oldest first; those of now have no end."""
+    period = Period.of(options, now_s)
+    begin_s, end_s = period.since_s or 0.0, period.until_s or now_s
+    found = [
+        one
+        for one in tables(daemons.lim({"op": "drains"}), "drains")
+        if options.host in (None, text(one, "host"))
+        and (one.get("until") is None or number(one, "until") >= begin_s)
+        and number(one, "since") <= end_s
+    ]
+    found.sort(key=lambda one: number(one, "since"))
+    limit = USUAL_LIMIT if options.limit is None else options.limit
+    return found[max(0, len(found) - limit) :]
+
+
+def drain_lines(found: list[Json], options: argparse.Namespace, now_s: float) -> list[str]:
+    page, clock = own_page(), Clock(now_s, options.utc)
+    return [line for one in found for line in wrapped(drain_line(one, clock), page.columns, "  ")]
+
+
+def drain_line(drain: Json, clock: Clock) -> str:
+    """`h3: drained by ann 17:30, until 18:02 by bob: replace disk sdb`"""
+    said = f"{text(drain, 'host')}: drained by {text(drain, 'by')}"
+    said += f" {clock.time_of_day(number(drain, 'since'))}"
+    if drain.get("until") is not None:
+        end = clock.time_of_day(number(drain, "until"))
+        said += f", until {end} by {text(drain, 'until_by')}"
+    reason = text(drain, "reason")
+    return f"{said}: {reason}" if reason else said
+
+
+def complain_of_withheld(settings: dict[str, str]) -> None:
+    """`settings`: by host, "" where nothing is."""
+    for setting in sorted({*settings.values()} - {""}):
+        hosts = ", ".join(host for host, one in settings.items() if one == setting)
+        complain("lbctl", f"only jobs that were submitted here, of {hosts} ({setting} there)")
+
+
+EXAMPLES = (
+    "lbctl history --since 1d                   the latest 100 of the last day",
+    "lbctl history --since yesterday --until today",
+    "lbctl history --state failed --user ann    what of ann's failed",
+    "lbctl history --host h2 --limit 1000       where they ran",
+    "lbctl history --drains                     who drained which host, when and why",
+)
+VERBS = {"history": Verb(reading(history), add_options, EXAMPLES)}

@@ -1,0 +1,167 @@
+"""`lbctl jobs`: what runs now and what ended recently, on every host."""
+
+import argparse
+import math
+import shlex
+import time
+
+from lbd.cli.ctl.jobs.filters import add_view, chosen_and_sorted, limited
+from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.program import Parser, complain
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock, duration
+from lbd.console.jobs import ANSWER_S, STANDING, Filters, fetch, short_state, shown_id, shown_state
+from lbd.console.output import (
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Cell,
+    Page,
+    Row,
+    lay_out,
+    own_page,
+    print_json,
+    put,
+)
+from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.dispatch.core.job_selection import is_selector
+from lbd.local.json_socket import Refusal
+from lbd.text.one_line import one_line
+from lbd.text.spelling import nearest
+
+STATE_COLOURS = {
+    "running": GREEN, "pending": YELLOW, "suspended": YELLOW, "failed": RED, "lost": RED,
+    "done": DIM, "cancelled": DIM,
+}  # fmt: skip
+HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN", ">CPU", ">EXIT",
+          "COMMAND")  # fmt: skip
+GO_FIRST = (  # where there is no room
+    "FROM", ">CPU", "NAME", ">AGE", "STARTED", ">RAN", ">EXIT", "USER",
+)  # fmt: skip
+COMMAND_WIDTH, NAME_WIDTH = 60, 40
+DISPATCHER = "the dispatcher"  # among the hosts that did not answer
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("--all", action="store_true", help="ended ones too; --state implies it")
+    add_view(parser)
+    parser.add_argument("--tasks", action="store_true", help="a line for each task of an array")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="only these")
+
+
+def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
+    queued = [name for name in options.ids if is_selector(name)]
+    others = [name for name in options.ids if not is_selector(name)]
+    found: list[Json] = []
+    missing: list[str] = []
+    options.tasks = options.tasks or options.host is not None  # an array is on no one host
+    ended_too = options.all or bool(others) or Filters.of(options).wants_ended
+    if others or not queued:
+        reply = fetch(daemons, ended_too, tasks=options.tasks)
+        found = tables(reply, "jobs")
+        missing = texts(reply, "missing")
+        if hosts := [name for name in missing if name != DISPATCHER]:
+            complain("lbctl", f"these hosts did not answer: {', '.join(hosts)}")
+        if DISPATCHER in missing:
+            complain("lbctl", f"{DISPATCHER} did not answer: no jobs of the queue are shown")
+        for line in withheld_lines(reply):
+            complain("lbctl", line)
+    if others:
+        found = chosen(found, others)
+    if queued:
+        found = [
+            *found,
+            *tables(
+                daemons.lbm({"op": "queue.jobs", "ids": queued, "tasks": options.tasks}, ANSWER_S),
+                "jobs",
+            ),
+        ]
+    found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
+    if options.json:
+        print_json([{key: job.get(key) for key in options.fields or job} for job in found])
+    elif found:
+        show(found, left_out, options)
+    elif not missing:
+        complain("lbctl", "no jobs")
+    return 0
+
+
+def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
+    """`options`: those of `add_view`."""
+    page, fields = own_page(), options.fields
+    if fields:
+        rows: list[Row] = [[field_text(job, key) for key in fields] for job in found]
+        put(*lay_out([key.upper() for key in fields], rows, page.paint))
+    else:
+        put(*job_lines(found, Clock(time.time(), options.utc), page))
+    if left_out:
+        put(page.paint(f"… {left_out} more", DIM))
+
+
+def field_text(job: Json, key: str) -> str:
+    return shlex.join(texts(job, key)) if key == "command" else text(job, key)
+
+
+def withheld_lines(reply: Json) -> list[str]:
+    """Which hosts do not show us all, a line for each setting."""
+    settings = {host: str(why) for host, why in table(reply, "withheld").items()}
+    return [
+        f"not all jobs of {', '.join(host for host in settings if settings[host] == one)} are shown"
+        f" ({one} there)"
+        for one in sorted({*settings.values()})
+    ]
+
+
+def chosen(found: list[Json], ids: list[str]) -> list[Json]:
+    """The named jobs, in the order named. Raises Refusal for one that is not there."""
+    by_id = {text(job, "id"): job for job in found}
+    for name in ids:
+        if name not in by_id:
+            near = nearest(name, by_id)
+            why = f"no job {name!r}" + (f'; did you mean "{near}"?' if near else "")
+            raise Refusal(why, "missing")
+    return [by_id[name] for name in ids]
+
+
+def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
+    """A heading and a line a job."""
+    waits = [text(job, "reason") if text(job, "state") in STANDING else "" for job in found]
+    rows: list[Row] = [job_row(job, clock) for job in found]
+    header: tuple[str, ...] = HEADER
+    if any(waits):
+        header = (*HEADER, "WAITS")
+        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+    return page.table(header, rows, GO_FIRST, ("STATE", "COMMAND", "WAITS"))
+
+
+def job_row(job: Json, clock: Clock) -> Row:
+    state = text(job, "state")
+    submitted, started, finished = (
+        number(job, key) for key in ("submitted", "started", "finished")
+    )
+    end = clock.now_s if math.isnan(finished) else finished
+    return (
+        shown_id(job),
+        one_line(text(job, "name"), NAME_WIDTH),
+        text(job, "user"),
+        Cell(shown_state(job), STATE_COLOURS.get(state, ""), short_state(job)),
+        text(job, "origin"),
+        text(job, "host"),
+        clock.time_of_day(started),
+        duration(clock.now_s - submitted),
+        duration(end - started),
+        duration(number(job, "cpu_s")),
+        text(job, "exit_status"),
+        one_line(shlex.join(texts(job, "command")), COMMAND_WIDTH),
+    )
+
+
+EXAMPLES = (
+    "lbctl jobs --user ann --state running     what ann has running",
+    "lbctl jobs --state failed --since 1d      what failed of the last day's",
+    "lbctl jobs --sort=-cpu_s --limit 10       the ten that have used most CPU time",
+    "lbctl jobs --format id,state,command      these columns alone",
+)
+
+VERBS = {"jobs": Verb(reading(jobs), add_options, EXAMPLES)}

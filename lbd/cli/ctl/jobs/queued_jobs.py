@@ -1,0 +1,194 @@
+"""`lbctl job, logs, wait` of the jobs of the queue; verbs.py has them with the others."""
+
+import argparse
+import base64
+import math
+import os
+import time
+from functools import partial
+
+from lbd.cli.ctl.jobs.arrays import wait_showing
+from lbd.cli.ctl.jobs.listing import job_lines
+from lbd.cli.program import Parser, complain, report_error
+from lbd.cli.quantities import duration
+from lbd.client.progress import Progress, has_terminal
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock
+from lbd.console.job_acts import check_ids
+from lbd.console.job_details import (
+    DETAIL_INDENT,
+    attempt_row,
+    detail_lines,
+)
+from lbd.console.jobs import ANSWER_S
+from lbd.console.output import own_page, print_json, put, wrapped
+from lbd.console.reply import Json, number, tables, text, texts
+from lbd.errors import LbdError, Unavailable
+from lbd.local.json_socket import AWAY, Refusal
+
+PATIENCE_S = 15.0
+FOLLOW_S = 0.2
+LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
+RETRY_S = 0.5
+RETRY_FOR_S = 60.0  # a daemon that is being started again
+SILENT_S = 2.0  # of that
+NOT_ALL, NO_ANSWER = 1, 2
+ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", "STARTED", ">RAN", ">CPU", ">EXIT", "REASON")
+ATTEMPTS_GO_FIRST = (">TIER", ">CPU", "STARTED", ">RAN")
+
+
+def add_ids(parser: Parser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="+",
+                        help="3, 2-5, 12_7, 12_[3-5], last, @me, h1-26")  # fmt: skip
+
+
+def add_id(parser: Parser) -> None:
+    parser.add_argument(
+        "ids", metavar="ID", nargs=1, help="3, 12_7, last or h1-26; one job or task"
+    )
+
+
+def add_logs_options(parser: Parser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
+    parser.add_argument("--attempt", metavar="N", type=attempt_number,
+                        help="of that attempt, not of the last")  # fmt: skip
+    add_id(parser)
+
+
+def add_wait_options(parser: Parser) -> None:
+    parser.add_argument("--timeout", metavar="DUR", type=duration, default=math.inf,
+                        help="then exit 2")  # fmt: skip
+    add_ids(parser)
+
+
+def attempt_number(given: str) -> int:
+    if not (given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 31):
+        raise argparse.ArgumentTypeError(f"{given!r} is not an attempt's number; the first is 1")
+    return int(given)
+
+
+def job(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    found = tables(daemons.lbm({"op": "queue.jobs", "ids": options.ids, "attempts": True}), "jobs")
+    if options.json:
+        shown: list[Json] = [{"attempts": [], **one} for one in found]
+        print_json(shown[0] if len(shown) == 1 else shown)
+        return 0
+    page, clock = own_page(), Clock(time.time(), options.utc)
+    for one in found:
+        put(*job_lines([one], clock, page))
+        for line in detail_lines(one, clock):
+            put(*wrapped(line, page.columns, DETAIL_INDENT))
+        rows = [attempt_row(attempt, clock) for attempt in tables(one, "attempts")]
+        if rows and not text(one, "array"):  # of an array they are its first task's
+            put("", *page.table(ATTEMPTS, rows, ATTEMPTS_GO_FIRST, ("REASON",)))
+    return 0
+
+
+def logs(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    question: Json = {"op": "queue.logs", "ids": options.ids, "attempt": options.attempt}
+    at: object = [0, 0]
+    seen, warned = 0, set[str]()
+    while True:
+        question |= {"at": at, "seen_attempt": seen}
+        reply = patiently(daemons, question, follows=options.follow)
+        again = int(number(reply, "attempt"))
+        if seen and again and again != seen and not reply.get("continued"):
+            complain("lbctl", f"attempt {seen} came to nothing; this is attempt {again}")
+        seen, at = again or seen, reply.get("at")
+        data = texts(reply, "data")
+        if (warning := text(reply, "warning")) and warning not in warned:
+            warned.add(warning)
+            complain("lbctl", warning)
+        if dropped := reply.get("dropped_bytes"):
+            complain("lbctl", f"{dropped} bytes of output were dropped here")
+        for descriptor, piece in enumerate(data, 1):
+            write_all(descriptor, base64.b64decode(piece))
+        if data:
+            continue
+        if not again and not seen and not warned:
+            warned.add(why := why_not_begun(daemons, options.ids))
+            if why:
+                complain("lbctl", why)
+        if not (options.follow and reply.get("more")):
+            return 0
+        time.sleep(FOLLOW_S)
+
+
+def why_not_begun(daemons: Daemons, ids: list[str]) -> str:
+    """Of a job that has no output yet; "" if there is nothing to say."""
+    try:
+        found = tables(daemons.lbm({"op": "queue.jobs", "ids": ids}, ANSWER_S), "jobs")
+    except LbdError:
+        return ""
+    if not found or text(found[0], "state") != "pending":
+        return ""
+    reason = text(found[0], "reason")
+    return f"job {text(found[0], 'id')} has not begun" + (f": {reason}" if reason else "")
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def patiently(
+    daemons: Daemons,
+    question: Json,
+    patience_s: float = RETRY_FOR_S,
+    *,
+    follows: bool = False,
+    progress: Progress | None = None,
+) -> Json:
+    """The answer; daemons that are away are given time to come back, and for who `follows` a job
+    those of its host. Raises LbdError."""
+    began_s = time.monotonic()
+    give_up_s = began_s + min(patience_s, RETRY_FOR_S)
+    notified = False
+    while True:
+        try:
+            return daemons.lbm(question, min(ANSWER_S, patience_s + LEAST_ANSWER_S))
+        except LbdError as problem:
+            away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
+            away = away or (follows and isinstance(problem, Refusal) and problem.code == AWAY)
+            left_s = give_up_s - time.monotonic()
+            if not away or left_s <= 0:
+                raise
+            if not notified and time.monotonic() - began_s >= SILENT_S:
+                notified = True
+                if progress is not None:
+                    progress.clear()
+                complain("lbctl", f"{problem}; trying again for {left_s:.0f} s")
+            time.sleep(min(RETRY_S, left_s))
+
+
+def not_ended(count: int) -> Unavailable:
+    some = "1 job has" if count == 1 else f"{count} jobs have"
+    return Unavailable(f"{some} not ended yet")
+
+
+def wait(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_ids(options.ids)
+    give_up_s = time.monotonic() + options.timeout
+    progress = Progress(has_terminal())
+    try:
+        if progress.is_on:
+            ask = partial(patiently, daemons, progress=progress)
+            wait_showing(ask, options.ids, give_up_s, progress)
+        while True:
+            left_s = give_up_s - time.monotonic()
+            patience_s = max(0.0, min(PATIENCE_S, left_s))
+            question: Json = {"op": "queue.wait", "ids": options.ids, "patience_s": patience_s}
+            reply = patiently(daemons, {**question, "brief": not options.json}, max(0.0, left_s))
+            if reply.get("open") == 0:
+                break
+            if left_s <= 0:
+                raise not_ended(int(number(reply, "open")))
+    except LbdError as problem:
+        report_error("lbctl", problem)
+        return NO_ANSWER
+    if options.json:
+        print_json(tables(reply, "jobs"))
+    return 0 if reply.get("all_done") else NOT_ALL

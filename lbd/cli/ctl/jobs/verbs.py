@@ -1,0 +1,234 @@
+"""`lbctl job, logs, wait, kill, hold, release, requeue, update`: of any id that `jobs` prints.
+
+Those of the queue go the way of queued_jobs.py, those of plain `lbrun` commands that of
+plain_commands.py; a list of both is answered in one piece.
+"""
+
+import argparse
+import sys
+import time
+
+from lbd.cli.ctl.jobs import queued_jobs
+from lbd.cli.ctl.jobs.arrays import add_ids, add_requeue_options, add_update_options, change_of
+from lbd.cli.ctl.jobs.filters import add_filters
+from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
+from lbd.cli.ctl.verb import Run, Verb, asking, reading
+from lbd.cli.program import EXIT_FAILED, Parser, add_utc, complain, report_error
+from lbd.cli.quantities import signal_named
+from lbd.console import plain_commands
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock
+from lbd.console.job_acts import act, check_ids
+from lbd.console.job_details import attempt_row
+from lbd.console.jobs import ANSWER_S, Filters, fetch
+from lbd.console.output import own_page, print_json, put, wrapped
+from lbd.console.reply import Json, tables, text, texts
+from lbd.errors import ConfigError, LbdError
+from lbd.model import ENDED_NAMES
+from lbd.text.index_list import runs_in, runs_text
+
+ASKED_FROM = 6  # so many jobs, and more, are not ended without a question
+
+
+def job(daemons: Daemons, options: argparse.Namespace) -> int:
+    queued, named = plain_commands.split(options.ids)
+    if queued:
+        return queued_jobs.job(daemons, options)
+    found = [plain_commands.shown(daemons, name) for name in named]
+    if options.json:
+        print_json(found[0] if len(found) == 1 else found)
+        return 0
+    page, clock = own_page(), Clock(time.time(), options.utc)
+    for one in found:
+        put(*job_lines([one], clock, page))
+        for line in plain_commands.details(one, clock):
+            put(*wrapped(line, page.columns, " " * 11))
+        rows = [attempt_row(attempt, clock) for attempt in tables(one, "attempts")]
+        if rows:
+            put(
+                "",
+                *page.table(queued_jobs.ATTEMPTS, rows, queued_jobs.ATTEMPTS_GO_FIRST, ("REASON",)),
+            )
+    return 0
+
+
+def logs(daemons: Daemons, options: argparse.Namespace) -> int:
+    if not plain_commands.is_plain(options.ids[0]):
+        return queued_jobs.logs(daemons, options)
+    found = plain_commands.shown(daemons, options.ids[0])
+    where = plain_commands.where_its_output_went(found)
+    if options.json:
+        print_json({"id": found.get("id"), "kept": False, "origin": found.get("origin"),
+                    "message": where})  # fmt: skip
+    else:
+        complain("lbctl", where)
+    return 0
+
+
+def wait(daemons: Daemons, options: argparse.Namespace) -> int:
+    queued, named = plain_commands.split(options.ids)
+    if queued:
+        check_ids(queued)
+    give_up_s = time.monotonic() + options.timeout
+    ended: list[Json] = []
+    try:
+        ended, left = plain_commands.Waiting(daemons, named).until(give_up_s)
+        if left:
+            raise queued_jobs.not_ended(left)
+    except LbdError as problem:
+        report_error("lbctl", problem)
+        return queued_jobs.NO_ANSWER
+    status = int(any(text(one, "state") != "done" for one in ended))
+    if queued:
+        options.timeout, options.ids = max(0.0, give_up_s - time.monotonic()), queued
+        if not named:
+            return queued_jobs.wait(daemons, options)
+        as_json, options.json = options.json, False
+        of_queue = queued_jobs.wait(daemons, options)
+        options.json = as_json
+        if of_queue == queued_jobs.NO_ANSWER:
+            return of_queue
+        status = max(status, of_queue)
+        if as_json:
+            ended += tables(daemons.lbm({"op": "queue.jobs", "ids": queued}, ANSWER_S), "jobs")
+    for one in ended:
+        if text(one, "state") == "unknown":
+            complain("lbctl", f"{text(one, 'id')} has ended, and nobody saw how")
+    if options.json:
+        print_json(ended)
+    return status
+
+
+def kill(daemons: Daemons, options: argparse.Namespace) -> int:
+    chosen = list(options.ids)
+    filters = Filters.of(options)
+    if filters == Filters():
+        if not chosen:
+            raise ConfigError("which jobs? Name an ID, --name, --user, --state or --host")
+    else:
+        chosen = matching(daemons, chosen, filters)
+        if not chosen and not options.json:
+            complain("lbctl", "no job matches these filters")
+    if filters != Filters() and not (options.yes or agreed(chosen)):
+        complain("lbctl", "nothing was done")
+        return EXIT_FAILED
+    return report(act(daemons, chosen, "kill", signal=options.signal), options, "killed")
+
+
+def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:
+    """Those that have not ended and that the filters let through; of `ids`, if there are any.
+    Raises LbdError."""
+    reply = fetch(daemons, ended_too=False)
+    if missing := texts(reply, "missing"):
+        complain("lbctl", f"without the jobs of these, which did not answer: {', '.join(missing)}")
+    for line in withheld_lines(reply):
+        complain("lbctl", line)
+    found = [text(one, "id") for one in tables(reply, "jobs")
+             if text(one, "state") not in ENDED_NAMES and filters.keeps(one)]  # fmt: skip
+    if not ids:
+        return found
+    queued, named = plain_commands.split(ids)
+    wanted = set(named)
+    if queued:
+        check_ids(queued)
+        asked: Json = {"op": "queue.jobs", "ids": queued}
+        wanted |= {text(one, "id") for one in tables(daemons.lbm(asked, ANSWER_S), "jobs")}
+    return [name for name in found if name in wanted]
+
+
+def agreed(chosen: list[str]) -> bool:
+    """Asks the user at the terminal, if there are many."""
+    if len(chosen) < ASKED_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    shown = ", ".join(chosen[:ASKED_FROM]) + (" …" if len(chosen) > ASKED_FROM else "")
+    complain("lbctl", f"end {len(chosen)} jobs ({shown})? y or n")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def requeue(daemons: Daemons, options: argparse.Namespace) -> int:
+    order: Json = {"verb": "requeue-failed"} if options.failed else {}
+    return report(act(daemons, options.ids, "requeue", order), options, "queued again:")
+
+
+def update(daemons: Daemons, options: argparse.Namespace) -> int:
+    done = act(daemons, options.ids, "update", {"update": change_of(options)})
+    return report(done, options, "changed")
+
+
+def report(done: list[Json], options: argparse.Namespace, did: str) -> int:
+    errors = [text(one, "error") for one in done if not one.get("ok")]
+    if options.json:
+        print_json(done)
+    elif acted := [text(one, "id") for one in done if one.get("ok")]:
+        put(f"{did} {in_ranges(acted)}")
+    for error in errors:
+        complain("lbctl", error)
+    return EXIT_FAILED if errors else 0
+
+
+def in_ranges(ids: list[str]) -> str:
+    """3, 4, 5 and h1-2 as 3-5, h1-2; tasks of an array, 12_7 and 12_8, as 12_[7-8]."""
+    parts: list[str] = []
+    tasks: dict[str, list[int]] = {}
+    first = last = -2
+    for name in ids:
+        array, is_task, index = name.partition("_")
+        if is_task and array.isdecimal() and index.isdecimal():
+            tasks.setdefault(array, []).append(int(index))
+            continue
+        if not name.isdecimal():
+            parts.append(name)
+            first = last = -2
+        elif int(name) == last + 1:
+            last += 1
+            parts[-1] = f"{first}-{last}"
+        else:
+            first = last = int(name)
+            parts.append(name)
+    for array, indexes in tasks.items():
+        runs = runs_text(runs_in(sorted(indexes)))
+        parts.append(f"{array}_[{runs}]" if len(indexes) > 1 else f"{array}_{runs}")
+    return ", ".join(parts)
+
+
+def acting(verb: str, did: str) -> Run:
+    def run(daemons: Daemons, options: argparse.Namespace) -> int:
+        return report(act(daemons, options.ids, verb), options, did)
+
+    return asking(run)
+
+
+def add_job_options(parser: Parser) -> None:
+    add_utc(parser)
+    queued_jobs.add_id(parser)
+
+
+def add_kill_options(parser: Parser) -> None:
+    parser.add_argument("-s", "--signal", metavar="SIG", type=signal_named, default=0,
+                        help="only this signal (default: TERM, then KILL)")  # fmt: skip
+    add_filters(parser)
+    parser.add_argument("--yes", action="store_true", help="without a question, however many")
+    parser.add_argument("ids", metavar="ID", nargs="*",
+                        help="3, 2-5, 12_7, 12_[3-5], last, @me, h1-26")  # fmt: skip
+
+
+KILL_EXAMPLES = (
+    "lbctl kill 12 h1-26                   one of the queue and a plain lbrun",
+    "lbctl kill --name 'night-*' --yes     all of that name, without a question",
+    "lbctl kill -s USR1 h1-26              this signal and nothing else",
+)
+VERBS = {
+    "job": Verb(reading(job), add_job_options),
+    "logs": Verb(reading(logs), queued_jobs.add_logs_options),
+    "wait": Verb(reading(wait), queued_jobs.add_wait_options),
+    "kill": Verb(asking(kill), add_kill_options, KILL_EXAMPLES),
+    "hold": Verb(acting("hold", "held"), add_ids),
+    "release": Verb(acting("release", "released"), add_ids),
+    "requeue": Verb(asking(requeue), add_requeue_options, (
+        "lbctl requeue 12                 all of job 12 that has ended or runs",
+        "lbctl requeue --failed 12        the tasks of array 12 that failed",
+    )),
+    "update": Verb(asking(update), add_update_options, (
+        "lbctl update 12 --priority 5     job 12 goes before those of lower priority",
+    )),
+}  # fmt: skip

@@ -1,0 +1,112 @@
+"""This host's lbd.toml as `lbctl` writes it: comments and order stay, and it is put in place in one
+step. A host that becomes one of a cluster has it completed: what is set already is not changed.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomlkit
+
+from lbd.config.load import absent_file, load, load_new, parse, read_text
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+from lbd.process.whole_file import write_whole
+
+Keys = dict[tuple[str, str], str]  # (section, key) -> a text
+
+
+@dataclass(frozen=True, slots=True)
+class OwnConfig:
+    config: Config  # as it will be
+    file: Path
+    is_fresh: bool  # there is none yet, or one of comments alone
+    lacking: Keys
+
+
+def own_config(path: str | None, wanted: Keys, otherwise: Keys) -> OwnConfig:
+    """`wanted`: what the caller says; `otherwise`: what is to stand there unless something does.
+
+    Raises ConfigError, also if the file says something else, or cannot be written.
+    """
+    fresh = absent_file(path)
+    file = fresh or Path(load(path).path)
+    has = {} if fresh else set_in(file)
+    for (section, key), value in wanted.items():
+        if has.get((section, key), value) != value:
+            there = has[section, key]
+            raise ConfigError(f"{file} says {section}.{key} = {there!r}, not {value!r}")
+    lacking = {key: value for key, value in {**otherwise, **wanted}.items() if key not in has}
+    overrides = [f"{section}.{key}={json.dumps(v)}" for (section, key), v in lacking.items()]
+    config = load_new(overrides) if fresh else load(path, overrides)
+    if lacking:
+        need_writable(file.parent)
+    return OwnConfig(config, file, fresh is not None, lacking)
+
+
+def set_in(file: Path) -> Keys:
+    """What a file says. Where it lists this host, it says its address there."""
+    config = load(str(file))
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    found = {
+        (section, key): str(value)
+        for section, table in tables.items()
+        if isinstance(table, dict)
+        for key, value in table.items()
+    }
+    listed = {entry.name: entry.address for entry in config.cluster.hosts}
+    if config.host.name in listed:
+        found["host", "address"] = listed[config.host.name]
+    if listed:
+        found.setdefault(("cluster", "join"), "")
+    return found
+
+
+def complete(own: OwnConfig, more: Keys) -> bool:
+    """Write what the file lacks, and of `more` what it lacks; whether there was anything."""
+    has = {} if own.is_fresh else set_in(own.file)
+    lacking = {**{k: v for k, v in more.items() if k not in has}, **own.lacking}
+    if not lacking:
+        return False
+    put(own.file, with_settings(text_of(own.file), lacking, str(own.file)))
+    return True
+
+
+def text_of(file: Path) -> str:
+    """What it says now, were it comments alone. Raises ConfigError."""
+    return read_text(file) if file.exists() else ""
+
+
+def with_settings(text: str, settings: Mapping[tuple[str, str], object], source: str) -> str:
+    """The text of an lbd.toml with these values, everything else as it was; None takes one out.
+    Raises ConfigError if it is not TOML."""
+    for section, found in parse(text, source).items():
+        if not isinstance(found, dict):
+            raise ConfigError(f"{source}: {section} is a section; write [{section}] above its keys")
+    document = tomlkit.parse(text)
+    for (section, key), value in settings.items():
+        table = document.setdefault(section, tomlkit.table())
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+    return tomlkit.dumps(document)
+
+
+def put(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        mode = file.stat().st_mode & 0o777 if file.exists() else 0o644
+        write_whole(file, text.encode(), mode, is_durable=True)
+    except OSError as problem:
+        raise ConfigError(f"{file}: {problem.strerror}") from problem
+
+
+def need_writable(path: Path) -> None:
+    """Raises ConfigError."""
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{there}: you may not write there; only root or the daemons' user can")

@@ -1,0 +1,197 @@
+"""`lbctl predict`: when a job that came now would begin and end, and how well that comes true."""
+
+import argparse
+import math
+
+from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration, not_negative, number
+from lbd.console.daemons import Daemons
+from lbd.console.figures import NONE, decimal, share
+from lbd.console.figures import duration as shown_duration
+from lbd.console.job_details import COMPARABLE, begin_phrase, guess_mark, interval_text
+from lbd.console.jobs import ANSWER_S
+from lbd.console.output import Page, own_page, print_json, put, wrapped
+from lbd.console.reply import Json, table, tables, text
+from lbd.console.reply import number as number_in
+from lbd.errors import ConfigError
+from lbd.model import Needs
+from lbd.text.needs import read_features, read_needs
+from lbd.text.needs_words import needs_text
+from lbd.text.units import size_bytes
+
+SLOTS_MAX = 65536
+SPEEDUP_MAX = 1e6
+UNIT_FROM_BYTES = 1024  # less without a unit is a slip, as for lbrun
+HEADER = (">SLOTS", ">BEGINS IN", ">90 % WITHIN", ">RUNS", ">ENDS IN", "CHOICE OF")
+GO_FIRST = (">90 % WITHIN", ">RUNS")
+
+
+def add_options(parser: Parser) -> None:
+    of_what = "slots that the job needs, or the range that it can use (default 1)"
+    parser.add_argument(
+        "-n", "--slots", metavar="N|MIN-MAX", type=slots_of, default=(1, 1), help=of_what
+    )
+    shape = "its average parallelism A and the variance SIGMA of that"
+    parser.add_argument("--speedup", metavar="A[,SIGMA]", type=speedup_of, help=shape)
+    parser.add_argument("--work", metavar="DUR", type=duration, help="its CPU time on one slot")
+    parser.add_argument(
+        "--need", metavar="NAME[=AMOUNT]", action="append", default=[],
+        help="a resource that the job needs (repeatable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--feature", metavar="NAME", action="append", default=[], help="only hosts that have it"
+    )
+    parser.add_argument(
+        "--not-feature", metavar="NAME", action="append", default=[], help="only hosts that lack it"
+    )
+    parser.add_argument("--mem", metavar="SIZE", type=memory, default=0, help="memory it asks for")
+    judged = "how well the waits of ended jobs were predicted"
+    parser.add_argument("--calibration", action="store_true", help=judged)
+    own_runs = "use what your earlier runs of this command have shown"
+    parser.add_argument("command", metavar="COMMAND", nargs="*", help=own_runs)
+
+
+def slots_of(given: str) -> tuple[int, int]:
+    least, dash, most = given.partition("-")
+    for end in (least, most if dash else least):
+        if not (end.isascii() and end.isdecimal() and 0 < int(end) <= SLOTS_MAX):
+            raise argparse.ArgumentTypeError(f"{given!r} is neither a number of slots nor a range")
+    found = int(least), int(most if dash else least)
+    if found[0] > found[1]:
+        raise argparse.ArgumentTypeError(f"{given}: the range runs backwards")
+    if dash and found[0] == found[1]:
+        raise argparse.ArgumentTypeError(f"{given}: the range is a single number; write {least}")
+    return found
+
+
+def speedup_of(given: str) -> tuple[float, float]:
+    parallelism, _, sigma = given.partition(",")
+    found = number(parallelism), not_negative(sigma or "0")
+    if not 1 <= found[0] <= SPEEDUP_MAX or found[1] > SPEEDUP_MAX:
+        raise argparse.ArgumentTypeError(f"{given}: A must be 1 or more, SIGMA 0 or more")
+    return found
+
+
+def memory(given: str) -> int:
+    try:
+        found = size_bytes(given)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    if found < UNIT_FROM_BYTES and given[-1:].isdecimal():
+        raise argparse.ArgumentTypeError(f"{given} bytes? give a unit, such as {given}G")
+    return found
+
+
+def needs_of(options: argparse.Namespace) -> str:
+    """As the LBM reads them. Raises ConfigError."""
+    try:
+        needs = Needs(
+            tuple(read_needs(options.need)),
+            tuple(read_features(options.feature)),
+            tuple(read_features(options.not_feature)),
+            options.mem,
+        )
+    except ValueError as problem:
+        raise ConfigError(f"what it needs: {problem}") from None
+    if both := {*needs.features} & {*needs.not_features}:
+        raise ConfigError(f"--feature {min(both)} contradicts --not-feature {min(both)}")
+    return needs_text(needs)
+
+
+def predict(daemons: Daemons, options: argparse.Namespace) -> int:
+    if options.calibration:
+        return calibration(daemons, options)
+    least, most = options.slots
+    if options.work is not None and options.work <= 0:
+        raise ConfigError("--work: must be above 0")
+    question: Json = {
+        "op": "queue.predict", "slots": least, "slots_most": most, "speedup": options.speedup,
+        "work_s": options.work, "command": options.command,
+        "needs": needs_of(options),
+    }  # fmt: skip
+    reply = daemons.lbm(question, ANSWER_S)
+    if options.json:
+        print_json(reply | {"slots": least if least == most else [least, most]})
+        return 0
+    put(*predict_lines(reply, least, most, own_page()))
+    if warning := text(reply, "warning"):
+        complain("lbctl", warning)
+    return 0
+
+
+def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
+    rows = tables(reply, "choices")
+    if least == most and len(rows) < 2 and not has_end(rows):
+        what = "a job" if least == 1 else f"a job of {least} slots"
+        said = f"{what}, submitted now, would begin: {begin_phrase(reply)}"
+        return wrapped(said, page.columns, "  ")
+    count = f"{least}" if least == most else f"{least}-{most}"
+    how = text(reply, "how")
+    sentences = [f"a job of {count} slots, submitted now; one host has {text(reply, 'free')} free"]
+    if how.startswith("from "):
+        sentences += [f"predicted {how}", trust_of(reply)]
+    else:  # slots are free, or there is no estimate: nothing was predicted
+        sentences.append(how or "there is nothing to predict from")
+    shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
+    return [*shown, "", *page.table(HEADER, [row_of(one, reply) for one in rows], GO_FIRST)]
+
+
+def has_end(rows: list[Json]) -> bool:
+    return any(not math.isnan(number_in(row, "ends_in_s")) for row in rows)
+
+
+def row_of(one: Json, reply: Json) -> tuple[str, ...]:
+    picks = table(reply, "picks")
+    chosen = [name for name in picks if picks[name] == one.get("slots")]
+    begins_s = number_in(one, "begins_in_s")
+    return (
+        text(one, "slots"),
+        NONE if math.isnan(begins_s) else guess_mark(reply, begins_s) + shown_duration(begins_s),
+        interval_text(one.get("begins_in_s_90")),
+        shown_duration(number_in(one, "runs_s")),
+        shown_duration(number_in(one, "ends_in_s")),
+        " ".join(chosen),
+    )
+
+
+def trust_of(reply: Json) -> str:
+    count = int(number_in(reply, "comparable"))
+    if count >= COMPARABLE:
+        return f"corrected by how the predictions for {count} jobs turned out"
+    return f"a guess: {ended_jobs(count)} had a prediction; {COMPARABLE} are needed to correct it"
+
+
+def ended_jobs(count: int) -> str:
+    return "1 ended job" if count == 1 else f"{count} ended jobs"
+
+
+def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
+    reply = daemons.lbm({"op": "queue.predict", "calibration": True}, ANSWER_S)
+    if options.json:
+        print_json(reply)
+        return 0
+    count = int(number_in(reply, "jobs"))
+    put(f"{ended_jobs(count)} had a prediction when submitted")
+    if count < COMPARABLE:
+        complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
+    if math.isnan(number_in(reply, "cc_raw")):  # a slope of 1 would look like a finding
+        return 0
+    put(
+        "log10 of the waits on log10 of the predictions: "
+        f"slope {decimal(number_in(reply, 'slope'))}, "
+        f"intercept {decimal(number_in(reply, 'intercept'))} (1 and 0: no bias)",
+        f"correlation {decimal(number_in(reply, 'cc_raw'))}, "
+        f"corrected {decimal(number_in(reply, 'cc_corrected'))}",
+        f"waits within their 90 % interval: {share(number_in(reply, 'covered_90'))}",
+    )
+    return 0
+
+
+VERBS = {
+    "predict": Verb(
+        reading(predict), add_options,
+        ("lbctl predict -n 4", "lbctl predict -n 1-8 --speedup 6,0.5 --work 2h",
+         "lbctl predict --need gpu=2 --mem 16G", "lbctl predict --calibration"),
+    ),
+}  # fmt: skip

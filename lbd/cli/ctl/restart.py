@@ -1,0 +1,133 @@
+"""`lbctl restart`: daemons of this host make way for new ones; no command notices it."""
+
+import argparse
+import os
+import shlex
+import signal
+import time
+from pathlib import Path
+
+from lbd.cli.ctl.verb import Verb, asking
+from lbd.cli.program import Parser
+from lbd.console.daemons import Daemons
+from lbd.console.output import print_json, put
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.lab.plan import MADE_BY
+from lbd.local.json_socket import Json, Refusal, ask
+
+ALWAYS = ("lim", "lbm")
+DAEMONS = (*ALWAYS, "metrics", "web")
+WEB_UNIT = "lbd-web.service"
+RETURN_S = 30.0
+POLL_S = 0.05
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "daemons",
+        metavar="DAEMON",
+        nargs="*",
+        help=f"{', '.join(DAEMONS)} (default: those that run and that somebody starts again)",
+    )
+
+
+def restart(daemons: Daemons, options: argparse.Namespace) -> int:
+    """Restarts one after the other; each answers again before the next."""
+    names: list[str] = options.daemons or usual(daemons)
+    for name in names:
+        if name not in DAEMONS:
+            raise ConfigError(f"{name!r} is no daemon of this host; there are {', '.join(DAEMONS)}")
+    refuse_in_lab(Path(daemons.config.path))
+    done: dict[str, object] = {}
+    for name in names:
+        pid = restarted(daemons, name)
+        done[name] = pid
+        if not options.json:
+            put(f"{name} was restarted, pid {pid}")
+    if options.json:
+        print_json(done)
+    return 0
+
+
+def usual(daemons: Daemons) -> list[str]:
+    """LIM, LBM, and of the others those that run. A page that a person started would only end."""
+    found = list(ALWAYS)
+    if daemons.socket("metrics").exists() and answers(daemons, "metrics"):
+        found.append("metrics")
+    pid = pid_in(Path(daemons.config.host.runtime_dir) / "web.pid")
+    if pid and is_of_unit(pid, WEB_UNIT) and answers(daemons, "web"):
+        found.append("web")
+    return found
+
+
+def is_of_unit(pid: int, unit: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text("utf-8").strip().endswith(f"/{unit}")
+    except OSError:
+        return False
+
+
+def ask_status(daemons: Daemons, name: str) -> None:
+    """Raises LbdError."""
+    question: Json = {"op": "status"}
+    if name == "lim":
+        daemons.lim(question)
+    elif name == "lbm":
+        daemons.lbm(question)
+    else:
+        ask(daemons.socket(name), question)
+
+
+def refuse_in_lab(config: Path) -> None:
+    """Raises Refusal before anything makes way: nobody watches over a lab's daemons."""
+    if not config.is_file() or not config.read_text("utf-8").startswith(MADE_BY):
+        return
+    host, lab = config.parent.name, config.parent.parent
+    raise Refusal(
+        f"in a lab nobody starts daemons again; by hand: lbd lab kill {host} lbm -s USR2"
+        f" --dir {shlex.quote(str(lab))}, then lbd lab start {host} lbm, too",
+        "denied",
+    )
+
+
+def restarted(daemons: Daemons, name: str) -> int:
+    """Returns the pid of the new daemon."""
+    file = Path(daemons.config.host.runtime_dir) / f"{name}.pid"
+    ask_status(daemons, name)  # that it runs
+    old = pid_in(file)
+    if not old:  # a signal to process 0 would reach our own caller's whole group
+        raise Unavailable(f"{name} answers, but {file} does not say which process it is")
+    try:
+        # The daemons' account writes that file: it says nothing of others' processes.
+        if os.stat(f"/proc/{old}").st_uid != file.stat().st_uid:
+            raise Unavailable(f"{file} says process {old}, which is another user's; remove it")
+        os.kill(old, signal.SIGUSR2)
+    except PermissionError:
+        raise Refusal("only root or the daemon's own user may do that", "denied") from None
+    except (ProcessLookupError, FileNotFoundError):
+        raise Unavailable(f"{name} (pid {old}) has just ended") from None
+    deadline_s = time.monotonic() + RETURN_S
+    while time.monotonic() < deadline_s:
+        time.sleep(POLL_S)
+        if pid_in(file) != old and answers(daemons, name):
+            return pid_in(file)
+    raise Unavailable(f"{name} has made way and nobody starts another; `lbd up` or systemd would")
+
+
+def pid_in(file: Path) -> int:
+    """Returns 0 if the file is missing or holds no pid."""
+    try:
+        return max(0, int(file.read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return 0
+
+
+def answers(daemons: Daemons, name: str) -> bool:
+    try:
+        ask_status(daemons, name)
+    except LbdError:
+        return False
+    return True
+
+
+VERBS = {"restart": Verb(asking(restart), add_options)}

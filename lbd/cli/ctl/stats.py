@@ -1,0 +1,224 @@
+"""`lbctl stats`: response time, waiting, slowdown and moves of the cluster's ended jobs."""
+
+import argparse
+import time
+from collections.abc import Iterable
+
+from lbd.cli.ctl.verb import Verb, complain_of, reading
+from lbd.cli.past_time import past_time
+from lbd.cli.program import complain
+from lbd.console.daemons import Daemons
+from lbd.console.figures import decimal, duration, share
+from lbd.console.output import (
+    BOLD,
+    DIM,
+    Cell,
+    Page,
+    Row,
+    own_page,
+    print_json,
+    put,
+    wrapped,
+)
+from lbd.console.reply import Json, number, text
+from lbd.console.usage_hosts import Gathered, ask_host, gather
+from lbd.errors import PeerError
+from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
+from lbd.text.units import duration_text
+
+DAY_S = 86400.0
+SHOWN = 12  # rows of a kind
+KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
+HEADER = (">JOBS", ">FAILED", ">RESPONSE", ">MEDIAN", ">P95", ">RESP SD", ">WAITING", ">WAIT P95",
+          ">WAIT SD", ">SLOWDOWN", ">SLOW P95", ">SLOW SD", ">MOVED", ">WRONG", ">CPU")  # fmt: skip
+GO_FIRST = (
+    ">SLOW SD", ">SLOW P95", ">WAIT SD", ">RESP SD", ">WRONG", ">WAIT P95", ">CPU", ">MOVED",
+    ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
+)  # fmt: skip
+MEDIAN, TAIL = 0.5, 0.95
+EXAMPLES = (
+    "lbctl stats                       the last day, of all hosts",
+    "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
+                        help="of jobs ended since then: 7d, yesterday; default 1d")  # fmt: skip
+
+
+def span(given: str) -> float:
+    """Parses a time that has passed, as seconds from then to now."""
+    now_s = time.time()
+    found = now_s - past_time(given).unix_s(now_s)
+    if found <= 0:
+        raise argparse.ArgumentTypeError(f"{given!r} has not passed yet")
+    return found
+
+
+def stats(daemons: Daemons, options: argparse.Namespace) -> int:
+    until = time.time()
+    since = max(0.0, until - options.since)
+    found = gather(daemons, lambda host: ask_host(daemons, "stats", host, since=since))
+    complain_of(found.missing)
+    complain_of_lost(found)
+    total, groups = summed(found)
+    if options.json:
+        print_json(as_json(found, total, groups, since, until))
+    elif total.jobs:
+        put(*stats_lines(found, total, groups, options.since, own_page()))
+    else:
+        mine = " of yours" if whose(found) else ""
+        complain("lbctl", f"no job{mine} ended within {duration_text(options.since)}")
+    return 0
+
+
+def summed(found: Gathered[Json]) -> tuple[Measure, dict[str, dict[str, Measure]]]:
+    """Adds up the figures of all hosts. Raises PeerError."""
+    total = Measure()
+    for answer in found.answers.values():
+        total.add(measure_of_row(answer.get("all"))[1])
+    return total, {
+        kind: merged(rows_of(answer, kind) for answer in found.answers.values()) for kind in KINDS
+    }
+
+
+def rows_of(answer: Json, kind: str) -> dict[str, Measure]:
+    rows = answer.get(kind)
+    if not isinstance(rows, list):
+        raise PeerError("the daemon's answer holds no figures; is it another version?")
+    return dict(map(measure_of_row, rows))
+
+
+def whose(found: Gathered[Json]) -> str:
+    """Returns the user whose jobs are counted; "" for all users'."""
+    return next((text(answer, "user") for answer in found.answers.values()), "")
+
+
+def complain_of_lost(found: Gathered[Json]) -> None:
+    for host, answer in found.answers.items():
+        if lost := int(number(answer, "lost")):
+            why = text(answer, "trouble") or "it is kept again now"
+            complain("lbctl", f"{host} could not keep account of {lost} jobs: {why}")
+
+
+def as_json(
+    found: Gathered[Json], total: Measure, groups: dict[str, dict[str, Measure]], since: float,
+    until: float,
+) -> Json:  # fmt: skip
+    return {
+        "since": since,
+        "until": until,
+        "user": whose(found) or None,
+        "hosts": sorted(found.answers),
+        "missing": sorted(found.missing),
+        "not_recorded": sum(int(number(one, "lost")) for one in found.answers.values()),
+        **measure_json(total),
+        **{
+            kind: [{name: key, **measure_json(one)} for key, one in groups[kind].items()]
+            for kind, name in KINDS.items()
+        },
+        "left_out": {kind: left_out(total, groups[kind]) for kind in KINDS},
+    }
+
+
+def left_out(total: Measure, groups: dict[str, Measure]) -> int:
+    """Jobs in no group of a kind: a host reports its most frequent ones; some jobs have none."""
+    return total.jobs - sum(one.jobs for one in groups.values())
+
+
+def withheld(answers: Iterable[Json], kind: str) -> int:
+    """Of those the jobs of groups that a host had no room for in its answer; at most, as some may
+    have been in no group there."""
+    found = 0
+    for answer in answers:
+        rows = rows_of(answer, kind)
+        if len(rows) >= GROUPS_MAX:
+            found += left_out(measure_of_row(answer.get("all"))[1], rows)
+    return found
+
+
+def measure_json(measure: Measure) -> Json:
+    shown: Json = {"jobs": measure.jobs, "failed": measure.failed, "cpu_s": measure.cpu_s}
+    for name, moments, unit in (
+        ("response", measure.response, "_s"),
+        ("waiting", measure.waiting, "_s"),
+        ("slowdown", measure.slowdown, ""),
+    ):
+        shown[f"mean_{name}{unit}"] = moments.mean
+        shown[f"sd_{name}{unit}"] = moments.sd
+        shown[f"median_{name}{unit}"] = moments.percentile(MEDIAN)
+        shown[f"p95_{name}{unit}"] = moments.percentile(TAIL)
+    shown["transferred"] = measure.transferred
+    shown["wrong_transfers"] = measure.wrong_transfers
+    return shown
+
+
+def stats_lines(
+    found: Gathered[Json],
+    total: Measure,
+    groups: dict[str, dict[str, Measure]],
+    span_s: float,
+    page: Page,
+) -> list[str]:
+    """One table of sections, so that all columns stand below each other."""
+    user = whose(found)
+    hosts = len(found.answers)
+    said = (
+        f"jobs{f' of {user}' if user else ''} that ended within {duration_text(span_s)} "
+        f"on {hosts} host{'s' * (hosts != 1)}"
+    )
+    rows, notes = [row_of("all", total)], {}
+    for kind, name in KINDS.items():
+        rows += [blank_row(""), blank_row(f"{name.upper()}S")]
+        rows += [row_of(key, measure) for key, measure in list(groups[kind].items())[:SHOWN]]
+        lines = notes_of(name, total, groups[kind], withheld(found.answers.values(), kind))
+        notes[len(rows)] = [line for note in lines for line in wrapped(note, page.columns, "  ")]
+    lines = [*wrapped(said, page.columns), ""]
+    for at, line in enumerate(page.table(("", *HEADER), rows, GO_FIRST, ("",))):
+        lines += [line, *(page.paint(note, DIM) for note in notes.get(at, []))]
+    return lines
+
+
+def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int) -> list[str]:
+    """What the rows of a kind do not show."""
+    notes = []
+    if len(groups) > SHOWN:
+        notes.append(f"… {len(groups) - SHOWN} more (--json)")
+    if cut_off:
+        notes.append(
+            f"without {cut_off} jobs of other {name}s: a host reports its {GROUPS_MAX} most "
+            "frequent ones only"
+        )
+    if none := left_out(total, groups) - cut_off:
+        jobs = "1 job" if none == 1 else f"{none} jobs"
+        notes.append(f"{jobs} began on no host" if name == "host" else f"{jobs} without a {name}")
+    return notes
+
+
+def blank_row(title: str) -> Row:
+    return (Cell(title, BOLD), *[""] * len(HEADER))
+
+
+def row_of(key: str, measure: Measure) -> Row:
+    return (
+        key,
+        str(measure.jobs),
+        str(measure.failed),
+        duration(measure.response.mean),
+        duration(measure.response.percentile(MEDIAN)),
+        duration(measure.response.percentile(TAIL)),
+        duration(measure.response.sd),
+        duration(measure.waiting.mean),
+        duration(measure.waiting.percentile(TAIL)),
+        duration(measure.waiting.sd),
+        decimal(measure.slowdown.mean),
+        decimal(measure.slowdown.percentile(TAIL)),
+        decimal(measure.slowdown.sd),
+        share(measure.transferred),
+        share(measure.wrong_transfers),
+        duration(measure.cpu_s),
+    )
+
+
+VERBS = {"stats": Verb(reading(stats), add_options, EXAMPLES)}

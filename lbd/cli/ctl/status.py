@@ -1,0 +1,205 @@
+"""`lbctl status`, and the table of hosts that `lbctl top` shows too."""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.program import Parser, add_utc
+from lbd.config.schema import INDICES
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock, bar, count, decimal, duration, of_total, share, size
+from lbd.console.hosts import (
+    BUSY_LOAD,
+    OVERLOAD,
+    STALE,
+    ask_status,
+    cores_text,
+    drain_phrase,
+    tiers_text,
+)
+from lbd.console.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Cell,
+    Page,
+    Row,
+    cell,
+    folded,
+    own_page,
+    put,
+    wrapped,
+)
+from lbd.console.output import print_json as show_json
+from lbd.console.reply import Json, number, table, tables, text
+from lbd.policy.needs import is_size
+
+STATE_COLOURS = {"up": GREEN, "late": YELLOW, "down": RED, "revoked": RED, "drained": YELLOW}
+REVOKED = (
+    "revoked; to let it in again: lbctl token create {host}, then on {host} lbctl join and lbctl "
+    "restart"
+)
+HEADER = (
+    "HOST", "STATE", "BUSY", ">LOAD", ">CPU", ">IO", ">STALLED", ">UTIL", ">MEMORY", ">CORES",
+    ">SPEED", ">SLOTS", ">LOCAL", ">FOREIGN", ">TIER", ">AGE", "ADDRESS",
+)  # fmt: skip
+GO_FIRST = (
+    "ADDRESS", ">SPEED", ">STALLED", ">IO", ">CPU", ">CORES", ">AGE", ">LOCAL", "BUSY",
+    ">UTIL", ">MEMORY", ">FOREIGN", ">TIER",
+)  # fmt: skip
+SITE_AT = 8  # where the loads of the site's own stand
+BAR_COLUMNS = 8
+
+
+def add_options(parser: Parser) -> None:
+    add_utc(parser)
+
+
+def status(daemons: Daemons, options: argparse.Namespace) -> int:
+    reply = ask_status(daemons)
+    if options.json:
+        show_json(reply)
+    else:
+        clock, (queue, _) = Clock(time.time(), options.utc), daemons.queue()
+        put(*status_lines(reply, clock, own_page(), queue))
+    return 0
+
+
+def status_lines(
+    reply: Json, clock: Clock, page: Page, queue_hosts: Sequence[str] = ()
+) -> list[str]:
+    """The cluster in one line, or as many as the terminal needs, then a line a host, then notes."""
+    hosts = tables(reply, "hosts")
+    lines = [*cluster_lines(reply, page.columns, queue_hosts), ""]
+    lines += host_lines(hosts, text(reply, "self"), page)
+    if notes := [note for host in hosts for note in note_lines(host, clock, page.columns)]:
+        lines += ["", *notes]
+    if offers := offer_lines(hosts, page.columns):
+        lines += ["", *offers]
+    return lines
+
+
+def host_lines(hosts: list[Json], own: str, page: Page) -> list[str]:
+    """A heading and a line a host. The bar is for people: only where the width is known."""
+    loads = sorted({name for host in hosts for name in table(host, "site")})
+    site = tuple(f">{load.upper()}" for load in loads)
+    header: tuple[str, ...] = (*HEADER[:SITE_AT], *site, *HEADER[SITE_AT:])
+    rows: list[Row] = [host_row(host, own, loads) for host in hosts]
+    if page.columns is None:
+        at = header.index("BUSY")
+        header = (*header[:at], *header[at + 1 :])
+        rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+    go_first = (*GO_FIRST, *reversed(site))
+    return page.table(header, rows, go_first, ("HOST", "ADDRESS"))
+
+
+def note_lines(host: Json, clock: Clock, columns: int | None) -> list[str]:
+    """Why the host takes no jobs; nothing if there is nothing to report."""
+    note = (
+        REVOKED.format(host=text(host, "name"))
+        if host.get("revoked")
+        else text(host, "why_down") or text(host, "why_closed")
+    )
+    notes = [note] if note else []
+    if isinstance(host.get("drained"), dict):
+        notes.append(drain_phrase(table(host, "drained"), clock))
+    shown = f"{text(host, 'name')}: {'; '.join(notes)}"
+    return wrapped(shown, columns, "  ") if notes else []
+
+
+def offer_lines(hosts: list[Json], columns: int | None) -> list[str]:
+    """What commands may need: resources, and the features that not all hosts have."""
+    known = [names(host, "features") for host in hosts if host.get("features")]
+    common = set.intersection(*known) if known else set()
+    lines: list[str] = []
+    for host in hosts:
+        offers = [
+            f"{of_total(amount(name, number(one, 'used')), amount(name, number(one, 'total')))}"
+            f" {name} used"
+            for name, one in sorted(tables_by_name(host, "resources").items())
+        ]
+        if own := sorted(names(host, "features") - common):
+            offers.append(f"features {', '.join(own)}")
+        if offers:
+            lines += wrapped(f"{text(host, 'name')}: {'; '.join(offers)}", columns, "  ")
+    return lines
+
+
+def amount(name: str, value: float) -> str:
+    return size(value) if is_size(name, int(value)) else count(value)
+
+
+def names(host: Json, key: str) -> set[str]:
+    found = host.get(key)
+    return set(map(str, found)) if isinstance(found, list) else set()
+
+
+def tables_by_name(host: Json, key: str) -> dict[str, Json]:
+    return {name: one for name, one in table(host, key).items() if isinstance(one, dict)}
+
+
+def cluster_lines(
+    reply: Json, columns: int | None = None, queue_hosts: Sequence[str] = ()
+) -> list[str]:
+    """`queue_hosts`: where a dispatcher should be, as this host's configuration has it."""
+    cluster = table(reply, "cluster")
+    dispatcher = table(cluster, "dispatcher")
+    index = text(cluster, "load_index")
+    queue = (
+        f"{text(dispatcher, 'mode')} on {text(dispatcher, 'leader') or 'nobody'}, "
+        f"{text(dispatcher, 'queued')} queued, {text(dispatcher, 'running')} running"
+    )
+    silent = f"on {' or '.join(queue_hosts)}: no answer" if queue_hosts else "none"
+    parts = [
+        f"cluster {text(cluster, 'name')}",
+        f"algorithm {text(cluster, 'algorithm')}",
+        f"coordinator {text(cluster, 'centre') or 'none'}",
+        f"dispatcher {queue if dispatcher else silent}",
+    ]
+    if index not in ("", INDICES[0]):
+        parts.append(f"load index {index}")
+    return folded(parts, columns)
+
+
+def host_row(host: Json, own: str, loads: Sequence[str]) -> Row:
+    """One host. What is not known of now is grey."""
+    site, memory = table(host, "site"), table(host, "memory")
+    queues, slots, jobs = table(host, "queues"), table(host, "slots"), table(host, "jobs")
+    name = text(host, "name")
+    state = "revoked" if host.get("revoked") else text(host, "state")
+    load = number(host, "index")
+    colour = load_colour(load)
+    total = number(memory, "total")
+    row: tuple[Cell | str, ...] = (
+        Cell(f"{name} (here)" if name == own else name, BOLD if name == own else ""),
+        Cell(state, STATE_COLOURS.get(state, "")),
+        Cell(bar(load, BAR_COLUMNS), colour),
+        Cell(decimal(load), colour),
+        decimal(number(queues, "cpu")),
+        decimal(number(queues, "io")),
+        decimal(number(queues, "memory")),
+        share(number(host, "utilisation")),
+        *(decimal(number(site, load)) for load in loads),
+        of_total(size(total - number(memory, "available")), size(total)),
+        cores_text(number(host, "cores")),
+        decimal(number(host, "speed")),
+        of_total(count(number(slots, "used")), count(number(slots, "total"))),
+        count(number(jobs, "local")),
+        count(number(jobs, "foreign")),
+        tiers_text(host.get("tier")),
+        duration(number(host, "age_s")),
+        Cell(text(host, "address"), DIM),
+    )
+    if state not in STALE:
+        return row
+    return [item if at == 1 else Cell(cell(item).text, DIM) for at, item in enumerate(row)]
+
+
+def load_colour(load: float) -> str:
+    return RED if load > OVERLOAD else YELLOW if load > BUSY_LOAD else GREEN
+
+
+VERBS = {"status": Verb(reading(status), add_options)}

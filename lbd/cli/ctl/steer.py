@@ -1,0 +1,225 @@
+"""What changes the cluster: `lbctl drain, undrain, reload, algorithm, param`."""
+
+import argparse
+import math
+import time
+from dataclasses import fields
+
+from lbd.cli.ctl.verb import Verb, asking
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration
+from lbd.config.load import toml_value
+from lbd.config.schema import LimConfig, LoadConfig
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock
+from lbd.console.hosts import drain_phrase, host_named
+from lbd.console.output import print_json, print_table, put
+from lbd.console.parameters import shown
+from lbd.console.reply import Json, number, table, text, texts
+from lbd.errors import ConfigError
+from lbd.local.json_socket import Refusal
+
+FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed
+POLL_S = 0.5
+MISSING_SHOWN = 10  # hosts
+
+
+def add_host(parser: Parser) -> None:
+    parser.add_argument("host", metavar="HOST")
+
+
+def add_drain_options(parser: Parser) -> None:
+    add_host(parser)
+    parser.add_argument("--reason", metavar="TEXT", default="",
+                        help="shown by `lbctl status`, with who did it and when")  # fmt: skip
+    parser.add_argument(
+        "--wait", action="store_true", help="until nothing of other hosts runs there"
+    )
+    parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
+                        help="of the waiting; then exit 1")  # fmt: skip
+
+
+def add_algorithm(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?")
+    add_keeping(parser)
+
+
+def add_keeping(parser: Parser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--save", action="store_true",
+                        help="it holds after restarts of all daemons, too; of what is in force, "
+                        "if no other value is given")  # fmt: skip
+    either.add_argument("--reset", action="store_true",
+                        help="this value is neither set nor saved: for it, each host's own "
+                        "lbd.toml holds")  # fmt: skip
+
+
+def keeping(options: argparse.Namespace, given: object) -> Json:
+    """What a change asks besides its value. Raises ConfigError."""
+    if options.reset and given is not None:
+        raise ConfigError("--reset goes back to lbd.toml: leave out the value")
+    return {"save": options.save, "reset": options.reset}
+
+
+def add_param(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="lim.min_gain or min_gain")
+    parser.add_argument("value", metavar="VALUE", nargs="?",
+                        help="without it, what is in force is shown")  # fmt: skip
+    add_keeping(parser)
+
+
+def drain(daemons: Daemons, options: argparse.Namespace) -> int:
+    """No new jobs there; with --wait, return when none of other hosts' jobs is left."""
+    host: str = options.host
+    request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
+    reply = daemons.lim(request, FORWARD_TIMEOUT_S)
+    left = wait_until_empty(daemons, host, options.timeout) if options.wait else 0
+    if options.json:
+        print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
+        return 1 if left else 0
+    before = table(reply, "before")
+    if text(before, "by"):
+        said = drain_phrase(before, Clock(time.time()))
+        complain("lbctl", f"{host} was {said.replace('drained', 'drained already', 1)}")
+    if reply.get("when_back"):
+        put(f"{host} does not answer: it is drained when it is back, and nothing is sent there")
+    elif left:
+        still = "1 job of other hosts still runs" if left == 1 else (
+            f"{left} jobs of other hosts still run")  # fmt: skip
+        put(f"{host} is drained; {still} there")
+    else:
+        put(f"{host} is drained" + (" and empty" if options.wait else ": no new jobs there"))
+    return 1 if left else 0
+
+
+def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
+    """Foreign jobs left on `host` when it was empty or the time was up."""
+    drained_s = time.monotonic()
+    while True:
+        row = host_named(daemons.lim({"op": "status"}), host)
+        if text(row, "state") in ("down", ""):
+            return 0  # its last numbers are old, and nothing more can be learnt by waiting
+        foreign = number(table(row, "jobs"), "foreign")
+        left = 0 if math.isnan(foreign) else int(foreign)
+        waited_s = time.monotonic() - drained_s
+        # A sample from before the drain proves nothing: a job may have begun since.
+        fresh = number(row, "age_s") < waited_s
+        if (left == 0 and fresh) or waited_s > timeout_s:
+            return left
+        time.sleep(POLL_S)
+
+
+def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
+    host: str = options.host
+    request: Json = {"op": "drain", "host": host, "drained": False}
+    away = daemons.lim(request, FORWARD_TIMEOUT_S).get("when_back")
+    if options.json:
+        print_json({"host": host, "drained": False})
+    else:
+        put(f"{host} takes jobs again" + (" when it is back" if away else ""))
+    return 0
+
+
+def reload(daemons: Daemons, options: argparse.Namespace) -> int:
+    daemons.lbm({"op": "reload"})
+    if options.json:
+        print_json({"reloaded": True})
+    else:
+        put("the owner's rules are read again")
+    return 0
+
+
+def algorithm(daemons: Daemons, options: argparse.Namespace) -> int:
+    request: Json = {"op": "algorithm", **keeping(options, options.name)}
+    if options.name:
+        request["name"] = options.name
+    reply = daemons.lim(request)
+    if options.json:
+        print_json(reply)
+    else:
+        put(text(reply, "algorithm"))
+        change = f"algorithm {text(reply, 'was')} → {text(reply, 'algorithm')}"
+        say_where(options, reply, "lim.algorithm", change, text(reply, "saved"))
+    return 0
+
+
+def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, saved: str) -> None:
+    """On how many hosts a change is in force, and how long; nothing if nothing was changed."""
+    if "hosts" not in reply:
+        return
+    if options.reset:
+        lasts = f"for {name}, each host's lbd.toml holds again"
+    elif options.save:
+        lasts = "it is saved, and holds after restarts"
+    elif saved:
+        lasts = f"it lasts until the last LIM ends; then {saved} holds, which is saved"
+    else:
+        lasts = "it lasts until the last LIM ends; --save keeps it"
+    hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
+    complain("lbctl", f"{change} on {changed} of {hosts} host{'s' * (hosts != 1)}; {lasts}")
+    say_missing(reply)
+
+
+def say_missing(reply: Json) -> None:
+    """The hosts that have not taken a change yet."""
+    if missing := texts(reply, "missing"):
+        shown = ", ".join(missing[:MISSING_SHOWN]) + (", …" if missing[MISSING_SHOWN:] else "")
+        complain("lbctl", f"not confirmed by {shown}: hosts take it when they are heard of again")
+
+
+def param(daemons: Daemons, options: argparse.Namespace) -> int:
+    """Shows every parameter, shows one, or changes one cluster-wide."""
+    if options.name is None:
+        if options.save or options.reset:
+            raise ConfigError("--save and --reset are for one parameter: name it")
+        return all_params(daemons, options)
+    request: Json = {"op": "param", "name": options.name, **keeping(options, options.value)}
+    if options.value is not None:
+        request["value"] = toml_value(options.value)
+    reply = daemons.lim(request)
+    if options.json:
+        print_json(reply)
+    else:
+        name, value = text(reply, "name"), shown(reply, "value")
+        if "as_set" in reply:
+            notice = (
+                f"{name} is set to {shown(reply, 'as_set')}; lim.adaptive turns it with the load"
+            )
+            complain("lbctl", notice)
+        put(f"{name} = {value}")
+        now = shown(reply, "as_set" if "as_set" in reply else "value")
+        change = f"{name} {shown(reply, 'was')} → {now}"
+        say_where(options, reply, name, change, shown(reply, "saved"))
+    return 0
+
+
+def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
+    """Every parameter that can be changed at run time; the LIM refuses the names of the others."""
+    replies: list[Json] = []
+    for section in (LimConfig, LoadConfig):
+        for item in fields(section):
+            try:
+                replies.append(daemons.lim({"op": "param", "name": item.name}))
+            except Refusal:
+                continue
+    if options.json:
+        saved = {text(one, "name"): one["saved"] for one in replies if "saved" in one}
+        print_json({"params": {text(one, "name"): one.get("value") for one in replies},
+                    "saved": saved})  # fmt: skip
+    else:
+        rows = [(text(one, "name"), shown(one, "value"), shown(one, "saved")) for one in replies]
+        header = ("PARAMETER", ">VALUE", ">SAVED")
+        none_saved = not any(saved for _, _, saved in rows)
+        print_table(
+            header[:2] if none_saved else header, [row[:2] if none_saved else row for row in rows]
+        )
+    return 0
+
+
+VERBS = {
+    "drain": Verb(asking(drain), add_drain_options),
+    "undrain": Verb(asking(undrain), add_host),
+    "reload": Verb(asking(reload)),
+    "algorithm": Verb(asking(algorithm), add_algorithm),
+    "param": Verb(asking(param), add_param),
+}

@@ -1,0 +1,175 @@
+"""The lines that `lbctl top` draws, of what its model holds and the terminal's size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lbd.cli.ctl.jobs.listing import job_lines
+from lbd.cli.ctl.status import cluster_lines, host_lines, note_lines
+from lbd.cli.ctl.top.model import Mode, Model, View, name_of
+from lbd.console.figures import Clock
+from lbd.console.output import (
+    BOLD,
+    DIM,
+    PAINTED,
+    RED,
+    REVERSE,
+    YELLOW,
+    Page,
+    Paint,
+    cut,
+    folded,
+    wrapped,
+)
+from lbd.console.reply import Json, text, texts
+
+LEAST_LINES = 3  # of a list, before what stands around it goes
+KEYS = "? help  q quit  k kill  / filter  < > sort  r reverse  ↑↓ move  Tab view"
+HELP = (
+    ("1 2 3, Tab", "hosts, jobs, or the queue: what waits, and why"),
+    ("↑ ↓ PgUp PgDn Home End", "move"),
+    ("< >", "sort by the next column to the left, to the right"),
+    ("N P M T", "sort by name, load or CPU time, memory, time run"),
+    ("r", "reverse the order"),
+    ("/ (F4)", "show only rows that contain a text; Esc shows all"),
+    ("k (F9)", "end the selected job; asks first"),
+    ("? (F1)", "this help"),
+    ("q (F10), ^C", "quit"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    columns: int
+    lines: int
+
+
+def draw(model: Model, size: Size, paint: Paint, clock: Clock, interval_s: float) -> list[str]:
+    """No more lines than there are, none longer than the terminal is wide."""
+    head = head_lines(model, size, paint, clock, interval_s)
+    foot = foot_lines(model, paint)
+    room = size.lines - len(head) - len(foot)
+    if room < LEAST_LINES:
+        head, room = [], size.lines - len(foot)
+    if room < LEAST_LINES:
+        foot, room = foot[-1:] if model.mode in (Mode.FILTER, Mode.KILL) else [], size.lines
+        room -= len(foot)
+    if model.mode is Mode.HELP:
+        body = help_lines(paint)[: max(0, room)]
+    else:
+        body = body_lines(model, Size(size.columns, max(1, room)), paint, clock)
+    body += [""] * (room - len(body))
+    return [cut(line, size.columns) for line in (*head, *body, *foot)][: max(1, size.lines)]
+
+
+def head_lines(
+    model: Model, size: Size, paint: Paint, clock: Clock, interval_s: float
+) -> list[str]:
+    views = "  ".join(
+        paint(f"{at} {view.value}", BOLD if view is model.view else DIM)
+        for at, view in enumerate(View, 1)
+    )
+    now = clock.time_of_day(clock.now_s)
+    parts = [f"lbctl top  {now}  every {interval_s:g}s", views]
+    parts.append(f"{paint('sorted:', DIM)} {model.order_text()}")
+    if model.filter:
+        parts.append(f"{paint('filter:', DIM)} {model.filter}")
+    lines = folded(parts, size.columns)
+    if model.facts.status:
+        lines += cluster_lines(model.facts.status, size.columns, model.facts.queue_hosts)
+    for problem in model.facts.problems:
+        lines += [paint(line, RED) for line in wrapped(problem, size.columns, "  ")]
+    return [*lines, ""]
+
+
+def foot_lines(model: Model, paint: Paint) -> list[str]:
+    if model.mode is Mode.FILTER:
+        return [f"show rows with: {model.filter}_   (Enter: keep, Esc: show all)"]
+    if model.mode is Mode.KILL:
+        job = model.job(model.question)
+        what, user = text(job, "name") or " ".join(texts(job, "command")), text(job, "user")
+        asked = f"end job {model.question} of {user}? y/n   ({what})"
+        return [paint(asked, YELLOW)]
+    if model.message:
+        return [paint(model.message, YELLOW)]
+    return [paint(KEYS, DIM)]
+
+
+def help_lines(paint: Paint) -> list[str]:
+    wide = max(len(keys) for keys, _ in HELP)
+    lines = [f"{paint(keys, BOLD)}{' ' * (wide - len(keys))}  {does}" for keys, does in HELP]
+    return [*lines, "", paint("press any key to go back", DIM)]
+
+
+def body_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str]:
+    if model.view is not View.HOSTS:
+        return list_lines(model, size, paint, clock)
+    notes = [line for host in model.facts.hosts for line in note_lines(host, clock, size.columns)]
+    hosts = len(model.rows())
+    # What is left below the hosts shows what runs; many hosts leave it a third.
+    share = max(LEAST_LINES + 1, size.lines - max(size.lines // 3, size.lines - hosts - 2))
+    lines = list_lines(model, Size(size.columns, min(share, size.lines)), paint, clock)
+    left = size.lines - len(lines) - 1
+    if notes and left > 0:
+        shown = notes if len(notes) <= left // 2 or len(notes) == 1 else notes[: left // 2]
+        lines += ["", *shown]
+        left = size.lines - len(lines) - 1
+    if left >= LEAST_LINES - 1:
+        lines += ["", *preview_lines(model, Size(size.columns, left), paint, clock)]
+    return lines[: size.lines]
+
+
+def preview_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str]:
+    """The first jobs, without a choice among them."""
+    jobs = model.rows(View.JOBS)
+    if not jobs:
+        return [paint(nothing(model, View.JOBS), DIM)] if model.facts.has_come else []
+    shown = jobs if len(jobs) < size.lines else jobs[: max(1, size.lines - 2)]
+    lines = job_lines(shown, clock, Page(paint, size.columns))
+    more = len(jobs) - len(shown)
+    return [*lines, paint(f"… {more} more (2: jobs)", DIM)] if more else lines
+
+
+def list_lines(model: Model, size: Size, paint: Paint, clock: Clock) -> list[str]:
+    """A heading, the rows around the chosen one, and how many there are besides."""
+    rows = model.rows()
+    if not rows:
+        return [paint(nothing(model, model.view), DIM)] if model.facts.has_come else []
+    page = size.lines - 1
+    if len(rows) > page:
+        page = max(1, page - 1)
+    model.settle([name_of(row) for row in rows], page)
+    place = model.place
+    shown = rows[place.top : place.top + page]
+    gutter = 0 if paint.on else 2
+    lines = table_lines(model, shown, size.columns - gutter, paint, clock)
+    lines = marked(lines, place.at - place.top + 1, paint, size.columns)
+    above, below = place.top, len(rows) - place.top - len(shown)
+    if above or below:
+        parts = [f"{below} more"] if below else []
+        parts += [f"{above} above"] if above else []
+        lines.append(paint(f"… {', '.join(parts)}", DIM))
+    return lines
+
+
+def table_lines(
+    model: Model, rows: list[Json], columns: int, paint: Paint, clock: Clock
+) -> list[str]:
+    if model.view is View.HOSTS:
+        return host_lines(rows, text(model.facts.status, "self"), Page(paint, columns))
+    return job_lines(rows, clock, Page(paint, columns))
+
+
+def marked(lines: Sequence[str], chosen: int, paint: Paint, columns: int) -> list[str]:
+    """The chosen row in reverse where there are colours, else behind a mark."""
+    if not paint.on:
+        return [f"{'> ' if at == chosen else '  '}{line}" for at, line in enumerate(lines)]
+    plain = "".join(PAINTED.split(lines[chosen])[::2]) if chosen < len(lines) else ""
+    return [
+        paint(plain.ljust(columns), REVERSE) if at == chosen else line
+        for at, line in enumerate(lines)
+    ]
+
+
+def nothing(model: Model, view: View) -> str:
+    what = {View.HOSTS: "hosts", View.JOBS: "jobs", View.QUEUE: "jobs wait"}[view]
+    return f"no {what} with {model.filter!r}" if model.filter else f"no {what}"

@@ -1,0 +1,147 @@
+"""`lbctl top`: hosts, jobs and the queue, live. With --json, one object a look.
+
+With `curses` the lines would be drawn by other code than those of `lbctl status`, and with `rich`
+each start would cost some 60 ms of CPU; this is 200 lines in the standard library.
+"""
+
+import argparse
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from lbd.cli.ctl.jobs.listing import withheld_lines
+from lbd.cli.ctl.top.model import Facts, Kill, Model, Quit, keys_of
+from lbd.cli.ctl.top.picture import Size, draw
+from lbd.cli.ctl.verb import Verb, reading
+from lbd.cli.program import Parser, add_utc
+from lbd.cli.quantities import duration
+from lbd.cli.screen import Screen
+from lbd.console.daemons import Daemons
+from lbd.console.figures import Clock
+from lbd.console.hosts import ask_status
+from lbd.console.job_acts import act
+from lbd.console.jobs import fetch
+from lbd.console.output import cut, paint_for, print_json
+from lbd.console.reply import Json, tables, text, texts
+from lbd.errors import ConfigError, LbdError, PeerError
+
+LEAST_INTERVAL_S = 0.1
+REDRAW_S = 1.0  # at the latest: the clock goes on where no daemon answers
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("--interval", metavar="DUR", type=duration, default=1.0,
+                        help="between two looks (default 1s)")  # fmt: skip
+    add_utc(parser)
+
+
+def top(daemons: Daemons, options: argparse.Namespace) -> int:
+    """Until q, ^C or a signal. Raises ConfigError without a terminal."""
+    if not options.json and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("top needs a terminal; use `lbctl status`, or `lbctl top --json`")
+    first = ask_status(daemons)  # not running: say so on the plain screen
+    interval_s = max(LEAST_INTERVAL_S, options.interval)
+    if options.json:
+        return stream(daemons, first, interval_s)
+    model, paint = Model(), paint_for(sys.stdout)
+    with Screen() as screen:
+        looker = Looker(daemons, interval_s, screen.wake)
+        looker.start()
+        while True:
+            looker.hand_over(model)
+            clock = Clock(time.time(), options.utc)
+            try:
+                lines = draw(model, Size(*screen.size()), paint, clock, interval_s)
+            except PeerError as problem:
+                lines = [cut(str(problem), screen.size()[0])]
+            screen.draw(lines)
+            for key in keys_of(screen.key(REDRAW_S)):
+                match model.key(key):
+                    case Quit():
+                        screen.is_leaving = True
+                        return 0
+                    case Kill(job):
+                        looker.orders.put(job)
+
+
+def stream(daemons: Daemons, reply: Json, interval_s: float) -> int:
+    while True:
+        print_json(reply, in_a_line=True)
+        time.sleep(interval_s)
+        reply = ask_status(daemons)
+
+
+class Looker(threading.Thread):
+    """Asks the daemons, so that keys are answered also while a daemon is not."""
+
+    def __init__(self, daemons: Daemons, interval_s: float, wake: Callable[[], None]) -> None:
+        super().__init__(name="looker", daemon=True)
+        self.orders: queue.SimpleQueue[str] = queue.SimpleQueue()  # jobs to kill
+        self._daemons = daemons
+        self._interval_s = interval_s
+        self._wake = wake
+        self._found: queue.SimpleQueue[Facts | str | Exception] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        try:
+            self._look_again_and_again()
+        except Exception as problem:  # the screen is given back first, then it is said
+            self._found.put(problem)
+            self._wake()
+
+    def _look_again_and_again(self) -> None:
+        while True:
+            self._found.put(look(self._daemons))
+            self._wake()
+            try:
+                job = self.orders.get(timeout=self._interval_s)
+            except queue.Empty:
+                continue
+            self._found.put(kill(self._daemons, job))
+
+    def hand_over(self, model: Model) -> None:
+        """What was found since the last time; a text is a message."""
+        while not self._found.empty():
+            found = self._found.get()
+            if isinstance(found, str):
+                model.message = found
+            elif isinstance(found, Exception):
+                raise found
+            else:
+                model.take(found)
+
+
+def look(daemons: Daemons) -> Facts:
+    """A daemon that does not answer is a problem to show, and asked again next time."""
+    problems: list[str] = []
+    status: Json = {}
+    jobs: list[Json] = []
+    try:
+        status = ask_status(daemons)
+        tables(status, "hosts")
+    except LbdError as problem:
+        problems.append(str(problem))
+    try:
+        reply = fetch(daemons, ended_too=False)
+        jobs = tables(reply, "jobs")
+        problems += withheld_lines(reply)
+        if missing := texts(reply, "missing"):
+            problems.append(f"without the jobs of {', '.join(missing)}: no answer")
+    except LbdError as problem:
+        problems.append(str(problem))
+    queue_hosts, _ = daemons.queue()
+    return Facts(status, tuple(jobs), tuple(problems), queue_hosts, has_come=True)
+
+
+def kill(daemons: Daemons, job: str) -> str:
+    try:
+        done = act(daemons, [job], "kill")
+    except LbdError as problem:
+        return str(problem)
+    errors = [text(one, "error") for one in done if not one.get("ok")]
+    return "; ".join(errors) or f"{job} was asked to end"
+
+
+VERBS = {"top": Verb(reading(top), add_options)}

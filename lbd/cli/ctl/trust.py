@@ -1,0 +1,400 @@
+"""Who belongs to the cluster: `lbctl init`, `join`, `token`, `revoke`."""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
+from lbd.cli.ctl.verb import Run, Verb
+from lbd.cli.daemons.privilege import make_account
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import duration
+from lbd.config.cluster import placed, shared_text
+from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
+from lbd.config.schema import Config
+from lbd.console.output import print_json, print_table
+from lbd.errors import ConfigError, LbdError
+from lbd.keeper.gate import find_account
+from lbd.lim.core.settings import changed
+from lbd.lim.settings_file import SettingsFile, settings_bytes
+from lbd.local.json_socket import ask
+from lbd.model import target_of
+from lbd.net import joining
+from lbd.process.accounts import DEFAULT, ROOT
+from lbd.text.host_name import NAME_RULE, is_host_name
+from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
+from lbd.trust import certificates
+from lbd.trust import token as tokens
+from lbd.trust.authority import Authority, check_name
+from lbd.trust.enrol import enrol, install
+from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
+from lbd.trust.names import identity_of
+from lbd.trust.root_directory import check_root_directory, move_authority
+
+TOKEN_LIFE_S = 3600.0
+TOKEN_CHARS_MAX = 1000
+ELSEWHERE = ("192.0.2.1", 9)  # nobody's: what this host would send to the world from
+TOKEN_ABOUT = {
+    "create": "print a token for one new host",
+    "list": "tokens that are out or were of late",
+    "revoke": "a token is no use any more",
+}
+
+
+def add_own_options(parser: Parser) -> None:
+    parser.add_argument("--name", metavar="HOST", help="of this host (default: host.name)")
+    parser.add_argument("--address", metavar="IP", help="by which other hosts reach this one")
+
+
+def add_init_options(parser: Parser) -> None:
+    parser.add_config_options()
+    parser.add_argument("--cluster", metavar="NAME", help="cluster.name (default: lbd)")
+    parser.add_argument("--next", metavar="HOST", type=host_name,
+                        help="print a token for this host, too")  # fmt: skip
+    parser.add_argument("--queue", action="store_true",
+                        help="this host has the cluster's queue (lbctl queue)")  # fmt: skip
+    add_own_options(parser)
+
+
+def add_join_options(parser: Parser) -> None:
+    parser.add_config_options()
+    parser.add_argument("target", metavar="ADDRESS", help="of the LIM where the authority is")
+    parser.add_argument("token", metavar="TOKEN", nargs="?", default="-",
+                        help="- (default) reads it from standard input: as an argument, every "
+                             "user of this host can see it")  # fmt: skip
+    add_own_options(parser)
+
+
+def add_revoke_options(parser: Parser) -> None:
+    parser.add_config_options()
+    parser.add_argument("host", metavar="HOST")
+
+
+def add_token_commands(parser: Parser) -> None:
+    parser.add_config_options()
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for word, about in TOKEN_ABOUT.items():
+        made: Parser = commands.add_parser(word, description=about, help=about)
+        add_token_options(made, word)
+
+
+def add_token_options(parser: Parser, word: str) -> None:
+    parser.set_defaults(run={"create": create, "list": list_, "revoke": forget}[word])
+    if word == "create":
+        parser.add_argument("host", metavar="HOST", nargs="?", type=host_name,
+                            help="that may use it, and replaces a host of that name")  # fmt: skip
+        parser.add_argument("--any", action="store_true",
+                            help="any host may use it, by a name that is free")  # fmt: skip
+        parser.add_argument("--expires", "--valid", metavar="DUR", type=duration,
+                            default=TOKEN_LIFE_S, help="for how long (default 1h)")  # fmt: skip
+    if word == "revoke":
+        parser.add_argument("id", metavar="ID", help="as `lbctl token list` shows it")
+    else:
+        parser.add_json()
+
+
+# -- this host -----------------------------------------------------------------------------------
+
+
+def init(options: argparse.Namespace, path: str | None) -> int:
+    named = {("cluster", "name"): options.cluster} if options.cluster else {}
+    own = this_host(options, path, ELSEWHERE, named)
+    config = own.config
+    files, authority = host_files(config), authority_in(config)
+    refuse_if_joined(files)
+    check_name(config.host.name)
+    need_writable(authority.root)
+    warn_of_loopback(own)
+    now_s = time.time()
+    if authority.exists():
+        say(f"the authority in {authority.root} is kept")
+    else:
+        authority.create(config.cluster.name, config.host.name, now_s)
+        print(f"authority of cluster {config.cluster.name} in {authority.root} (keep a copy of it)")
+    target = target_of(config.host.address, config.lim.port)
+    enrol(authority, files, config.host.name, target, now_s)
+    print(f"certificate of {config.host.name} in {files.root}")
+    if options.queue:
+        name_for_queue(config)
+        print(f"the queue is on {config.host.name}")
+    settle_config(own, {}, path)
+    show_to_daemons(load(str(own.file)), authority)
+    if options.next:
+        token = authority.new_token(options.next, TOKEN_LIFE_S, now_s)
+        print(f"then on {options.next}, within {duration_text(TOKEN_LIFE_S)}:")
+        print(f"  {joining_command(target, token.text())}")
+    else:
+        print(with_config("then here, for each other host:\n  lbctl token create HOST", path))
+    return 0
+
+
+def name_for_queue(config: Config) -> None:
+    """This host's LIM is to begin with that, and to pass it on."""
+    file = SettingsFile(Path(config.host.state_dir))
+    shared = {name: shared_text(name, value) for name, value in placed([config.host.name]).items()}
+    settings = changed(file.settings(), config.host.name, None, {}, shared=shared)
+    write_private(file.path, settings_bytes(settings.lasting))
+
+
+def show_to_daemons(config: Config, authority: Authority) -> None:
+    """As root, where daemons that may run already are not: the ledger is theirs to read, and the
+    process with the key runs where systemd has it."""
+    if os.geteuid() != 0 or config.daemons.user == ROOT:
+        return
+    if (account := find_account(config.daemons.user or DEFAULT)) is None:
+        return  # `lbd up` says what to do
+    authority.show_to(account.gid)
+    if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
+        # Nothing where the package is not installed. What is wrong is in its journal.
+        start = ("systemctl", "start", "lbd-authority.service")
+        subprocess.run(start, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def joining_command(target: str, token: str) -> str:
+    """`echo` is the shell's own: the arguments of a program are for every user to see."""
+    return f"echo {token} | lbctl join {target} -"
+
+
+def host_name(text: str) -> str:
+    if not is_host_name(text):
+        raise ConfigError(f"{text!r} {NAME_RULE}")
+    return text
+
+
+def read_token(given: str) -> str:
+    if given != "-":
+        return given
+    if sys.stdin.isatty():
+        print("token: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline(TOKEN_CHARS_MAX).strip()
+
+
+def join(options: argparse.Namespace, path: str | None) -> int:
+    token = tokens.parse(read_token(options.token))
+    address = joining.parse_address(options.target)
+    own = this_host(options, path, address, {})
+    config, target = own.config, target_of(*address)
+    files = host_files(config)
+    if not is_for_member(token, files, config.host.name):
+        refuse_if_joined(files)
+    check_name(config.host.name)
+    need_writable(files.root)  # before the token is spent
+    joined = joining.join(address, token, config.host.name, time.time())
+    install(files, joined.credentials, joined.authority, joined.home, target, joined.revocations)
+    print(f"joined cluster {joined.cluster}: certificate of {config.host.name} in {files.root}")
+    named = own.is_fresh or config.cluster.name != joined.cluster
+    more: Keys = {("cluster", "name"): joined.cluster} if named else {}
+    settle_config(own, {**more, ("cluster", "join"): target}, path)
+    if joined.cluster != load(str(own.file)).cluster.name:
+        say(f'{own.file} has another cluster.name: make it "{joined.cluster}"')
+    return 0
+
+
+def this_host(
+    options: argparse.Namespace, path: str | None, other: tuple[str, int], wanted: Keys
+) -> OwnConfig:
+    """`other`: a host that must reach this one, as far as one is known."""
+    for key in ("name", "address"):
+        if value := getattr(options, key):
+            wanted["host", key] = value
+    file = absent_file(path)
+    otherwise: Keys = {} if file is None else {("host", "name"): load_new(()).host.name}
+    if not options.address and (file is not None or ("host", "address") not in set_in_file(path)):
+        otherwise["host", "address"] = joining.own_address(other)
+    return own_config(path, wanted, otherwise)
+
+
+def set_in_file(path: str | None) -> Keys:
+    return set_in(Path(load(path).path))
+
+
+def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
+    """Adds what the configuration lacks, and says what to do next."""
+    if complete(own, more):
+        print(f"configuration {'written to' if own.is_fresh else 'completed in'} {own.file}")
+    if own.file == SYSTEM_FILE and (done := make_account(load(str(own.file)))):
+        print(done)  # where the file is the system's, the account may be
+    running = (Path(own.config.host.runtime_dir) / "lim.sock").exists()
+    print(
+        with_config(
+            "restart what runs here: lbctl restart" if running else "start it: lbd up", path
+        )
+    )
+
+
+def with_config(command: str, path: str | None) -> str:
+    """`path`: what the caller gave by --config."""
+    return command if path is None else f"{command} --config {shlex.quote(path)}"
+
+
+def warn_of_loopback(own: OwnConfig) -> None:
+    if own.config.host.address.startswith("127."):
+        say(f"no other machine reaches this one at {own.config.host.address} (host.address)")
+
+
+def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
+    """Whether this host has joined the token's own cluster under that name.
+
+    The authority decides then, which knows more than we do: a host that was revoked while it was
+    off has not heard of it. Nothing here changes unless the authority has issued a certificate.
+    """
+    from lbd.net.tls import names_in
+
+    try:
+        identity = identity_of(names_in(files.read_credentials().certificate))
+        own = certificates.fingerprint(files.read_authority())
+    except (ConfigError, ValueError):
+        return False
+    if identity is None or files.read_home()[0] == host:  # the authority's own host
+        return False
+    return identity.host == host and own == token.fingerprint
+
+
+def refuse_if_joined(files: HostFiles) -> None:
+    """A certificate that has ended, was revoked or is damaged does not stand in the way."""
+    if not files.exist():
+        return
+    from lbd.net.tls import names_in
+
+    try:
+        own = files.read_credentials()
+        identity, until_s = identity_of(names_in(own.certificate)), own.valid_s[1]
+    except (ConfigError, ValueError):
+        return
+    if identity is None or until_s < time.time():
+        return
+    if identity.issue >= files.read_revocations().lowest_issue(identity.host):
+        raise ConfigError(
+            f"this host has joined already, as {identity.host}, with the authority of "
+            f"{files.read_home()[0]}; to leave that cluster, remove {files.root}"
+        )
+
+
+# -- the authority -------------------------------------------------------------------------------
+
+
+def authority_in(config: Config) -> Authority:
+    """Raises ConfigError if others could have put it there where only root may."""
+    need_root = os.geteuid() == 0 and config.daemons.user != ROOT
+    if moved := move_authority(config, need_root=need_root):
+        say(moved)
+    authority = Authority(authority_dir(config), config.tls.certificate_s)
+    if need_root and authority.root.exists():
+        check_root_directory(authority.root)
+    return authority
+
+
+def need_authority(path: str | None) -> tuple[Config, Authority]:
+    """Raises LbdError if it is not here, or not ours to use."""
+    config = load(path)
+    need_readable(authority_dir(config))
+    authority = authority_in(config)
+    if not authority.exists():
+        home = host_files(config).read_home()[0]
+        where = f"it is on {home}: run this there" if home else "`lbctl init` makes one"
+        raise LbdError(f"there is no authority in {authority.root}; {where}")
+    return config, authority
+
+
+def need_readable(path: Path) -> None:
+    for place in (*reversed(path.parents), path):
+        if place.exists() and not os.access(place, os.X_OK):
+            raise LbdError(f"{place} is closed to you: only root or the daemons' user may do that")
+
+
+def create(options: argparse.Namespace, path: str | None) -> int:
+    config, authority = need_authority(path)
+    if options.host and options.any:
+        raise ConfigError(f"for {options.host} alone, or --any? give one of the two")
+    now_s = time.time()
+    token = authority.new_token(options.host or "", options.expires, now_s)
+    if options.json:
+        until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
+        print_json({"token": token.text(), **until})
+        return 0
+    target = target_of(config.host.address, config.lim.port)
+    where = options.host or "the new host"
+    within = duration_text(options.expires)
+    if not options.host and not options.any:
+        say("the first host to use it may join; `lbctl token create HOST` makes one for that host")
+    say(f"on {where}, within {within}: {joining_command(target, 'TOKEN')}")
+    print(token.text())
+    return 0
+
+
+def list_(options: argparse.Namespace, path: str | None) -> int:
+    _, authority = need_authority(path)
+    now_s = time.time()
+    rows = [
+        {
+            "id": token.id,
+            "state": "used" if token.used_by else "open" if now_s < token.until_s else "ended",
+            "host": token.used_by or token.host or None,
+            "until": token.until_s,
+        }
+        for token in authority.ledger().tokens
+    ]
+    if options.json:
+        print_json({"tokens": rows})
+        return 0
+    shown = [
+        (row["id"], row["state"], one_line(str(row["host"] or "any")), left(row["until"], now_s))
+        for row in rows
+    ]
+    print_table(("TOKEN", "STATE", "HOST", ">LEFT"), [list(map(str, row)) for row in shown])
+    return 0
+
+
+def left(until_s: object, now_s: float) -> str:
+    seconds = float(str(until_s)) - now_s
+    return duration_text(seconds) if seconds > 0 else "-"
+
+
+def forget(options: argparse.Namespace, path: str | None) -> int:
+    _, authority = need_authority(path)
+    authority.revoke_token(options.id)
+    print(f"token {options.id} is no use any more")
+    return 0
+
+
+def revoke(options: argparse.Namespace, path: str | None) -> int:
+    config, authority = need_authority(path)
+    signed = authority.revoke(options.host)
+    write_private(host_files(config).revoked, signed)
+    wait = duration_text(config.tls.revocation_check_s)
+    print(f"{options.host} is revoked; hosts that are up hear of it now, others within {wait}")
+    lim = Path(config.host.runtime_dir) / "lim.sock"
+    try:
+        ask(lim, {"op": "status"}, 2.0)
+    except LbdError:
+        say("the LIM of this host does not answer: nobody hears of it before `lbd up` runs here")
+    return 0
+
+
+def say(text: str) -> None:
+    complain("lbctl", text)
+
+
+def token(options: argparse.Namespace, path: str | None) -> int:
+    run: Run = options.run
+    return run(options, path)
+
+
+VERBS = {
+    name: Verb(run, add, (example,), own_options=True)
+    for name, run, add, example in (
+        ("init", init, add_init_options,
+         "lbctl init --address 10.0.0.1        on the first host; prints how the next joins"),
+        ("join", join, add_join_options,
+         "lbctl join 10.0.0.1 -                on every other host; asks for the token"),
+        ("token", token, add_token_commands,
+         "lbctl token create h7 --expires 10m  on the host where `lbctl init` ran"),
+        ("revoke", revoke, add_revoke_options,
+         "lbctl revoke h2                      on the host where `lbctl init` ran"),
+    )
+}  # fmt: skip

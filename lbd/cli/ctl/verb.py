@@ -1,0 +1,54 @@
+"""A command of `lbctl`, as its module offers it."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lbd.cli.damaged_config import load_despite_faults
+from lbd.cli.program import Parser, complain
+from lbd.config.load import load
+from lbd.console.daemons import Daemons
+
+Run = Callable[[argparse.Namespace, str | None], int]  # with --config
+
+
+def asking(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
+    """Decorates commands that ask this host's daemons."""
+    return lambda options, path: run(Daemons(load(path)), options)
+
+
+def reading(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
+    """Decorates commands that only look: they work whatever is wrong in lbd.toml, with a line."""
+
+    def look(options: argparse.Namespace, path: str | None) -> int:
+        config, faults = load_despite_faults(path)
+        if faults:
+            more = f" and {len(faults) - 1} more (lbctl config check)" if faults[1:] else ""
+            complain("lbctl", f"{faults[0]}{more}; going on without that")
+        return run(Daemons(config), options)
+
+    return look
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    run: Run
+    add_options: Callable[[Parser], None] = lambda parser: None
+    examples: tuple[str, ...] = ()
+    description: str = ""  # in place of its line in the list of commands
+    own_options: bool = False  # it adds --config and --json itself, where it has them
+
+    def parser(self, program: str, about: str) -> Parser:
+        parser = Parser(program, self.description or about, self.examples)
+        parser.add_version()
+        if not self.own_options:
+            parser.add_config_options()
+            parser.add_json()
+        self.add_options(parser)
+        return parser
+
+
+def complain_of(missing: dict[str, str]) -> None:
+    if missing:
+        unreached = ", ".join(f"{host} ({why})" for host, why in missing.items())
+        complain("lbctl", f"without the jobs of these hosts, which did not answer: {unreached}")

@@ -1,0 +1,60 @@
+"""The settings that this host's LIM has saved for all hosts, as its dispatcher follows them."""
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from lbd.config.cluster import is_shared, overlaid
+from lbd.config.schema import Config
+from lbd.lim.settings_file import SettingsFile
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+
+
+class ClusterSettings:
+    """Laid over the configuration. The file is read again when the LIM has written another."""
+
+    def __init__(self, config: Config) -> None:
+        self._base = config
+        self._file = SettingsFile(Path(config.host.state_dir))
+        self._stamp: object = None
+        self._saved: dict[str, str] = {}
+        self.config = config
+        self._ended = asyncio.Event()
+        self._look()
+
+    def start(self) -> asyncio.Event:
+        """Set when `config` holds no more, or when we are to stop."""
+        self._ended = asyncio.Event()
+        return self._ended
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """Until told to stop."""
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await stop.wait()
+            if self._look() or stop.is_set():
+                self._ended.set()
+
+    def _look(self) -> bool:
+        """Whether they have changed."""
+        if (stamp := self._file.stamp()) == self._stamp:
+            return False
+        self._stamp = stamp
+        found = self._file.settings().saved
+        saved = {name: text for name, text in found.items() if is_shared(name)}
+        if saved == self._saved:
+            return False
+        self._saved = saved
+        self.config, faults = overlaid(self._base, saved)
+        for fault in faults:
+            log.warning("%s", fault)
+        return True
+
+    def is_named(self) -> bool:
+        """Whether this host is to run the dispatcher."""
+        return self.config.host.name in self.config.dispatch.hosts

@@ -1,0 +1,293 @@
+"""`lbd dispatcher`: the queue of the cluster, in the foreground."""
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from lbd.cli.daemons.cluster_settings import ClusterSettings
+from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
+from lbd.config.dispatch import MODES, STRATEGIES
+from lbd.config.schema import Config, shown
+from lbd.dispatch.core.cutoffs import highest
+from lbd.dispatch.core.discipline import Discipline
+from lbd.dispatch.core.disciplines import registry
+from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.estimates import Estimates
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.malleable.decision import Rule
+from lbd.dispatch.core.shares import Rules, read_name_limits
+from lbd.dispatch.cutoff_solver import Tuner
+from lbd.dispatch.daemon import Dispatcher, terms_of
+from lbd.dispatch.dependencies import DependencyCounts
+from lbd.dispatch.ledger.database_url import store_url
+from lbd.dispatch.ledger.leadership import Lead, OneFile
+from lbd.dispatch.metrics import dispatcher_metrics
+from lbd.dispatch.predictions import Predictions
+from lbd.dispatch.service import QueueService
+from lbd.dispatch.speedup_learner import fit_speedups
+from lbd.errors import ConfigError
+from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
+from lbd.local import json_socket as local
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json, Refusal
+from lbd.model import HostId
+from lbd.net import transport
+from lbd.net.tls import Tls
+from lbd.net.transport import Trust
+from lbd.net.trusted import trust_of
+from lbd.process.own_figures import OwnFigures
+from lbd.process.pid_lock import take_pid_locks
+from lbd.theory.allocation import Rules as AllocationRules
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_S = 1.0
+SOCKET_MODE = 0o666
+Found = TypeVar("Found")
+
+
+def run(config: Config) -> int:
+    """Runs until TERM or INT. Raises LbdError."""
+    return run_daemon("lbd dispatcher", config, lambda stop, ready: serve(config, stop, ready))
+
+
+def check(config: Config) -> tuple[Trust, Lead]:
+    """Raises ConfigError for what `serve` would refuse."""
+    make_discipline(config)
+    rules_of(config)
+    trust = trust_of(config)
+    if trust is None:
+        raise ConfigError("the dispatcher needs certificates (lbctl init) or security.key_file")
+    return trust, make_lead(config)
+
+
+async def serve(config: Config, stop: asyncio.Event, ready: Ready) -> None:
+    shared = ClusterSettings(config)
+    if not shared.is_named() and config.host.name not in config.dispatch.hosts:
+        own = shared.config.dispatch
+        where = f"is {own.host}" if own.host else "names no host"
+        raise ConfigError(f"dispatch.host {where}; this is {config.host.name}")
+    trust, lead = check(shared.config)
+    locks = take_pid_locks("dispatcher", config.host.runtime_dir, config.host.state_dir)
+    path = Path(config.host.runtime_dir) / "dispatcher.sock"
+    service = Service(shared.config, trust, lead, ready)
+    try:
+        sock = await local.serve_json(path, service.answer, SOCKET_MODE)
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(shared.follow(stop), name="follow the settings")]
+                if isinstance(trust, Tls):
+                    follow = group.create_task(trust.follow(), name="follow the certificates")
+                    beside.append(follow)
+                await service.serve(shared, stop)
+                for task in beside:
+                    task.cancel()
+        finally:
+            sock.close()
+            path.unlink(missing_ok=True)
+    finally:
+        await service.lead.close()
+        for lock in locks:
+            os.close(lock)
+
+
+@dataclass(slots=True)
+class Service:
+    """The queue while we lead, and our word that we stand by while another does."""
+
+    config: Config
+    trust: Trust
+    lead: Lead
+    ready: Ready
+    cuts: set[str] = field(default_factory=set)
+    dispatcher: Dispatcher | None = None
+    figures: OwnFigures = field(default_factory=OwnFigures)
+    predictions: Predictions | None = None
+
+    async def serve(self, shared: ClusterSettings, stop: asyncio.Event) -> None:
+        """Until told to stop, under the settings for all hosts as they are at the time."""
+        await self.lead.first()
+        while not stop.is_set():
+            ended = shared.start()
+            if shared.config is not self.config:
+                await self._become(shared.config)
+            if not shared.is_named():
+                log.info("the queue is not on this host; standing by")
+                self.ready("the queue is not here")
+                await ended.wait()
+            while not ended.is_set():
+                await self.term(ended)
+
+    async def _become(self, config: Config) -> None:
+        """What cannot be is not taken."""
+        try:
+            make_discipline(config)
+            rules_of(config)
+            lead = make_lead(config)
+        except ConfigError as problem:
+            log.warning("the settings for all hosts are not taken: %s", problem)
+            return
+        await self.lead.close()
+        self.config, self.lead = config, lead
+        await lead.first()
+
+    async def term(self, stop: asyncio.Event) -> None:
+        """From standing by to the end of our lead, or until we have to stop."""
+        try:
+            ledger = await unless(stop, self.lead.lead(self._stands_by))
+            if ledger is None:
+                return
+            discipline = make_discipline(self.config)
+            terms, rules = terms_of(self.config), rules_of(self.config)
+            life = Lifecycle(discipline, terms, rules, malleable_of(self.config))
+            self.dispatcher = Dispatcher(self.config, ledger, life, leads=self.lead.leads)
+            await self._serve(self.dispatcher, stop)
+        except* LedgerTrouble as group:
+            trouble = first_error(group)
+            if not (isinstance(trouble, LedgerTrouble) and trouble.passes):
+                raise
+            log.warning("%s; standing by", trouble)
+        finally:
+            self.dispatcher = None
+            await self.lead.end()
+
+    async def _serve(self, dispatcher: Dispatcher, stop: asyncio.Event) -> None:
+        own, options = self.config.dispatch, transport.options
+        tuner = Tuner(dispatcher)
+        queues, by_uid = dispatcher.life.queues, dispatcher.by_uid
+        self.predictions = predictions = Predictions(queues, dispatcher.ledger, by_uid)
+        service = QueueService(dispatcher, self.trust, tuner.info, predictions)
+        handlers = [service.handlers()]
+        limits = options(MESSAGE_LIMIT_BYTES, own.lease_s)
+        server = transport.bind(
+            self.config.host.address, own.port, self.trust, self.cuts, handlers, limits
+        )
+
+        async def begin() -> None:
+            await tuner.begun()
+            await server.start()
+            log.info("ready host=%s mode=%s", self.config.host.name, own.mode)
+            self.ready(f"queue of {self.config.cluster.name}")
+
+        beside = self.lead.beside()
+        beside["learn how predictions came true"] = predictions.learn()
+        beside["count what jobs wait for"] = DependencyCounts(dispatcher).run()
+        beside["fit speedups"] = fit_speedups(queues.heads.speedups)
+        if tuner.solves:
+            beside["solve cutoffs"] = tuner.run()
+        if own.mode in registry.BY_ESTIMATE:
+            dispatcher.estimates = Estimates()
+            beside["learn estimates"] = dispatcher.learn()
+        try:
+            await dispatcher.run(stop, begin, beside)
+        finally:
+            await server.stop(STOP_GRACE_S)
+
+    def _stands_by(self, leader: str) -> None:
+        log.info("standing by; %s leads", leader or "nobody")
+        self.ready(f"standby of {self.config.cluster.name}")
+
+    async def answer(self, request: Json, caller: Caller) -> Json:
+        """What the lab asks: whether we are there, and whom we are not to hear."""
+        if request.get("op") == "cut" and caller.is_daemon:
+            hosts = request.get("hosts")
+            self.cuts.clear()
+            self.cuts.update(map(str, hosts if isinstance(hosts, list) else []))
+            lines = self.dispatcher.lines if self.dispatcher is not None else {}
+            for name in self.cuts & lines.keys():
+                lines[HostId(name)].broken.set()
+            return {}
+        if request.get("op") == "status":
+            return {"mode": self.config.dispatch.mode, **self._mode_details()}
+        if request.get("op") == "metrics" and caller.is_daemon:
+            errors = self.predictions.errors if self.dispatcher and self.predictions else []
+            known = dispatcher_metrics(self.dispatcher)
+            return {**self.figures.answer(), **known, "prediction_error_seconds": errors}
+        raise Refusal(f"unknown operation {request.get('op')!r}")
+
+    def _mode_details(self) -> Json:
+        if self.dispatcher is None:
+            return {"leads": False, "jobs": 0, "hosts": []}
+        jobs, hosts = len(self.dispatcher.life.jobs), sorted(self.dispatcher.lines)
+        return {"leads": True, "jobs": jobs, "hosts": hosts}
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Found | None:
+    """Returns the result, or None if we are asked to stop before."""
+    finding = asyncio.create_task(work, name="stand by")
+    stopping = asyncio.create_task(stop.wait(), name="until it has to stop")
+    try:
+        await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return finding.result() if finding.done() else None
+    finally:
+        for task in (finding, stopping):
+            task.cancel()
+        await asyncio.gather(finding, stopping, return_exceptions=True)
+
+
+def make_discipline(config: Config) -> Discipline:
+    """Raises ConfigError."""
+    mode = next(mode for mode in MODES if mode == config.dispatch.mode)
+    tags = config.tags
+    try:
+        spread_tiers("", [], 1, tags.tiers)
+        if mode not in registry.TIERED or tags.cutoffs_s:
+            return registry.make(mode, tags.cutoffs_s, tags.work_conserving)
+        if tags.tiers and max(map(highest, tags.tiers)) < 2:
+            raise ValueError(f"{mode} needs at least two tiers; these hosts are all in the first")
+        return registry.tiered(mode, (), tags.work_conserving)
+    except ValueError as problem:
+        raise ConfigError(f"tags.cutoffs_s, tags.tiers: {problem}") from None
+
+
+def rules_of(config: Config) -> Rules:
+    """Raises ConfigError."""
+    own = config.dispatch
+    try:
+        name_jobs = read_name_limits(own.name_jobs)
+    except ValueError as problem:
+        raise ConfigError(f"dispatch.name_jobs: {problem}") from None
+    return Rules(
+        own.priorities,
+        own.fair_share_s,
+        own.user_slots,
+        name_jobs,
+        own.interleave_arrays,
+        own.backfill if own.mode == "fcfs" else "off",
+        own.backfill_risk,
+    )
+
+
+def malleable_of(config: Config) -> Rule:
+    own = config.dispatch
+    strategy = next(name for name in STRATEGIES if name == own.malleable)
+    restraint = AllocationRules(risk=own.malleable_risk)
+    return Rule(strategy, restraint, own.malleable_lock_in, own.malleable_hold_s or math.inf)
+
+
+def make_lead(config: Config) -> Lead:
+    """Raises ConfigError for a store that we do not know."""
+    own = config.dispatch
+    store = store_url(own.store, config.host.state_dir)
+    scheme, found, path = store.partition("://")
+    if found and scheme == "sqlite" and path.startswith("/"):
+        if own.standby:
+            raise ConfigError(
+                'dispatch.standby: only with dispatch.store = "postgresql://…" may others lead'
+            )
+        return OneFile(Path(path))
+    if not found or scheme not in ("postgresql", "postgres"):
+        known = "sqlite:///path/of/the/file or postgresql://user@host/database"
+        raise ConfigError(f"dispatch.store {shown(own.store)}: write {known}")
+    try:
+        from lbd.dispatch.ledger.postgres_leadership import Leadership
+    except ModuleNotFoundError as missing:
+        install = "pip install 'asyncpg>=0.30,<1' beside lbd"
+        raise ConfigError(f"dispatch.store: no module {missing.name}; {install}") from None
+    return Leadership(store, config.host.name, own.term_s)

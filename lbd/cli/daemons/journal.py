@@ -1,0 +1,104 @@
+"""The log as fields of systemd's journal, where stderr is the journal; else plain lines.
+
+`journalctl LBD_HOST=h2 PRIORITY=4` then finds what is meant. The protocol (systemd's "Native
+Journal Protocol") is a datagram of NAME=value lines to one socket, so no library. What a record
+carries beside its text comes from `extra={…}`: names and figures, never what is in the environment
+of a command.
+"""
+
+import logging
+import os
+import socket
+import struct
+import sys
+
+from lbd.text.one_line import one_line
+
+SOCKET = "/run/systemd/journal/socket"
+PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+ERROR = 3
+MESSAGE_MAX_BYTES = 32 << 10
+LINE_CHARS_MAX = 8000
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+def is_journal(descriptor: int = 2) -> bool:
+    """Whether that descriptor leads to the journal: $JOURNAL_STREAM names its device and inode."""
+    stated = os.environ.get("JOURNAL_STREAM", "")
+    if not stated:
+        return False
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return False
+    return stated == f"{found.st_dev}:{found.st_ino}"
+
+
+def set_up_log(program: str, host: str) -> None:
+    """One record a line on stderr, beginning with the program's name; or fields of the journal."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(OneLine(f"{program}: %(message)s"))
+    handler = JournalHandler(program, host, lines) if is_journal() else lines
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+
+
+class OneLine(logging.Formatter):
+    """A record is one printable line, whatever jobs, users and hosts call themselves; a traceback
+    follows in the same line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return one_line(super().format(record), LINE_CHARS_MAX)
+
+
+class JournalHandler(logging.Handler):
+    """To the journal's own socket; what it does not take goes to stderr as a line."""
+
+    def __init__(
+        self, program: str, host: str, otherwise: logging.Handler, path: str = SOCKET
+    ) -> None:
+        super().__init__()
+        self._said_by = {"SYSLOG_IDENTIFIER": program.replace(" ", "-"), "LBD_HOST": host}
+        self._otherwise = otherwise
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)  # a log that is full must not stop the event loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._socket.sendto(packed(self._said_by | fields(record)), self._path)
+        except OSError:
+            self._otherwise.emit(record)
+
+    def close(self) -> None:
+        self._socket.close()
+        super().close()
+
+
+def fields(record: logging.LogRecord) -> dict[str, str]:
+    """Journal fields of a record: its text, where it was said, and what `extra` adds."""
+    found = {
+        "MESSAGE": one_line(record.getMessage(), LINE_CHARS_MAX),
+        "PRIORITY": str(PRIORITIES.get(record.levelname, 6)),
+        "LOGGER": record.name,
+        "CODE_FILE": record.pathname,
+        "CODE_LINE": str(record.lineno),
+        "CODE_FUNC": record.funcName or "",
+    }
+    if record.exc_info:
+        found["EXCEPTION"] = logging.Formatter().formatException(record.exc_info)
+    for name, value in vars(record).items():
+        if name not in STANDARD and value:
+            found[f"LBD_{name.upper()}"] = str(value)
+    return found
+
+
+def packed(given: dict[str, str]) -> bytes:
+    """As the journal takes it: NAME=value, or with its length where the value has lines."""
+    parts = []
+    for name, text in given.items():
+        value = text.encode(errors="replace")[:MESSAGE_MAX_BYTES]
+        if b"\n" in value:
+            parts.append(name.encode() + b"\n" + struct.pack("<Q", len(value)) + value + b"\n")
+        else:
+            parts.append(name.encode() + b"=" + value + b"\n")
+    return b"".join(parts)

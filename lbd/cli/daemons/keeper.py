@@ -1,0 +1,32 @@
+"""`lbd keeper`: the keeper in the foreground, for an LBM that is not root."""
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from lbd.cli.daemons.privilege import daemons_account, make_workdir_root
+from lbd.cli.program import complain
+from lbd.config.schema import Config
+from lbd.lbm.keeper_start import keeper_command
+from lbd.local.socket_file import bind_unix
+from lbd.process.own_directory import RUNTIME, make_own
+from lbd.process.service_manager import ServiceManager
+
+
+def run(config: Config) -> NoReturn:
+    """Becomes the keeper. Raises LbdError."""
+    account = daemons_account(config)
+    path = Path(config.host.runtime_dir, "keeper.sock")
+    if account is None:
+        make_own(path.parent, RUNTIME)
+    else:
+        make_own(path.parent, RUNTIME, {0, account.uid})
+        if said := make_workdir_root(config, account):
+            complain("lbd keeper", said)
+    listener = bind_unix(path, 0o600, account.uid if account else None)
+    listener.setblocking(True)
+    os.set_inheritable(listener.fileno(), True)
+    command = keeper_command(listener, path, config, account.uid if account else os.geteuid())
+    # The keeper itself takes these variables out of its environment, to feed its watchdog.
+    ServiceManager(dict(os.environ)).ready(f"listens at {path}")
+    os.execv(command[0], command)

@@ -1,0 +1,104 @@
+"""`lbd lim`: the load information manager in the foreground."""
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from lbd.cli.daemons.queue_start import DispatcherStart
+from lbd.cli.daemons.wiring import Ready, run_daemon
+from lbd.config.schema import Config
+from lbd.lim.daemon import Lim
+from lbd.lim.remembering import Remembering
+from lbd.lim.socket import Operations
+from lbd.local import json_socket as local
+from lbd.net.lim_network import LimNetwork, Traffic
+from lbd.net.tls import Tls
+from lbd.net.transport import Plain
+from lbd.net.trust_service import TrustService
+from lbd.net.trusted import trust_of
+from lbd.net.upkeep import Upkeep
+from lbd.process.pid_lock import take_pid_locks
+from lbd.process.stop import Stop
+from lbd.trust.names import said_of
+
+log = logging.getLogger(__name__)
+
+SOCKET_MODE = 0o666  # every user may ask; SO_PEERCRED says who may change something
+
+
+def run(config: Config) -> int:
+    """Runs until TERM or INT. Raises LbdError."""
+    return run_daemon("lbd lim", config, lambda stop, ready: serve(config, stop, ready))
+
+
+def check(config: Config) -> Tls | Plain | None:
+    """How the others know us, or None. Raises ConfigError for what `serve` would refuse."""
+    return trust_of(config, admits=True)
+
+
+async def serve(config: Config, stop: Stop, ready: Ready) -> None:
+    runtime_dir = Path(config.host.runtime_dir)
+    locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
+    trust = check(config)
+    limits = (config.lim.max_message_bytes, config.lim.down_after_s)
+    network = LimNetwork(trust, *limits, config.lim.peer_rate) if trust is not None else None
+    try:
+        lim = Lim(config, network)
+        traffic = network.traffic if network else Traffic()
+        remembering = Remembering(lim.state, Path(config.host.state_dir))
+        lim.kept.follow = DispatcherStart(config, stop).follow
+        is_out = trust.is_out if isinstance(trust, Tls) else never_out
+        operations = Operations(lim, traffic, is_out, remembering.loads)
+        upkeep = await open_port(config, lim, network, trust) if network and trust else None
+        path = runtime_dir / "lim.sock"
+        server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)
+        scope = lim.sampler.scope
+        log.info("ready host=%s scope=%s (%s)", lim.state.me, scope.name, scope.reason)
+        ready(f"host {lim.state.me}, scope {scope.name}")
+        lim.kept.follow(lim.state.settings)
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(remembering.run(), name="remembering")]
+                if upkeep is not None:
+                    beside.append(group.create_task(upkeep.run(), name="upkeep"))
+                await lim.run(stop, returns=lambda: stop.makes_way)
+                for task in beside:
+                    task.cancel()
+        finally:
+            server.close()
+            with suppress(FileNotFoundError):
+                path.unlink()
+    finally:
+        if network is not None:
+            await network.close()
+        for lock in locks:
+            os.close(lock)
+
+
+async def open_port(
+    config: Config, lim: Lim, network: LimNetwork, trust: Tls | Plain
+) -> Upkeep | None:
+    """Raises ConfigError if the port cannot be had."""
+    address = (config.host.address, config.lim.port)
+    if not isinstance(trust, Tls):
+        await network.serve(*address, lim.answer, skewed=lim.skewed)
+        return None
+
+    def others() -> dict[str, str]:
+        members = [entry.member for entry in lim.state.table.entries.values()]
+        return {m.name: m.lim_target for m in members if m.name != lim.state.me}
+
+    authority = trust.authority
+    if authority is not None and (revoked := authority.revoke_named_badly()):
+        trust.learn(authority.signed_list())
+        log.warning("%s", said_of(revoked))
+    service = TrustService(trust, authority).handler()
+    await network.serve(*address, lim.answer, service, skewed=lim.skewed)
+    check_s = config.tls.revocation_check_s
+    return Upkeep(trust, network.peers, authority, others, check_s)
+
+
+def never_out(_host: str, _heard_s: float) -> bool:
+    return False

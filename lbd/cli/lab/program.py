@@ -1,0 +1,300 @@
+"""`lbd lab`: a cluster of real daemons on this one machine."""
+
+import argparse
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from lbd.cli.lab import experiment_options as lab_experiment_options
+from lbd.cli.program import Parser, complain
+from lbd.cli.quantities import signal_named
+from lbd.config.dispatch import MODES
+from lbd.config.load import default_runtime_dir
+from lbd.console.output import Page, own_page, print_json, put
+from lbd.console.reply import Json, table, tables, text
+from lbd.errors import ConfigError, LbdError
+from lbd.lab import hosts, lab, removal
+from lbd.lab.plan import DAEMONS, ISOLATIONS, host_names
+from lbd.process.own_directory import fault_of, make_own
+from lbd.text.spelling import hint
+
+Run = Callable[[argparse.Namespace], int]
+PARTS = ("lim", "lbm", "dispatcher", "keeper", "host")
+STORES = ("sqlite:///", "postgresql://", "postgres://")
+DESCRIPTION = (
+    "a cluster of real daemons on this one machine: hosts h1, h2 … that can be killed and cut"
+)
+EXAMPLES = (
+    "lbd lab up --hosts 4 --cpus 1     four hosts; root gives each its own namespaces",
+    'eval "$(lbd lab env h1)"          from here on lbrun and lbctl act from h1',
+    "lbd lab exec h2 -- lbctl status   one command inside h2",
+    "lbd lab kill h3 host              power-off; `lbd lab start h3` brings it back",
+    "lbd lab cut h1 h2                 pull the cable between them; `lbd lab heal`",
+    "lbd lab experiment                compare the algorithms on live hosts; a few minutes",
+    "lbd lab down                      end everything and remove it",
+)
+
+
+def main(argv: list[str]) -> int:
+    # A lab that is stopped half-way cleans up, as after an interrupt.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    # What follows the first -- of `exec` is the command's own, whatever it looks like.
+    at = argv.index("--") if argv[:1] == ["exec"] and "--" in argv else len(argv)
+    options = make_parser().parse_args(argv[:at])
+    if argv[at:]:
+        options.command = argv[at + 1 :]
+    run: Run = options.run
+    return run(options)
+
+
+def make_parser() -> Parser:
+    parser = Parser("lbd lab", DESCRIPTION, EXAMPLES)
+    parser.add_version()
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: Run, about: str, place: str = "one lab a user") -> Parser:
+        made: Parser = commands.add_parser(name, description=about, help=about)
+        made.add_argument("--dir", type=directory, default=None, metavar="DIR",
+                          help=f"where the lab lies (default: {place}, "
+                               "under the runtime directory)")  # fmt: skip
+        made.set_defaults(run=run)
+        return made
+
+    add_up_options(command("up", run_up, "start the hosts; return when each sees every other"))
+    command("env", run_env, "print shell exports to act from a host").add_argument("host")
+    inside = command("exec", run_exec, "run a command inside a host")
+    inside.add_argument("host")
+    inside.add_argument("command", nargs="*", metavar="-- COMMAND")
+    kill = command("kill", run_kill, "signal a daemon, its keeper, or power a host off")
+    kill.add_argument("host")
+    kill.add_argument("part", metavar="PART", help=", ".join(PARTS))
+    kill.add_argument("-s", "--signal", default=signal.SIGKILL, type=signal_named, metavar="SIG",
+                      help="default: KILL")  # fmt: skip
+    start = command("start", run_start, "start what is dead of a host")
+    start.add_argument("host")
+    start.add_argument(
+        "daemon", nargs="?", help="lim, lbm or dispatcher; default: whatever is not running"
+    )
+    cut = command("cut", run_cut, "let nothing pass between two hosts")
+    cut.add_argument("a", metavar="HOST")
+    cut.add_argument("b", metavar="HOST")
+    command("heal", run_heal, "undo every cut")
+    status = command("status", run_status, "hosts, daemons, cuts")
+    status.add_argument("--json", action="store_true", help="as one JSON object")
+    experiment = command(
+        "experiment", run_experiment, lab_experiment_options.ABOUT, "one of its own"
+    )
+    lab_experiment_options.add_options(experiment)
+    command("down", run_down, "end every process of the lab and remove it")
+    return parser
+
+
+def add_up_options(up: Parser) -> None:
+    up.add_argument("--hosts", type=int, default=4, metavar="N", help="how many (default: 4)")
+    up.add_argument("--cpus", type=float, default=0.0, metavar="X",
+                    help="cores of each host (default: with namespaces a share of this machine, "
+                         "else all of it)")  # fmt: skip
+    up.add_argument("--isolate", choices=ISOLATIONS, default="auto",
+                    help="namespaces (root on Linux): each host has its own processes, network "
+                         "and CPU quota; none: loopback addresses")  # fmt: skip
+    up.add_argument("--private", action="append", default=[], type=existing, metavar="PATH",
+                    help="each host has an empty directory of its own there, instead of this "
+                         "machine's (namespaces only; may be repeated)")  # fmt: skip
+    up.add_argument("--tls", action="store_true",
+                    help="certificates between the hosts, as those in namespaces have anyway; the "
+                         "authority is on h1")  # fmt: skip
+    up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
+    up.add_argument(
+        "--mode",
+        metavar="M",
+        choices=MODES,
+        help="dispatch.mode of the queue, whose dispatcher h1 runs (default: fcfs)",
+    )
+    up.add_argument(
+        "--store",
+        metavar="URL",
+        help="dispatch.store: sqlite:///a/file (default: in h1's state directory), or "
+        "postgresql://…/database: then every host may lead",
+    )
+    up.add_argument("--set", action="append", default=[], dest="settings",
+                    metavar="SECTION.KEY=VALUE",
+                    help="a value of every host's lbd.toml; may be repeated")  # fmt: skip
+    up.add_argument("--host-set", action="append", default=[], dest="host_settings",
+                    metavar="HOST:SECTION.KEY=VALUE",
+                    help="a value of one host's lbd.toml; may be repeated")  # fmt: skip
+
+
+def directory(given: str) -> Path:
+    if not given:
+        raise argparse.ArgumentTypeError("the name of a directory")
+    return Path(given).expanduser().resolve()
+
+
+def existing(given: str) -> Path:
+    path = directory(given)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{given}: no directory")
+    return path
+
+
+def root_of(options: argparse.Namespace) -> Path:
+    given: Path | None = options.dir
+    if given is not None:
+        return given
+    return own_place("lab")
+
+
+def own_place(name: str) -> Path:
+    """That in our runtime directory. Raises LbdError if another user may have made either."""
+    base = Path(default_runtime_dir())
+    for place in (base, base / name):
+        with suppress(FileNotFoundError):
+            if fault := fault_of(place):
+                raise LbdError(f"{place}: {fault}, or give a --dir of your own")
+    return (base / name).resolve()
+
+
+def say(line: str) -> None:
+    complain("lbd lab", line)
+
+
+def run_up(options: argparse.Namespace) -> int:
+    root = root_of(options)
+    if options.dir is None:
+        make_own(Path(default_runtime_dir()), "--dir")
+    plan, remark = lab.make_plan(
+        root, options.hosts, options.cpus, options.isolate, options.algorithm,
+        (*queue_settings(options.mode, options.store, options.hosts), *options.settings),
+        tuple(options.private), options.tls, tuple(options.host_settings),
+    )  # fmt: skip
+    if remark:
+        say(remark)
+    shows_dots = sys.stderr.isatty()
+
+    def progress() -> None:
+        if shows_dots:
+            print(".", end="", file=sys.stderr, flush=True)
+
+    try:
+        lab.up(plan, say, progress)
+    finally:
+        if shows_dots:
+            print(file=sys.stderr)
+    each = f", {plan.cores:g} cores each" if plan.cores else ""
+    where = "" if options.dir is None else f" --dir {root}"
+    hosts_up = f"{len(plan.hosts)} host{'s' if len(plan.hosts) > 1 else ''} up"
+    print(f"{hosts_up} in {root} (isolation: {plan.isolate}{each})")
+    print(f'act from one:  eval "$(lbd lab env h1{where})"    end:  lbd lab down{where}')
+    return 0
+
+
+def queue_settings(mode: str | None, store: str | None, hosts: int) -> list[str]:
+    """With PostgreSQL each host's dispatcher may lead, else there is one; --set dispatch.host= does
+    without. Raises ConfigError."""
+    given = ["dispatch.host=h1", f"dispatch.mode={mode or MODES[0]}"]
+    if store is not None:
+        if not store.startswith(STORES):
+            raise ConfigError(f"--store {store}: write sqlite:///a/file or postgresql://…/database")
+        given.append(f"dispatch.store={json.dumps(store)}")
+        if not store.startswith(STORES[0]):
+            given.append(f"dispatch.standby={json.dumps(host_names(hosts)[1:])}")
+    return given
+
+
+def run_experiment(options: argparse.Namespace) -> int:
+    run: Run = importlib.import_module("lbd.cli.lab.experiment").main  # other commands are quicker
+    return run(options)
+
+
+def run_env(options: argparse.Namespace) -> int:
+    record = lab.existing(root_of(options))
+    lab.check_host(record, options.host)
+    sys.stdout.write(hosts.env_text(record, options.host))
+    return 0
+
+
+def run_exec(options: argparse.Namespace) -> int:
+    command: list[str] = options.command
+    if not command:
+        raise ConfigError(f"exec {options.host}: which command? Write it after --")
+    record = lab.existing(root_of(options))
+    lab.check_host(record, options.host)
+    enter = str(record.plan.paths(options.host).enter)
+    sys.stdout.flush()
+    os.execve(enter, [enter, *command], hosts.inside_environment(record, options.host))
+
+
+def run_kill(options: argparse.Namespace) -> int:
+    check_part(options.part, PARTS)
+    print(lab.kill(root_of(options), options.host, options.part, options.signal))
+    return 0
+
+
+def run_start(options: argparse.Namespace) -> int:
+    if options.daemon is not None:
+        check_part(options.daemon, DAEMONS)
+    print(lab.start(root_of(options), options.host, options.daemon, say))
+    return 0
+
+
+def check_part(part: str, known: tuple[str, ...]) -> None:
+    """Raises ConfigError for a daemon there is not."""
+    if part not in known:
+        raise ConfigError(f"{part!r} is no part of a host; {hint(part, known)}")
+
+
+def run_cut(options: argparse.Namespace) -> int:
+    lab.cut(root_of(options), options.a, options.b, say)
+    print(f"{options.a} and {options.b} are cut off from each other")
+    return 0
+
+
+def run_heal(options: argparse.Namespace) -> int:
+    count = lab.heal(root_of(options), say)
+    print(f"{count} cut{'s' if count != 1 else ''} healed" if count else "nothing was cut")
+    return 0
+
+
+def run_down(options: argparse.Namespace) -> int:
+    root = root_of(options)
+    print(f"the lab in {root} is gone" if removal.down(root) else f"there is no lab in {root}")
+    return 0
+
+
+LAB_HEADER = ("HOST", "ADDRESS", "POWER", "LIM", "LBM", "KEEPER", "CUT FROM", "DISPATCHER")
+LAB_GO_FIRST = ("ADDRESS", "KEEPER", "POWER", "DISPATCHER", "CUT FROM")
+
+
+def run_status(options: argparse.Namespace) -> int:
+    status = lab.status(root_of(options))
+    if options.json:
+        print_json(status)
+        return 0
+    put(*lab_lines(status, own_page()))
+    return 0
+
+
+def lab_lines(status: Json, page: Page) -> list[str]:
+    rows = [status_row(row) for row in tables(status, "hosts")]
+    return page.table(LAB_HEADER, rows, LAB_GO_FIRST, ("CUT FROM",))
+
+
+def status_row(row: Json) -> list[str]:
+    daemons = table(row, "daemons")
+    shown = [text(row, "name"), text(row, "address"), text(row, "power")]
+    shown += [daemon_cell(table(daemons, name)) for name in ("lim", "lbm", "keeper")]
+    peers = row.get("cut_from")
+    shown.append(" ".join(map(str, peers)) if isinstance(peers, list) else "")
+    return [*shown, daemon_cell(table(daemons, "dispatcher"))]
+
+
+def daemon_cell(daemon: Json) -> str:
+    """Returns "" where this host is not meant to run the daemon."""
+    state = text(daemon, "state")
+    return f"{state} {daemon.get('pid')}" if state in ("running", "stopped") else state

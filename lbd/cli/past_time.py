@@ -1,0 +1,57 @@
+"""Times that lists look back to, as people type them: `2h` (ago), `17:30` (the last one),
+`yesterday`, `yesterday 08:00`, `2026-12-01`, `2026-12-01T06:00`. A day alone is its midnight."""
+
+import argparse
+import contextlib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from lbd.text.clock_time import read_time
+from lbd.text.units import duration_s
+
+FORMS = "2h, 1d, 17:30, today, yesterday, 2026-12-01, 2026-12-01T06:00"
+DAYS_AGO = {"today": 0, "yesterday": 1}
+MIDNIGHT = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PastTime:
+    """What was typed. Which moment that is depends on now, and on the time zone."""
+
+    ago_s: float | None = None
+    days_ago: int | None = None
+    date: tuple[int, int, int] | None = None
+    clock: tuple[int, int, int] = MIDNIGHT
+
+    def unix_s(self, now_s: float, *, utc: bool = False) -> float:
+        if self.ago_s is not None:
+            return max(0.0, now_s - self.ago_s)
+        zone = UTC if utc else None
+        today = datetime.fromtimestamp(now_s, zone).date()
+        day = date(*self.date) if self.date else today - timedelta(self.days_ago or 0)
+        found = datetime.combine(day, time(*self.clock), zone)
+        if self.date is None and self.days_ago is None and found.timestamp() > now_s:
+            found = datetime.combine(day - timedelta(1), time(*self.clock), zone)
+        return found.timestamp()
+
+
+def past_time(text: str) -> PastTime:
+    """Raises argparse.ArgumentTypeError, one line with what is allowed."""
+    with contextlib.suppress(ValueError):
+        return PastTime(ago_s=duration_s(text))
+    day, _, clock = text.partition(" ")
+    try:
+        if day in DAYS_AGO:
+            return PastTime(
+                days_ago=DAYS_AGO[day], clock=read_time(clock)[1] if clock else MIDNIGHT
+            )
+        found = PastTime(None, None, *read_time(f"{text} 00:00" if is_day(text) else text))
+        if found.date is not None:
+            date(*found.date)  # which knows how long each month is
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; allowed: {FORMS}") from None
+    return found
+
+
+def is_day(text: str) -> bool:
+    return text.count("-") == 2 and ":" not in text

@@ -1,0 +1,65 @@
+"""Simulations spread over processes that make way for everybody else, and how far they are."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, parent_process
+from typing import TypeVar
+
+from lbd.cli.sim.progress import Progress
+from lbd.errors import LbdError
+
+NICENESS = 10
+WORKERS = max(1, (os.cpu_count() or 2) - 1)  # a core is left to those who work here
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+
+class Pool:
+    """A `sim.figures.Map`; the order the runs end in changes nothing."""
+
+    def __init__(self, what: str, workers: int) -> None:
+        self._what = what
+        self._workers = workers
+
+    def __call__(self, function: Callable[[Given], Found], given: Sequence[Given]) -> list[Found]:
+        progress = Progress(self._what, len(given))
+        if self._workers == 1 or len(given) <= 1:
+            found = []
+            for item in given:
+                found.append(function(item))
+                progress.one_more()
+            return found
+        with ProcessPoolExecutor(min(self._workers, len(given)), initializer=make_way) as pool:
+            futures = [pool.submit(function, item) for item in given]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                    progress.one_more()
+            except BrokenProcessPool as problem:
+                raise LbdError("a process of the simulation was killed (memory?)") from problem
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for child in active_children():  # or we would wait for what they are at
+                    child.terminate()
+                raise
+            return [future.result() for future in futures]
+
+
+def make_way() -> None:
+    """In each process: last in line for the CPU. ^C is our parent's affair; its end is ours too."""
+    os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+    os._exit(1)

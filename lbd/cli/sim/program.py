@@ -1,0 +1,55 @@
+"""`lbd sim …`: the same deciding code in virtual time. A subcommand is imported when asked for."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from lbd.cli.program import Parser
+from lbd.text.spelling import hint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FUNCTIONS = {
+    "backfill": ("lbd.cli.sim.backfill", "main"),
+    "balance": ("lbd.cli.sim.balance", "main"),
+    "dispatch": ("lbd.cli.sim.dispatch", "main"),
+    "faults": ("lbd.cli.sim.faults", "main"),
+    "figure": ("lbd.cli.sim.figure", "main"),
+    "list": ("lbd.cli.sim.figure", "main_list"),
+    "malleable": ("lbd.cli.sim.malleable", "main"),
+    "migrate": ("lbd.cli.sim.migrate", "main"),
+    "queue-time": ("lbd.cli.sim.theory", "main_queue_time"),
+    "replay": ("lbd.cli.sim.replay", "main"),
+    "speedup": ("lbd.cli.sim.theory", "main_speedup"),
+    "target": ("lbd.cli.sim.target", "main"),
+}
+COMMANDS = {
+    "backfill": "jobs of several slots that pass one that waits, beside EASY",
+    "balance": "the load-exchange algorithms over simulated hosts and jobs",
+    "dispatch": "the queueing disciplines over Poisson arrivals or a trace",
+    "faults": "the algorithms on a network that fails, by schedules from seeds",
+    "figure": "a figure of the papers, from our own runs, and whether its claims hold",
+    "list": "the figures there are",
+    "malleable": "jobs that take fewer slots now or wait for more: Downey's strategies",
+    "migrate": "tasks on hosts whose owners come back: wait for them to leave, or move",
+    "queue-time": "how long until so many slots are free, from the ages of running jobs",
+    "replay": "a recorded LIM's decisions, made again and compared",
+    "speedup": "how much faster a malleable job is on more slots",
+    "target": "a batch with a target time: static slots, or slots that follow it",
+}
+DESCRIPTION = """the same policies in virtual time
+
+commands:
+""" + "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())  # fmt: skip
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser("lbd sim", DESCRIPTION)
+    parser.add_version()
+    parser.add_argument("command", metavar="COMMAND", help="see above; each has its own --help")
+    options = parser.parse_args(argv[:1])
+    if options.command not in FUNCTIONS:
+        parser.error(f"{options.command!r} is no command; {hint(options.command, COMMANDS)}")
+    module, name = FUNCTIONS[options.command]
+    run: Callable[[list[str]], int] = getattr(importlib.import_module(module), name)
+    return run(argv[1:])

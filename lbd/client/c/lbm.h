@@ -1,0 +1,167 @@
+/* How lbrun.c talks to this host's LBM: frames of fields, as local/frames.py has them, and signals that
+   go along. */
+
+#define NO_MEMORY _exit(125)
+#include "../../launch/program.h"
+#include "../../local/client_tags.h"
+
+#include <poll.h>
+#include <sys/auxv.h>
+#include <sys/signalfd.h>
+#include <sys/times.h>
+#include <sys/un.h>
+#include <time.h>
+
+enum { FAILED = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127, DEPTH_MAX = 32, NULL_DEVICE = 0x103 };
+enum { SILENT_MS = 3000, RESTART_S = 30, FORCE_TICKS = 100, FRAME_MAX = 1 << 20, CONFIG_MAX = 1 << 18 };
+
+enum { SILENCE = 0, GONE = -1 }; /* in place of a tag */
+
+/* Signals that are for the command, not for us; of the queue's, which needs no terminal, fewer. */
+static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGTSTP,
+                                 SIGCONT, SIGWINCH, 0};
+static const char FORWARDED_TO_QUEUE[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, 0};
+
+static int closed_fds, lbm = -1, signals = -1, ended_by, first_ms = SILENT_MS, later_ms = -1;
+static bool spoken, placed, stop_asked;
+static clock_t interrupted = -FORCE_TICKS;
+static unsigned long long ignored; /* signals, bit N - 1 for N: a command inherits them */
+static const char *restarting = ""; /* is there while one LBM makes way for the next */
+static char *body; /* of the frame that came last, and a NUL */
+static size_t body_size;
+
+static void put_bytes(FILE *to, char key, const char *value, size_t bytes) {
+    int size = (int)bytes;
+    fprintf(to, "%c%c%c%c%c", key, size, size >> 8, size >> 16, size >> 24);
+    fwrite(value, 1, bytes, to);
+}
+
+static void put(FILE *to, char key, const char *value) { put_bytes(to, key, value, strlen(value)); }
+
+/* One frame; DESCRIPTORS with those of 0, 1, 2 that are open. False if it is not taken in time. */
+static bool send_frame(char tag, char *fields, size_t size) {
+    char head[HEADER_BYTES] = {(char)size, (char)(size >> 8), (char)(size >> 16), (char)(size >> 24), tag};
+    struct iovec parts[] = {{head, sizeof head}, {fields, size}};
+    struct { struct cmsghdr head; int numbers[3]; } control =
+        {.head = {CMSG_LEN(0), SOL_SOCKET, SCM_RIGHTS}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    for (int number = 0, count = 0; tag == DESCRIPTORS && number < 3; number++)
+        if (!(closed_fds >> number & 1)) {
+            control.numbers[count++] = number;
+            message.msg_control = &control;
+            message.msg_controllen = control.head.cmsg_len += sizeof number;
+        }
+    int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* a signal must not wait for it */
+    return sendmsg(lbm, &message, flags) == (ssize_t)(size + HEADER_BYTES);
+}
+
+/* From here on a signal is for the command; one that the caller ignores stays ignored. */
+static void catch_signals(const char *forwarded) {
+    sigset_t caught = {0};
+    struct sigaction now;
+    for (int one = 1; one <= 64; one++)
+        if (!sigaction(one, NULL, &now) && now.sa_handler == SIG_IGN) ignored |= 1ull << (one - 1);
+        else if (strchr(forwarded, one)) sigaddset(&caught, one);
+    sigprocmask(SIG_BLOCK, &caught, NULL);
+    signals = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Signals that came go along; a second interrupt within a second ends the command by force. */
+static void pass_signals_on(void) {
+    struct signalfd_siginfo came;
+    struct tms used;
+    while (read(signals, &came, sizeof came) == sizeof came) {
+        int number = (int)came.ssi_signo;
+        if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
+            send_frame(FORCE, NULL, 0);
+        if (number == SIGINT) interrupted = times(&used);
+        stop_asked = stop_asked || number == SIGTSTP;
+        if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* later: STOPPED */
+        send_frame(SIGNAL, &(char){(char)number}, 1);
+        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM)
+            ended_by = number;
+    }
+}
+
+static bool is_restarting(void) {
+    struct stat marker;
+    return !stat(restarting, &marker) && time(NULL) - marker.st_mtime < RESTART_S;
+}
+
+/* The tag of the next frame, its fields in `body`; SILENCE if it does not come in time. */
+static int next_frame(void) {
+    struct pollfd both[] = {{lbm, POLLIN, 0}, {signals, POLLIN, 0}};
+    char head[HEADER_BYTES];
+    while (!both[0].revents) {
+        if (!poll(both, 2, spoken ? later_ms : first_ms) && (spoken || !is_restarting()))
+            return SILENCE;
+        if (both[1].revents) pass_signals_on();
+    }
+    spoken = true;
+    if (recv(lbm, head, sizeof head, MSG_WAITALL) != sizeof head) return GONE;
+    body_size = length_at(head);
+    body = body_size > FRAME_MAX ? NULL : calloc(1, body_size + 1);
+    if (!body || (body_size && recv(lbm, body, body_size, MSG_WAITALL) != (ssize_t)body_size))
+        return GONE;
+    return head[HEADER_BYTES - 1];
+}
+
+/* A field of the frame that came last, "" if it has no such field. */
+static char *field(char key) {
+    unsigned size;
+    for (size_t at = 0; at + HEADER_BYTES <= body_size; at += HEADER_BYTES + size) {
+        size = length_at(body + at + 1);
+        if (size > body_size - at - HEADER_BYTES) break;
+        if (body[at] == key) return text("%.*s", (int)size, body + at + HEADER_BYTES);
+    }
+    return "";
+}
+
+/* -- what an LBM, and hosts behind it, may have us say (lbd/text/one_line.py) ------------------------ */
+
+#define WHITE " \t\n\v\f\r"
+enum { SHOWN_MAX = 8000 };
+
+/* Characters that a terminal acts on, that turn the text around them, or that nobody sees. */
+static const unsigned UNSEEN[][2] = {
+    {0, 0x1f}, {0x7f, 0xa0}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e}, {0x200b, 0x200f},
+    {0x2028, 0x202e}, {0x2060, 0x206f}, {0xd800, 0xf8ff}, {0xfeff, 0xfeff}, {0xfff0, 0xfffb},
+    {0xfffe, 0xffff}, {0xe0000, 0x10ffff},
+};
+
+/* Bytes of the character at `at`; negative if it is not to be shown, or is no UTF-8. */
+static int shown_size(const char *at) {
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned point = (unsigned char)*at;
+    int size = point < 0x80 ? 1 : point < 0xc0 ? 0 : point < 0xe0 ? 2 : point < 0xf0 ? 3 : 4;
+    if (!size || point > 0xf4) return -1;
+    if (size > 1) point &= 0x7fu >> size;
+    for (int i = 1; i < size; i++) {
+        if ((at[i] & 0xc0) != 0x80) return -1; /* as the NUL at the end is, too */
+        point = point << 6 | (at[i] & 0x3f);
+    }
+    if (point < least[size] || point > 0x10ffff) return -1;
+    for (size_t i = 0; i < sizeof UNSEEN / sizeof *UNSEEN; i++)
+        if (point >= UNSEEN[i][0] && point <= UNSEEN[i][1]) return -size;
+    return size;
+}
+
+/* White space as single spaces, what is not to be shown as `?`, what is too long cut. */
+static char *one_line(const char *said) {
+    char *line = malloc(4 * SHOWN_MAX + sizeof "…"), *end = line;
+    if (!line) _exit(FAILED);
+    said += strspn(said, WHITE);
+    for (int count = 0; *said && count < SHOWN_MAX; count++) {
+        int size = shown_size(said);
+        if (strchr(WHITE, *said)) {
+            said += strspn(said, WHITE);
+            if (*said) *end++ = ' ';
+            continue;
+        }
+        if (size > 0) end = mempcpy(end, said, (size_t)size);
+        else *end++ = '?';
+        said += abs(size);
+    }
+    strcpy(end, *said ? "…" : "");
+    return line;
+}

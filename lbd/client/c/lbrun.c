@@ -1,0 +1,337 @@
+/* lbrun, compiled: a bare interpreter's start already costs as much as a whole warm ssh call.
+
+   It speaks the protocol of local/client_tags.py for plain cases; for an option not KNOWN, a command
+   that leaves a terminal, an LBM that does not answer, anything odd it becomes the Python client,
+   the reference, before anything has come of what it did. Called by another name it is a shim of
+   lbsh's: that command, from PATH behind the shims, elsewhere if the LBM thinks so, and here in any
+   trouble. Memory is not given back: it is soon another program, or none. */
+
+#include "lbm.h"
+
+#include "../shell/shim.h"
+#include "python_client.h"
+
+#define NOT_HERE "it would have to run here, on %s, and --%s forbids that"
+#define LOST "lost contact with the lbm of this host; the command, if it had begun, is ended"
+
+static const struct { char *word, key; } KNOWN[] = { /* those of a capital key take a value */
+    {"-H", 'H'}, {"--host", 'H'}, {"-x", 'X'}, {"--exclude", 'X'}, {"-e", 'E'}, {"--env", 'E'},
+    {"-C", 'C'}, {"--chdir", 'C'}, {"--name", 'N'}, {"--local", 'l'}, {"--remote", 'r'},
+    {"-v", 'v'}, {"--verbose", 'v'}, {"--no-stdin", 'i'}, {"--no-fallback", 'f'}, {"-T", 't'},
+    {"--no-tty", 't'}, {"--no-restart", 's'}, {"-q", 'q'}, {"--queue", 'q'}, {"-d", 'd'},
+    {"--detach", 'd'}, {NULL, 0},
+};
+
+static char **arguments, **untouched; /* what we were given, for whoever takes over */
+static char **command, *directory, *real_program; /* the last in a shim: what it stands for */
+static char *option[128], **repeated; /* by key; -x and -e, each behind its key */
+static int null_fds;
+static bool joined, typed;
+static sigset_t mask_given;
+
+/* One line on standard error, if the caller has one. The exit status of a failure. */
+#define say(...) say_as("lbrun", text(__VA_ARGS__))
+static int say_as(const char *program, const char *said) {
+    void (*broken)(int) = signal(SIGPIPE, SIG_IGN);
+    if (!(closed_fds & 4)) dprintf(2, "%s: %s\n", program, one_line(said));
+    signal(SIGPIPE, broken);
+    return FAILED;
+}
+
+static const char *depth(void) {
+    const char *value = getenv("LBD_DEPTH") ?: "";
+    return *value && strlen(value) < 4 && !value[strspn(value, "0123456789")] ? value : "0";
+}
+
+/* Exit with `status`; by the signal `number`, if that is how the command ended. */
+static _Noreturn void end_like(int status, int number) {
+    if (number > 0 && status == 128 + number && (number < SIGSTOP || number > SIGTTOU)) {
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core of ours */
+        signal(number, SIG_DFL);
+        sigdelset(&mask_given, number);
+        sigprocmask(SIG_SETMASK, &mask_given, NULL);
+        raise(number);
+    }
+    _exit(status);
+}
+
+static void give_signals_back(void) {
+    sigprocmask(SIG_SETMASK, &mask_given, NULL);
+    if (ended_by) end_like(128 + ended_by, ended_by); /* it came for a command that has not begun */
+}
+
+/* As lbrun.py has them. */
+#define SHELL_SIGNS " ;|&<>"
+#define NO_SHELL_LINE "not found; lbrun takes a program: for a shell line, lbrun sh -c 'LINE'"
+
+static _Noreturn void become(char *program, char **words) {
+    give_signals_back();
+    execvp(program, words);
+    bool missing = errno == ENOENT, sought = !strchr(program, '/') && *program;
+    char *why = missing && sought ? "not found" : strerror(errno);
+    if (missing && !words[1] && strpbrk(program, SHELL_SIGNS)) why = NO_SHELL_LINE;
+    say_as(real_program ? "lbsh" : "lbrun", text("%s: %s", program, why));
+    _exit(missing ? NOT_FOUND : CANNOT_EXECUTE);
+}
+
+/* Most are told their path, not their name: some find their parts by it, and behind a shim they
+   would find the shim. NAMELY is shim.py's list of those who would only show it. */
+static _Noreturn void become_command(void) {
+    if (real_program && !strstr(NAMELY, text(" %s ", *command))) *command = real_program;
+    become(real_program ?: *command, command);
+}
+
+/* The Python client, with one variable more if `name` is given. */
+static _Noreturn void become_python(const char *name, const char *value) {
+    environ = untouched;
+    if (name) setenv(name, value, 1);
+    give_signals_back();
+    const char *client = become_python_client("lbrun-python", arguments);
+    say("%s: %s", client, strerror(errno));
+    _exit(CANNOT_EXECUTE);
+}
+
+/* What is not ours to handle. `unanswered`: why the LBM, though it listens, is of no use. */
+static _Noreturn void leave_it(const char *unanswered) {
+    close(lbm);
+    environ = untouched;
+    if (real_program) become_command();
+    become_python(unanswered ? "LBD_UNANSWERED" : NULL, unanswered);
+}
+
+/* The directory as the shell spells it ($PWD), if that is where we are; -C on top. */
+static char *working_directory(void) {
+    char *spelled = getenv("PWD") ?: "", *wanted = option['C'], *actual = getcwd(NULL, 0);
+    struct stat here, there;
+    if (!actual) leave_it(NULL);
+    if (*spelled == '/' && !stat(".", &here) && !stat(spelled, &there) &&
+        here.st_dev == there.st_dev && here.st_ino == there.st_ino)
+        actual = spelled;
+    if (!wanted || !*wanted) return actual;
+    return *wanted == '/' ? wanted : text("%s/%s", strcmp(actual, "/") ? actual : "", wanted);
+}
+
+/* As the frame DONE, which came last, says. */
+static _Noreturn void end_as_told(void) {
+    if (*field(REASON)) say("%s", field(REASON));
+    end_like(*field(STATUS) ? atoi(field(STATUS)) : FAILED, atoi(field(SIGNAL_NUMBER)));
+}
+
+#include "queue.h"
+
+static bool ask(char tag) {
+    char *fields, *host = option['H'];
+    size_t size;
+    FILE *to = open_memstream(&fields, &size);
+    mode_t mask = umask(0);
+    umask(mask);
+    for (char **word = command; *word; word++) put(to, ARGUMENT, *word);
+    put(to, NAME, option['N'] ?: "");
+    put(to, DIRECTORY, directory);
+    put(to, UMASK, text("%d", (int)mask));
+    put(to, MODE, option['r'] ? "remote" : host ? "host" : "auto");
+    put(to, FLAGS, text("%s%s%s%s%s%s%s%s", option['f'] ? "n" : "", option['v'] ? "v" : "",
+                        null_fds & 1 || option['i'] ? "i" : typed ? "?" : "",
+                        option['s'] ? "R" : "", real_program ? "s" : "", joined ? "=" : "", option['C'] ? "C" : "",
+                        option['C'] && *option['C'] == '/' ? "/" : ""));
+    put(to, CLOSED_FDS, text("%d", closed_fds)), put(to, NULL_OUTPUTS, text("%d", null_fds & 6));
+    put(to, DEPTH, depth());
+    put(to, IGNORED, text("%llu", ignored));
+    if (host) put(to, HOST, host);
+    for (char **item = repeated; *item; item++)
+        if (**item == 'X') put(to, EXCLUDED, *item + 1);
+        else put(to, LET_THROUGH, text("%.*s", (int)strcspn(*item + 1, "="), *item + 1));
+    for (char **entry = environ; tag != LOCAL && *entry; entry++)
+        if (strchr(*entry, '=')) put(to, ENVIRONMENT, *entry);
+    if (tag == QUEUE) put_wish(to);
+    return !fclose(to) && send_frame(tag, fields, size);
+}
+
+/* The command has stopped, and so do we. It goes on when we do, at once if nobody would wake us. */
+static void stop(void) {
+    sigset_t one = {0};
+    sigaddset(&one, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+    raise(stop_asked ? SIGTSTP : SIGSTOP);
+    sigprocmask(SIG_BLOCK, &one, NULL);
+    send_frame(SIGNAL, &(char){SIGCONT}, 1);
+}
+
+/* Become the command. `job` is "" if the LBM did not give it a number. */
+static _Noreturn void run_here(char *host, char *job, char *reason) {
+    if (option['r']) _exit(say(NOT_HERE, host, "remote"));
+    for (char **item = repeated; *item; item++)
+        if (**item == 'X' && !strcmp(*item + 1, host)) _exit(say(NOT_HERE, host, "exclude"));
+    if (real_program) environ = untouched;
+    else setenv("LBD_DEPTH", text("%d", atoi(depth()) + 1), 1);
+    if (*job) setenv("LBD_JOB_ID", job, 1), setenv("LBD_HOST", host, 1);
+    if (*job) setenv("LBD_ORIGIN", host, 1);
+    if (option['C'] && chdir(directory)) _exit(say("%s: %s", directory, strerror(errno)));
+    if (option['v'] && *job) say("%s runs on %s (this host): %s", command[0], host, reason);
+    else if (option['v']) say("%s runs here: %s", command[0], reason);
+    if (option['i'] && !freopen("/dev/null", "r", stdin)) _exit(say("/dev/null is of no use"));
+    become_command();
+}
+
+static _Noreturn void wait_for_end(bool taken) {
+    for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
+        case SILENCE: leave_it("the lbm of this host does not answer (stopped?)");
+        case UNFIT: leave_it(body);
+        case AWAY: become_python(NULL, NULL); /* which knows terminals, and asks again */
+        case HERE:
+            if (real_program && *field(MEASURE)) /* the Python client watches over it, and tells */
+                become_python("LBD_MEASURE", text("%d %s %s", fcntl(lbm, F_DUPFD, 3), field(JOB),
+                                                  field(HOST)));
+            run_here(field(HOST), field(JOB), field(REASON));
+        case GIVE: /* kept, its pipes would hide from their other ends that it has closed them */
+            placed = true;
+            if (!send_frame(DESCRIPTORS, NULL, 0) ||
+                (!(closed_fds & 1) && !freopen("/dev/null", "r", stdin)) ||
+                (!(closed_fds & 2) && !freopen("/dev/null", "w", stdout)))
+                _exit(say(LOST));
+            break;
+        case DONE:
+            if (real_program && !placed && (*field(CAUSE) == 'f' || *field(CAUSE) == 'r'))
+                leave_it(NULL); /* failed or refused */
+            end_as_told();
+        case GONE: if (real_program && !placed) leave_it(NULL); else _exit(say(LOST));
+        case STOPPED: stop(); break;
+        case WARN: if (!real_program) say("%s", body); break;
+        case PLACED: if (option['v']) say("%s runs on %s: %s", *command, field(HOST), field(REASON));
+        }
+}
+
+static bool is_ours(uid_t user) { return !user || user == geteuid(); } /* or root's */
+
+/* Whether what `user` has at `path` is there because root or we wanted it: the directories above it
+   are root's or ours, and nobody else can put anything in them in its place. */
+static bool may_be_at(const char *path, uid_t user) {
+    struct stat link, itself;
+    bool shared = false; /* in /tmp, say, anybody makes what is not there yet */
+    if (is_ours(user)) return true;
+    for (const char *end = path; (end = strchr(end, '/')) && end[strspn(end, "/")]; end++) {
+        char *above = text("%.*s", end == path ? 1 : (int)(end - path), path);
+        if (lstat(above, &link) || !is_ours(link.st_uid) ||
+            stat(above, &itself) || !is_ours(itself.st_uid))
+            return false;
+        shared = itself.st_mode & 022;
+        if (shared && !(itself.st_mode & S_ISVTX)) return false;
+    }
+    return *path == '/' && !lstat(path, &link) && !(shared && !is_ours(link.st_uid)) &&
+           !stat(path, &itself) && S_ISDIR(itself.st_mode) && !(itself.st_mode & S_IWOTH) &&
+           (itself.st_uid == user || !itself.st_uid);
+}
+
+/* True if there is an LBM of this host's. What somebody else has put there is not trusted: neither
+   a directory (before we wait for whoever is in it) nor who listens. */
+static bool connect_in(const char *runtime_dir) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = SILENT_MS / 1000};
+    struct stat status;
+    struct ucred listener;
+    socklen_t room = sizeof listener;
+    int size = snprintf(name.sun_path, sizeof name.sun_path, "%s/lbm.sock", runtime_dir);
+    if (size >= (int)sizeof name.sun_path || lstat(runtime_dir, &status) ||
+        !may_be_at(runtime_dir, status.st_uid))
+        return false;
+    lbm = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(lbm, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(lbm, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (!connect(lbm, (struct sockaddr *)&name, sizeof name) &&
+        !getsockopt(lbm, SOL_SOCKET, SO_PEERCRED, &listener, &room) &&
+        (listener.uid == status.st_uid || may_be_at(runtime_dir, listener.uid)))
+        return restarting = text("%s/lbm.restarting", runtime_dir), true;
+    return close(lbm), false;
+}
+
+/* Where lbd.toml says, or where it is by default. */
+static bool find_lbm(void) {
+    static char config[CONFIG_MAX] = {0};
+    char *named = getenv("LBD_CONFIG") ?: "", *base = getenv("XDG_RUNTIME_DIR") ?: "";
+    char *usual = text("%s/.config/lbd/lbd.toml", getenv("HOME") ?: "");
+    char *own = *base ? text("%s/lbd", base) : text("/tmp/lbd-%d", (int)geteuid());
+    int file = open(*named ? named : usual, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 && !*named ? 0 : read(file, config + 1, CONFIG_MAX - 2);
+    config[0] = '\n';
+    close(file);
+    char *found = strstr(config, "\nruntime_dir = \""), *from = found ? found + 16 : "";
+    char *end = from + strcspn(from, "\"\\\n");
+    if (size < 0 || size == CONFIG_MAX - 2 || strlen(config) != (size_t)size + 1 ||
+        (strstr(config, "runtime_dir") && *end != '"'))
+        leave_it(NULL); /* it takes a TOML parser, or there is something to be said */
+    if (found) return connect_in(text("%.*s", (int)(end - from), from));
+    return (geteuid() && connect_in(own)) || connect_in("/run/lbd");
+}
+
+/* What stands before the command; to Python with what is not KNOWN or does not go together. */
+static void read_options(char **word) {
+    char **next = repeated;
+    for (; *word && **word == '-' && (*word)[1] && strcmp(*word, "--"); word++) {
+        bool full = (*word)[1] == '-';
+        int i = 0, size = full ? (int)strcspn(*word, "=") : 2;
+        char *name = text("%.*s", size, *word), *value = *word + size;
+        while (KNOWN[i].word && strcmp(KNOWN[i].word, name)) i++;
+        bool takes = KNOWN[i].key < 'a';
+        if (!KNOWN[i].word || (*value && !takes) || (takes && !*value && !word[1])) leave_it(NULL);
+        option[(int)KNOWN[i].key] = value = takes ? *value ? value + full : *++word : "";
+        if (strchr("XE", KNOWN[i].key)) *next++ = text("%c%s", KNOWN[i].key, value);
+        if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
+    }
+    command = word + (*word && !strcmp(*word, "--"));
+    bool queued = option['q'] || option['d'];
+    bool odd = option['l'] ? option['H'] || option['r'] : option['H'] && option['X'];
+    if (queued && (option['l'] || option['r'] || (option['q'] && option['d']) || closed_fds)) odd = true;
+    if (!*command || odd || atoi(depth()) >= DEPTH_MAX) leave_it(NULL);
+}
+
+/* The first program of that name on PATH that is not this one; NULL without one. */
+static char *find_behind_shims(char *name) {
+    char *path = text("%s", getenv("PATH") ?: "/usr/local/bin:/usr/bin:/bin");
+    struct stat self, other;
+    for (char *in; !stat("/proc/self/exe", &self) && (in = strsep(&path, ":"));) {
+        char *file = text("%s/%s", *in ? in : ".", name);
+        if (!stat(file, &other) && S_ISREG(other.st_mode) &&
+            !faccessat(AT_FDCWD, file, X_OK, AT_EACCESS) &&
+            (other.st_ino != self.st_ino || other.st_dev != self.st_dev))
+            return file;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    struct stat ends[3] = {0};
+    size_t count = 0, room = (size_t)argc + 3;
+    for (int end = 0; end < 3; end++) closed_fds |= !!fstat(end, ends + end) << end;
+    for (int end = 0; end < 3; end++)
+        null_fds |= (ends[end].st_rdev == NULL_DEVICE && (!end || !write(end, "", 0))) << end;
+    joined = ends[1].st_dev == ends[2].st_dev && ends[1].st_ino == ends[2].st_ino && ends[1].st_ino;
+    while (environ[count++]) continue;
+    untouched = calloc(count, sizeof *untouched);
+    arguments = calloc(2 * room, sizeof *arguments);
+    if (!argc || !arguments || !untouched) return FAILED;
+    memcpy(untouched, environ, count * sizeof *untouched);
+    sigprocmask(SIG_SETMASK, NULL, &mask_given);
+    char *name = basename((char *)getauxval(AT_EXECFN)); /* argv[0] may say anything: exec -a */
+    bool shim = strcmp(name, "lbrun");
+    typed = !((closed_fds | null_fds) & 1) && isatty(0);
+    memcpy(arguments + 2 * shim, argv, (size_t)argc * sizeof *argv), repeated = arguments + room;
+    if (shim) {
+        *(command = arguments + 2) = name, command[-1] = "--shim", command[-2] = "lbrun";
+        if (!(real_program = find_behind_shims(name)))
+            return say_as("lbsh", text("%s: not found", name)), NOT_FOUND;
+        if (strcmp(name, basename(argv[0]))) execv(real_program, argv);
+    }
+    if (!strcmp(getenv("LBD_FRONT") ?: "", "python")) become_python(NULL, NULL);
+    if (!shim) read_options(arguments + 1);
+    if ((shim && strcmp(depth(), "0")) || !find_lbm()) leave_it(NULL);
+    for (char **item = repeated; *item; item++)
+        if (**item == 'E' && strchr(*item, '=')) putenv(*item + 1);
+    directory = working_directory();
+    bool told = option['l'] && ask(LOCAL) && next_frame() == HERE;
+    if (option['q'] || option['d'])
+        read_input(), catch_signals(FORWARDED_TO_QUEUE), wait_in_queue(ask(QUEUE) || errno == EPIPE);
+    if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "asked to stay with --local");
+    catch_signals(FORWARDED);
+    wait_for_end(ask(RUN) || errno == EPIPE); /* which has its reasons, if not for us */
+}

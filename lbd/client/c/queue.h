@@ -1,0 +1,82 @@
+/* `lbrun -q` and `-d`, as client/queue.py does them, for the options that lbrun.c knows. */
+
+enum { HEARD_MS = 10000, ACCEPT_MS = 30000, REMARK_MS = 2000, INPUT_MAX = 11 << 20 };
+
+static char *input = ""; /* goes along with the job */
+static size_t input_size;
+
+/* All of our standard input, unless it is a terminal or there is none. */
+static void read_input(void) {
+    struct stat kind;
+    if (option['i'] || null_fds & 1 || fstat(0, &kind) ||
+        !(S_ISREG(kind.st_mode) || S_ISFIFO(kind.st_mode) || S_ISSOCK(kind.st_mode)))
+        return;
+    if (!poll(&(struct pollfd){0, POLLIN, 0}, 1, REMARK_MS))
+        say("reading standard input, which goes along with the job (--no-stdin: none)");
+    if (!(input = malloc(INPUT_MAX + 1))) _exit(say("%s", strerror(errno)));
+    for (ssize_t more = 1; more && input_size <= INPUT_MAX; input_size += (size_t)more)
+        if ((more = read(0, input + input_size, INPUT_MAX + 1 - input_size)) < 0)
+            _exit(say("standard input: %s", strerror(errno)));
+    if (input_size > INPUT_MAX)
+        _exit(say("standard input has more than %d MiB, too much for the queue; "
+                  "let the command read a file, or give --no-stdin", INPUT_MAX >> 20));
+}
+
+static void put_wish(FILE *to) {
+    if (option['d']) put(to, FLAGS, "d");
+    put_bytes(to, INPUT_DATA, input, input_size);
+}
+
+/* To our own output, heeding signals meanwhile; when nobody reads it any more we die of that, and
+   the job with us. */
+static void show(int to, const char *data, size_t size) {
+    struct pollfd both[] = {{to, POLLOUT, 0}, {signals, POLLIN, 0}};
+    while (size) {
+        poll(both, 2, -1);
+        if (both[1].revents) pass_signals_on();
+        if (!both[0].revents) continue;
+        ssize_t written = write(to, data, size < PIPE_BUF ? size : PIPE_BUF);
+        if (written < 0 && errno == EPIPE) end_like(128 + SIGPIPE, SIGPIPE);
+        if (written < 0) _exit(say("descriptor %d: %s", to, strerror(errno)));
+        data += written, size -= (size_t)written;
+    }
+}
+
+static _Noreturn void wait_in_queue(bool taken) {
+    char *jobs = "", *named = "";
+    bool several = false;
+    first_ms = HEARD_MS, later_ms = ACCEPT_MS;
+    if (!taken) _exit(say("the lbm did not take the request: %s", strerror(errno)));
+    for (;;) {
+        int tag = next_frame();
+        switch (tag) {
+        case SILENCE:
+            if (!spoken) _exit(say("the lbm of this host does not answer (stopped?), so no queue"));
+            _exit(say("no answer from the queue; it may have the job: see lbctl jobs, "
+                      "or give an --idempotency-key"));
+        case GONE:
+            if (!*jobs) _exit(say("lost contact with the lbm; the queue may have the job"));
+            _exit(say("lost contact with the lbm; %s %s on: lbctl wait %s", named,
+                      several ? "go" : "goes", jobs));
+        case UNFIT: _exit(say("%s", body));
+        case QUEUED:
+            jobs = one_line(body);
+            several = strchr(jobs, '-');
+            named = text(several ? "jobs %s" : "job %s", jobs);
+            later_ms = -1;
+            if (option['v'] && !option['d']) say("%s", named);
+            if (!option['d']) break;
+            body = text("%s\n", jobs);
+            show(1, body, strlen(body));
+            _exit(0);
+        case WAITS:
+            if (option['v'] || isatty(2)) say("%s %s: %s", named, several ? "wait" : "waits", body);
+            break;
+        case OUTPUT: show(1, body, body_size); break;
+        case ERRORS: show(2, body, body_size); break;
+        case WARN: say("%s", body); break;
+        case DONE: end_as_told();
+        }
+        free(body); /* a job may print without end */
+    }
+}

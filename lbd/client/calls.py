@@ -1,0 +1,304 @@
+"""`lbrun` for Python programs: run a command, or submit a job and ask after it.
+
+Options are those of `lbrun`, with `_` for `-`: `client.run(["make"], host="h2", mem="2G")`. What
+they may be is checked by `lbrun` itself, whose complaint is raised.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.client.complaints import Trouble
+from lbd.client.daemons import ask
+from lbd.client.installed import lbrun_program
+from lbd.client.lbm_socket import find_runtime_dirs
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.local.json_socket import Json
+
+Value = str | int | float | bool | os.PathLike[str] | None
+Option = Value | Sequence[str] | Mapping[str, str] | Mapping[str, int]
+Word = str | os.PathLike[str]
+
+ANSWER_S = 30.0
+PATIENCE_S = 15.0
+RETRY_S = 0.5
+RETRY_FOR_S = 60.0  # a daemon that is being started again
+ENDED = ("done", "failed", "cancelled", "lost")
+FAILED = "failed"  # the cause when lbrun itself could not run the command
+# What this interface says by itself.
+NOT_HERE = {
+    "queue", "detach", "status_file", "tty", "no_tty", "explain", "json", "help", "version", "q",
+    "d", "t", "no_stdin",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """How a command ended, and what it printed."""
+
+    args: tuple[str, ...]
+    exit_status: int | None
+    signal: int | None
+    host: str | None
+    cause: str  # "exited", "signalled", or what went wrong
+    output: bytes
+    error: bytes
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0
+
+    def check(self) -> "Completed":
+        """Raises JobFailed unless the command ended with 0."""
+        if not self.ok:
+            raise JobFailed(self)
+        return self
+
+
+class JobFailed(LbdError):
+    """A command that was to be checked and did not end with 0."""
+
+    def __init__(self, completed: Completed) -> None:
+        how = f"exit status {completed.exit_status}"
+        if completed.signal:
+            how = f"signal {completed.signal}"
+        elif completed.exit_status is None:
+            how = completed.cause
+        super().__init__(f"{' '.join(completed.args)}: {how} on {completed.host or 'no host'}")
+        self.completed = completed
+
+
+class Client:
+    def __init__(self, config: str | os.PathLike[str] | None = None) -> None:
+        self.config = None if config is None else os.fspath(config)
+
+    def run(
+        self,
+        argv: Sequence[Word],
+        *,
+        input: bytes | None = None,  # noqa: A002  # as subprocess.run has it
+        check: bool = False,
+        **options: Option,
+    ) -> Completed:
+        """Runs a command where there is room, until its end. Raises LbdError if it cannot be run,
+        JobFailed if it is to be checked and fails."""
+        with tempfile.TemporaryDirectory(prefix="lbd-run-") as directory:
+            status = Path(directory) / "status"
+            words = self.run_words(argv, status, options, has_input=input is not None)
+            completed = completed_of(argv, status, *communicate(words, input))
+        return completed.check() if check else completed
+
+    def submit(
+        self,
+        argv: Sequence[Word],
+        *,
+        input: bytes | None = None,  # noqa: A002  # as subprocess.run has it
+        **options: Option,
+    ) -> "Job":
+        """Raises LbdError if the queue does not take the job."""
+        words = self.submit_words(argv, options, has_input=input is not None)
+        return self.job(id_of(*communicate(words, input)))
+
+    def job(self, job_id: str | int) -> "Job":
+        """A job that was submitted before, by whatever program."""
+        return Job(self, str(job_id))
+
+    # Within
+
+    def run_words(
+        self,
+        argv: Sequence[Word],
+        status: Path,
+        options: Mapping[str, Option],
+        *,
+        has_input: bool,
+    ) -> list[str]:
+        words = ["-T", f"--status-file={status}", *([] if has_input else ["--no-stdin"])]
+        return self._lbrun(words, argv, options)
+
+    def submit_words(
+        self, argv: Sequence[Word], options: Mapping[str, Option], *, has_input: bool
+    ) -> list[str]:
+        return self._lbrun(["-d", *([] if has_input else ["--no-stdin"])], argv, options)
+
+    def _lbrun(
+        self, words: list[str], argv: Sequence[Word], options: Mapping[str, Option]
+    ) -> list[str]:
+        if isinstance(argv, str | bytes):
+            raise TypeError(f"a command is a list of words, not {argv!r}")
+        if self.config is not None:
+            words.append(f"--config={self.config}")
+        return [
+            lbrun_program(),
+            *words,
+            *option_words(options),
+            "--",
+            *(os.fspath(word) for word in argv),
+        ]
+
+    def ask_lbm(self, question: Json, timeout_s: float = ANSWER_S) -> Json:
+        """Raises LbdError."""
+        try:
+            directories = find_runtime_dirs(self.config)
+        except Trouble as problem:
+            raise ConfigError(str(problem)) from None
+        return ask(directories, "lbm", question, timeout_s)
+
+
+class Job:
+    """A job of the queue. Every method raises LbdError if the queue cannot be asked."""
+
+    def __init__(self, client: Client, job_id: str) -> None:
+        self._client = client
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"<lbd job {self.id}>"
+
+    @property
+    def state(self) -> str:
+        """pending, running, suspended, done, failed, cancelled or lost."""
+        return str(self.details()["state"])
+
+    def details(self) -> Json:
+        """What `lbctl job ID --json` prints."""
+        reply = self._client.ask_lbm({"op": "queue.jobs", "ids": [self.id], "attempts": True})
+        (found,) = jobs_in(reply)
+        return found
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Until it has ended: its state. Raises TimeoutError."""
+        end_s = None if timeout is None else time.monotonic() + timeout
+        down_since_s: float | None = None
+        while True:
+            left_s = PATIENCE_S if end_s is None else max(0.0, end_s - time.monotonic())
+            question: Json = {"op": "queue.wait", "ids": [self.id], "brief": True}
+            question["patience_s"] = min(PATIENCE_S, left_s)
+            try:
+                reply = self._client.ask_lbm(question)
+            except Unavailable:
+                down_since_s = down_since_s or time.monotonic()
+                if time.monotonic() - down_since_s > RETRY_FOR_S:
+                    raise
+                time.sleep(RETRY_S)
+                reply = {}
+            else:
+                down_since_s = None
+            if reply.get("open") == 0:
+                return self.state
+            if end_s is not None and time.monotonic() >= end_s:
+                raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s")
+
+    def result(self, timeout: float | None = None, *, check: bool = False) -> Completed:
+        """Waits for its end. Raises TimeoutError; JobFailed if it is to be checked and failed."""
+        state = self.wait(timeout)
+        found = self.details()
+        output, error = self.logs() if found.get("started") else (b"", b"")
+        status = found.get("exit_status")
+        words = found.get("command")
+        number = status - 128 if isinstance(status, int) and status > 128 else None
+        cause = "exited" if state in ("done", "failed") and number is None else state
+        completed = Completed(
+            tuple(map(str, words)) if isinstance(words, list) else (),
+            status if isinstance(status, int) else None,
+            number,
+            str(found["host"]) if found.get("host") else None,
+            "signalled" if number is not None and state == "failed" else cause,
+            output,
+            error,
+        )
+        return completed.check() if check else completed
+
+    def logs(self) -> tuple[bytes, bytes]:
+        """What it has printed so far: output, errors."""
+        output, error = bytearray(), bytearray()
+        question: Json = {"op": "queue.logs", "ids": [self.id], "attempt": None, "at": [0, 0]}
+        while True:
+            reply = self._client.ask_lbm(question)
+            data = reply.get("data")
+            if not isinstance(data, list) or len(data) != 2:
+                return bytes(output), bytes(error)
+            output += base64.b64decode(data[0])
+            error += base64.b64decode(data[1])
+            question |= {"at": reply["at"], "seen_attempt": reply["attempt"]}
+
+    def kill(self, signal: int = 0) -> None:
+        """Ends it, or sends it that signal. Raises LbdError if it has ended, or is not ours."""
+        order: Json = {"op": "queue.act", "verb": "kill", "ids": [self.id], "signal": signal}
+        errors = self._client.ask_lbm(order).get("errors")
+        if isinstance(errors, list) and errors:
+            raise LbdError(str(errors[0]))
+
+
+def jobs_in(reply: Json) -> list[Json]:
+    found = reply.get("jobs")
+    return [job for job in found if isinstance(job, dict)] if isinstance(found, list) else []
+
+
+def communicate(words: list[str], data: bytes | None) -> tuple[int, bytes, bytes]:
+    """Runs lbrun to its end: exit status, output, errors."""
+    if data is None:
+        found = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    else:
+        found = subprocess.run(words, input=data, capture_output=True, check=False)
+    return found.returncode, found.stdout, found.stderr
+
+
+def option_words(options: Mapping[str, Option]) -> list[str]:
+    """Raises TypeError for what no option has."""
+    words: list[str] = []
+    for name, value in options.items():
+        if name in NOT_HERE:
+            raise TypeError(f"{name}= is not for programs")
+        option = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(option)
+        elif isinstance(value, Mapping):
+            words += [f"{option}={key}={text}" for key, text in value.items()]
+        elif isinstance(value, str | int | float | os.PathLike):
+            words.append(
+                f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
+            )
+        else:
+            words += [f"{option}={one}" for one in value]
+    return words
+
+
+def completed_of(
+    argv: Sequence[Word], status: Path, exit_status: int, output: bytes, error: bytes
+) -> Completed:
+    """Raises LbdError if lbrun could not run the command."""
+    words = tuple(str(os.fspath(word)) for word in argv)
+    try:
+        found = json.loads(status.read_bytes())
+    except (OSError, ValueError):  # lbrun was killed, or refused its options
+        if exit_status == 125:
+            raise complaint(error) from None
+        number = -exit_status if exit_status < 0 else None
+        return Completed(words, 128 - exit_status if number else exit_status, number, None,
+                         "signalled" if number else "exited", output, error)  # fmt: skip
+    if found["cause"] == FAILED:
+        raise LbdError(str(found["reason"]))
+    return Completed(
+        words, found["exit_status"], found["signal"], found["host"], found["cause"], output, error
+    )
+
+
+def id_of(exit_status: int, output: bytes, error: bytes) -> str:
+    """Raises LbdError."""
+    if exit_status:
+        raise complaint(error)
+    return output.decode().strip()
+
+
+def complaint(error: bytes) -> LbdError:
+    lines = [line for line in error.decode(errors="replace").splitlines() if line]
+    return LbdError(lines[-1].removeprefix("lbrun: ") if lines else "lbrun failed")

@@ -1,0 +1,18 @@
+"""Questions of programs to this host's daemons, if they are those that root or we have started."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from lbd.client.lbm_socket import connect
+from lbd.errors import Unavailable
+from lbd.local.json_socket import Json, ask_on
+
+
+def ask(directories: Sequence[str], daemon: str, question: Json, timeout_s: float) -> Json:
+    """Raises Unavailable if nobody answers whom we may believe, Refusal if the answer is no."""
+    sock = connect(list(directories), daemon)
+    if sock is None:
+        places = " or ".join(directories)
+        raise Unavailable(f"no {daemon} is running here (looked in {places})")
+    with closing(sock):
+        return ask_on(sock, daemon, question, timeout_s)

@@ -1,0 +1,16 @@
+"""Where the `lbrun` is that a Python program starts."""
+
+import os
+import shutil
+import sysconfig
+
+from lbd.errors import Unavailable
+
+
+def lbrun_program() -> str:
+    """On PATH, else beside the Python that runs us. Raises Unavailable."""
+    scripts = sysconfig.get_path("scripts")
+    found = shutil.which("lbrun") or shutil.which("lbrun", path=scripts)
+    if found is None:
+        raise Unavailable(f"no lbrun on PATH nor in {scripts}: pip install lbd")
+    return os.path.abspath(found)

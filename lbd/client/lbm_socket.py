@@ -1,0 +1,115 @@
+"""Where this host's LBM listens, and whether it is the one that root or we have started."""
+
+import posix
+import sys
+
+from lbd.client.complaints import Trouble, encode
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+
+SOL_SOCKET, SO_PEERCRED = 1, 17
+RESTART_S = 30.0  # so long after one LBM has left the next must answer
+FILE_TYPE, DIRECTORY, STICKY = 0o170000, 0o040000, 0o1000  # of modes, as `stat` has them
+
+
+def find_runtime_dirs(config: str | None) -> list[str]:
+    """Where lbm.sock may be. Only `runtime_dir` is read from lbd.toml, without a TOML parser."""
+    environment: dict[bytes, bytes] = posix.environ
+    home = environment.get(b"HOME", b"")
+    given = encode(config) if config is not None else environment.get(b"LBD_CONFIG", b"")
+    for path in [given] if given else [home + b"/.config/lbd/lbd.toml", b"/etc/lbd/lbd.toml"]:
+        try:
+            with open(path, "rb") as file:
+                text = b"\n" + file.read()
+        except OSError as problem:
+            if given:
+                raise Trouble(f"{path.decode(errors='replace')}: {problem.strerror}") from None
+            continue
+        _, found, rest = text.partition(b'\nruntime_dir = "')
+        if found and b"\\" not in rest.partition(b'"')[0]:
+            return [rest.partition(b'"')[0].decode(errors="surrogateescape")]
+        if b"runtime_dir" in text:
+            from lbd.client.unusual_config import runtime_dir_of
+
+            return [runtime_dir_of(path)]
+        if 0 < text.count(b"\n[") == text.count(b"\n[eligibility]"):
+            continue  # as `config.load`: it says nothing of hosts
+        break
+    uid = posix.geteuid()
+    if uid == 0:
+        return ["/run/lbd"]
+    base = environment.get(b"XDG_RUNTIME_DIR", b"").decode(errors="surrogateescape")
+    own = f"{base}/lbd" if base else f"/tmp/lbd-{uid}"  # noqa: S108  # `may_be_at` looks
+    return [own, "/run/lbd"]
+
+
+def connect(runtime_dirs: list[str], daemon: str = "lbm") -> "socket | None":
+    """A connection to this host's LBM, or its LIM, or None.
+
+    What somebody else has put there is not trusted: neither a directory (before we wait for
+    whoever is in it) nor who listens.
+    """
+    from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+
+    for directory in runtime_dirs:
+        sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
+        try:
+            owner = posix.lstat(directory).st_uid
+            if may_be_at(directory, owner):
+                sock.connect(f"{directory}/{daemon}.sock")
+                listener = listener_of(sock)
+                if listener == owner or may_be_at(directory, listener):
+                    return sock
+        except OSError:
+            pass
+        sock.close()
+    return None
+
+
+def is_restarting(sock: "socket") -> bool:
+    """Whether the LBM has made way for another, which has yet to take what we asked."""
+    from time import time
+
+    path: str = sock.getpeername()
+    try:
+        left_s = posix.stat(path.removesuffix("sock") + "restarting").st_mtime
+    except OSError:
+        return False
+    return time() - left_s < RESTART_S
+
+
+def listener_of(sock: "socket") -> int:
+    """Returns the user who listens at the other end."""
+    credentials: bytes = sock.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def may_be_at(path: str, user: int) -> bool:
+    """Whether what `user` has at `path` is there because root or we wanted it: the directories
+    above it are root's or ours, and nobody else can put anything in them in its place.
+
+    So the daemons' account may have /run/lbd, which root alone can make. Another user may have
+    neither /run/user/UID/lbd, which lies in a directory of theirs, nor /run/lock/lbd, which anybody
+    can make. Raises OSError.
+    """
+    ours = (0, posix.geteuid())
+    if user in ours:
+        return True
+    shared = False  # in /tmp, say, anybody makes what is not there yet
+    end = path.find("/")
+    while end >= 0 and path[end:].strip("/"):
+        above = path[: end or 1]
+        status = posix.stat(above)
+        if status.st_uid not in ours or posix.lstat(above).st_uid not in ours:
+            return False
+        shared = bool(status.st_mode & 0o022)
+        if shared and not status.st_mode & STICKY:
+            return False
+        end = path.find("/", end + 1)
+    status = posix.stat(path)
+    if shared and posix.lstat(path).st_uid not in ours:
+        return False
+    is_closed = status.st_mode & FILE_TYPE == DIRECTORY and not status.st_mode & 0o002
+    return path.startswith("/") and is_closed and status.st_uid in (user, 0)

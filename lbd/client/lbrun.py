@@ -1,0 +1,210 @@
+"""`lbrun`: run one command on the best host.
+
+Start-up time is the product, so the common path imports built-in modules only (`posix` for `os`,
+`_socket`, `_signal`); whatever else an option needs is imported when it is used. The protocol is
+described in local/client_tags.py.
+"""
+
+import posix
+import sys
+
+from lbd.client.complaints import FAILED, Trouble, encode, say, why_not_run
+from lbd.client.lbm_socket import connect, find_runtime_dirs
+from lbd.client.options import Options, depth, read_options
+from lbd.client.session import INT, LBM_SILENT_S, REPLY_LIMIT_BYTES, Session, read_fields
+from lbd.client.surroundings import (
+    Surroundings,
+    find_terminal,
+    make_environment,
+    make_notice,
+    make_request,
+    working_directory,
+)
+from lbd.launch.exec import become, exit_status_of, let_pipes_break
+from lbd.local import client_tags as tags
+from lbd.local.frames import Splitter, pack
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+
+UNANSWERED = b"LBD_UNANSWERED"  # from lbrun.c, which has asked in vain: why the LBM is of no use
+OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")  # called by another, it is a shim for that one
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Never returns."""
+    options = Options()
+    words = sys.argv[1:] if arguments is None else arguments
+    name = sys.argv[0].rpartition("/")[2] if arguments is None else "lbrun"
+    try:
+        if name not in OWN_NAMES or words[:1] == ["--shim"]:
+            status = run_as_shim(name, words)
+        else:
+            options = read_options(words)
+            status = run(options)
+    except (Trouble, OSError) as problem:
+        say(str(problem))
+        status = FAILED
+        if "status_file" in options.values:
+            from lbd.client.status_file import write_failure
+
+            write_failure(options.values["status_file"], str(problem))
+    except KeyboardInterrupt:
+        status = 128 + INT
+    posix._exit(status)
+
+
+def run_as_shim(name: str, words: list[str]) -> int:
+    from lbd.client.shell.shim import run_shim
+
+    if name in OWN_NAMES:
+        name, words = words[1] if words[1:] else "", words[2:]
+    return run_shim(name, words)
+
+
+def run(options: Options) -> int:
+    """Returns the exit status, unless this process becomes the command."""
+    if options.plain & {"help", "version", "explain"}:
+        from lbd.client.help import show
+
+        return show(options)
+    around = Surroundings()
+    unanswered = posix.environ.pop(UNANSWERED, b"")
+    around.environment = make_environment(options)
+    around.command = [encode(word) for word in options.command]
+    around.directory = working_directory(options)
+    if options.send or options.fetch:
+        from lbd.client.staging import Staging
+
+        around.staging = Staging(options, around.directory)
+    if options.queued:
+        from lbd.client.queue import run_queued
+
+        return run_queued(options, around)
+    if unanswered:
+        return without_daemon(options, around, unanswered.decode(errors="replace"))
+    runtime_dirs = find_runtime_dirs(options.values.get("config"))
+    sock = connect(runtime_dirs)
+    if sock is None:
+        what = f"no lbm is running here (looked in {' or '.join(runtime_dirs)})"
+        return without_daemon(options, around, what)
+    if "local" in options.plain and not options.needs:
+        job = local_job(sock, make_notice(options, around.command), around.environment)
+        return run_here(options, around, job, "asked to stay with --local")
+    terminal = find_terminal(options, around)
+    body = make_request(options, around, terminal)
+    session = Session(sock, options, around, terminal, Here(options, around))
+    try:
+        session.ask(pack(tags.RUN, body))
+    except TimeoutError:
+        return session.without_answer()
+    except OSError as problem:
+        raise Trouble(f"the lbm did not take the request: {problem.strerror}") from None
+    return session.until_done()
+
+
+class Here:
+    """How a command that stays on this host is run."""
+
+    is_silent = False
+
+    def __init__(self, options: Options, around: Surroundings) -> None:
+        self.options = options
+        self.around = around
+
+    def stay(self, found: dict[bytes, str], _: "socket") -> int:
+        note_place(self.around.environment, found)
+        return run_here(self.options, self.around, found[tags.JOB], found[tags.REASON])
+
+    def without_lbm(self, what: str) -> int:
+        return without_daemon(self.options, self.around, what)
+
+
+def run_here(options: Options, around: Surroundings, job: str, reason: str) -> int:
+    """Become the command; stay beside it only where an option needs somebody to watch."""
+    command, environment, directory = around.command, around.environment, around.directory
+    host = environment.get(b"LBD_HOST", b"").decode() if job else ""
+    if "remote" in options.plain:
+        raise Trouble(f"it would have to run here, on {host}, and --remote forbids that")
+    if host and host in options.excluded:
+        raise Trouble(f"it would have to run here, on {host}, and --exclude forbids that")
+    if job:
+        environment[b"LBD_JOB_ID"] = job.encode()
+    environment[b"LBD_DEPTH"] = b"%d" % (int(depth(environment)) + 1)
+    if "chdir" in options.values:
+        try:
+            posix.chdir(directory)
+        except OSError as problem:
+            raise Trouble(f"{directory.decode(errors='replace')}: {problem.strerror}") from None
+    if "verbose" in options.plain:
+        place = f"on {host} (this host)" if host else "here"
+        say(f"{options.command[0]} runs {place}: {reason}")
+    fetches = around.staging is not None and bool(around.staging.fetch)
+    if options.timeout_s or options.memory_bytes or "status_file" in options.values or fetches:
+        from lbd.client.local.supervised import run_supervised
+
+        if around.staging is None:
+            return run_supervised(options, command, environment)
+        return run_supervised(options, command, environment, around.staging.why_not_made)
+    if "tty" in options.plain:
+        from lbd.client.local import own_terminal
+
+        if own_terminal.is_wanted(options):
+            return own_terminal.run_in_terminal(options.command[0], command, environment)
+    if "no_stdin" in options.plain:
+        empty_input()
+    let_pipes_break()
+    failure = become(command, environment)
+    say(f"{options.command[0]}: {why_not_run(options.command, failure)}")
+    return exit_status_of(failure)
+
+
+def empty_input() -> None:
+    null = posix.open("/dev/null", posix.O_RDONLY)
+    if null:
+        posix.dup2(null, 0)
+
+
+def without_daemon(options: Options, around: Surroundings, what: str) -> int:
+    """No LBM answers: run here with one warning, unless the user's word forbids it."""
+    if options.needs:
+        raise Trouble(f"{what}, so nobody knows what there is of what it needs")
+    if "local" in options.plain:
+        return run_here(options, around, "", "asked to stay with --local")
+    if "host" in options.values or options.plain & {"remote", "no_fallback"}:
+        raise Trouble(f"{what}; start one with: lbd up" if what.startswith("no lbm") else what)
+    from lbd.client.local.fallback import FallbackSlots, take_turn
+
+    home = FallbackSlots.from_config(options.values.get("config"))
+    what += home.fault
+    if home.name in options.excluded:
+        raise Trouble(f"{what}, and --exclude forbids to run here, on {home.name}")
+    runtime_dir = find_runtime_dirs(options.values.get("config"))[0]
+    environment = around.environment
+    take_turn(int(depth(environment)), runtime_dir, home.slots, lambda how: say(f"{what}; {how}"))
+    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = encode(home.name)
+    return run_here(options, around, "", "no LBM answers")
+
+
+def local_job(sock: "socket", notice: bytes, environment: dict[bytes, bytes]) -> str:
+    """The id of a job that stays here, "" if the LBM does not answer."""
+    sock.settimeout(LBM_SILENT_S)
+    try:
+        sock.sendall(pack(tags.LOCAL, notice))
+        ((_, body),) = Splitter(REPLY_LIMIT_BYTES).feed(sock.recv(4096))
+        found = read_fields(body)
+        note_place(environment, found)
+        return found[tags.JOB]
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def note_place(environment: dict[bytes, bytes], found: dict[bytes, str]) -> None:
+    """Notes where a command that stays (HERE) runs."""
+    environment[b"LBD_HOST"] = environment[b"LBD_ORIGIN"] = found[tags.HOST].encode()
+    if tags.SLOTS in found:
+        environment[b"LBD_SLOTS"] = found[tags.SLOTS].encode()
+    for line in found.get(tags.VARIABLES, "").splitlines():
+        name, _, value = line.encode().partition(b"=")
+        environment[name] = value

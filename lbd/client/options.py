@@ -1,0 +1,204 @@
+"""The command line of `lbrun`, read without argparse, which would double its start-up."""
+
+import posix
+
+from lbd.client.complaints import Trouble
+
+DEPTH_MAX = 32
+UNIT_FROM_BYTES = 1024  # a smaller limit without a unit is a slip
+
+WITH_VALUE = {
+    "-H": "host", "--host": "host", "-x": "exclude", "--exclude": "exclude",
+    "-C": "chdir", "--chdir": "chdir", "-e": "env", "--env": "env", "--name": "name",
+    "--timeout": "timeout", "--mem": "mem", "--status-file": "status_file", "--config": "config",
+    "--send": "send", "--fetch": "fetch", "--array": "array", "-o": "output",
+    "--output": "output", "--error": "error", "--idempotency-key": "key", "-n": "slots",
+    "--slots": "slots", "--priority": "priority",
+    "--checkpoint": "checkpoint", "--speedup": "speedup", "--work": "work", "--target": "target",
+    "--deadline": "deadline", "--begin": "begin", "--after": "after", "--after-ok": "after",
+    "--after-failed": "after", "--after-any": "after", "--after-task": "after",
+    "--notify": "notify", "--need": "need", "--feature": "feature",
+    "--not-feature": "not_feature",
+}  # fmt: skip
+PLAIN = {
+    "--local": "local", "--remote": "remote", "--explain": "explain", "--json": "json",
+    "--no-fallback": "no_fallback", "--no-stdin": "no_stdin", "-v": "verbose",
+    "--verbose": "verbose", "--help": "help", "-h": "help", "--version": "version",
+    "--clean-env": "clean_env",
+    "-t": "tty", "--tty": "tty", "-T": "no_tty", "--no-tty": "no_tty", "--no-restart": "no_restart",
+    "--gang": "gang", "-q": "queue", "--queue": "queue", "-d": "detach", "--detach": "detach",
+}  # fmt: skip
+QUEUES_OWN = {
+    "array", "output", "error", "key", "priority", "checkpoint", "speedup", "work", "target",
+    "deadline", "begin", "after", "notify",
+}  # fmt: skip
+OF_SLURM = {
+    "--dependency": "--after", "--gres": "--need", "--gpus": "--need gpu=N", "--licenses": "--need",
+    "--constraint": "--feature", "--time": "--timeout", "--nodelist": "--host",
+    "--cpus-per-task": "--slots", "--job-name": "--name", "--no-requeue": "--no-restart",
+}  # fmt: skip
+NEEDS = {"need": "", "feature": "+", "not_feature": "-"}  # as the LBM marks them
+OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
+
+
+class Options:
+    """The parsed command line."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.excluded: list[str] = []
+        self.variables: list[str] = []
+        self.send: list[str] = []
+        self.fetch: list[str] = []
+        self.asked: dict[str, list[str]] = {}  # by --need, --feature and --not-feature
+        self.needs = ""  # the same as the LBM reads it
+        self.plain: set[str] = set()
+        self.command: list[str] = []
+        self.timeout_s = 0.0
+        self.memory_bytes = 0
+
+    @property
+    def queued(self) -> bool:
+        return bool(self.plain & {"queue", "detach"})
+
+
+def read_options(arguments: list[str]) -> Options:
+    """Raises Trouble for anything that is not in the contract."""
+    options = Options()
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        value: str | None = None
+        if word.startswith("--"):
+            name, equals, text = word.partition("=")
+            value = text if equals else None
+        else:
+            name, text = word[:2], word[2:]
+            if text and name in WITH_VALUE:
+                value = text
+            elif text:
+                rest.insert(0, "-" + text)
+        take_option(options, name, value, rest)
+    options.command = rest
+    check(options)
+    return options
+
+
+def take_option(options: Options, name: str, value: str | None, rest: list[str]) -> None:
+    if name in PLAIN and value is None:
+        options.plain.add(PLAIN[name])
+        options.plain.discard(OPPOSITE.get(PLAIN[name], ""))
+    elif name in WITH_VALUE:
+        if value is None:
+            if not rest:
+                raise Trouble(f"{name} needs a value")
+            value = rest.pop(0)
+        key = WITH_VALUE[name]
+        if key == "exclude":
+            options.excluded.append(value)
+        elif key == "env":
+            options.variables.append(value)
+        elif key in NEEDS:
+            options.asked.setdefault(key, []).append(value)
+        elif key in ("send", "fetch"):
+            (options.send if key == "send" else options.fetch).append(value)
+        elif key == "after":
+            from lbd.client.wait_rules import add_after
+
+            options.values[key] = add_after(options.values.get(key, ""), name, value)
+        else:
+            options.values[key] = value
+    elif name in PLAIN:
+        raise Trouble(f"{name} takes no value")
+    else:
+        raise Trouble(f"unknown option {name}{nearest(name)}; see lbrun --help")
+
+
+def nearest(name: str) -> str:
+    from lbd.text.spelling import hint
+
+    if name in OF_SLURM:
+        return f'; use "{OF_SLURM[name]}"'
+    return f"; {hint(name, [*PLAIN, *WITH_VALUE])}"
+
+
+def check(options: Options) -> None:
+    """Checks combinations of options and their values. Raises Trouble."""
+    plain, values = options.plain, options.values
+    if plain & {"help", "version"}:
+        return
+    if "timeout" in values or "mem" in values:
+        from lbd.text.units import duration_s, size_bytes
+
+        name = "--timeout"
+        try:
+            options.timeout_s = duration_s(values.get("timeout", "0"))
+            name = "--mem"
+            options.memory_bytes = size_bytes(values.get("mem", "0"))
+            size = values.get("mem", "")
+            if options.memory_bytes < UNIT_FROM_BYTES and size[-1:].isdecimal():
+                raise ValueError(f"{size} bytes? give a unit, such as {size}G")
+        except ValueError as problem:
+            raise Trouble(f"{name}: {problem}") from None
+    if options.asked:
+        options.needs = read_asked(options.asked)
+    if "local" in plain and ("remote" in plain or "host" in values):
+        raise Trouble("--local contradicts --remote and --host")
+    if values.get("host") in options.excluded and "host" in values:
+        raise Trouble(f"host {values['host']} is both asked for and excluded")
+    if "status_file" in values:
+        values["status_file"] = writable_path(values["status_file"])
+    if "slots" in values:
+        from lbd.client.queue_rules import check_slots
+
+        check_slots(values)
+        if "explain" in plain:
+            raise Trouble("--explain takes no account of -n: leave that out")
+    if options.queued or values.keys() & QUEUES_OWN or "gang" in plain:
+        from lbd.client.queue_rules import check_queued
+
+        check_queued(plain, values, options.send, options.fetch)
+    if "json" in plain and "explain" not in plain:
+        raise Trouble("--json goes with --explain")
+    if int(depth(posix.environ)) >= DEPTH_MAX:
+        raise Trouble(
+            f"{DEPTH_MAX} lbruns inside each other; does a script of its command's name call lbrun?"
+        )
+    if not options.command:
+        raise Trouble("no command given; see lbrun --help")
+
+
+def read_asked(asked: dict[str, list[str]]) -> str:
+    """What the command needs of its host, as text/needs_words.py writes it. Raises Trouble."""
+    from lbd.text.needs import read_features, read_needs
+
+    words: list[str] = []
+    for key, texts in asked.items():
+        try:
+            if key == "need":
+                words += [f"{name}={amount}" for name, amount in read_needs(texts)]
+            else:
+                words += [NEEDS[key] + name for name in read_features(texts)]
+        except ValueError as problem:
+            raise Trouble(f"--{key.replace('_', '-')} {problem}") from None
+    for word in words:
+        if word[0] == "+" and "-" + word[1:] in words:
+            raise Trouble(f"--feature {word[1:]} contradicts --not-feature {word[1:]}")
+    return " ".join(words)
+
+
+def writable_path(path: str) -> str:
+    """Absolute, since -C may take us elsewhere. Raises Trouble if no file can be made there."""
+    directory, _, name = path.rpartition("/")
+    if not path.startswith("/"):
+        directory = posix.getcwd() + "/" + directory
+    if not name or not posix.access(directory or "/", posix.W_OK | posix.X_OK):
+        raise Trouble(f"--status-file {path}: no file can be made there")
+    return f"{directory}/{name}"
+
+
+def depth(environment: dict[bytes, bytes]) -> bytes:
+    text = environment.get(b"LBD_DEPTH", b"0")
+    return text if text.isdigit() and len(text) < 4 else b"0"

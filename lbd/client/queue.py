@@ -1,0 +1,204 @@
+"""`lbrun -q` and `-d`: through the dispatcher's queue."""
+
+import posix
+import stat
+
+from lbd.client.complaints import FAILED, Trouble, Voice, encode, say
+from lbd.client.lbm_socket import connect, find_runtime_dirs, is_restarting
+from lbd.client.options import Options
+from lbd.client.progress import Progress, has_terminal
+from lbd.client.session import LBM_SILENT_S, end_as, read_fields
+from lbd.client.surroundings import Surroundings, make_request
+from lbd.local import client_tags as tags
+from lbd.local.frames import Splitter, field, pack
+from lbd.text.job_phrases import jobs_do
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+
+REPLY_LIMIT_BYTES = 4 << 20
+HEARD_S = 10.0  # for the LBM to say that it has read it; nothing could run here instead
+ACCEPT_S = 30.0  # for the dispatcher to have it on disk
+POLL_S = 0.5
+PIECE_BYTES = 1 << 16
+INPUT_LIMIT_BYTES = 11 << 20
+REMARK_AFTER_S = 2.0
+INT, PIPE = 2, 13
+FORWARDED = (1, 2, 3, 10, 12, 15)  # HUP INT QUIT USR1 USR2 TERM
+FORCE_WITHIN_S = 1.0
+
+
+def check_place(option: str, path: bytes, directory: bytes) -> None:
+    """Where output is to go, as far as that can be seen from here. Raises Trouble."""
+    parent, _, name = (path if path.startswith(b"/") else directory + b"/" + path).rpartition(b"/")
+    try:
+        if b"%" not in parent and not stat.S_ISDIR(posix.stat(parent or b"/").st_mode):
+            raise NotADirectoryError(20, "not a directory")
+        if b"%" not in path and stat.S_ISDIR(posix.stat(parent + b"/" + name).st_mode):
+            raise IsADirectoryError(21, "it is a directory")
+    except FileNotFoundError as problem:
+        if problem.filename == parent + b"/" + name:
+            return  # it will be made
+        raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
+    except OSError as problem:
+        raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
+
+
+def run_queued(options: Options, around: Surroundings) -> int:
+    """Returns the exit status."""
+    runtime_dirs = find_runtime_dirs(options.values.get("config"))
+    sock = connect(runtime_dirs)
+    if sock is None:
+        raise Trouble(
+            f"no lbm is running here (looked in {' or '.join(runtime_dirs)}), so no queue"
+        )
+    body = make_request(options, around, None)
+    flags = {"detach": tags.FLAG_DETACH, "no_restart": tags.FLAG_NO_RESTART, "gang": tags.FLAG_GANG}
+    pairs = [(tags.FLAGS, flag) for name, flag in flags.items() if name in options.plain]
+    progress = Progress("queue" in options.plain and "array" in options.values and has_terminal())
+    if progress.is_on:
+        pairs.append((tags.FLAGS, tags.FLAG_PROGRESS))
+    pairs.append((tags.INPUT_DATA, read_input(options, around)))
+    names = {"array": tags.ARRAY, "key": tags.KEY, "output": tags.OUTPUT_FILE,
+             "error": tags.ERROR_FILE, "priority": tags.PRIORITY,
+             "checkpoint": tags.CHECKPOINT, "speedup": tags.SPEEDUP, "work": tags.WORK,
+             "target": tags.TARGET, "deadline": tags.DEADLINE, "after": tags.AFTER,
+             "begin": tags.BEGIN, "notify": tags.NOTIFY}  # fmt: skip
+    for name in ("output", "error"):
+        if name in options.values:
+            check_place(f"--{name}", encode(options.values[name]), around.directory)
+    pairs += [(tag, encode(options.values[name])) for name, tag in names.items()
+              if name in options.values]  # fmt: skip
+    body += b"".join([field(key, value) for key, value in pairs])
+    sock.settimeout(LBM_SILENT_S)
+    try:
+        sock.sendall(pack(tags.QUEUE, body))
+    except OSError as problem:
+        raise Trouble(f"the lbm did not take the request: {problem}") from None
+    return Queued(sock, options, progress).until_done()
+
+
+def read_input(options: Options, around: Surroundings) -> bytes:
+    """All of our standard input, unless it is a terminal or there is none."""
+    if "no_stdin" in options.plain or around.empty_input or around.closed & 1 or posix.isatty(0):
+        return b""
+    kind = posix.fstat(0).st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        return b""
+    from select import select
+
+    if not select([0], [], [], REMARK_AFTER_S)[0]:
+        say("reading standard input, which goes along with the job (--no-stdin: none)")
+    pieces, size = [], 0
+    while data := posix.read(0, PIECE_BYTES):
+        pieces.append(data)
+        size += len(data)
+        if size > INPUT_LIMIT_BYTES:
+            raise Trouble(
+                f"standard input has more than {INPUT_LIMIT_BYTES >> 20} MiB, too much for the "
+                "queue; let the command read a file, or give --no-stdin"
+            )
+    return b"".join(pieces)
+
+
+class Queued:
+    """From the request to the job's id, and with -q to its end."""
+
+    def __init__(self, sock: "socket", options: Options, progress: Progress) -> None:
+        self.sock = sock
+        self.progress = progress
+        self.options = options
+        self.split = Splitter(REPLY_LIMIT_BYTES)
+        self.jobs = ""
+        self.interrupted_s = 0.0
+        import _signal  # type: ignore[import-not-found]  # `signal` without its enums
+
+        for number in FORWARDED:
+            if _signal.getsignal(number) != _signal.SIG_IGN:
+                _signal.signal(number, self.forward)
+
+    def until_done(self) -> int:
+        from time import monotonic
+
+        self.sock.settimeout(POLL_S)
+        give_up_s, spoken = monotonic() + HEARD_S, False
+        while True:
+            try:
+                data = self.sock.recv(REPLY_LIMIT_BYTES)
+                give_up_s, spoken = monotonic() + ACCEPT_S, True
+            except TimeoutError:
+                if not self.jobs and monotonic() > give_up_s:
+                    if not spoken and is_restarting(self.sock):
+                        continue
+                    if not spoken:
+                        raise Trouble("the lbm of this host does not answer (stopped?), "
+                                      "so no queue") from None  # fmt: skip
+                    raise Trouble("no answer from the queue; it may have the job: see "
+                                  "lbctl jobs, or give an --idempotency-key") from None  # fmt: skip
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                if not self.jobs:
+                    raise Trouble("lost contact with the lbm; the queue may have the job")
+                raise Trouble(f"lost contact with the lbm; {jobs_do(self.jobs, 'goes', 'go')} "
+                              f"on: lbctl wait {self.jobs}")  # fmt: skip
+            for tag, body in self.split.feed(data):
+                status = self.heard(tag, body)
+                if status is not None:
+                    return status
+
+    def heard(self, tag: bytes, body: bytes) -> int | None:
+        """Returns the exit status if that was the end."""
+        if tag == tags.PROGRESS:
+            self.progress.show(body.decode(errors="replace"))
+            return None
+        self.progress.clear()
+        if tag == tags.QUEUED:
+            self.jobs = body.decode()
+            if "detach" in self.options.plain:
+                write_all(1, body + b"\n")
+                return 0
+            if "verbose" in self.options.plain:
+                say(jobs_do(self.jobs))
+        elif tag == tags.WAITS:
+            if "verbose" in self.options.plain or (Voice.is_there and posix.isatty(2)):
+                say(f"{jobs_do(self.jobs, 'waits', 'wait')}: {body.decode(errors='replace')}")
+        elif tag in (tags.OUTPUT, tags.ERRORS):
+            write_all(1 if tag == tags.OUTPUT else 2, body)
+            self.progress.printed(body)
+        elif tag in (tags.WARN, tags.UNFIT):
+            say(body.decode(errors="replace"))
+            return FAILED if tag == tags.UNFIT else None
+        elif tag == tags.DONE:
+            return end_as(read_fields(body), self.options)
+        return None
+
+    def forward(self, number: int, _frame: object) -> None:
+        """To the job; a second interrupt within a second ends it by force."""
+        from time import monotonic
+
+        force = number == INT and monotonic() - self.interrupted_s < FORCE_WITHIN_S
+        if number == INT:
+            self.interrupted_s = monotonic()
+        try:
+            if force:
+                self.sock.sendall(pack(tags.FORCE))
+            self.sock.sendall(pack(tags.SIGNAL, bytes((number,))))
+        except OSError:  # it has ended; what there is to read says how
+            pass
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """To our own output; when nobody reads it any more we die of that, and the job with us."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[posix.write(descriptor, view) :]
+    except BrokenPipeError:
+        from lbd.client.signals import die_of
+
+        die_of(PIPE)
+    except OSError as problem:
+        raise Trouble(f"descriptor {descriptor}: {problem.strerror}") from None

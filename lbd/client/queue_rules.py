@@ -1,0 +1,238 @@
+"""What options of `lbrun` go with the queue, and what their values may be."""
+
+import posix
+import stat
+
+from lbd.client.complaints import Trouble
+
+SLOTS_MAX = 65536
+DIGITS_MAX = 18
+SPEEDUP_MAX = 1e6
+WORK_S_MAX = 1e9
+GANG_MAX = 4096  # jobs: each is given the names of all their hosts
+
+
+def check_queued(
+    plain: set[str], values: dict[str, str], send: list[str], fetch: list[str]
+) -> None:
+    """What goes with the queue; `values` of it get their normal forms. Raises Trouble."""
+    if not plain & {"queue", "detach"}:
+        raise Trouble(
+            "--array, --gang, --target, --deadline, --priority, --checkpoint, --output, --error,"
+            " --idempotency-key, --speedup, --work, --after…, --begin and --notify need -q or -d"
+        )
+    if {"queue", "detach"} <= plain:
+        raise Trouble("-q waits for the end and -d does not: give one of them")
+    for option in ("local", "remote", "explain", "tty"):
+        if option in plain:
+            raise Trouble(f"--{option} cannot be used with the queue (-q, -d)")
+    if send or fetch:
+        check_staged(values, fetch)
+    if "output" in values and "queue" in plain:
+        raise Trouble("-o needs -d; with -q, redirect the output of lbrun")
+    if "error" in values and "queue" in plain:
+        raise Trouble("--error needs -d; with -q, redirect the errors of lbrun")
+    if "status_file" in values and "detach" in plain:
+        raise Trouble("--status-file needs -q; for a job of -d, see `lbctl job ID --json`")
+    if "array" in values:
+        check_array(values)
+    if "target" in values or "deadline" in values:
+        check_target(values)
+    if "gang" in plain:
+        check_gang(values)
+    if "checkpoint" in values:
+        values["checkpoint"] = directory_at(values["checkpoint"])
+    if "priority" in values:
+        check_priority(values["priority"])
+    if "speedup" in values or "work" in values:
+        check_speedup(values)
+    if not values.get("notify", "true").strip():
+        raise Trouble("--notify is empty: give a line for sh -c")
+    if "begin" in values:
+        from lbd.client.wait_rules import check_begin
+
+        check_begin(values)
+    if "key" in values:
+        check_key(values["key"])
+
+
+def check_array(values: dict[str, str]) -> None:
+    """Raises Trouble."""
+    from lbd.text.index_list import read_array, runs_text
+
+    try:
+        runs, at_once = read_array(values["array"])
+    except ValueError as problem:
+        raise Trouble(f"--array {problem}") from None
+    values["array"] = runs_text(runs) + (f"%{at_once}" if at_once else "")
+
+
+def check_gang(values: dict[str, str]) -> None:
+    """Raises Trouble."""
+    if "array" not in values:
+        raise Trouble("--gang needs --array: all tasks of the array begin together")
+    if "checkpoint" in values:
+        raise Trouble("--gang cannot be used with --checkpoint: no job can stop and go on alone")
+    least, _, most = values.get("slots", "1-1").partition("-")
+    if least != most:
+        raise Trouble(
+            f"--gang cannot be used with --slots {least}-{most}: write one number, not a range"
+        )
+    from lbd.text.index_list import count_of, read_runs
+
+    indexes, percent, at_once = values["array"].partition("%")
+    if percent:
+        raise Trouble(
+            f"--gang cannot be used with %{at_once}: all tasks of the array begin together"
+        )
+    if (count := count_of(read_runs(indexes))) > GANG_MAX:
+        raise Trouble(f"--gang: {count} jobs; the most is {GANG_MAX}")
+
+
+def check_slots(values: dict[str, str]) -> None:
+    """Raises Trouble."""
+    how = "how many, or LEAST-MOST, like 4 or 2-8"
+    text = values["slots"]
+    least, most = read_range("--slots", text, how, one_will_do=True)
+    if least < 1:
+        raise Trouble(f"--slots {text}: a job needs at least one")
+    if most > SLOTS_MAX:
+        raise Trouble(f"--slots {text}: no host has more than {SLOTS_MAX}")
+    if least == most and "-" in text:
+        raise Trouble(f"--slots {text}: the range is a single number; write {least}")
+    values["slots"] = f"{least}-{most}"
+
+
+def check_speedup(values: dict[str, str]) -> None:
+    """Raises Trouble."""
+    least, _, most = values.get("slots", "").partition("-")
+    if least == most:
+        option = "--speedup" if "speedup" in values else "--work"
+        if option == "--work" and ("target" in values or "deadline" in values):
+            return check_work(values)
+        raise Trouble(f"{option} needs -n LEAST-MOST, like -n 1-8")
+    if "speedup" in values:
+        text = values["speedup"]
+        parallelism, _, sigma = text.partition(",")
+        try:
+            found = float(parallelism), float(sigma or "0")
+        except ValueError:
+            raise Trouble(f"--speedup {text}: write A or A,SIGMA, like 8 or 8,0.5") from None
+        if not 1 <= found[0] <= SPEEDUP_MAX:
+            raise Trouble(f"--speedup {text}: the average parallelism A must be 1 or more")
+        if not 0 <= found[1] <= SPEEDUP_MAX:
+            raise Trouble(f"--speedup {text}: the variance SIGMA must be 0 or more")
+        values["speedup"] = f"{found[0]!r} {found[1]!r}"
+    check_work(values)
+
+
+def check_work(values: dict[str, str]) -> None:
+    """Raises Trouble."""
+    if "work" in values:
+        from lbd.text.units import duration_s
+
+        try:
+            work_s = duration_s(values["work"])
+        except ValueError as problem:
+            raise Trouble(f"--work: {problem}") from None
+        if not 0 < work_s <= WORK_S_MAX:
+            raise Trouble(f"--work {values['work']}: must be above 0")
+        values["work"] = repr(work_s)
+
+
+def check_target(values: dict[str, str]) -> None:
+    """`target` becomes seconds from now, `deadline` UNIX seconds. Raises Trouble."""
+    from lbd.text.units import duration_s
+
+    option = "--target" if "target" in values else "--deadline"
+    if "target" in values and "deadline" in values:
+        raise Trouble("--target and --deadline both say when the array is to end: give one")
+    if "array" not in values:
+        raise Trouble(
+            f"{option} needs --array: it says when all tasks of the array should have ended"
+        )
+    least, _, most = values.get("slots", "").partition("-")
+    if least != most:
+        raise Trouble(
+            f"{option} cannot be used with -n {least}-{most}: write one number, not a range"
+        )
+    try:
+        if "target" in values:
+            within_s = duration_s(values["target"])
+            if within_s <= 0:
+                raise ValueError("must be above 0")
+            values["target"] = f"{within_s}"
+        else:
+            values["deadline"] = f"{deadline_unix_s(values['deadline'])}"
+    except ValueError as problem:
+        raise Trouble(f"{option}: {problem}") from None
+
+
+def deadline_unix_s(text: str) -> float:
+    """Raises ValueError."""
+    from time import time
+
+    from lbd.client.wait_rules import unix_s_of
+
+    at = unix_s_of(text)
+    if at <= time():
+        raise ValueError(f"{text} has passed")
+    return at
+
+
+def check_staged(values: dict[str, str], fetch: list[str]) -> None:
+    """Raises Trouble for what would be lost with the private directory, or overwritten."""
+    for name in ("output", "error"):
+        if not values.get(name, "/").startswith("/") and values[name] not in fetch:
+            raise Trouble(
+                f"--{name} {values[name]}: --fetch it, too, or it is lost when the directory in "
+                "which the job runs is removed"
+            )
+    for path in fetch if "array" in values else ():
+        if "%a" not in path and "%j" not in path:
+            raise Trouble(
+                f"--fetch {path}: each job of the array would overwrite it; put %a (the index) "
+                "or %j (the job's id) into its name"
+            )
+
+
+def directory_at(path: str) -> str:
+    """Returns the absolute path. Raises Trouble."""
+    try:
+        if not stat.S_ISDIR(posix.stat(path).st_mode):
+            raise NotADirectoryError(20, "not a directory")
+    except OSError as problem:
+        raise Trouble(f"--checkpoint {path}: {problem.strerror}") from None
+    return path if path.startswith("/") else f"{posix.getcwd()}/{path}"
+
+
+def check_key(text: str) -> None:
+    """Raises Trouble."""
+    if not text:
+        raise Trouble("--idempotency-key is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Trouble(f"--idempotency-key {text!r} is not valid UTF-8") from None
+
+
+def check_priority(text: str) -> None:
+    """Raises Trouble."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 4):
+        raise Trouble(f"--priority {text}: write a whole number from -999 to 999")
+
+
+def read_range(option: str, text: str, how: str, *, one_will_do: bool = False) -> tuple[int, int]:
+    """Raises Trouble."""
+    first, dash, last = text.partition("-")
+    if one_will_do and not dash:
+        dash, last = "-", first
+    for end in (first, last):
+        if not (dash and end.isascii() and end.isdecimal()):
+            raise Trouble(f"{option} {text}: write {how}")
+        if len(end) > DIGITS_MAX:
+            raise Trouble(f"{option} {text}: {end} is too large")
+    if int(first) > int(last):
+        raise Trouble(f"{option} {text}: the range runs backwards; write {how}")
+    return int(first), int(last)

@@ -1,0 +1,265 @@
+"""What `lbrun` and the LBM say to each other from the request to the end of the command."""
+
+import posix
+import sys
+
+from lbd.client.complaints import Trouble, say
+from lbd.client.lbm_socket import is_restarting
+from lbd.client.options import Options
+from lbd.client.surroundings import Surroundings
+from lbd.local import client_tags as tags
+from lbd.local.frames import Splitter, fields, pack
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+    from typing import Protocol
+
+    from lbd.client.terminal import Terminal
+
+    class Locally(Protocol):
+        """What becomes of a command that does not leave; each returns its exit status."""
+
+        is_silent: bool  # nobody has asked for us, so nothing is said
+
+        def stay(self, found: dict[bytes, str], sock: "socket") -> int: ...
+
+        def without_lbm(self, what: str) -> int: ...
+
+
+INT, STOP, TSTP, CONT = 2, 19, 20, 18
+HUP, QUIT, USR1, USR2, TERM, WINCH = 1, 3, 10, 12, 15, 28
+BLOCK, UNBLOCK = 0, 1
+ENDING = (HUP, INT, QUIT, TERM)
+FORWARDED = (HUP, INT, QUIT, USR1, USR2, TERM, TSTP, CONT, WINCH)
+FORCE_WITHIN_S = 1.0
+LBM_SILENT_S = 3.0
+REPLY_LIMIT_BYTES = 1 << 20
+# Waiting is done in pieces: for a signal that comes just before a blocking call, Python runs the
+# handler only when that call returns.
+POLL_S = 0.5
+NEVER_S = float("-inf")
+LOST = "lost contact with the lbm of this host; the command, if it had begun, is ended"
+
+
+class Session:
+    """From the request to its answer: "here", or the end of the command elsewhere."""
+
+    def __init__(
+        self,
+        sock: "socket",
+        options: Options,
+        around: Surroundings,
+        terminal: "Terminal | None",
+        locally: "Locally",
+    ) -> None:
+        self.sock = sock
+        self.options = options
+        self.around = around
+        self.terminal = terminal
+        self.locally = locally
+        self.split = Splitter(REPLY_LIMIT_BYTES)
+        self.interrupted_s = self.silent_s = 0.0
+        self.early: list[bytes] | None = []  # signals while the request is on its way
+        self.ended_by = 0  # the last of them that ends a command
+        sock.settimeout(LBM_SILENT_S)
+        self.begun = False  # elsewhere
+        self.stop_asked = self.continued = False
+        # Before the request is sent: from then on a signal is for the command.
+        import _signal  # type: ignore[import-not-found]  # `signal` without its enums
+
+        self.set_signal, self.set_mask = _signal.signal, _signal.pthread_sigmask
+        heeded = [n for n in FORWARDED if _signal.getsignal(n) != _signal.SIG_IGN]
+        self.restore = [(number, self.set_signal(number, self.forward)) for number in heeded]
+
+    def heed_no_more(self) -> None:
+        for number, handler in self.restore:
+            self.set_signal(number, handler)
+
+    def ask(self, request: bytes) -> None:
+        """Send it; signals that come meanwhile must not get into the middle. Raises OSError."""
+        self.sock.sendall(request)
+        self.sock.settimeout(POLL_S)
+        early, self.early = self.early or [], None
+        for message in early:
+            self.sock.send(message)
+
+    def until_done(self) -> int:
+        """Returns the exit status, unless this process becomes the command."""
+        try:
+            return self.hear_out()
+        finally:
+            if self.terminal is not None:
+                self.terminal.leave_raw()
+
+    def hear_out(self) -> int:
+        terminal = self.terminal
+        while True:
+            if terminal is not None and not terminal.wait(self.sock):
+                continue
+            try:
+                data = self.sock.recv(65536)
+            except TimeoutError:
+                self.silent_s += POLL_S
+                if self.silent_s < LBM_SILENT_S or is_restarting(self.sock):
+                    continue
+                return self.without_answer()
+            except OSError:
+                data = b""
+            self.silent_s = NEVER_S  # it has said its first word
+            if not data:
+                raise Trouble(LOST)
+            for tag, body in self.split.feed(data):
+                if tag == tags.HERE:
+                    self.heed_no_more()
+                    return self.locally.stay(read_fields(body), self.sock)
+                if tag == tags.UNFIT:
+                    return self.without_answer(body.decode(errors="replace"))
+                status = self.heard(tag, body)
+                if status is not None:
+                    return status
+
+    def without_answer(self, what: str = "the lbm of this host does not answer (stopped?)") -> int:
+        """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
+        self.sock.close()
+        self.heed_no_more()
+        if self.ended_by:
+            posix.kill(posix.getpid(), self.ended_by)
+        return self.locally.without_lbm(what)
+
+    def heard(self, tag: bytes, body: bytes) -> int | None:
+        """Returns the exit status if that was the end."""
+        if tag == tags.WARN and not self.locally.is_silent:
+            say(body.decode(errors="replace"))
+        elif tag == tags.PLACED:
+            if "verbose" in self.options.plain:
+                say_where(self.options.command[0], read_fields(body))
+        elif tag == tags.GIVE:
+            self.give()
+        elif tag in (tags.PACK, tags.UNPACK) and self.around.staging is not None:
+            self.around.staging.heard(self.sock, tag, body)
+        elif tag == tags.INPUT_TAKEN and self.terminal is not None:
+            self.terminal.taken()
+        elif tag == tags.STOPPED:
+            self.stop()
+        elif tag == tags.SCREEN and self.terminal is not None:
+            self.terminal.leave_output_alone()
+        elif tag == tags.WANTED and self.terminal is not None:
+            self.terminal.stop_reading()
+        elif tag == tags.DONE:
+            return self.end(read_fields(body))
+        return None
+
+    def give(self) -> None:
+        """The command has begun elsewhere: our descriptors are to be its own."""
+        terminal = self.terminal
+        typing = terminal is not None and terminal.typing
+        # A stop is for us alone before, and for the command from then on: never lost in between.
+        self.set_mask(BLOCK, (TSTP,))
+        try:
+            give_descriptors(self.sock, self.around.closed, typing)
+        except (BrokenPipeError, ConnectionResetError):
+            raise Trouble(LOST) from None
+        self.begun = True
+        self.set_mask(UNBLOCK, (TSTP,))
+        if terminal is not None:
+            # From now on the LBM restores it if we are killed; there is no output before READY,
+            # so who answers that finds the terminal as it should be.
+            terminal.attach(self.send_frame, self.set_signal)
+            self.send_frame(tags.READY)
+
+    def end(self, found: dict[bytes, str]) -> int:
+        terminal = self.terminal
+        if terminal is not None:
+            terminal.give_back()
+        return end_as(found, self.options, terminal is not None and terminal.interrupting)
+
+    def stop(self) -> None:
+        """The command has stopped, and so do we, as it would if it ran here."""
+        from lbd.client.signals import stop_by
+
+        number, with_group = (TSTP if self.stop_asked else STOP), False
+        terminal = self.terminal
+        if terminal is not None and terminal.attached:
+            number, with_group = terminal.how_to_stop()
+        self.stop_asked = self.continued = False
+        stop_by(number, with_group)
+        if not self.continued:  # it was no stop at all, and is to be none elsewhere
+            if terminal is not None and terminal.behind:
+                self.forward(HUP, None)
+            self.forward(CONT, None)
+
+    def send_frame(self, tag: bytes, body: bytes = b"") -> None:
+        if self.early is not None:
+            self.early.append(pack(tag, body))
+            return
+        try:
+            self.sock.sendall(pack(tag, body))
+        except OSError:  # it has ended; what there is to read says how
+            pass
+
+    def forward(self, number: int, _frame: object) -> None:
+        """Pass a signal on; a second interrupt within a second ends the command by force."""
+        if number == INT:
+            from time import monotonic
+
+            now_s = monotonic()
+            if now_s - self.interrupted_s < FORCE_WITHIN_S:
+                self.send_frame(tags.FORCE)
+            self.interrupted_s = now_s
+        if number in ENDING:
+            self.ended_by = number
+        elif number == TSTP:
+            self.stop_asked = True  # once it has stopped, we do
+            if not self.begun:
+                posix.kill(posix.getpid(), STOP)
+                return
+        elif number == CONT:
+            self.continued = True
+        terminal = self.terminal
+        if terminal is not None and terminal.attached:
+            if number == CONT:
+                terminal.come_back()
+            if number == WINCH and terminal.resized():
+                return
+        self.send_frame(tags.SIGNAL, bytes((number,)))
+
+
+def give_descriptors(sock: "socket", closed: int, typing: bool) -> None:
+    """Sends those of descriptors 0, 1 and 2 that are open."""
+    numbers = [number for number in (0, 1, 2) if not closed >> number & 1]
+    packed = b"".join([number.to_bytes(4, sys.byteorder) for number in numbers])
+    attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS
+    sock.sendmsg([pack(tags.DESCRIPTORS)], attached)
+    # They are the command's now: kept here too, they would hide from the other ends of its pipes
+    # that it has closed them. Only errors are still ours to print.
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for number in numbers:
+        if number == 1 or (number == 0 and not typing):
+            posix.dup2(null, number)
+    posix.close(null)
+
+
+def read_fields(body: bytes) -> dict[bytes, str]:
+    return {key: value.decode(errors="replace") for key, value in fields(body)}
+
+
+def end_as(found: dict[bytes, str], options: Options, typed: bool = False) -> int:
+    """The exit status, unless a signal ended the command: then the same ends us. `typed`: that
+    signal came from our terminal."""
+    if found[tags.REASON]:
+        say(found[tags.REASON])
+    if "status_file" in options.values:
+        from lbd.client.status_file import write_status
+
+        write_status(options.values["status_file"], found)
+    status, number = int(found[tags.STATUS]), int(found[tags.SIGNAL_NUMBER] or 0)
+    if number and status == 128 + number:
+        from lbd.client.signals import die_of
+
+        die_of(number, typed)
+    return status
+
+
+def say_where(program: str, found: dict[bytes, str]) -> None:
+    say(f"{program} runs on {found[tags.HOST]}: {found[tags.REASON]}")

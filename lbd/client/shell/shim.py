@@ -1,0 +1,180 @@
+"""A shim of `lbsh`, in Python: what the compiled front does where it was built, and more slowly.
+
+Under a command's name it asks the LBM whether that command is to leave, and where. What stays
+becomes the real program, found on PATH behind the directory of shims (LBD_SHIMS), with the
+environment it was given, so that the commands it starts share load in their turn. A person who
+typed the name has asked for nothing else: whatever is wrong before the command has begun, it just
+runs here, and nothing is said.
+
+Called by the name itself (a link to `lbrun`), or as `lbrun --shim NAME [ARG…]`.
+"""
+
+import posix
+import sys
+
+from lbd.client.complaints import Trouble, encode, say
+from lbd.client.lbm_socket import connect, find_runtime_dirs
+from lbd.client.options import Options, depth
+from lbd.client.surroundings import (
+    Surroundings,
+    find_terminal,
+    make_environment,
+    make_request,
+    working_directory,
+)
+from lbd.launch.exec import DEFAULT_PATH, become_file, exit_status_of, let_pipes_break
+from lbd.local import client_tags as tags
+from lbd.local.frames import field, pack
+
+TYPE_CHECKING = False  # typing's own would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+
+NOT_FOUND = 127
+# From lbrun.c, which has asked: "DESCRIPTOR JOB HOST", the connection to the LBM and its answer.
+MEASURE_FOR = b"LBD_MEASURE"
+# Many programs look for themselves along PATH and find their parts from there (gcc, Python, TeX):
+# behind a shim they would find the shim. So they are told their whole name. Not these, who put it
+# before each of their messages, and have no parts.
+NAMELY = """
+    ar b2sum base32 base64 bison bunzip2 bzcat bzip2 cksum comm cpio csplit diff3 expand factor flex
+    fmt fold join lzma m4 md5sum numfmt od patch pr ptx ranlib sdiff sha1sum sha224sum sha256sum
+    sha384sum sha512sum shuf size sort split strings strip sum tac tar tsort unexpand unxz xz xzcat
+    """
+REGULAR, KIND_MASK = 0o100000, 0o170000
+
+
+class Shim:
+    """One command under its own name."""
+
+    is_silent = True
+
+    def __init__(self, name: str, words: list[str]) -> None:
+        self.options = Options()
+        self.options.plain.add("shim")
+        self.options.command = [name, *words]
+        self.around = Surroundings()
+        self.around.command = [encode(word) for word in self.options.command]
+        self.around.environment = make_environment(self.options)
+        self.as_given = self.around.environment.copy()
+        self.real = find_behind_shims(self.around.command[0], self.as_given)
+
+    def run(self) -> int:
+        """Returns the exit status, unless this process becomes the command."""
+        if not self.real:
+            return not_found(self.options.command[0])
+        if depth(self.as_given) != b"0":  # what has moved moves no further
+            return self.become_it()
+        try:
+            self.around.directory = working_directory(self.options)
+            sock = connect(find_runtime_dirs(None))
+        except (Trouble, OSError):
+            sock = None
+        if sock is None:
+            return self.become_it()
+        from lbd.client.session import Session
+
+        terminal = find_terminal(self.options, self.around)
+        body = make_request(self.options, self.around, terminal)
+        session = Session(sock, self.options, self.around, terminal, self)
+        try:
+            session.ask(pack(tags.RUN, body))
+        except OSError:
+            return session.without_answer()
+        return session.until_done()
+
+    def without_lbm(self, _: str) -> int:
+        return self.become_it()
+
+    def become_it(self) -> int:
+        """Runs the command as if there were no lbd; also where the LBM is of no use."""
+        let_pipes_break()
+        command = self.around.command
+        called = command[0] if self.options.command[0] in NAMELY.split() else self.real
+        argv = [called, *command[1:]]
+        return self._failed(become_file(self.real, argv, self.as_given))
+
+    def stay(self, found: dict[bytes, str], sock: "socket") -> int:
+        """The LBM's answer is "here"."""
+        is_measured = tags.MEASURE in found
+        return self.run_here(found[tags.JOB], found[tags.HOST], sock, is_measured=is_measured)
+
+    def run_here(self, job: str, host: str, sock: "socket", *, is_measured: bool) -> int:
+        for name, value in ((b"JOB_ID", job), (b"HOST", host), (b"ORIGIN", host)):
+            self.as_given[b"LBD_" + name] = value.encode()
+        if not is_measured:
+            return self.become_it()
+        from lbd.client.local.measured import run_measured
+
+        def at_its_end(cpu_s: float, status: int, peak_bytes: int) -> None:
+            report(sock, job, cpu_s, status, peak_bytes)
+
+        return run_measured(self.become_it, at_its_end, sock.fileno())
+
+    def _failed(self, failure: OSError) -> int:
+        name = self.options.command[0]
+        say(f"{name}: {failure.strerror}", name="lbsh")
+        return exit_status_of(failure)
+
+
+def run_shim(name: str, words: list[str]) -> int:
+    answer = posix.environ.pop(MEASURE_FOR, b"").decode(errors="replace").split(" ")
+    shim = Shim(name, words)
+    if len(answer) != 3 or not shim.real:
+        return shim.run()
+    from _socket import socket
+
+    descriptor, job, host = answer
+    posix.set_inheritable(int(descriptor), False)
+    return shim.run_here(job, host, socket(fileno=int(descriptor)), is_measured=True)
+
+
+def not_found(name: str) -> int:
+    say(f"{name}: not found", name="lbsh")
+    return NOT_FOUND
+
+
+def shim_directory(environment: dict[bytes, bytes]) -> bytes:
+    return environment.get(b"LBD_SHIMS", b"").rstrip(b"/")
+
+
+def find_behind_shims(name: bytes, environment: dict[bytes, bytes]) -> bytes:
+    """The program's path; b"" if there is none. Never a shim again, wherever PATH names it."""
+    if b"/" in name:
+        return name
+    shims = shim_directory(environment)
+    try:
+        ourselves = posix.stat(sys.argv[0])
+    except OSError:
+        ourselves = None
+    for entry in environment.get(b"PATH", DEFAULT_PATH).split(b":"):
+        path = (entry or b".") + b"/" + name
+        if shims and entry.rstrip(b"/") == shims:
+            continue
+        try:
+            found = posix.stat(path)
+        except OSError:
+            continue
+        itself = ourselves and (found.st_dev, found.st_ino) == (ourselves.st_dev, ourselves.st_ino)
+        if not itself and found.st_mode & KIND_MASK == REGULAR and is_executable(path):
+            return path
+    return b""
+
+
+def is_executable(path: bytes) -> bool:
+    return posix.access(path, posix.X_OK, effective_ids=True)
+
+
+def report(sock: "socket", job: str, cpu_s: float, status: int, peak_bytes: int) -> None:
+    """Reports what the run has used; an LBM that is gone need not know."""
+    pairs = (
+        (tags.JOB, job),
+        (tags.CPU, f"{cpu_s:.6f}"),
+        (tags.STATUS, str(status)),
+        (tags.PEAK, str(peak_bytes)),
+    )
+    body = b"".join([field(key, text.encode()) for key, text in pairs])
+    try:
+        sock.send(pack(tags.USED, body))
+    except OSError:
+        return

@@ -1,0 +1,142 @@
+"""`lbrun --send` and `--fetch`: the caller's side of it.
+
+What is sent is packed, and what is fetched unpacked, by children of `lbrun`: as the caller, with
+the caller's rights, at the pace of the pipe (pack/pack.py, pack/unpack.py).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from lbd.client.complaints import Trouble, encode
+from lbd.client.options import Options
+from lbd.local import client_tags as tags
+from lbd.local.frames import pack
+from lbd.pack.pack import Allowance, BadPack, Packer, shown
+from lbd.pack.unpack import Fetching
+
+if TYPE_CHECKING:
+    from _socket import socket
+
+COMPLAINT_BYTES = 4096
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
+class Staging:
+    """What one command takes along and brings back; paths as they are listed, cleaned up."""
+
+    def __init__(self, options: Options, directory: bytes) -> None:
+        """Raises Trouble: a path outside, nothing to send, something to be overwritten."""
+        self._directory = directory
+        self.send = clean("--send", options.send)
+        self.fetch = clean("--fetch", options.fetch)
+        if b"." in self.fetch:
+            raise Trouble("--fetch .: list what is to come back, file by file or directory")
+        for path in self.send:
+            if not os.path.lexists(os.path.join(directory, path)):
+                raise Trouble(f"--send {shown(path)}: No such file or directory")
+        self._fetching = Fetching(self.send, self.fetch, os.getpid())
+        try:
+            self._fetching.check(directory)
+        except BadPack as problem:
+            raise Trouble(f"--fetch {problem}") from None
+
+    def why_not_made(self) -> str:
+        """After a command that ran here, where nothing need be fetched; "" if all is there."""
+        for path in self.fetch:
+            if not os.path.lexists(os.path.join(self._directory, path)):
+                return f"--fetch {shown(path)}: the command made no such file"
+        return ""
+
+    def heard(self, sock: "socket", tag: bytes, body: bytes) -> None:
+        """Carries out PACK or UNPACK and reports how it ended."""
+        first, *rest = map(int, body.split())
+        allowance = Allowance(first, rest[0])
+        if tag == tags.PACK:
+            complaint = self._in_child(sock, 0, lambda file: self._pack(file, allowance), "--send")
+        else:
+            status = rest[1]
+            complaint = self._in_child(
+                sock,
+                1,
+                lambda file: self._fetching.unpack(file, allowance, all_there=status == 0),
+                "--fetch",
+            )
+            self._fetching.clear(self._directory)
+        with suppress(OSError):  # then the next read says so
+            sock.sendall(pack(tags.STAGED, complaint))
+
+    def _in_child(
+        self, sock: "socket", end: int, work: Callable[[BinaryIO], None], option: str
+    ) -> bytes:
+        """Do it at the other end of a pipe of which the LBM gets `end`; what went wrong, or b""."""
+        pipe, complaints = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+        child = os.fork()
+        if child == 0:
+            os.close(pipe[end])
+            sock.close()
+            work_in_child(pipe[1 - end], end, complaints[1], work, self._directory)
+        os.close(pipe[1 - end])
+        os.close(complaints[1])
+        with suppress(OSError):
+            sock.sendmsg(
+                [pack(tags.PIPE)], [(1, 1, pipe[end].to_bytes(4, sys.byteorder))]
+            )  # SOL_SOCKET, SCM_RIGHTS
+        os.close(pipe[end])
+        with open(complaints[0], "rb") as file:
+            complaint = file.read(COMPLAINT_BYTES)
+        _, status = os.waitpid(child, 0)
+        if status and not complaint:
+            complaint = b"ended by a signal"
+        return f"{option} ".encode() + complaint if complaint else b""
+
+    def _pack(self, output: BinaryIO, allowance: Allowance) -> None:
+        with suppress(BrokenPipeError):  # the other side knows why
+            Packer(output, allowance, follow=True).pack(self.send)
+
+
+def clean(option: str, given: list[str]) -> list[bytes]:
+    """Normal forms, each once, none that lies in another. Raises Trouble for one that leads out."""
+    paths = []
+    for text in given:
+        path = os.path.normpath(encode(text)) if text else b""
+        if not path or path.startswith((b"/", b"../")) or path == b"..":
+            raise Trouble(
+                f"{option} {text}: only what lies in the working directory, named from it"
+            )
+        paths.append(path)
+    kept: list[bytes] = []
+    for path in sorted(set(paths), key=lambda path: (path != b".", len(path))):
+        if not any(k == b"." or path.startswith(k + b"/") for k in kept):
+            kept.append(path)
+    return kept
+
+
+def work_in_child(
+    descriptor: int, end: int, complaints: int, work: Callable[[BinaryIO], None], directory: bytes
+) -> NoReturn:
+    """An interrupt ends a packer; an unpacker ends when its stream does, and cleans up."""
+    status, complaint = 1, b""
+    try:
+        for number in (*ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1, signal.SIGUSR2,
+                       signal.SIGWINCH):  # fmt: skip
+            packs = end == 0 or number not in ENDING
+            signal.signal(number, signal.SIG_DFL if packs else signal.SIG_IGN)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        os.chdir(directory)
+        with open(descriptor, "wb" if end == 0 else "rb") as file:
+            work(file)
+        status = 0
+    except BadPack as problem:
+        complaint = str(problem).encode()
+    except OSError as problem:
+        complaint = (problem.strerror or str(problem)).encode()
+    except BaseException as problem:  # whatever it is, the caller must hear of it
+        complaint = repr(problem).encode()
+    finally:
+        with suppress(OSError):
+            os.write(complaints, complaint[:COMPLAINT_BYTES])
+        os._exit(status)

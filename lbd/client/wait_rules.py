@@ -1,0 +1,64 @@
+"""What a job may wait for before it joins the queue: `--after…` and `--begin` of lbrun."""
+
+from lbd.client.complaints import Trouble, say
+
+AFTER_MAX = 1000  # jobs
+DIGITS_MAX = 18
+OPTIONS = {
+    "--after": "ok", "--after-ok": "ok", "--after-failed": "failed", "--after-any": "any",
+    "--after-task": "task",
+}  # fmt: skip
+
+
+def add_after(before: str, option: str, value: str) -> str:
+    """The value of one of these options with those before it, `how:ID` each. Raises Trouble."""
+    words = before.split()
+    for job in value.split(","):
+        array, line, index = job.partition("_")
+        is_task = not line or (is_number(index) and option != "--after-task")
+        if job != "last" and not (is_number(array) and int(array) and is_task):
+            how = "12, 12,15 or last" if option == "--after-task" else "12, 12_7, 12,15 or last"
+            raise Trouble(f"{option} {value}: {job!r} names no queued job; write {how}")
+        words.append(f"{OPTIONS[option]}:{job}")
+    if len(words) > AFTER_MAX:
+        raise Trouble(f"{option}: {AFTER_MAX} jobs are the most to wait for")
+    return " ".join(words)
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+
+
+def check_begin(values: dict[str, str]) -> None:
+    """`begin` becomes UNIX seconds. Raises Trouble."""
+    from time import time
+
+    text = values["begin"]
+    try:
+        at = unix_s_of(text)
+    except ValueError as problem:
+        raise Trouble(f"--begin: {problem}") from None
+    if at <= time():
+        say(f"--begin: {text} has passed, so it may begin now")
+    values["begin"] = f"{at}"
+
+
+def unix_s_of(text: str) -> float:
+    """The next time of that kind by this host's clock and time zone; a date may have passed. Raises
+    ValueError."""
+    from time import localtime, mktime, time
+
+    from lbd.text.clock_time import read_time
+    from lbd.text.units import duration_s
+
+    now = time()
+    if text.startswith("+"):
+        return now + duration_s(text[1:])
+    date, clock = read_time(text)
+    year, month, day = date or localtime(now)[:3]
+    at = mktime((year, month, day, *clock, 0, 0, -1))
+    if date is not None and localtime(at)[:3] != date:
+        raise ValueError(f"{text!r}: there is no such day")
+    if date is None and at <= now:
+        at = mktime((year, month, day + 1, *clock, 0, 0, -1))
+    return at

@@ -1,0 +1,93 @@
+"""Which settings of lbd.toml the cluster's settings may hold for every host. Pure.
+
+Besides the algorithm and its parameters, which a LIM applies while it runs, that is the queue:
+which hosts run its dispatcher, and all of `[dispatch]` and `[tags]` that does not depend on a host.
+They stand in `Settings.saved`, as TOML has them; what is there overrules each host's lbd.toml.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+
+from lbd.config.dispatch import DispatchConfig, TagsConfig
+from lbd.config.schema import Config, fault_of
+from lbd.errors import ConfigError
+
+SECTIONS = {"dispatch": DispatchConfig, "tags": TagsConfig}
+HOST, STANDBY, CLOSED = "dispatch.host", "dispatch.standby", "dispatch.closed"
+QUEUE = (HOST, STANDBY, CLOSED)  # set by `lbctl queue`
+# A store's URL may have a password, and its path means something on its host only; the port is
+# what a firewall knows.
+OWN = {"dispatch.store", "dispatch.port"}
+SHARED = {
+    f"{section}.{item.name}": item
+    for section, kind in SECTIONS.items()
+    for item in fields(kind)
+    if f"{section}.{item.name}" not in OWN
+}
+TEXT_CHARS_MAX = 200  # of one value, on the wire
+
+
+def is_shared(name: str) -> bool:
+    return name in SHARED
+
+
+def shared_text(name: str, value: object) -> str:
+    """The value as TOML has it. Raises ConfigError."""
+    if name in OWN:
+        raise ConfigError(f"{name} is each host's own: set it in lbd.toml")
+    if name not in SHARED:
+        raise ConfigError(f"{name} is no setting for the whole cluster")
+    if fault := fault_of(SHARED[name], value):
+        raise ConfigError(f"{name}: {fault}")
+    parts = list(value) if isinstance(value, list | tuple) else [value]
+    text = json.dumps(parts if isinstance(value, list | tuple) else value, ensure_ascii=False)
+    if len(text) > TEXT_CHARS_MAX or not "".join(map(str, parts)).isprintable():
+        raise ConfigError(f"{name}: {TEXT_CHARS_MAX} printable characters at most")
+    return text
+
+
+def overlaid(config: Config, saved: Mapping[str, str]) -> tuple[Config, list[str]]:
+    """With what is saved for all hosts. What makes no sense here, as that of another release may,
+    is left out, with a sentence on each."""
+    faults = []
+    for name in sorted(filter(is_shared, saved)):
+        section, _, key = name.partition(".")
+        value = read(saved[name])
+        if fault := fault_of(SHARED[name], value):
+            faults.append(
+                f"{name} = {saved[name]}, which is set for all hosts, is ignored: {fault}"
+            )
+            continue
+        if SHARED[name].type is float and isinstance(value, int):
+            value = float(value)
+        kept = tuple(value) if isinstance(value, list) else value
+        own = replace(getattr(config, section), **{key: kept})
+        config = replace(config, **{section: own})
+    return config, faults
+
+
+def queue_hosts(saved: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The hosts that run the dispatcher, the first one first; None if each host's lbd.toml says."""
+    if HOST not in saved:
+        return None
+    host, standby = read(saved[HOST]), read(saved.get(STANDBY, "[]"))
+    if not isinstance(host, str) or not host:
+        return ()
+    others = standby if isinstance(standby, list) else []
+    return tuple(dict.fromkeys([host, *(str(one) for one in others)]))
+
+
+def read(text: str) -> object:
+    """Of another host, so perhaps nothing that we know."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def placed(hosts: Sequence[str]) -> dict[str, object]:
+    """The settings that let those hosts run the dispatcher; none for no queue."""
+    first, others = (hosts[0], list(hosts[1:])) if hosts else ("", [])
+    return {HOST: first, STANDBY: others, CLOSED: False}

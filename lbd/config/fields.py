@@ -1,0 +1,136 @@
+"""What a field of lbd.toml is: its type, its bounds, and what is wrong with a value.
+
+Sections (`config.py` and the files of the parts) are made of these.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import TypeVar
+
+from lbd.errors import ConfigError
+from lbd.text.spelling import hint
+
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a field may hold, besides its type."""
+
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    prefix: str = ""  # besides the choices: this and a name
+
+    def __str__(self) -> str:
+        if self.choices:
+            named = (f"{self.prefix}NAME",) if self.prefix else ()
+            return " | ".join((*self.choices, *named))
+        if self.low is None or self.high is None:
+            return ""
+        return " to ".join(f"{x:.0f}" if x == int(x) else f"{x:g}" for x in (self.low, self.high))
+
+
+def within(default: T, low: float, high: float) -> T:
+    """A number from `low` to `high`, both included."""
+    return field(default=default, metadata={"bounds": Bounds(low, high)})
+
+
+def one_of(choices: tuple[str, ...], prefix: str = "") -> str:
+    """One of these words; the first of them by default. Or `prefix` and a name."""
+    return field(default=choices[0], metadata={"bounds": Bounds(None, None, choices, prefix)})
+
+
+def listed(*example: str) -> tuple[str, ...]:
+    """A list of words, empty by default; the example is for who writes something else."""
+    return field(default=(), metadata={"like": example})
+
+
+NAME_CHARS_MAX = 32
+
+
+def is_name(text: str) -> bool:
+    """A short word of letters, digits, `-`, `_` and `.` that begins with a letter."""
+    plain = text.replace("-", "").replace("_", "").replace(".", "")
+    return text.isascii() and plain.isalnum() and text[0].isalpha() and len(text) <= NAME_CHARS_MAX
+
+
+def bounds_of(metadata: Mapping[str, object]) -> Bounds:
+    """The bounds a field was declared with."""
+    bounds = metadata.get("bounds")
+    return bounds if isinstance(bounds, Bounds) else Bounds()
+
+
+def as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def fault_of(item: "Field[object]", value: object) -> str:
+    """Returns why `value` cannot be this field's value, or ""."""
+    kind = item.type
+    bounds = bounds_of(item.metadata)
+    if kind == NAMES:
+        like = shown(item.metadata.get("like", ("cc", "gcc -c")))
+        return "" if are_names(value) else f"{shown(value)} is not a list like {like}"
+    if kind == NUMBERS:
+        return "" if are_numbers(value) else f"{shown(value)} is not a list like [2.0, 60.0]"
+    if kind is float and type(value) is int:
+        value = as_float(value)
+    if kind in (bool, int, float, str) and type(value) is not kind:
+        return f"{shown(value)} is not {KIND_NAMES[kind]}{f' ({bounds})' if str(bounds) else ''}"
+    if bounds.choices and value not in bounds.choices:
+        text = str(value)
+        if bounds.prefix and text.startswith(bounds.prefix):
+            rest = text.removeprefix(bounds.prefix)
+            return "" if is_name(rest) else f"{shown(rest)} is not a name like users or gpu-0"
+        more = (f"{bounds.prefix}NAME",) if bounds.prefix else ()
+        return f"{shown(value)} is not known; {hint(str(value), (*bounds.choices, *more))}"
+    if bounds.low is None or bounds.high is None or not isinstance(value, int | float):
+        return ""
+    inside = bounds.low <= value <= bounds.high  # false for NaN too
+    return "" if inside else f"{value!r} is out of range; allowed: {bounds}"
+
+
+NAMES = tuple[str, ...]
+NUMBERS = tuple[float, ...]
+
+
+def are_names(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value)
+
+
+def are_numbers(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(type(v) in (int, float) for v in value)
+
+
+KIND_NAMES: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text in quotes",
+}
+
+
+def shown(value: object) -> str:
+    """Formats a value roughly as it would be written in TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = f'"{repr(value)[1:-1]}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, tuple):
+        text = f"[{', '.join(map(shown, value))}]"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Section:
+    """A section validates itself, whether it comes from a file or a test."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if fault := fault_of(item, getattr(self, item.name)):
+                raise ConfigError(f"{item.name}: {fault}")

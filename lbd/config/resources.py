@@ -1,0 +1,53 @@
+"""What lbd.toml may say of what a host has to hand out: `gpu = 2`, `scratch = "200G"`, features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lbd.config.fields import Section, shown
+from lbd.text.needs import (
+    FEATURES_GIVEN_MAX,
+    NAMES_MAX,
+    read_amount,
+    read_name,
+    read_need_name,
+)
+from lbd.text.one_line import one_line
+from lbd.text.units import size_bytes
+
+Amounts = tuple[tuple[str, int], ...]  # of each resource, by name
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesConfig(Section):
+    # how many there are of a resource that commands ask for by `--need NAME`: a number of things
+    # that are handed out by index, from 0 on, or a size. `gpu` is found where it is not set; 0 =
+    # there is none
+    amounts: Amounts = field(
+        default=(),
+        metadata={"key": "NAME", "default": "0", "allowed": "a number, or a size in quotes"},
+    )
+
+
+def with_amount(known: Amounts, name: str, value: object) -> Amounts:
+    """One more. Raises ValueError."""
+    read_need_name(name)
+    if type(value) not in (int, str):
+        raise ValueError(f'{one_line(shown(value), 60)} is no amount; allowed: 2, "200G"')
+    found = {**dict(known), name: read_amount(str(value))}
+    if len(found) > NAMES_MAX:
+        raise ValueError(f"more than {NAMES_MAX} resources")
+    return tuple(sorted(found.items()))
+
+
+def check_features(names: Sequence[str]) -> None:
+    """Raises ValueError."""
+    if len(names) > FEATURES_GIVEN_MAX:
+        raise ValueError(f"more than {FEATURES_GIVEN_MAX}")
+    for name in names:
+        read_name(name)
+
+
+def check_memory(text: str) -> None:
+    """Raises ValueError."""
+    if text and not size_bytes(text):
+        raise ValueError("must be above 0")

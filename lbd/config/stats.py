@@ -1,0 +1,13 @@
+"""What each host keeps of the jobs that have ended, for `lbctl stats` and `lbctl advise`."""
+
+from dataclasses import dataclass
+
+from lbd.config.fields import Section, within
+
+
+@dataclass(frozen=True, slots=True)
+class StatsConfig(Section):
+    max_rows: int = within(200_000, 0, 100_000_000)  # ended jobs on record; 0 = none are kept
+    # size of usage.sqlite in host.state_dir; the oldest jobs make room
+    max_bytes: int = within(64 << 20, 1 << 19, 1 << 40)
+    keep_days: float = within(90.0, 0.0, 36500.0)  # how long ended jobs stay on record

@@ -1,0 +1,56 @@
+"""This host's daemons, as those programs ask them that a person has before them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.config.cluster import queue_hosts
+from lbd.config.schema import Config
+from lbd.console.reply import Json, table
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.local.json_socket import Connect, ask, connected
+from lbd.process.own_directory import why_not_believed
+
+START = "start it: systemctl start lbd.target, or lbd up"
+
+
+@dataclass(frozen=True, slots=True)
+class Daemons:
+    """Two sockets in the runtime directory."""
+
+    config: Config
+    connect: Connect = connected
+
+    def socket(self, daemon: str) -> Path:
+        return Path(self.config.host.runtime_dir) / f"{daemon}.sock"
+
+    def lim(self, request: Json, timeout_s: float = 5.0) -> Json:
+        return self._ask("lim", request, timeout_s)
+
+    def lbm(self, request: Json, timeout_s: float = 5.0) -> Json:
+        return self._ask("lbm", request, timeout_s)
+
+    def saved(self) -> dict[str, str]:
+        """The settings for all hosts; none from a LIM that is away, or of an older release."""
+        try:
+            saved = table(self.lim({"op": "settings"}), "saved")
+        except LbdError:
+            return {}
+        return {name: str(value) for name, value in saved.items()}
+
+    def queue(self) -> tuple[tuple[str, ...], str]:
+        """The hosts that may run the dispatcher, and what says so."""
+        if (hosts := queue_hosts(self.saved())) is not None:
+            return hosts, "lbctl queue"
+        return self.config.dispatch.hosts, self.config.path or "built-in"
+
+    def _ask(self, daemon: str, request: Json, timeout_s: float) -> Json:
+        directory = Path(self.config.host.runtime_dir)
+        if fault := why_not_believed(directory):
+            raise ConfigError(f"host.runtime_dir {directory}: {fault}, or set host.runtime_dir")
+        try:
+            reply = ask(self.socket(daemon), request, timeout_s, self.connect)
+        except Unavailable as problem:
+            fix = START if "not running" in str(problem) else "see `lbctl doctor`"
+            raise Unavailable(f"{problem}; {fix}") from None
+        # What only the socket protocol needs is nobody's data.
+        return {key: value for key, value in reply.items() if key not in ("ok", "id")}

@@ -1,0 +1,162 @@
+"""Where a command would go and why, with nothing run: asked for and shown."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from lbd.console.figures import decimal, duration
+from lbd.console.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    Cell,
+    Row,
+    fitted_lines,
+    paint_for,
+    print_json,
+    put,
+    terminal_columns,
+)
+from lbd.console.reply import Json, number, tables, text
+from lbd.errors import LbdError, Unavailable
+from lbd.launch.directory_look import find_program
+from lbd.launch.exec import exit_status_of
+from lbd.text.placement_phrases import TIMED, LoadsSeen, why_placed
+
+
+def ask_eligible(ask: Callable[[Json], Json], command: Sequence[str]) -> Json | None:
+    """Returns None if this LBM cannot say."""
+    question: Json = {
+        "op": "eligible", "command": list(command), "directory": working_directory()
+    }  # fmt: skip
+    try:
+        reply = ask(question)
+    except LbdError:
+        return None
+    return {key: value for key, value in reply.items() if key not in ("ok", "id")}
+
+
+def working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"
+
+
+def verdict_line(eligible: Json) -> str:
+    """What the LBM says of a command's eligibility, in one line."""
+    may = "may leave" if eligible.get("eligible") is True else "stays here"
+    why = text(eligible, "why")
+    return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
+
+
+def place_request(
+    wanted: str | None,
+    excluded: Sequence[str],
+    must_leave: bool,
+    must_stay: bool,
+    needs: str = "",
+) -> Json:
+    return {
+        "op": "place", "job": "explain", "wanted": wanted, "excluded": list(excluded),
+        "must_leave": must_leave, "must_stay": must_stay, "may_wait": True, "dry": True,
+        "needs": needs,
+    }  # fmt: skip
+
+
+def question(request: Json, command: Sequence[str], directory: bytes, given_directory: str) -> Json:
+    """For the LBM, which also asks the hosts whether the command could begin there."""
+    flags = ("C/" if given_directory.startswith("/") else "C") if given_directory else ""
+    return {
+        **request, "op": "explain", "program": command[0], "flags": flags, "command": list(command),
+        "directory": os.fsdecode(directory), "path": os.environ.get("PATH", os.defpath),
+    }  # fmt: skip
+
+
+def ask_both(
+    lbm: Callable[[Json], Json], lim: Callable[[Json], Json], request: Json, asked: Json
+) -> Json:
+    """Without an LBM the LIM alone answers: it knows loads, not files. Raises LbdError."""
+    try:
+        return lbm(asked)
+    except Unavailable:
+        return lim(request)
+
+
+def trouble_here(reply: Json, asked: Json) -> OSError | None:
+    """Why the command could not begin, if it would stay; other hosts are asked by the LBM."""
+    if text(reply, "verdict") != "here" or asked.get("staged") is True:
+        return None
+    program = os.fsencode(str(asked["program"]))
+    if b"/" in program:
+        program = os.path.join(os.fsencode(str(asked["directory"])), program)
+    number = find_program(program, os.fsencode(str(asked["path"])))
+    return OSError(number, os.strerror(number)) if number else None
+
+
+def show(
+    reply: Json,
+    command: Sequence[str],
+    as_json: bool,
+    eligible: Json | None = None,
+    trouble: OSError | None = None,
+) -> None:
+    """Print the decision as the LIM gave it, and whether a shell would have asked for it."""
+    if as_json:
+        answer = {key: value for key, value in reply.items() if key not in ("ok", "id")}
+        missing = trouble.strerror if trouble is not None else None
+        print_json(
+            {"command": list(command), **answer, "trouble": missing, "eligibility": eligible}
+        )
+        return
+    reason = text(reply, "reason")
+    verdicts = {"here": "runs here, on", "there": "goes to", "wait": "waits for room; best is"}
+    verdict = verdicts.get(text(reply, "verdict"), text(reply, "verdict"))
+    why = why_of(reply)
+    paint = paint_for(sys.stdout)
+    put(
+        f"{' '.join(command)}: {verdict} {paint(text(reply, 'host'), BOLD)}: {reason}"
+        f"{f' ({why})' if why else ''}, algorithm {text(reply, 'algorithm')}"
+    )
+    if trouble is not None:
+        put(f"{command[0]}: {trouble.strerror}; it would end with {exit_status_of(trouble)}")
+    chosen = text(reply, "host")
+    candidates = enumerate(tables(reply, "candidates"), 1)
+    rows = [candidate_row(rank, item, chosen) for rank, item in candidates]
+    if rows:
+        header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
+        columns = terminal_columns(sys.stdout)
+        put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)))
+    if eligible is not None:
+        put("", f"through lbsh: {verdict_line(eligible)}")
+
+
+def why_of(reply: Json) -> str:
+    """The reason, for people; where PREDICT compared hosts, with the CPU time it reckoned with."""
+    reason, algorithm = text(reply, "reason"), text(reply, "algorithm")
+    figures = (number(reply, name) for name in ("load_here", "local_threshold", "min_gain"))
+    loads = {text(row, "name"): number(row, "load") for row in tables(reply, "candidates")}
+    now, threshold, gain, chosen = (
+        None if math.isnan(figure) else figure
+        for figure in (*figures, loads.get(text(reply, "host"), math.nan))
+    )
+    why = why_placed(reason, algorithm, LoadsSeen(now, threshold, gain, chosen))
+    if algorithm != "PREDICT" or reason not in TIMED:
+        return why
+    cpu_s = number(reply, "cpu_s")
+    if math.isnan(cpu_s):
+        return f"{why}; its CPU time is not known yet"
+    return f"{why}; its CPU time is {duration(cpu_s)}, as learnt"
+
+
+def candidate_row(rank: int, item: Json, chosen: str) -> Row:
+    """One host; an arrow marks the chosen one, which among equals chance decides."""
+    willing = item.get("willing") is True
+    return (
+        f"→ {rank}" if text(item, "name") == chosen else str(rank),
+        text(item, "name"),
+        decimal(number(item, "load")),
+        duration(number(item, "age_s")),
+        Cell("yes", GREEN) if willing else Cell(f"no: {text(item, 'why')}", DIM),
+    )

@@ -1,0 +1,55 @@
+"""The cluster's state, asked for, and what it says of one host."""
+
+import math
+
+from lbd.console.daemons import Daemons
+from lbd.console.figures import NONE, Clock
+from lbd.console.reply import Json, number, table, tables, text
+from lbd.errors import LbdError
+
+STALE = ("late", "down", "revoked")  # their numbers are old
+BUSY_LOAD, OVERLOAD = 0.7, 1.5  # tasks per core, from which a load is yellow, and red
+QUEUE_S = 1.0
+QUEUE_KEYS = ("mode", "leader", "queued", "running")
+
+
+def ask_status(daemons: Daemons) -> Json:
+    """Of the LIM; with the dispatcher's numbers of now, and the tiers of the hosts if its mode has
+    any. Where it does not answer at once, the last that the LIM has heard of it stays."""
+    reply = daemons.lim({"op": "status"})
+    if not daemons.queue()[0]:
+        return reply
+    try:
+        tags = daemons.lbm({"op": "queue.status"}, QUEUE_S)
+    except LbdError:
+        return reply
+    tiers = table(tags, "tiers")
+    table(reply, "cluster")["dispatcher"] = {key: tags.get(key) for key in QUEUE_KEYS}
+    for host in tables(reply, "hosts"):
+        host["tier"] = tiers.get(text(host, "name"))
+    return reply
+
+
+def drain_phrase(drained: Json, clock: Clock) -> str:
+    """Who drained a host, since when and why, as far as that is known."""
+    said = "drained"
+    if by := text(drained, "by"):
+        said += f" by {by}"
+    if isinstance(drained.get("since"), int | float):
+        said += f" since {clock.time_of_day(number(drained, 'since'))}"
+    reason = text(drained, "reason")
+    return f"{said}: {reason}" if reason else said
+
+
+def cores_text(cores: float) -> str:
+    return NONE if math.isnan(cores) else f"{cores:.3g}"
+
+
+def tiers_text(tiers: object) -> str:
+    """Of a host under `tags` or `sita-e`: it may serve several."""
+    return " ".join(map(str, tiers)) if isinstance(tiers, list) else str(tiers or "")
+
+
+def host_named(reply: Json, name: str) -> Json:
+    """Returns that host's object in a status reply; {} if the host left."""
+    return next((host for host in tables(reply, "hosts") if text(host, "name") == name), {})

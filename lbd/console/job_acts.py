@@ -1,0 +1,43 @@
+"""What is done to jobs, of the queue and of plain `lbrun`, by their ids."""
+
+from lbd.console import plain_commands
+from lbd.console.daemons import Daemons
+from lbd.console.jobs import ANSWER_S
+from lbd.console.reply import Json, texts
+from lbd.dispatch.core.job_selection import read_selectors
+from lbd.errors import LbdError
+
+
+def check_ids(ids: list[str]) -> None:
+    """Raises ConfigError."""
+    read_selectors(ids, "", 1)
+
+
+def act(
+    daemons: Daemons, ids: list[str], verb: str, order: Json | None = None, signal: int = 0
+) -> list[Json]:
+    """What came of each. `order`: more of the question. Raises LbdError if nothing was tried."""
+    queued, named = plain_commands.split(ids)
+    if queued:
+        check_ids(queued)
+    done: list[Json] = []
+    for name in named:
+        if verb == "kill":
+            done.append(plain_commands.kill(daemons, name, signal))
+        else:
+            done.append(plain_commands.only_queued(name, verb))
+    if queued:
+        question: Json = {"op": "queue.act", "verb": verb, "ids": queued, "signal": signal}
+        question |= order or {}
+        try:
+            reply = daemons.lbm(question, ANSWER_S)
+        except LbdError as problem:
+            if not named:
+                raise
+            return [*done, plain_commands.acted(None, str(problem))]
+        found = reply.get("done")
+        done += [
+            plain_commands.acted(str(one)) for one in (found if isinstance(found, list) else [])
+        ]
+        done += [plain_commands.acted(None, error) for error in texts(reply, "errors")]
+    return done

@@ -1,0 +1,215 @@
+"""All that is said of one job of the queue, and of its attempts."""
+
+import math
+import shlex
+
+from lbd.console import figures
+from lbd.console.figures import NONE, Clock
+from lbd.console.figures import duration as shown_duration
+from lbd.console.jobs import shown_state
+from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.policy.needs import is_size
+from lbd.text.array_phrases import FailedTask, failed_in
+from lbd.text.one_line import one_line
+from lbd.text.units import duration_text
+
+INDEXES_WIDTH = 200
+
+
+def array_lines(one: Json) -> list[str]:
+    """What `lbctl job` says of an array beside its line in the list."""
+    indexes = one_line(text(one, "array"), INDEXES_WIDTH)
+    limit = f", {text(one, 'at_once')} at once" if text(one, "at_once") else ""
+    lines = [f"array    {indexes}{limit}", f"tasks    {shown_state(one)}"]
+    failed = [failed_task(task) for task in tables(one, "failed")]
+    if failed:
+        states = {state: int(number(table(one, "tasks"), state)) for state in ("failed", "lost")}
+        more = failed_in(states) - len(failed)
+        rest = f" and {more} more" if more > 0 else ""
+        shown = ", ".join(task.shown for task in failed)
+        kept = "" if text(one, "output") else f"; lbctl logs {text(one, 'id')}_{failed[0].task}"
+        lines.append(f"failed   {shown}{rest}{kept}")
+    return lines
+
+
+def failed_task(task: Json) -> FailedTask:
+    status, signal = number(task, "exit_status"), number(task, "signal")
+    return FailedTask(
+        int(number(task, "array_index")),
+        text(task, "state"),
+        None if math.isnan(status) else int(status),
+        0 if math.isnan(signal) else int(signal),
+        text(task, "cause"),
+    )
+
+
+COMPARABLE = 20  # ended jobs, before a prediction is more than a guess
+
+
+def guess_mark(reply: Json, wait_s: float, key: str = "comparable") -> str:
+    """ "~" before what rests on few jobs whose prediction could be held against what came true."""
+    return "~" if wait_s > 0 and number(reply, key) < COMPARABLE else ""
+
+
+def interval_text(given: object) -> str:
+    match given:
+        case [int() | float() as low_s, int() | float() as high_s]:
+            return f"{shown_duration(low_s)} to {shown_duration(high_s)}"
+    return NONE
+
+
+def begin_phrase(one: Json) -> str:
+    """When a job will, and how that is estimated; "" if nothing can be said."""
+    how = text(one, "predicted_by")
+    wait_s = number(one, "predicted_wait_s")
+    if math.isnan(wait_s):
+        return how
+    key = "predicted_from" if "predicted_from" in one else "comparable"
+    found = f"in about {guess_mark(one, wait_s, key)}{shown_duration(wait_s)}"
+    choices = tables(one, "choices") if "choices" in one else []
+    interval = choices[0].get("begins_in_s_90") if choices else one.get("predicted_wait_s_90")
+    if wait_s > 0 and interval is not None:
+        found += f", {interval_text(interval)} in nine cases out of ten"
+    return f"{found} ({how})"
+
+
+def speedup_phrase(known: Json) -> str:
+    """What is known of a malleable job's speedup, in a line."""
+    shape = f"A {number(known, 'parallelism'):.3g}, sigma {number(known, 'sigma'):.2g}"
+    work = f"work {shown_duration(number(known, 'work_s'))}"
+    source = text(known, "source")
+    if source == "given":
+        return f"{shape}, {work} (as given)"
+    if source == "linear":
+        why = "too few runs of this command on different numbers of slots"
+        return f"assumed to be linear, {work} ({why})"
+    spans = [span_text(known.get(key)) for key in ("parallelism_90", "sigma_90")]
+    return (
+        f"{shape}, {work} (learnt from {text(known, 'runs')} runs; 90 %: A {spans[0]}, "
+        f"sigma {spans[1]}; run times off by {number(known, 'noise'):.0%})"
+    )
+
+
+def span_text(given: object) -> str:
+    match given:
+        case [int() | float() as low, int() | float() as high]:
+            return f"{low:.3g} to {high:.3g}"
+    return "–"
+
+
+DETAIL_INDENT = " " * 9
+
+
+def detail_lines(one: Json, clock: Clock) -> list[str]:
+    """What its line in the table does not say, or cuts off."""
+    lines = [f"command  {shlex.join(texts(one, 'command'))}"]
+    if text(one, "array"):
+        lines += array_lines(one)
+    if gang := text(one, "gang"):
+        which = f"its {gang} tasks" if text(one, "array") else f"one of {gang} tasks that"
+        lines.append(f"gang     {which} begin together")
+    if reason := text(one, "reason"):
+        lines.append(f"{'waits   ' if text(one, 'state') == 'pending' else 'reason  '} {reason}")
+    if begins := begin_phrase(one):
+        lines.append(f"begins   {begins}")
+    lines += time_lines(one, clock)
+    if known := table(one, "speedup"):
+        lines.append(f"speedup  {speedup_phrase(known)}")
+    return lines + given_lines(one) + target_lines(one, clock)
+
+
+def time_lines(one: Json, clock: Clock) -> list[str]:
+    times = (("submitted", "queued"), ("started", "started"), ("finished", "ended"))
+    return [
+        f"{title:8} {clock.time_of_day(number(one, key))}"
+        for key, title in times
+        if not math.isnan(number(one, key))
+    ]
+
+
+def given_lines(one: Json) -> list[str]:
+    """Where it runs, where its output goes, its limits and its key."""
+    if "may_restart" not in one:
+        return []  # of a dispatcher of an earlier release, or one of many jobs
+    least, most = number(one, "slots_least"), number(one, "slots_most")
+    slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
+    lines = [f"in       {text(one, 'directory') or 'a directory of its own (--send, --fetch)'}"]
+    if output := text(one, "output"):
+        lines.append(f"output   {output}")
+    elif text(one, "array"):
+        lines.append(f"output   kept: lbctl logs {text(one, 'id')}_N")
+    else:
+        lines.append(f"output   kept: lbctl logs {text(one, 'id')}")
+    if error := text(one, "error"):
+        lines.append(f"error    {error}")
+    lines.append(f"slots    {slots}; priority {text(one, 'priority') or 0}")
+    if needs := needs_phrase(table(one, "needs")):
+        lines.append(f"needs    {needs}")
+    limits = []
+    if not math.isnan(limit_s := number(one, "timeout_s")):
+        limits.append(f"time {duration_text(limit_s)}")
+    if not math.isnan(limit := number(one, "memory_bytes")):
+        limits.append(f"memory {figures.size(limit)}")
+    if limits:
+        lines.append(f"limits   {', '.join(limits)}")
+    if one.get("may_restart") is False:
+        lines.append("again    never: --no-restart")
+    if key := text(one, "idempotency_key"):
+        lines.append(f"key      {key}")
+    return lines
+
+
+def needs_phrase(needs: Json) -> str:
+    """Of its host, besides slots; "" for nothing. Its memory is among the limits."""
+    resources = table(needs, "resources")
+    amounts = ((name, int(number(resources, name))) for name in resources)
+    words = [
+        f"{name}={figures.size(amount) if is_size(name, amount) else amount}"
+        for name, amount in amounts
+    ]
+    words += [f"feature {feature}" for feature in texts(needs, "features")]
+    words += [f"no feature {feature}" for feature in texts(needs, "not_features")]
+    return ", ".join(words)
+
+
+def target_lines(one: Json, clock: Clock) -> list[str]:
+    """When a job's array is to end, when it will, and what is done for that."""
+    target = one.get("target")
+    if not isinstance(target, dict):
+        return []
+    by, end = number(target, "by"), number(target, "expected_end")
+    lines = [f"{text(target, 'kind'):8} {time_phrase(by, clock)}"]
+    ends = target.get("expected_end_90")
+    if not math.isnan(end) and isinstance(ends, list):
+        low, high = (time_phrase(float(at), clock, only_time=True) for at in ends)
+        lines.append(f"expected {time_phrase(end, clock)} (90 %: {low} to {high})")
+    if why := text(target, "why"):
+        running, left = int(number(target, "tasks_running")), int(number(target, "tasks_left"))
+        at_once = int(number(target, "tasks_at_once"))
+        lines.append(f"at once  {at_once} ({running} running, {left} not ended): {why}")
+    return lines
+
+
+def time_phrase(unix_s: float, clock: Clock, *, only_time: bool = False) -> str:
+    """With its day unless that is today, and how far off it is."""
+    shown = clock.time_of_day(unix_s)
+    if only_time:
+        return shown
+    away = duration_text(abs(unix_s - clock.now_s))
+    return f"{shown} ({f'in {away}' if unix_s >= clock.now_s else f'{away} ago'})"
+
+
+def attempt_row(attempt: Json, clock: Clock) -> tuple[str, ...]:
+    started, finished = number(attempt, "started"), number(attempt, "finished")
+    end = clock.now_s if math.isnan(finished) else finished
+    return (
+        text(attempt, "number"),
+        text(attempt, "host"),
+        text(attempt, "tier"),
+        text(attempt, "state"),
+        clock.time_of_day(started),
+        figures.duration(end - started),
+        figures.duration(number(attempt, "cpu_s")),
+        text(attempt, "exit_status"),
+        text(attempt, "reason"),
+    )

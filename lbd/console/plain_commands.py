@@ -1,0 +1,137 @@
+"""`lbctl job, logs, kill, wait` of plain `lbrun` commands, whose ids are like h1-26."""
+
+import math
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lbd.console.daemons import Daemons
+from lbd.console.errors import kind_of
+from lbd.console.figures import Clock
+from lbd.console.reply import Json, number, table, text, texts
+from lbd.dispatch.core.job_selection import is_selector
+from lbd.errors import LbdError
+from lbd.text.placement_phrases import PHRASES
+
+PLAIN = re.compile(r"(?=.*[^0-9-])[A-Za-z0-9][A-Za-z0-9._-]*-[0-9]+")  # no range, such as 2-5
+ANSWER_S = 25.0
+PATIENCE_S = 15.0
+PAUSE_S = 0.5
+RETRY_FOR_S = 60.0  # an LBM that is being started again
+NOT_QUEUED = "is a plain lbrun: only jobs of the queue can be"
+QUEUED_ONLY = {
+    "hold": "held",
+    "release": "released",
+    "requeue": "queued again",
+    "update": "changed",
+}
+
+
+def is_plain(name: str) -> bool:
+    return PLAIN.fullmatch(name) is not None and not is_selector(name)
+
+
+def split(ids: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Those of the queue and those of plain commands."""
+    return [name for name in ids if not is_plain(name)], [name for name in ids if is_plain(name)]
+
+
+WORDS = {  # whatever the algorithm was: the job's record does not say
+    **PHRASES,
+    "lowest": "the best of the willing hosts",
+    "no-gain": "no willing host was clearly better",
+}
+
+
+def ask(daemons: Daemons, verb: str, name: str, **more: object) -> Json:
+    """Raises LbdError."""
+    return daemons.lbm({"op": f"command.{verb}", "id": name, **more}, ANSWER_S)
+
+
+def shown(daemons: Daemons, name: str) -> Json:
+    """Its object. Raises LbdError."""
+    return table(ask(daemons, "show", name), "job")
+
+
+def details(job: Json, clock: Clock) -> list[str]:
+    """What its line does not say, or cuts off."""
+    finished = number(job, "finished")
+    times = [("submitted", number(job, "submitted")), ("started", number(job, "started"))]
+    times += [("ended", finished)]
+    lines = [f"command    {shlex.join(texts(job, 'command'))}"]
+    if pid := text(job, "pid"):
+        lines.append(f"pid        {pid} on {text(job, 'host')}")
+    if directory := text(job, "directory"):
+        lines.append(f"directory  {directory}")
+    lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
+    if reason := text(job, "reason"):
+        words = WORDS.get(reason)
+        lines.append(f"reason     {reason}{f': {words}' if words else ''}")
+    return lines
+
+
+def where_its_output_went(job: Json) -> str:
+    """In a sentence: nobody has kept it."""
+    host = text(job, "origin")
+    tense = "went" if job.get("finished") else "goes"
+    return (
+        f"{text(job, 'id')} is a plain lbrun: its output {tense} to the terminal, pipe or file "
+        f"of that lbrun on {host}, and is kept nowhere else"
+    )
+
+
+def kill(daemons: Daemons, name: str, signal: int) -> Json:
+    """What came of it."""
+    try:
+        ask(daemons, "kill", name, signal=signal)
+    except LbdError as problem:
+        return acted(name, str(problem))
+    return acted(name)
+
+
+def acted(name: str | None, error: str = "") -> Json:
+    return {"id": name, "ok": not error, "error": error or None}
+
+
+def only_queued(name: str, verb: str) -> Json:
+    return acted(name, f"{name} {NOT_QUEUED} {QUEUED_ONLY[verb]}")
+
+
+@dataclass(slots=True)
+class Waiting:
+    """For the ends of some commands."""
+
+    daemons: Daemons
+    names: list[str]
+
+    def until(self, give_up_s: float) -> tuple[list[Json], int]:
+        """Those that have ended, and how many have not. `give_up_s`: by the monotonic clock.
+        Raises LbdError."""
+        ended: list[Json] = []
+        for at, name in enumerate(self.names):
+            while (left_s := give_up_s - time.monotonic()) >= 0 or not ended:
+                asked_s = time.monotonic()
+                reply = self._patiently(name, max(0.0, min(PATIENCE_S, left_s)), give_up_s)
+                if not reply.get("open"):
+                    ended.append(table(reply, "job"))
+                    break
+                if time.monotonic() >= give_up_s:
+                    return ended, len(self.names) - at
+                if time.monotonic() - asked_s < PAUSE_S:  # too many wait there
+                    time.sleep(PAUSE_S)
+            else:
+                return ended, len(self.names) - at
+        return ended, 0
+
+    def _patiently(self, name: str, patience_s: float, give_up_s: float) -> Json:
+        """The answer; an LBM that is restarted is given time to come back. Raises LbdError."""
+        until_s = min(give_up_s, time.monotonic() + RETRY_FOR_S)
+        while True:
+            try:
+                return ask(self.daemons, "wait", name, patience_s=patience_s)
+            except LbdError as problem:
+                if kind_of(problem) != "unavailable" or time.monotonic() >= until_s:
+                    raise
+                time.sleep(min(PAUSE_S, max(0.0, until_s - time.monotonic())))

@@ -1,0 +1,43 @@
+"""Reading a daemon's JSON reply: what is not as agreed is a PeerError, not a KeyError.
+
+Texts are made fit to be shown as they are read, since many come from other users and hosts;
+`--json` passes the reply on as it is.
+"""
+
+from lbd.errors import PeerError
+from lbd.text.one_line import printable
+
+Json = dict[str, object]
+
+
+def table(reply: Json, key: str) -> Json:
+    """The object under `key`; {} if it is null or missing."""
+    value = reply.get(key) or {}
+    if not isinstance(value, dict):
+        raise PeerError(f"the daemon's answer holds no object {key!r}; is it another version?")
+    return value
+
+
+def tables(reply: Json, key: str) -> list[Json]:
+    """The objects in the list under `key`."""
+    value = reply.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise PeerError(f"the daemon's answer holds no list {key!r}; is it another version?")
+    return value
+
+
+def number(reply: Json, key: str) -> float:
+    """The number under `key`; NaN if it is null or missing."""
+    value = reply.get(key)
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+def text(reply: Json, key: str) -> str:
+    """The text under `key`, in one printable line; "" if it is null or missing."""
+    value = reply.get(key)
+    return "" if value is None else printable(str(value))
+
+
+def texts(reply: Json, key: str) -> list[str]:
+    value = reply.get(key)
+    return [printable(str(item)) for item in value] if isinstance(value, list) else []

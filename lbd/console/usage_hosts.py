@@ -1,0 +1,76 @@
+"""One question to every host of the cluster about its jobs that have ended."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lbd.console.daemons import Daemons
+from lbd.console.reply import Json, tables, text
+from lbd.errors import LbdError, Unavailable
+from lbd.local.json_socket import Refusal
+
+AT_ONCE = 16
+ANSWER_S = 15.0
+PAGE = 1000
+HOST_MAX = 100_000  # of one host
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Generic[Found]):
+    answers: dict[str, Found]  # by host
+    missing: dict[str, str]  # host -> why
+
+
+def gather(daemons: Daemons, ask: Callable[[str], Found]) -> Gathered[Found]:
+    """Raises LbdError if not a single host answers, or we may not ask."""
+    hosts = [text(row, "name") for row in tables(daemons.lim({"op": "status"}), "hosts")]
+
+    def tried(host: str) -> Found | LbdError:
+        try:
+            return ask(host)
+        except LbdError as problem:
+            return problem
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(zip(hosts, pool.map(tried, hosts), strict=True))
+    for answer in found.values():
+        if isinstance(answer, Refusal) and answer.code == "denied":
+            raise answer
+    missing = {host: str(why) for host, why in found.items() if isinstance(why, LbdError)}
+    answers = {host: one for host, one in found.items() if not isinstance(one, LbdError)}
+    if not answers:
+        raise Unavailable("; ".join(dict.fromkeys(missing.values())))
+    return Gathered(answers, missing)
+
+
+def ask_host(daemons: Daemons, op: str, host: str, **more: object) -> Json:
+    return daemons.lbm({"op": op, "of": host, **more}, ANSWER_S)
+
+
+@dataclass(slots=True)
+class OfHost:
+    jobs: list[Json]  # the latest
+    more: bool = True  # are there
+    withheld: str = ""  # the setting by which these are only jobs that our host has submitted
+
+
+def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
+    """Raises LbdError."""
+    found = OfHost([])
+    before: list[object] = [0.0, 0]
+    while len(found.jobs) < min(limit, HOST_MAX):
+        page = min(PAGE, limit - len(found.jobs))
+        reply = ask_host(daemons, "past", host, **question, limit=page, before=before)
+        rows, found.withheld = tables(reply, "jobs"), str(reply.get("withheld") or "")
+        if not rows:
+            found.more = bool(reply.get("more"))
+            return found
+        before = [rows[-1].get("finished"), rows[-1].get("number")]
+        found.jobs += [{key: row[key] for key in row if key != "number"} for row in rows]
+        if not reply.get("more"):
+            found.more = False
+            return found
+    return found

@@ -1,0 +1,102 @@
+"""What each question to the dispatcher goes through: its host's turn, like what that host says on
+its line, and an answer that says so if the ledger is away.
+
+A call counts by what it brings and by what it is answered: whoever asks for long lists has fewer.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import grpc.aio
+
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.host_connection import AT_ONCE_S, TURNS_MIN
+from lbd.local.rate_limit import TURN_BYTES, Rates
+from lbd.net.transport import HOST_HEADER, Trust
+
+if TYPE_CHECKING:  # generic in the stubs only
+    from collections.abc import Awaitable, Callable
+
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+
+# A submission brings its job's standard input, and costs the dispatcher a write to the disk: less
+# than to hear as much on a line.
+CHEAPER = 16
+PATIENCE_S = 8.0  # less than who asks waits for an answer
+LONG_AT_ONCE = 8  # questions of one host whose answers may be long
+LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
+FOR_EVER_S = float("inf")
+Answer = TypeVar("Answer")
+
+
+class Calls:
+    def __init__(self, trust: Trust, bytes_per_s: int) -> None:
+        self._trust = trust
+        self._turn_bytes = CHEAPER * TURN_BYTES
+        per_s = bytes_per_s / TURN_BYTES
+        self._rates = Rates(per_s, AT_ONCE_S * per_s)
+        self.requeueing = asyncio.Lock()
+        # and how many use it
+        self._long: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}
+
+    async def host(self, context: "Context") -> str:
+        """Who calls; as it says itself where hosts prove nothing, as in a lab."""
+        if proven := await self._trust.caller(context):
+            return proven
+        return str(dict(context.invocation_metadata() or ()).get(HOST_HEADER, ""))
+
+    def answered(self, host: str, size_bytes: int) -> None:
+        """Charges the size of an answer to the host's next calls."""
+        turns = size_bytes / self._turn_bytes
+        self._rates.turn_s(host, time.monotonic(), FOR_EVER_S, turns)
+
+    async def turn(self, host: str, size_bytes: int, context: "Context") -> None:
+        """Waits for it; aborts the call of a host that would have to wait for too long."""
+        turns = max(TURNS_MIN, size_bytes / self._turn_bytes)
+        wait_s = self._rates.turn_s(host, time.monotonic(), PATIENCE_S, turns)
+        if wait_s is None:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{host} asks the queue for more than dispatch.host_bytes_per_s; ask again later",
+            )
+        if wait_s:
+            await asyncio.sleep(wait_s)
+
+    def paced(
+        self, handler: "Callable[[bytes, Context], Awaitable[Answer]]"
+    ) -> "Callable[[bytes, Context], Awaitable[Answer]]":
+        async def guarded(data: bytes, context: "Context") -> Answer:
+            host = await self.host(context)
+            await self.turn(host, len(data), context)
+            try:
+                answer = await handler(data, context)
+            except LedgerTrouble as problem:  # it may be asked again
+                await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
+            if isinstance(answer, bytes):
+                self.answered(host, len(answer))
+            return answer
+
+        return guarded
+
+    @contextlib.asynccontextmanager
+    async def long(self, host: str, user: str) -> AsyncIterator[None]:
+        """Around what takes as long as there are jobs: few at a time for each user of a host, and
+        for each host."""
+        async with self._few((host, user), LONG_OF_USER), self._few((host,), LONG_AT_ONCE):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _few(self, key: tuple[str, ...], at_once: int) -> AsyncIterator[None]:
+        semaphore, users = self._long.get(key, (asyncio.Semaphore(at_once), 0))
+        self._long[key] = semaphore, users + 1
+        try:
+            async with semaphore:
+                yield
+        finally:
+            semaphore, users = self._long.pop(key)
+            if users > 1:
+                self._long[key] = semaphore, users - 1

@@ -1,0 +1,142 @@
+"""Who may pass a head that waits for slots or for what it needs, without delaying it. Pure.
+
+EASY (Lifka 1995): the ends of the jobs that run say where and when the head begins at the latest.
+A job behind it may begin now on any other host; on that one if it has ended by then, or if the head
+leaves it room (`spare`). Only the head is safe: jobs behind it may be passed again and again, until
+they are heads themselves.
+
+When a job ends at the latest is its time limit (`limit`); or (`learnt`) what jobs like it took: a
+new one takes no longer than the k-th of n earlier ones with probability k / (n + 1), if they are
+alike, so of those the first is taken for which this is 1 - risk or more. Where too little is known
+the limit counts; where there is none, never. If no host's slots are certain to become free, the
+head's start cannot be told, and nobody may pass it on any host that it could use.
+"""
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.servers import Server
+from lbd.model import Facts, HostId, Needs
+from lbd.policy.needs import joined, unmet
+
+RUNS_KEPT = 100
+KINDS_KNOWN = 10_000
+Kind = tuple[str, str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Where and when the head begins at the latest."""
+
+    host: HostId
+    at_s: float
+    spare: int  # slots of that host that it does not need then
+
+
+@dataclass(slots=True)
+class Backfill:
+    rule: str = "off"  # off | limit | learnt
+    risk: float = 0.1  # of learnt: that a job takes longer than is taken for granted
+    _runs_s: OrderedDict[Kind, deque[float]] = field(default_factory=OrderedDict)
+
+    def ended(self, job: QueuedJob, run_s: float) -> None:
+        if self.rule != "learnt":
+            return
+        kind = kind_of(job)
+        self._runs_s.setdefault(kind, deque(maxlen=RUNS_KEPT)).append(run_s)
+        self._runs_s.move_to_end(kind)
+        while len(self._runs_s) > KINDS_KNOWN:
+            self._runs_s.popitem(last=False)
+
+    def longest_s(self, job: QueuedJob) -> float:
+        limit_s = job.limit_s or math.inf
+        if self.rule != "learnt":
+            return limit_s
+        return min(limit_s, exceeded_rarely_s(self._runs_s.get(kind_of(job), ()), self.risk))
+
+    def ends_s(self, entry: Entry, now_s: float) -> float:
+        """Of one that runs. One that has taken longer than was learnt may take all of its limit."""
+        if entry.suspended_s is not None:
+            return math.inf
+        ends_s = entry.started_s + self.longest_s(entry.job)
+        return ends_s if ends_s > now_s else entry.started_s + (entry.job.limit_s or math.inf)
+
+    def reservation(
+        self, head: QueuedJob, servers: Iterable[Server], now_s: float
+    ) -> Reservation | None:
+        """None: nothing is certain."""
+        found: Reservation | None = None
+        for server in servers:
+            if server.host is None or not server.suits(head):
+                continue
+            at_s, free, facts = now_s, server.free, server.facts()
+            ends = [(self.ends_s(one, now_s), one) for one in server.running.values()]
+            for ends_s, entry in sorted(ends, key=lambda one: one[0]):
+                if free >= head.slots and unmet(head.needs, facts) is None and ends_s > at_s:
+                    break
+                at_s, free = max(at_s, ends_s), free + entry.slots
+                facts = returned(facts, entry.job.needs)
+            if (
+                free >= head.slots
+                and unmet(head.needs, facts) is None
+                and at_s < (found.at_s if found else math.inf)
+            ):
+                found = Reservation(server.host.name, at_s, free - head.slots)
+        return found
+
+    def passes(
+        self,
+        job: QueuedJob,
+        server: Server,
+        head: QueuedJob,
+        reserved: Reservation | None,
+        now_s: float,
+    ) -> bool:
+        """May the job begin on this host now?"""
+        if reserved is None:
+            return not server.suits(head)
+        if server.host is None or server.host.name != reserved.host:
+            return True
+        fits_beside = job.slots <= reserved.spare and not compete(job.needs, head.needs)
+        return fits_beside or self.is_short(job, reserved, now_s)
+
+    def is_short(self, job: QueuedJob, reserved: Reservation, now_s: float) -> bool:
+        return now_s + self.longest_s(job) <= reserved.at_s
+
+    def after(
+        self, job: QueuedJob, host: HostId, reserved: Reservation | None, now_s: float
+    ) -> Reservation | None:
+        """What is left once the job has begun there."""
+        if reserved is None or reserved.host != host or self.is_short(job, reserved, now_s):
+            return reserved
+        return replace(reserved, spare=reserved.spare - job.slots)
+
+
+def returned(facts: Facts, needs: Needs) -> Facts:
+    """Once a job with those needs has ended there."""
+    if not needs:
+        return facts
+    amounts = {name: -amount for name, amount in needs.resources}
+    return joined(facts, amounts, -needs.memory_bytes)
+
+
+def compete(job: Needs, head: Needs) -> bool:
+    """Would the job take of what the head waits for, besides slots?"""
+    same = {name for name, _ in job.resources} & {name for name, _ in head.resources}
+    return bool(same or (job.memory_bytes and head.memory_bytes))
+
+
+def kind_of(job: QueuedJob) -> Kind:
+    return job.user, job.name, job.command, job.slots
+
+
+def exceeded_rarely_s(runs_s: Iterable[float], risk: float) -> float:
+    """What the next one takes no longer than with probability 1 - risk; infinite if so few say
+    nothing of that."""
+    known = sorted(runs_s)
+    k = math.ceil((1.0 - risk) * (len(known) + 1) - 1e-9)
+    return known[k - 1] if 0 < k <= len(known) else math.inf

@@ -1,0 +1,249 @@
+"""Jobs that have done nothing but wait, a hundred thousand of them in a few megabytes. Pure.
+
+What a discipline may know of a job is the same for all of an array, and as a rule for all that one
+user submits: it is kept once, as their `kind`. What differs is in columns, with a row for each job
+in the order of their ids, which is that of their arrival. A job leaves its row when it begins, is
+held or ends. Rows that were left stay empty until they are more than half; then the others move up.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import compress
+from operator import attrgetter
+from typing import ClassVar
+
+from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.model import HostId, JobId
+
+EMPTY_MIN = 1000  # rows: with fewer, moving up is not worth it
+KINDS_KNOWN = 4096
+DIGITS_MAX = 18  # of an id that surely goes into a column
+NO_INDEX = -1
+OWN = ("id", "submission", "array_index")  # of a job; the other fields make its kind
+KIND_FIELDS = tuple(name for name in QueuedJob._fields if name not in OWN)
+kind_values: Callable[[QueuedJob], tuple[object, ...]] = attrgetter(*KIND_FIELDS)
+
+
+def number_in(job: JobId) -> int:
+    """Returns -1 unless the id is a number as a ledger assigns it."""
+    if job.isascii() and job.isdecimal() and job[0] != "0" and len(job) <= DIGITS_MAX:
+        return int(job)
+    return -1
+
+
+class Row:
+    """A job of the backlog, until another one leaves it: an `Entry` to who does not change it."""
+
+    __slots__ = ("_backlog", "at")
+    host: ClassVar[HostId | None] = None
+    slots: ClassVar[int] = 0
+    begun: ClassVar[bool] = False
+
+    def __init__(self, backlog: "Backlog", at: int) -> None:
+        self._backlog = backlog
+        self.at = at
+
+    @property
+    def number(self) -> int:
+        return self._backlog.numbers[self.at]
+
+    @property
+    def work_s(self) -> float:
+        return self._backlog.work_s[self.at]
+
+    @property
+    def job_number(self) -> int:
+        return self._backlog.ids[self.at]
+
+    @property
+    def id(self) -> JobId:
+        return JobId(str(self._backlog.ids[self.at]))
+
+    @property
+    def kind(self) -> QueuedJob:
+        kind = self._backlog.kinds[self.at]
+        assert kind is not None
+        return kind
+
+    @property
+    def job(self) -> QueuedJob:
+        index = self._backlog.indexes[self.at]
+        own = self._backlog.submissions[self.at], None if index == NO_INDEX else index
+        *shared, origin, at_once = kind_values(self.kind)  # the last of the fields
+        values = self.id, *shared, *own, origin, at_once  # in their order
+        return QueuedJob._make(values)
+
+    @property
+    def line(self) -> HostConnection | None:
+        return self._backlog.lines[self.at]
+
+    @line.setter
+    def line(self, line: HostConnection | None) -> None:
+        lines = self._backlog.lines
+        self._backlog.aside_count += (line is None) - (lines[self.at] is None)
+        lines[self.at] = line
+
+
+class Backlog:
+    def __init__(self) -> None:
+        self.ids = array("q")
+        self.numbers = array("q")  # places in line
+        self.work_s = array("d")
+        self.submissions = array("q")
+        self.indexes = array("q")
+        self.kinds: list[QueuedJob | None] = []  # None: the row is empty
+        self.lines: list[HostConnection | None] = []  # None: it has stepped aside
+        self.aside_count = 0
+        self._jobs = 0
+        self.of_user: Counter[str] = Counter()
+        self.of_origin: Counter[str] = Counter()
+        self._kinds: dict[tuple[object, ...], QueuedJob] = {}
+
+    def __len__(self) -> int:
+        return self._jobs
+
+    def __contains__(self, job: JobId) -> bool:
+        return self.get(job) is not None
+
+    def __iter__(self) -> Iterator[JobId]:
+        return (JobId(str(n)) for n, kind in zip(self.ids, self.kinds, strict=True) if kind)
+
+    def get(self, job: JobId) -> Row | None:
+        return self.find(number_in(job)) if self._jobs else None
+
+    def find(self, job_number: int) -> Row | None:
+        ids = self.ids
+        if not ids:
+            return None
+        at = job_number - ids[0]  # if none between has moved up
+        if not (0 <= at < len(ids) and ids[at] == job_number):
+            at = bisect_left(ids, job_number)
+            if at == len(ids) or ids[at] != job_number:
+                return None
+        return Row(self, at) if self.kinds[at] is not None else None
+
+    def takes(self, job: QueuedJob) -> bool:
+        """Accepts jobs that arrive in the order of their ids."""
+        return number_in(job.id) > (self.ids[-1] if self.ids else 0)
+
+    def add(self, job: QueuedJob, number: int, work_s: float) -> Row:
+        """Adds a job that is in no line yet."""
+        self.ids.append(int(job.id))
+        self.numbers.append(number)
+        self.work_s.append(work_s)
+        self.submissions.append(job.submission)
+        self.indexes.append(NO_INDEX if job.array_index is None else job.array_index)
+        self.kinds.append(kind := self._kind_of(job))
+        self._count(kind, 1)
+        self.lines.append(None)
+        self.aside_count += 1
+        self._jobs += 1
+        return Row(self, len(self.ids) - 1)
+
+    def _kind_of(self, job: QueuedJob) -> QueuedJob:
+        values = kind_values(job)
+        kind = self._kinds.get(values)
+        if kind is None:
+            if len(self._kinds) >= KINDS_KNOWN:
+                self._kinds.clear()
+            kind = job._replace(id=JobId(""), submission=0, array_index=None)
+            self._kinds[values] = kind
+        return kind
+
+    def remove(self, row: Row) -> None:
+        at = row.at
+        self._count(row.kind, -1)
+        self.aside_count -= self.lines[at] is None
+        self.kinds[at] = self.lines[at] = None
+        self._jobs -= 1
+        if len(self.ids) - self._jobs > max(EMPTY_MIN, self._jobs):
+            self._move_up()
+
+    def _count(self, kind: QueuedJob, more: int) -> None:
+        for counter, key in ((self.of_user, kind.user), (self.of_origin, kind.origin)):
+            counter[key] += more
+            if not counter[key]:
+                del counter[key]
+
+    def _move_up(self) -> None:
+        full = [kind is not None for kind in self.kinds]
+        self.ids = array("q", compress(self.ids, full))
+        self.numbers = array("q", compress(self.numbers, full))
+        self.work_s = array("d", compress(self.work_s, full))
+        self.submissions = array("q", compress(self.submissions, full))
+        self.indexes = array("q", compress(self.indexes, full))
+        self.lines = list(compress(self.lines, full))
+        self.kinds = list(compress(self.kinds, full))
+
+    def in_line(self, line: HostConnection) -> list[tuple[int, int]] | None:
+        """Places and slots of those who stand in it, the first first; None if one needs more."""
+        here = [one == line for one in self.lines]
+        kinds = [kind for kind in compress(self.kinds, here) if kind is not None]
+        if any(kind.needs for kind in {id(kind): kind for kind in kinds}.values()):
+            return None
+        slots = [kind.slots for kind in kinds]
+        return list(zip(compress(self.numbers, here), slots, strict=True))
+
+    def aside(self) -> Iterator[Row]:
+        """Those in no line, the first first; each may join one as it is met."""
+        if self.aside_count:
+            for at, kind in enumerate(self.kinds):
+                if kind is not None and self.lines[at] is None:
+                    yield Row(self, at)
+
+
+class Rows:
+    """Some of the backlog's, by their ids, the first first. Who has left it is passed over."""
+
+    __slots__ = ("_backlog", "_begin", "_ids", "_sorted")
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._ids = array("q")
+        self._begin = 0  # all before have left
+        self._sorted = True
+
+    def add(self, row: Row) -> None:
+        number = row.job_number
+        self._sorted = self._sorted and not (self._ids and self._ids[-1] > number)
+        self._ids.append(number)
+
+    def front(self) -> Row | None:
+        self._sort()
+        while self._begin < len(self._ids):
+            row = self._backlog.find(self._ids[self._begin])
+            if row is not None:
+                return row
+            self._begin += 1
+            if self._begin > max(EMPTY_MIN, len(self._ids) // 2):
+                del self._ids[: self._begin]
+                self._begin = 0
+        return None
+
+    def __iter__(self) -> Iterator[Row]:
+        self._sort()
+        for number in self._ids[self._begin :]:
+            row = self._backlog.find(number)
+            if row is not None:
+                yield row
+
+    def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Row], None]) -> None:
+        """Keeps only the jobs whose kind fits."""
+        known: dict[int, bool] = {}
+        kept = array("q")
+        for row in self:
+            kind = row.kind
+            if id(kind) not in known:
+                known[id(kind)] = fits(kind)
+            if known[id(kind)]:
+                kept.append(row.job_number)
+            else:
+                leave(row)
+        self._ids, self._begin = kept, 0
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._ids = array("q", sorted(self._ids[self._begin :]))
+            self._begin, self._sorted = 0, True

@@ -1,0 +1,262 @@
+"""Cutoffs from what the ledger has on record: when to change them, to what, and why. Pure.
+
+The sizes of the jobs that have ended, CPU seconds, are fitted by a bounded Pareto; where that fits
+poorly they are taken as they are, for cutoffs solved for a wrong distribution overload a tier. How
+fast they come, and how fast a slot does CPU seconds, is measured, too. For tags the formulas then
+say which cutoffs are best (`theory.tier_cutoffs`); for sita-e they cut the work in proportion to
+the tiers' slots.
+
+New cutoffs are worth a change only if they promise a good part less (`min_gain`) than those in
+force: else every week's handful of jobs would move them to and fro, and each move puts some waiting
+jobs where they would not have been. Where whatever cutoffs overload a tier, none are better: then
+nothing is killed, and one queue serves all hosts.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lbd.config.dispatch import Objective
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.ledger_rows import JobRow
+from lbd.model import JobState
+from lbd.theory.cutoffs import Infeasible
+from lbd.theory.measured_sizes import MeasuredSizes
+from lbd.theory.pareto_fit import Fit, fit
+from lbd.theory.tags import Sizes
+from lbd.theory.tier_cutoffs import Expected, Tiers, solve_tiers
+
+MOST_TIERS = 4  # that are tried where `tags.tiers` says nothing; more gain little
+LEAST_S = 0.001  # sizes and times below it are not told apart
+GOOD_KS = 0.05
+ENDED = (JobState.DONE.value, JobState.FAILED.value)
+WHOLE = ("exited", "signalled")
+
+Cutoffs = tuple[float, ...]
+Layouts = Mapping[int, tuple[float, ...]]  # by number of tiers: the slots of each
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    size_s: float  # CPU seconds
+    ran_s: float  # for so long on all its slots together
+    submitted: float  # UNIX seconds
+    may_restart: bool
+
+
+def ran_whole(row: JobRow) -> bool:
+    """Returns whether the job used all the CPU time that it needs."""
+    return row.state in ENDED and row.cause in WHOLE
+
+
+def past_jobs(rows: Iterable[JobRow], since_unix_s: float) -> list[PastJob]:
+    return [
+        PastJob(
+            max(LEAST_S, row.cpu_s),
+            max(LEAST_S, row.run_s) * (row.slots_held or row.slots),
+            row.submitted,
+            row.may_restart,
+        )
+        for row in rows
+        if row.submitted >= since_unix_s and ran_whole(row)
+        if row.cpu_s is not None and row.run_s is not None
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class SolverTerms:
+    objective: Objective
+    jobs_min: int
+    min_gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The ended jobs, in figures."""
+
+    jobs: int
+    rate_per_s: float  # of jobs that may restart
+    mean_s: float
+    pace: float  # CPU seconds that a busy slot does in a second
+    pinned: float  # slots' worth of jobs that may not restart: in the last tier at once
+    fit: Fit
+    sizes: Sizes
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.sizes is self.fit.sizes
+
+    def tiers(self, slots: Sequence[float]) -> Tiers:
+        """Converts the tiers to the form the formulas take."""
+        servers = [count * self.pace for count in slots]
+        servers[-1] = max(0.0, servers[-1] - self.pinned)
+        return Tiers(self.sizes, self.rate_per_s, tuple(servers))
+
+
+def recorded(past: Sequence[PastJob], now_unix_s: float) -> Record:
+    """Raises ValueError where jobs allow no fit."""
+    movable = [job for job in past if job.may_restart]
+    sizes_s = [job.size_s for job in movable]
+    found = fit(sizes_s)
+    good = found.ks_distance <= max(found.chance, GOOD_KS)
+    span_s = max(1.0, now_unix_s - min(job.submitted for job in past))
+    return Record(
+        jobs=len(movable),
+        rate_per_s=len(movable) / span_s,
+        mean_s=found.mean_s,
+        pace=math.fsum(job.size_s for job in past) / math.fsum(job.ran_s for job in past),
+        pinned=math.fsum(job.size_s for job in past if not job.may_restart) / span_s,
+        fit=found,
+        sizes=found.sizes if good else MeasuredSizes(sizes_s),
+    )
+
+
+def tier_order(configured: Sequence[str], present: Iterable[str]) -> list[str]:
+    """The hosts as tiers are spread over them; those that joined come last, by name."""
+    return [*configured, *sorted(set(present) - set(configured))]
+
+
+def as_spread(hosts: Iterable[str], order: Sequence[str]) -> list[str]:
+    """These in that order, and who is not in it (it has just gone) after them."""
+    place = {name: at for at, name in enumerate(order)}
+    return sorted(hosts, key=lambda name: (place.get(name, len(order)), name))
+
+
+def layouts_of(hosts: Sequence[HostSlots], order: Sequence[str], given: Sequence[str]) -> Layouts:
+    """The numbers of tiers there could be, and the slots of each: those of a host with several are
+    shared by them. Where a tier would be without a host, that number is left out."""
+    most = max((highest(item) for item in given), default=0)
+    counts = [most] if given else range(2, min(len(order), MOST_TIERS) + 1)
+    found: dict[int, tuple[float, ...]] = {}
+    for count in counts:
+        slots = [0.0] * count
+        for host in hosts:
+            own = {min(tier, count) for tier in spread_tiers(host.name, order, count, given)}
+            for tier in own:
+                slots[tier - 1] += host.slots / len(own)
+        if count > 1 and all(slots):
+            found[count] = tuple(slots)
+    return found
+
+
+def highest(item: str) -> int:
+    """Returns the highest tier of a specification, such as 2 of "h1:1,2"."""
+    return max(map(int, item.partition(":")[2].split(",")))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    cutoffs_s: Cutoffs
+    changed: bool
+    reason: str  # one line
+    record: Record | None = None
+    expected: Expected | None = None  # of these cutoffs; None for sita-e, and without any
+    load: float | None = None
+    one_queue: float | None = None  # the objective, if one queue served all hosts
+
+
+def judge(
+    mode: str,
+    past: Sequence[PastJob],
+    now_unix_s: float,
+    layouts: Layouts,
+    terms: SolverTerms,
+    in_force: Cutoffs,
+) -> Verdict:
+    """Decides on new cutoffs. `in_force` is () while there are none."""
+    movable = sum(job.may_restart for job in past)
+    if movable < terms.jobs_min:
+        few = f"{movable} jobs on record; it takes {terms.jobs_min} (tags.solve_jobs)"
+        return Verdict(in_force, False, few)
+    try:
+        record = recorded(past, now_unix_s)
+    except ValueError as problem:
+        return Verdict(in_force, False, f"nothing to cut: {problem}")
+    if not layouts:
+        return Verdict(in_force, False, "too few hosts for two tiers just now", record)
+    if mode == "sita-e":
+        return judge_sita(record, layouts, terms, in_force)
+    return judge_tags(record, layouts, terms, in_force)
+
+
+def judge_tags(record: Record, layouts: Layouts, terms: SolverTerms, in_force: Cutoffs) -> Verdict:
+    objective = terms.objective
+    traffics = [record.tiers(slots) for slots in layouts.values()]
+    load = min(traffic.load for traffic in traffics)
+    alone = Tiers(record.sizes, record.rate_per_s, (sum(traffics[0].servers),))
+    one_queue = alone.expected([0.0, record.sizes.width]).worth(objective)
+    solved = [solve_tiers(traffic, objective) for traffic in traffics]
+    found = [one for one in solved if not isinstance(one, Infeasible)]
+    if not found:
+        limit = max(one.max_load for one in solved if isinstance(one, Infeasible))
+        why = (
+            f"at load {load:.2f} a tier is overloaded whatever the cutoffs, as killed work is done"
+            f" again (not so below {limit:.2f}): nothing is killed"
+        )
+        return Verdict((), bool(in_force), why, record, None, load, one_queue)
+    best = min(found, key=lambda one: one.worth(objective))
+    now = expected_now(record, layouts, in_force)
+    if now is not None and now.worth(objective) * (1.0 - terms.min_gain) <= best.worth(objective):
+        of_best = ", ".join(f"{s:.4g}" for s in best.cutoffs_s)
+        why = f"{in_words(now, objective)}; {best.worth(objective):.3g} with {of_best} s"
+        return Verdict(in_force, False, why, record, now, load, one_queue)
+    instead = "" if now is None else f" instead of {now.worth(objective):.3g}"
+    why = f"{in_words(best, objective)}{instead}, one queue for all {one_queue:.3g}"
+    return Verdict(best.cutoffs_s, True, why, record, best, load, one_queue)
+
+
+def expected_now(record: Record, layouts: Layouts, in_force: Cutoffs) -> Expected | None:
+    slots = layouts.get(len(in_force) + 1)
+    return record.tiers(slots).expected_of(in_force) if in_force and slots else None
+
+
+def in_words(expected: Expected, objective: Objective) -> str:
+    worth = expected.worth(objective)
+    if objective == "waiting":
+        return f"mean waiting {worth:.3g} s expected"
+    what = "mean slowdown" if objective == "slowdown" else "unfairness"
+    return f"{what} {worth:.3g} expected"
+
+
+def judge_sita(record: Record, layouts: Layouts, terms: SolverTerms, in_force: Cutoffs) -> Verdict:
+    """Uses as many tiers as possible, each with its share of the work."""
+    slots = layouts[max(layouts)]
+    load = record.tiers(slots).load
+    shares = [count / sum(slots) for count in slots]
+    if len(in_force) + 1 == len(slots):
+        bounds = [0.0, *(work_below(record.sizes, s) for s in in_force), 1.0]
+        parts = [b - a for a, b in pairwise(bounds)]
+        worst = max(part / share for part, share in zip(parts, shares, strict=True))
+        if worst <= 1.0 + terms.min_gain:
+            why = f"the fullest tier has {worst:.2f} of its share of the work: no change"
+            return Verdict(in_force, False, why, record, None, load)
+    below, cutoffs = 0.0, list[float]()
+    for share in shares[:-1]:
+        below += share
+        cutoffs.append(record.sizes.size(record.sizes.y_of_work(below)))
+    if any(not a < b for a, b in pairwise(cutoffs)):
+        return Verdict(in_force, False, "too few sizes for tiers of their own", record, None, load)
+    return Verdict(tuple(cutoffs), True, "each tier its share of the work", record, None, load)
+
+
+def work_below(sizes: Sizes, size_s: float) -> float:
+    """Returns the share of the work that is in jobs up to that size."""
+    y = min(sizes.width, max(0.0, math.log(max(size_s, 1e-300) / sizes.k)))
+    return sizes.part_y(1.0, 0.0, y) / sizes.mean_s if y > 0 else 0.0
+
+
+def described(verdict: Verdict) -> str:
+    """Describes for the log which cutoffs are in force now, and why."""
+    cutoffs = ", ".join(f"{s:.4g}" for s in verdict.cutoffs_s)
+    now = f"cutoffs {cutoffs} s" if verdict.cutoffs_s else "no cutoffs"
+    basis = ""
+    if (record := verdict.record) is not None and verdict.load is not None:
+        found = record.fit
+        by = "fitted" if record.is_fitted else "as measured"
+        basis = (
+            f" ({record.jobs} jobs {by}: alpha {found.sizes.alpha:.2f}, KS {found.ks_distance:.3f};"
+            f" {record.rate_per_s:.3g} a second, load {verdict.load:.2f})"
+        )
+    return f"{now}: {verdict.reason}{basis}"

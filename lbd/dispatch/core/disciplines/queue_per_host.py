@@ -1,0 +1,29 @@
+"""Dispatch on arrival: each host has a line of its own, and a job's host is settled as it comes.
+
+The four disciplines of this kind differ in `choose` alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from random import Random
+
+from lbd.dispatch.core.discipline import HostConnection, Hosts, HostSlots, QueuedJob, able
+from lbd.model import HostId
+
+
+class OwnLines(ABC):
+    def serves(self, host: HostSlots, hosts: Sequence[HostSlots]) -> tuple[HostConnection, ...]:
+        return (host.name,)
+
+    def cutoff_s(self, line: HostConnection) -> None:
+        return None
+
+    def join(
+        self, job: QueuedJob, hosts: Hosts, now_s: float, rng: Random
+    ) -> HostConnection | None:
+        names = able(job, hosts)
+        return self.choose(names, hosts, now_s, rng) if names else None
+
+    @abstractmethod
+    def choose(self, names: Sequence[HostId], hosts: Hosts, now_s: float, rng: Random) -> HostId:
+        """`names`: of the hosts that could run it, one at least."""

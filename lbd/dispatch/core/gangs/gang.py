@@ -1,0 +1,206 @@
+"""A gang's life: the jobs of an array that begin together or not at all. Pure.
+
+    wait ──▶ held on all their hosts ──▶ released ──▶ each runs to its own end
+      ▲              │                       │
+      └── given back ┴── begun again ────────┴──▶ ended, if they may not begin again
+
+1. **Held, then released.** All its attempts are made by one decision and go out together. A host
+   takes slots and files for its attempt, reports that it is ready, and begins nothing. Once all
+   are ready they are released. So none begins before there is room for all.
+2. **Given back.** If one is refused or lost, or not all are ready within `hold_s`, all the others
+   are ended, and the gang waits again. It is put together again once no attempt is alive, so the
+   attempts of one start have the same number.
+3. **Whole or not at all.** One attempt that is lost ends the others: then all begin again, unless
+   they may not restart, or one of them has ended already. What a task's own end means is for its
+   user to say, so it ends nothing else.
+4. **Moved as a whole.** A host whose owner is back may ask for the gang to begin again elsewhere:
+   all are ended, and begin again together. Not if what one of them has printed was shown, if one
+   has ended, if they may not restart or named their host: then that one stands still until the
+   owner has left. A new dispatcher waits until all hosts have said what was shown.
+5. **No record of its own.** Who has begun, or has ended, was released, and so may the others be:
+   a dispatcher that takes over knows from the hosts and the ledger whether a gang is in one piece.
+   As long as it does not know, one that is lost counts as one that may have run.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.discipline import QueuedJob, Start
+from lbd.dispatch.core.records import Action, Live, Release, asked_to_stop
+from lbd.model import GANG_MOVES, GANG_SHOWN, HostId, JobId
+
+# For what an attempt is to end, as CANCEL and REQUEUE are
+REGROUP = "regroup"  # its gang begins again
+DISBAND = "disband"  # its gang does not
+AGAIN = "its whole gang begins again"
+STAYS = "its gang must not begin again: waits until the owner leaves"
+DISBANDED = "another job of its gang was lost or could not begin, and the gang may not begin again"
+
+
+@dataclass(slots=True)
+class Gang:
+    size: int
+    tasks: set[JobId] = field(default_factory=set)  # that have not ended
+    ready: set[JobId] = field(default_factory=set)
+    late: set[JobId] = field(default_factory=set)  # those that were not ready in time
+    released: bool = False
+    may_run: bool = False  # an earlier dispatcher may have released it
+    hold_until_s: float = math.inf
+    moves: dict[JobId, str] = field(default_factory=dict)  # whose hosts ask for that, and why
+    shown: bool = False  # to somebody, what one of them has printed
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.tasks) == self.size
+
+    def may_begin_again(self, job: QueuedJob) -> bool:
+        return self.is_whole and (job.may_restart or not (self.released or self.may_run))
+
+
+@dataclass(slots=True)
+class Gangs:
+    """Those that have not ended, by their submissions."""
+
+    jobs: Mapping[JobId, Live]
+    hold_s: float
+    _gangs: dict[int, Gang] = field(default_factory=dict)
+
+    def of(self, job: QueuedJob) -> Gang | None:
+        return self._gangs.get(job.array) if job.gang else None
+
+    def came(self, job: QueuedJob) -> None:
+        if job.gang:
+            self._gangs.setdefault(job.array, Gang(job.gang)).tasks.add(job.id)
+
+    def ended(self, job: QueuedJob) -> None:
+        gang = self.of(job)
+        if gang is not None:
+            gang.tasks.discard(job.id)
+            gang.released = True  # if one has ended by itself
+            if not gang.tasks:
+                del self._gangs[job.array]
+
+    def together(self, live: Live) -> list[Live]:
+        """The job, or all of its gang that have not ended."""
+        gang = self.of(live.job)
+        if gang is None:
+            return [live]
+        return [self.jobs[job] for job in sorted(gang.tasks, key=lambda job: (len(job), job))]
+
+    # From the decision to the release
+
+    def begin(self, starts: Iterable[Start], now_s: float) -> Mapping[int, tuple[HostId, ...]]:
+        """These begin now. Returns for each gang the hosts of its tasks in their order."""
+        hosts: dict[int, list[tuple[int, HostId]]] = {}
+        for start in starts:
+            gang, job = self.of(start.job), start.job
+            if gang is not None:
+                gang.ready, gang.late = set(), set()
+                gang.released = gang.may_run = gang.shown = False
+                gang.moves.clear()
+                gang.hold_until_s = now_s + self.hold_s
+                hosts.setdefault(job.array, []).append((job.array_index or 0, start.host))
+        return {array: tuple(host for _, host in sorted(own)) for array, own in hosts.items()}
+
+    def found(self, live: Live, now_s: float) -> None:
+        """A new dispatcher finds an attempt of the last one's."""
+        gang = self.of(live.job)
+        if gang is not None and live.lease is not None:
+            gang.may_run = True
+            gang.released = gang.released or live.lease.begun
+            gang.hold_until_s = now_s + self.hold_s
+
+    def ready(self, live: Live) -> list[Action]:
+        """Its host has all that it needs."""
+        gang = self.of(live.job)
+        if gang is None or live.stop_reason:
+            return []
+        gang.ready.add(live.job.id)
+        if gang.released or not gang.is_whole:
+            return self._release(gang, (live,))
+        return self._release_whole(gang)
+
+    def begun(self, live: Live) -> list[Action]:
+        """An earlier dispatcher has released it, and with it the others. A host that begins it
+        without being asked to does not begin the others'."""
+        gang = self.of(live.job)
+        if gang is None or gang.released:
+            return []
+        gang.ready.add(live.job.id)
+        if not gang.may_run:
+            return self._release_whole(gang)
+        return self._release(gang, [self.jobs[job] for job in sorted(gang.ready & gang.tasks)])
+
+    def _release_whole(self, gang: Gang) -> list[Action]:
+        if not gang.ready >= gang.tasks:
+            return []
+        return self._release(gang, [self.jobs[job] for job in sorted(gang.tasks)])
+
+    def _release(self, gang: Gang, tasks: Sequence[Live]) -> list[Action]:
+        gang.released = True
+        return [
+            Release(one.job.id, one.lease.attempt, one.lease.host)
+            for one in tasks
+            if one.lease is not None and not one.lease.begun
+        ]
+
+    # Moved as a whole
+
+    def asked_to_move(self, live: Live, reason: str, wanted: str) -> str:
+        """What its host says of one that stands still or goes on. Returns what is said of it."""
+        gang = self.of(live.job)
+        if gang is None:
+            return reason
+        gang.shown = gang.shown or wanted == GANG_SHOWN
+        if live.stop_reason:
+            return reason  # it is ending
+        gang.moves.pop(live.job.id, None)
+        if wanted != GANG_MOVES:
+            return reason
+        gang.moves[live.job.id] = reason
+        if self.may_move(gang, live.job):
+            return reason
+        return f"{reason.rpartition('; ')[0]}; {STAYS}"
+
+    def may_move(self, gang: Gang, job: QueuedJob) -> bool:
+        may_restart = job.may_restart and job.only is None
+        return may_restart and gang.released and gang.is_whole and not gang.shown
+
+    def moved(self) -> list[Action]:
+        """Those that begin again elsewhere now."""
+        return [
+            action
+            for gang in self._gangs.values()
+            for job in list(gang.moves)[:1]
+            if job in gang.tasks and self.may_move(gang, self.jobs[job].job)
+            for action in self.stop(gang, REGROUP)
+        ]
+
+    # Its end, or another beginning
+
+    def over(self, live: Live) -> None:
+        """Its attempt is not alive any more."""
+        gang = self.of(live.job)
+        if gang is not None:
+            gang.ready.discard(live.job.id)
+
+    def stop(self, gang: Gang, stop_reason: str) -> list[Action]:
+        """Ends those that are alive, unless they are to end anyway."""
+        actions: list[Action] = []
+        for job in sorted(gang.tasks):
+            live = self.jobs[job]
+            is_free = not live.stop_reason or (live.stop_reason, stop_reason) == (REGROUP, DISBAND)
+            if live.lease is not None and is_free:
+                actions += asked_to_stop(live, stop_reason, 0)
+        return actions
+
+    def overdue(self, now_s: float) -> Iterator[Gang]:
+        """Those that were not ready as a whole in time; `late` has who was not."""
+        for gang in self._gangs.values():
+            if now_s >= gang.hold_until_s:
+                gang.hold_until_s = math.inf
+                leased = {job for job in gang.tasks if self.jobs[job].lease is not None}
+                if leased and gang.is_whole and not gang.released:
+                    gang.late = leased - gang.ready
+                    yield gang

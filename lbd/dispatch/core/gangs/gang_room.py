@@ -1,0 +1,389 @@
+"""Room for a gang: jobs of an array that begin together or not at all. Pure.
+
+Its tasks wait as one: who came first stands in the line for all of them, once all are there. When
+their turn comes and there is no room for all, the gang steps out of the line and drains hosts:
+
+- The slots that will be free first, as many as it needs, are kept for it. Others may have what is
+  left, and of those kept what they give back in time: before the gang can begin, and before its
+  drain ends. How long a job takes at most is known by its time limit, or by what its like took.
+- **No deadlock**: nothing is taken bit by bit. All tasks begin by one decision, and slots are kept
+  for one gang at a time, that whose turn came first. Others behind it begin if they fit beside it.
+- **Nobody starves.** A drain lasts for `drain_s`, then others pass for as long; the next takes
+  twice as long, and so does what follows it. So a drain outlasts the longest job at last, and slots
+  are kept for no more than half of the time, also for a gang that never begins.
+- A drain is its user's: one who gives up a gang, and has the next, goes on where that one was.
+- A higher priority passes, if priorities count.
+- What its tasks need of their hosts besides slots (`--need`, memory) is counted with the slots: a
+  host is one for as many tasks as it has both for, and both are kept there.
+"""
+
+import math
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.servers import Server
+from lbd.dispatch.core.shares import Shares
+from lbd.model import Facts, HostId, JobId
+from lbd.policy.needs import jobs_now
+
+DRAIN_S, DRAIN_S_MIN = 600.0, 1.0
+KINDS_KNOWN = 10_000  # of jobs, whose run times are remembered
+USERS_KNOWN = 1000  # whose drains are, that came to nothing
+# Gangs that are looked at with every change of a slot: nobody's thousands are to take that long.
+PARKED_OF_USER, PARKED_OF_HOST = 4, 64
+RUNS_KEPT, FEWEST_RUNS = 10, 3
+MARGIN = 1.5  # a job takes no longer than that times the longest of its like
+
+
+@dataclass(slots=True)
+class RunTimes:
+    """How long jobs of an array, or of a user's label, took lately."""
+
+    _runs_s: OrderedDict[tuple[str, str, int], deque[float]] = field(default_factory=OrderedDict)
+
+    def ended(self, job: QueuedJob, run_s: float) -> None:
+        if not (job.array or job.name):
+            return
+        key = kind_of(job)
+        self._runs_s.setdefault(key, deque(maxlen=RUNS_KEPT)).append(run_s)
+        self._runs_s.move_to_end(key)
+        while len(self._runs_s) > KINDS_KNOWN:
+            self._runs_s.popitem(last=False)
+
+    def longest_s(self, job: QueuedJob) -> float:
+        """Infinite if nothing is known."""
+        runs_s = self._runs_s.get(kind_of(job), ())
+        learnt_s = MARGIN * max(runs_s) if len(runs_s) >= FEWEST_RUNS else math.inf
+        return min(learnt_s, job.limit_s or math.inf)
+
+
+def kind_of(job: QueuedJob) -> tuple[str, str, int]:
+    return job.user, job.name, 0 if job.name else job.array
+
+
+@dataclass(slots=True)
+class Drain:
+    """Slots are kept for a gang, or others pass for a while; then the other way round."""
+
+    since_s: float
+    until_s: float
+    length_s: float
+    keeps: bool = True
+
+    def pass_to(self, now_s: float) -> bool:
+        """Returns whether that has changed."""
+        before = self.since_s
+        while now_s >= self.until_s:
+            self.keeps, self.since_s = not self.keeps, self.until_s
+            self.length_s *= 2 if self.keeps else 1
+            self.until_s += self.length_s
+        return self.since_s != before
+
+    def is_over(self, now_s: float) -> bool:
+        """Have others passed for as long as slots were kept, by now?"""
+        return now_s >= self.until_s + (self.length_s if self.keeps else 0.0)
+
+
+@dataclass(slots=True)
+class Parked:
+    """A gang whose turn has come, and for which there is no room yet."""
+
+    leader: Entry
+    turn: int  # when it came
+    drain: Drain | None = None
+
+    @property
+    def array(self) -> int:
+        return self.leader.job.array
+
+    @property
+    def owners(self) -> tuple[tuple[str, str], ...]:
+        return ("user", self.leader.job.user), ("host", self.leader.job.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which slots are kept for the gang whose turn it is."""
+
+    priority: int
+    ends_s: float  # until then others may use them
+    kept: Mapping[HostId, int]
+    left: Mapping[HostId, int]  # of the host's slots by then, beside those
+    left_facts: Mapping[HostId, Facts]  # likewise, if it needs more than slots
+
+
+class HostRoom(NamedTuple):
+    """A host, for the tasks of one gang."""
+
+    ends: list[tuple[float, Entry]]  # by when its jobs end at the latest
+    # when there is room for one task, for two, and so on, and the host's place; -inf: now; inf:
+    # nobody knows
+    places: list[tuple[float, int]]
+    expires_s: float
+
+
+@dataclass(slots=True)
+class GangRoom:
+    shares: Shares
+    drain_s: float = DRAIN_S
+    run_times: RunTimes = field(default_factory=RunTimes)
+    tasks: dict[int, dict[JobId, Entry]] = field(default_factory=dict)  # that wait, by gang
+    parked: list[Parked] = field(default_factory=list)  # the first first
+    _behind: dict[int, Parked] = field(default_factory=dict)  # others of the same users, in order
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # of those parked, by owner
+    _turns: int = 0
+    _given_up: OrderedDict[str, Drain] = field(default_factory=OrderedDict)  # by user
+    _plan: Plan | None = None
+    _changes: int = 0
+    _planned_for: int = 0
+    _planned: tuple[int, int] = (-1, -1)  # events and changes by then
+    _rooms: dict[HostId, HostRoom] = field(default_factory=dict)  # for the front's tasks
+
+    # Who waits
+
+    def came(self, entry: Entry) -> Entry | None:
+        """Returns who stands in line for the gang, once all of it waits."""
+        job = entry.job
+        tasks = self.tasks.setdefault(job.array, {})
+        tasks[job.id] = entry
+        return self.leader(job)
+
+    def leader(self, job: QueuedJob) -> Entry | None:
+        """None while not all of the gang wait."""
+        tasks = self.tasks.get(job.array, {})
+        if not tasks or len(tasks) < job.gang:
+            return None
+        return min(tasks.values(), key=lambda one: one.number)
+
+    def left(self, entry: Entry) -> None:
+        """The task waits no more: it is held or has ended."""
+        array = entry.job.array
+        self.unpark(array)
+        if (tasks := self.tasks.get(array)) is not None:
+            tasks.pop(entry.id, None)
+            if not tasks:
+                del self.tasks[array]
+
+    def park(self, leader: Entry) -> bool:
+        """Its turn has come. Returns whether it may begin now, for all that others of its user's
+        do."""
+        self._turns += 1
+        one = Parked(leader, self._turns)
+        if not self._has_place(one):
+            self._behind[one.array] = one
+            return False
+        self._add(one)
+        return True
+
+    def unpark(self, array: int, *, begins: bool = False) -> None:
+        """It begins, or waits no more."""
+        if self._behind.pop(array, None) is not None or (one := self.find(array)) is None:
+            return
+        if one.drain is not None and not begins:
+            self._given_up[one.leader.job.user] = one.drain
+            while len(self._given_up) > USERS_KNOWN:
+                self._given_up.popitem(last=False)
+        self.parked.remove(one)
+        self._counts.subtract(one.owners)
+        self._counts += Counter()  # without those that have none
+        following = next((other for other in self._behind.values() if self._has_place(other)), None)
+        if following is not None:
+            del self._behind[following.array]
+            self._add(following)
+        self.changed()
+
+    def _has_place(self, one: Parked) -> bool:
+        user, host = one.owners
+        return self._counts[user] < PARKED_OF_USER and self._counts[host] < PARKED_OF_HOST
+
+    def _add(self, one: Parked) -> None:
+        self.parked.append(one)
+        self.parked.sort(key=lambda other: other.turn)
+        self._counts.update(one.owners)
+        self.changed()
+
+    def is_behind(self, array: int) -> bool:
+        """Do others of its user's go first?"""
+        return array in self._behind
+
+    def leaders(self) -> list[Entry]:
+        """Of all whose turn has come."""
+        return [one.leader for one in (*self.parked, *self._behind.values())]
+
+    def _drain_for(self, user: str, now_s: float) -> Drain:
+        """The one of a gang that this user has given up, until others have passed for as long."""
+        drain = self._given_up.pop(user, None)
+        if drain is not None and not drain.is_over(now_s):
+            return drain
+        length_s = max(self.drain_s, DRAIN_S_MIN)
+        return Drain(now_s, now_s + length_s, length_s)
+
+    def find(self, array: int) -> Parked | None:
+        return next((one for one in self.parked if one.array == array), None)
+
+    # For whom slots are kept
+
+    def changed(self, host: HostId | None = None) -> None:
+        """Slots of that host are taken or free; or there are other hosts or gangs."""
+        self._changes += 1
+        if host is None:
+            self._rooms.clear()
+        else:
+            self._rooms.pop(host, None)
+
+    def passed(self, now_s: float) -> bool:
+        """Returns whether slots are kept now that were not, or are not any more."""
+        drains = [one.drain for one in self.parked if one.drain is not None]
+        return bool([drain for drain in drains if drain.pass_to(now_s)])
+
+    def plan(self, servers: Sequence[Server], now_s: float) -> Plan | None:
+        """None: nothing is kept for anybody."""
+        if not self.parked:
+            return None
+        planned = self.shares.events, self._changes
+        if self._planned != planned:
+            self._planned, self._plan = planned, self._make_plan(servers, now_s)
+        return self._plan
+
+    def _make_plan(self, servers: Sequence[Server], now_s: float) -> Plan | None:
+        front = self.front
+        if front is None or not self.drain_s:
+            return None
+        if front.drain is None:
+            front.drain = self._drain_for(front.leader.job.user, now_s)
+        front.drain.pass_to(now_s)
+        if not front.drain.keeps:
+            return None
+        if self._planned_for != front.array:
+            self._planned_for = front.array
+            self._rooms.clear()
+        job, until_s = front.leader.job, front.drain.until_s
+        places: list[tuple[float, int]] = []
+        for order, server in enumerate(servers):
+            assert server.host is not None
+            room = self._rooms.get(server.host.name)
+            if room is None or room.expires_s <= now_s:
+                room = self._rooms[server.host.name] = self._room(server, order, job, now_s)
+            places += room.places
+        chosen = sorted(places)[: job.gang]
+        ready_s = max(now_s, chosen[-1][0]) if len(chosen) == job.gang else math.inf
+        ends_s = min(ready_s, until_s)
+        kept: dict[HostId, int] = {}
+        left: dict[HostId, int] = {}
+        left_facts: dict[HostId, Facts] = {}
+        for order, count in Counter(order for _, order in chosen).items():
+            server = servers[order]
+            assert server.host is not None
+            kept[server.host.name] = count * job.slots
+            ends = self._rooms[server.host.name].ends
+            ended = [entry for at_s, entry in ends if at_s <= ends_s]
+            back = sum(entry.slots for entry in ended)
+            left[server.host.name] = server.free + back - count * job.slots
+            if job.needs:
+                needs = [entry.job.needs for entry in ended]
+                left_facts[server.host.name] = server.facts_when(needs, job.needs, count)
+        return Plan(job.priority, ends_s, kept, left, left_facts)
+
+    def _room(self, server: Server, order: int, job: QueuedJob, now_s: float) -> HostRoom:
+        if not server.suits(job):
+            return HostRoom([], [], math.inf)
+        bounds = (
+            (entry.started_s + self.run_times.longest_s(entry.job), entry)
+            for entry in server.running.values()
+        )
+        ends = sorted(
+            ((at_s, entry) for at_s, entry in bounds if now_s < at_s < math.inf), key=itemgetter(0)
+        )
+        free = server.free
+        places = [(-math.inf, order)] * server.now(job, free)
+        for count, (at_s, entry) in enumerate(ends, 1):
+            free += entry.slots
+            facts = None
+            if job.needs:
+                facts = server.facts_when(one.job.needs for _, one in ends[:count])
+            places += [(at_s, order)] * (server.now(job, free, facts) - len(places))
+        most = server.at_once(job, server.free + server.used)
+        places += [(math.inf, order)] * (most - len(places))
+        return HostRoom(ends, places, ends[0][0] if ends else math.inf)
+
+    def room(self, plan: Plan, server: Server, job: QueuedJob, now_s: float) -> int:
+        """How many slots of this host may be given to the job."""
+        name = server.host.name if server.host is not None else HostId("")
+        if name not in plan.kept or self.passes(plan, job, now_s):
+            return server.free
+        slots = min(server.free, plan.left[name])
+        if not job.needs or name not in plan.left_facts:
+            return slots
+        most = jobs_now(job.needs, plan.left_facts[name])
+        return slots if most is None else min(slots, most * max(job.slots, job.slots_most))
+
+    def is_short(self, plan: Plan, job: QueuedJob, now_s: float) -> bool:
+        """Will it have ended before the gang can begin?"""
+        return now_s + self.run_times.longest_s(job) <= plan.ends_s
+
+    def passes(self, plan: Plan, job: QueuedJob, now_s: float) -> bool:
+        """May it have what is kept?"""
+        if self.shares.rules.priorities and job.priority > plan.priority:
+            return True
+        return self.is_short(plan, job, now_s)
+
+    # Who begins
+
+    def obstacle(self, job: QueuedJob) -> str:
+        return self.shares.obstacle(job, job.gang)
+
+    @property
+    def front(self) -> Parked | None:
+        """For whom slots are kept, now or again later; nobody who may have no more for now."""
+        return next((one for one in self.parked if not self.obstacle(one.leader.job)), None)
+
+    def servers_for(
+        self, parked: Parked, servers: Sequence[Server], now_s: float
+    ) -> Mapping[JobId, Server] | None:
+        """Where each of its tasks begins, if all can now."""
+        job = parked.leader.job
+        count = sum(max(0, one.free) // job.slots for one in servers)
+        if count < job.gang or self.obstacle(job):
+            return None
+        plan = self.plan(servers, now_s)
+        if parked is self.front:
+            plan = None  # what is kept is kept for this one
+        suitable = (server for server in servers if server.suits(job))
+        free = [
+            (
+                server,
+                server.now(
+                    job, server.free if plan is None else self.room(plan, server, job, now_s)
+                ),
+            )
+            for server in suitable
+        ]
+        return assigned(list(self.tasks[parked.array].values()), free)
+
+
+def assigned(
+    tasks: Sequence[Entry], free: Sequence[tuple[Server, int]]
+) -> Mapping[JobId, Server] | None:
+    """Each task on one of these servers, with room for so many: one on each, those of the lowest
+    load first, then a second one. None if there is no room for all."""
+    ranked = sorted((s.load, order, count) for order, (s, count) in enumerate(free))
+    turns = range(max((count for _, _, count in ranked), default=0))
+    places = [free[order][0] for turn in turns for _, order, count in ranked if count > turn]
+    if len(places) < len(tasks):
+        return None
+    tasks = sorted(tasks, key=lambda one: (one.job.array_index or 0, one.number))
+    if len({(one.job.only, one.job.barred) for one in tasks}) == 1:
+        return {one.id: place for one, place in zip(tasks, places, strict=False)}
+    # A few hosts could not begin some of them: who has the least choice chooses first.
+    found: dict[JobId, Server] = {}
+    for one in sorted(tasks, key=lambda one: sum(place.suits(one.job) for place in places)):
+        fit = next((at for at, place in enumerate(places) if place.suits(one.job)), None)
+        if fit is None:
+            return None
+        found[one.id] = places.pop(fit)
+    return found

@@ -1,0 +1,98 @@
+"""The hosts as the dispatcher knows them, and which of them are set aside for a while. Pure."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.model import HostId
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the lifecycle goes by; see `[dispatch]` of the configuration."""
+
+    lease_s: float = 30.0
+    crash_limit: int = 5
+    host_failures: int = 3  # in a row
+    aside_s: float = 10.0  # then; doubles each time
+    aside_max_s: float = 600.0
+    attempts_max: int = 1000  # of a job that stops at checkpoints
+    gang_hold_s: float = 60.0
+    gang_drain_s: float = 600.0
+
+    @property
+    def margin_s(self) -> float:
+        """Clocks of two hosts differ in pace, and to kill takes a moment."""
+        return 1.0 + 0.05 * self.lease_s
+
+    @property
+    def waited_s(self) -> float:
+        """After the last renewal: then what it was for is over for certain."""
+        return self.lease_s + self.margin_s
+
+
+@dataclass(slots=True)
+class KnownHost:
+    """One host. `slots` is None while it is out of contact, or drained."""
+
+    slots: HostSlots | None = None
+    failures: int = 0  # in a row
+    aside_s: float = 0.0  # the last pause, 0 = none yet
+    aside_until_s: float | None = None
+
+
+@dataclass(slots=True)
+class HostTable:
+    terms: Terms
+    known: dict[HostId, KnownHost] = field(default_factory=dict)
+    more_until_s: float = -math.inf  # till then there may be hosts not heard of yet
+
+    def heard(self, host: HostSlots) -> bool:
+        """Returns whether the host may be given jobs now."""
+        known = self.known.setdefault(host.name, KnownHost())
+        known.slots = host
+        return known.aside_until_s is None
+
+    def tiers_are(self, tiers: Callable[[HostId], tuple[int, ...]]) -> None:
+        for known in self.known.values():
+            if known.slots is not None:
+                known.slots = replace(known.slots, tiers=tiers(known.slots.name))
+
+    def gone(self, name: HostId) -> None:
+        if name in self.known:
+            self.known[name].slots = None
+
+    def full(self, name: HostId, running: int) -> HostSlots | None:
+        """As it is, but with no slot open beyond those in use; None if nothing goes there now."""
+        known = self.known.get(name)
+        if known is None or known.slots is None or known.aside_until_s is not None:
+            return None
+        known.slots = replace(known.slots, open_slots=max(0, running), ahead=0)
+        return known.slots
+
+    def worked(self, name: HostId) -> None:
+        known = self.known.setdefault(name, KnownHost())
+        known.failures, known.aside_s = 0, 0.0
+
+    def failed(self, name: HostId, now_s: float) -> bool:
+        """Returns whether this failure causes the host to be set aside."""
+        known = self.known.setdefault(name, KnownHost())
+        known.failures += 1
+        if known.failures < self.terms.host_failures or known.aside_until_s is not None:
+            return False
+        known.aside_s = min(2 * known.aside_s or self.terms.aside_s, self.terms.aside_max_s)
+        known.aside_until_s = now_s + known.aside_s
+        return True
+
+    def returning(self, now_s: float) -> Iterable[HostSlots]:
+        """Whose time aside is over, and who are in contact. One more failure is one too many."""
+        for known in self.known.values():
+            if known.aside_until_s is not None and now_s >= known.aside_until_s:
+                known.aside_until_s = None
+                known.failures = self.terms.host_failures - 1
+                if known.slots is not None:
+                    yield known.slots
+
+    def aside(self) -> list[HostId]:
+        return [name for name, known in self.known.items() if known.aside_until_s is not None]

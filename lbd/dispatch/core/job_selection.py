@@ -1,0 +1,137 @@
+"""Which jobs a user means: `3`, `2-5`, `12_7`, `12_[3-5]`, `last`, `@me`; and what is said of many
+at once. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from lbd.dispatch.core.ledger_rows import SubmissionRange, Wanted
+from lbd.errors import ConfigError, LbdError
+from lbd.text.index_list import Runs, count_of, read_array, shown_runs
+from lbd.text.ranges import merged
+from lbd.text.task_indexes import TaskIndexes
+
+LARGEST = (1 << 63) - 1
+HOW = "write 3, 2-5, 12_7, 12_[3-5], last or @me"
+SHOWN = 8  # runs of indexes
+SELECTORS_MAX = 100_000  # in one question, as there are jobs in one answer
+
+
+def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
+    """`last`: the job that this user submitted last, if any. Raises ConfigError."""
+    wanted = Wanted(ended_too=True)
+    ranges: list[tuple[int, int]] = []
+    tasks: list[tuple[int, Runs]] = []
+    for text in texts:
+        if text == "@me":
+            wanted = replace(wanted, user=user)
+        elif text == "last":
+            if last is None:
+                raise ConfigError(f"last: {user} has submitted no job")
+            ranges.append((last, last))
+        elif "_" in text:
+            tasks.append(read_tasks(text))
+        else:
+            ranges.append(read_range(text))
+    return replace(wanted, ranges=tuple(ranges), tasks=tuple(tasks))
+
+
+def is_selector(text: str) -> bool:
+    """Of the queue's jobs. Others are named like h1-17."""
+    first, dash, last = text.partition("-")
+    if text in ("last", "@me") or (first.isdecimal() and (last.isdecimal() or not dash)):
+        return True
+    array, line, indexes = text.partition("_")
+    return (
+        bool(line) and array.isdecimal() and indexes[:1].isascii() and indexes[:1] in "[0123456789"
+    )
+
+
+def read_tasks(text: str) -> tuple[int, Runs]:
+    """Raises ConfigError."""
+    array, _, listed = text.partition("_")
+    if listed.startswith("[") and listed.endswith("]"):
+        listed = listed[1:-1]
+    if not is_number(array) or "%" in listed:
+        raise ConfigError(f"{text!r} names no queued job; {HOW}")
+    try:
+        return int(array), read_array(listed)[0]
+    except ValueError as problem:
+        raise ConfigError(f"{text!r} names no tasks: {problem}") from None
+
+
+def tasks_of(
+    tasks: Sequence[tuple[int, Runs]], placed: Mapping[int, SubmissionRange]
+) -> tuple[tuple[int, int], ...]:
+    """The numbers of these tasks, in ranges. Raises LbdError if one of the arrays has none."""
+    known: dict[int, TaskIndexes] = {}
+    found: list[tuple[int, int]] = []
+    steps = sum(count_of((one,)) for _, runs in tasks for one in runs if one[2] > 1)
+    if steps > SELECTORS_MAX:
+        raise LbdError(f"more than {SELECTORS_MAX} jobs named at once; name ranges of them")
+    for array, runs in tasks:
+        if array not in known:
+            place, wanted = placed.get(array), shown_runs(runs, SHOWN)
+            if place is None or place.first != array:
+                raise LbdError(f"no job {array}_{wanted} in the queue's ledger")
+            if not place.indexes:
+                raise LbdError(f"job {array} is no array, so it has no task {wanted}")
+            try:
+                known[array] = TaskIndexes(place.indexes)
+            except ValueError as problem:  # others may write to the ledger
+                raise LbdError(f"array {array}: {problem}") from None
+        found += numbers_of(array, known[array], runs)
+    return tuple(merged(found))
+
+
+def numbers_of(array: int, indexes: TaskIndexes, runs: Runs) -> list[tuple[int, int]]:
+    """Raises LbdError if the array has none of them."""
+    found: list[tuple[int, int]] = []
+    for first, last, step in runs:
+        spans = [(first, last)] if step == 1 else ((n, n) for n in range(first, last + 1, step))
+        for low, high in spans:
+            begin, end = indexes.places(low, high)
+            if begin < end:
+                found.append((array + begin, array + end - 1))
+    if not found:
+        wanted, own = shown_runs(runs, SHOWN), shown_runs(indexes.runs, SHOWN)
+        raise LbdError(f"array {array} has no task {wanted}; its indexes are {own}")
+    return found
+
+
+def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple[int, int]:
+    """With all tasks of an array whose id is among them."""
+    last = placed.get(high)
+    is_array = last is not None and last.indexes and last.first >= low
+    return (low, last.last) if last is not None and is_array else (low, high)
+
+
+def check_count(texts: Sequence[str]) -> None:
+    """Limits the number of selectors before any is evaluated. Raises ConfigError."""
+    if len(texts) > SELECTORS_MAX:
+        raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; name ranges of them")
+
+
+def read_range(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    if not (is_number(first) and (is_number(last) or not dash)):
+        raise ConfigError(f"{text!r} names no queued job; {HOW}")
+    low, high = int(first), int(last or first)
+    if low > high:
+        raise ConfigError(f"{text!r}: the range runs backwards")
+    return low, high
+
+
+def in_few_lines(problems: Sequence[tuple[str, str]]) -> list[str]:
+    """What is wrong with each of these jobs, in a line for all that have the same."""
+    alike: dict[str, list[str]] = {}
+    for job, text in problems:
+        alike.setdefault(text.replace(f"job {job} ", "job "), []).append(text)
+    return [
+        texts[0] + (f"; {len(texts) - 1} more likewise" if texts[1:] else "")
+        for texts in alike.values()
+    ]
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20 and 0 < int(text) <= LARGEST

@@ -1,0 +1,664 @@
+"""A queued job's life: what is promised of it, whatever happens to hosts and messages.
+
+    pending ──▶ leased ──▶ running ──▶ done | failed | cancelled | lost
+       ▲           │           │
+       ├─ refused ─┘           ├─ cut off, or stopped at a checkpoint ──▶ pending, in the next tier
+       ├───────────────────────┼─ evicted: its host's owner is back, and it may restart
+       └───────────────────────┴─ lost ─────▶ pending, unless it may not restart
+
+1. An acknowledged job is in `jobs` until it has ended. Every change is an action to be recorded,
+   and what follows from it (a start, a host's leave to forget) waits until it is on disk.
+2. **No two attempts of one job are ever alive.** A job has at most one lease, and its attempt is
+   over only if its host says so or if the lease has run out. Both ends hold it: each heartbeat of a
+   host's renews what it holds, and counts for `lease_s` from when the host *sent* it, but here from
+   when it came and `margin_s` more. So the host, which kills what it cannot renew, is always first.
+3. Attempts are numbered, and what a host says carries the number: of an attempt that is over for
+   us, whatever still comes is dropped.
+4. Lost is not failed: a job that may restart goes back to its old place, after `crash_limit` times
+   it is held; one that may not ends as lost.
+5. Of a gang all begin together or none does; `gangs/gang.py` says how.
+6. What waits for other jobs or for a time (`dependencies/dependents.py`) is not in the queues, so
+   it holds nobody up; it begins after they have ended as was asked, or is cancelled.
+7. A host that loses or refuses attempts again and again gets none for a while, twice as long each
+   time, so that it does not swallow the queue.
+
+Times are monotonic seconds; who is connected, and by what, is the daemon's business.
+
+One file because it is one state machine, read beside its promises.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from lbd.dispatch.core.dependencies.dependents import Dependents, Span, Waits
+from lbd.dispatch.core.discipline import Discipline, HostSlots, QueuedJob, Start
+from lbd.dispatch.core.gangs.gang import AGAIN, DISBAND, DISBANDED, REGROUP, Gang, Gangs
+from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.malleable.decision import Rule
+from lbd.dispatch.core.malleable.heads import FREE
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.records import (
+    CANCEL,
+    REQUEUE,
+    Action,
+    Cause,
+    Ending,
+    Fate,
+    Jobs,
+    Lease,
+    Live,
+    Met,
+    Settle,
+    Signal,
+    asked_to_stop,
+    changed,
+    next_attempt,
+)
+from lbd.dispatch.core.restore import Leased
+from lbd.dispatch.core.retry import (
+    AWAY,
+    BEFORE_READY,
+    HELD,
+    NO_KEEPER,
+    NOT_THERE,
+    PASSING,
+    Pauses,
+    exit_status,
+)
+from lbd.dispatch.core.shares import Rules
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId, JobState
+
+KILL, TERM = 9, 15
+NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that
+ENDING = (0, KILL, TERM)  # what `lbctl kill` sends to end a job
+LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Feed it events; carry out what it returns, in order.
+
+    One class because it is one state machine: what an event does depends on all the others.
+    """
+
+    discipline: Discipline
+    terms: Terms
+    rules: Rules = field(default_factory=Rules)
+    malleable: Rule = FREE
+    jobs: Jobs = field(init=False)
+    queues: Queues = field(init=False)
+    hosts: HostTable = field(init=False)
+    pauses: Pauses = field(default_factory=Pauses)
+    gangs: Gangs = field(init=False)
+    leased: dict[JobId, Live] = field(default_factory=dict)
+    dependents: Dependents = field(default_factory=Dependents)
+
+    def __post_init__(self) -> None:
+        self.queues = Queues(self.discipline, self.rules, malleable=self.malleable)
+        self.jobs = Jobs(self.queues.registry.backlog)
+        self.queues.gangs.drain_s = self.terms.gang_drain_s
+        self.gangs = Gangs(self.jobs, self.terms.gang_hold_s)
+        self.hosts = HostTable(self.terms)
+
+    # Jobs
+
+    def submitted(self, jobs: Iterable[QueuedJob], now_s: float, rng: Random) -> list[Action]:
+        """Takes in jobs that are already on disk."""
+        actions: list[Action] = []
+        for job in jobs:
+            self.gangs.came(job)
+            starts = self.queues.arrived(job, now_s, rng)
+            self.jobs.came(job)
+            actions += self._begin(starts, now_s)
+        return actions
+
+    def submitted_early(
+        self, jobs: Iterable[tuple[QueuedJob, Waits]], now_s: float, rng: Random
+    ) -> list[Action]:
+        """The same of jobs that join the queue once what they wait for has happened."""
+        for job, waits in jobs:
+            self.gangs.came(job)
+            self.jobs.keep(Live(job))
+            self.dependents.park(job.id, waits, job.user, job.origin)
+        return self._look_at_dependents(now_s, rng)
+
+    def restored(
+        self,
+        live: Live,
+        leased: Leased | None,
+        now_s: float,
+        rng: Random,
+        waits: Waits | None = None,
+    ) -> list[Action]:
+        """A job of the last dispatcher's. The lease of its open attempt may have been renewed just
+        before that dispatcher ended."""
+        if leased is None and live.is_new and waits is None:
+            return self.submitted((live.job,), now_s, rng)
+        self.jobs.keep(live)
+        self.gangs.came(live.job)
+        if leased is None and waits is not None:
+            self.dependents.park(live.job.id, waits, live.job.user, live.job.origin)
+            return []  # what it waits for is counted once all are restored
+        if leased is not None:
+            number, host, tier, begun, slots, cutoff_s = leased
+            until_s = now_s + self.terms.waited_s
+            live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s)
+            live.ran_tier = tier
+            self.leased[live.job.id] = live
+            self.queues.found_running(live.job, host, now_s, slots)
+            self.gangs.found(live, now_s)
+            return []
+        if live.held:
+            return []
+        return self._begin(self.queues.returned(live.job, now_s, rng), now_s)
+
+    def kill(
+        self, job: JobId, number: int, now_s: float, rng: Random, *, ends: bool = False
+    ) -> list[Action]:
+        """`number`: of the signal, 0 = end it. Only pending jobs are over by that at once. `ends`:
+        by any signal; its host alone knows whether it has begun, and calls it off if it has not."""
+        live = self._live(job)
+        if number not in ENDING and not ends:
+            if live.lease is None:
+                raise LbdError(f"job {job} does not run: there is nothing to signal")
+            return [Signal(job, live.lease.attempt, live.lease.host, number, live.stop_reason)]
+        actions: list[Action] = []
+        for one in self.gangs.together(live):
+            if one.lease is not None:
+                actions += asked_to_stop(one, CANCEL, number)
+            else:
+                why = "cancelled before it ran"
+                actions += self._final(one, JobState.CANCELLED, why, now_s, rng)
+        return actions
+
+    def has_begun(self, job: JobId) -> bool:
+        """Whether an attempt of it runs, as far as its host has said so."""
+        live = self.leased.get(job)
+        return live is not None and live.lease is not None and live.lease.begun
+
+    def hold(self, job: JobId, why: str, now_s: float, rng: Random) -> list[Action]:
+        together = self.gangs.together(self._live(job))
+        if any(live.lease is not None for live in together):
+            raise LbdError(f"job {job} runs already; only a pending one can be held")
+        actions: list[Action] = []
+        for live in together:
+            if not live.held or live.held.startswith(HELD):
+                live.held = why
+                starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
+                self.jobs.keep(live)
+                actions += [changed(live, JobState.PENDING), *self._begin(starts, now_s)]
+        return actions
+
+    def release(self, job: JobId, now_s: float, rng: Random) -> list[Action]:
+        held = [live for live in self.gangs.together(self._live(job)) if live.held]
+        if not held:
+            raise LbdError(f"job {job} is not held")
+        return [action for live in held for action in self._released(live, now_s, rng)]
+
+    def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
+        live.held, live.crashes, live.reason = "", 0, ""
+        if live.job.id in self.dependents.waits:
+            return [changed(live, JobState.PENDING)]
+        return self._arrives(live, now_s, rng)
+
+    def update(
+        self, job: JobId, priority: int, name: str, limit_s: float, now_s: float, rng: Random
+    ) -> list[Action]:
+        """Of what waits; its record is the caller's, once for all jobs of its submission."""
+        live = self._live(job)
+        if live.lease is not None:
+            raise LbdError(f"job {job} has begun; only what waits can be changed")
+        if live.job.gang:
+            raise LbdError(f"job {job} is one of a gang, which cannot be changed; submit it again")
+        changed_job = live.job._replace(priority=priority, name=name, limit_s=limit_s)
+        if job in self.queues.registry:
+            starts = self.queues.changed(changed_job, now_s, rng)
+            self.jobs.out_of_backlog(live.job).job = changed_job
+            return self._begin(starts, now_s)
+        live.job = changed_job  # it is held
+        return []
+
+    def begin_at(self, job: JobId, not_before: float, now_s: float, rng: Random) -> list[Action]:
+        """A job that waits joins the queue then (UNIX seconds), and not before."""
+        live, actions = self._live(job), list[Action]()
+        if live.lease is not None:
+            return []
+        if job in self.dependents.waits:
+            self.dependents.begins_at(job, not_before)
+        elif not_before > now_s + self.dependents.unix_s:
+            starts = self.queues.ended(job, now_s, rng, whole=False)
+            self.jobs.keep(live)
+            self.dependents.park(job, Waits((), not_before))
+            actions += self._begin(starts, now_s)
+        return actions + self._look_at_dependents(now_s, rng)
+
+    def counted(
+        self, span: Span, on_record: int, now_s: float, rng: Random, *, bad: bool
+    ) -> list[Action]:
+        """What the ledger says of jobs that others wait for: how many it has, and whether one of
+        them ended otherwise than well."""
+        open_jobs = sum(JobId(str(number)) in self.jobs for number in range(span[0], span[1] + 1))
+        self.dependents.counted(span, open_jobs, on_record, bad=bad)
+        return self._look_at_dependents(now_s, rng)
+
+    def requeue(self, job: JobId) -> list[Action]:
+        """Ends the running attempt; the job then begins from scratch."""
+        live = self._live(job)
+        leased = [one for one in self.gangs.together(live) if one.lease is not None]
+        if not leased:
+            raise LbdError(f"job {job} is pending already")
+        if not live.job.may_restart:
+            raise LbdError(f"job {job} was submitted with --no-restart")
+        if (gang := self.gangs.of(live.job)) is not None and not gang.is_whole:
+            ended = f"{gang.size - len(gang.tasks)} of the {gang.size} jobs of its gang have ended"
+            raise LbdError(f"job {job}: {ended}; kill the others, then requeue all of them")
+        return [action for one in leased for action in asked_to_stop(one, REQUEUE, 0)]
+
+    def revived(self, live: Live, now_s: float, rng: Random) -> list[Action]:
+        """Requeues an ended job; the numbering of its attempts continues."""
+        self.jobs.keep(live)
+        self.gangs.came(live.job)
+        self.dependents.came_again(live.job)
+        return self._arrives(live, now_s, rng)
+
+    # Hosts
+
+    def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Action]:
+        if not self.hosts.heard(host):
+            return []
+        return self._begin(self.queues.host_is(host, now_s, rng), now_s)
+
+    def host_gone(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
+        """Drained or out of contact: it gets nothing new. What it has runs on, on its leases."""
+        self.hosts.gone(name)
+        return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
+
+    def heartbeat(
+        self, name: HostId, holds: Iterable[tuple[JobId, int]], now_s: float
+    ) -> tuple[list[tuple[JobId, int]], list[Action]]:
+        """The attempts of `holds` that are renewed, and orders to end those that are not ours."""
+        renewed, actions = [], list[Action]()
+        for job, attempt in holds:
+            live = self._holder(name, job, attempt)
+            if live is not None and live.lease is not None:
+                live.lease.until_s = now_s + self.terms.waited_s
+                renewed.append((job, attempt))
+            else:
+                actions.append(Signal(job, attempt, name, KILL))
+        return renewed, actions
+
+    def stops_to_repeat(
+        self, name: HostId, stop_reasons: Iterable[tuple[JobId, int, str]]
+    ) -> list[Action]:
+        """What its attempts were told to end for, as a host says that is back: what it was told
+        meanwhile, or just before, has got lost and is told again."""
+        actions = list[Action]()
+        for job, attempt, stop_reason in stop_reasons:
+            live = self._holder(name, job, attempt)
+            if live is not None and live.stop_reason not in ("", stop_reason):
+                actions.append(Signal(job, attempt, name, live.signal, live.stop_reason))
+        return actions
+
+    def sending(self, job: JobId, attempt: int, now_s: float) -> bool:
+        """Its record is on disk and it is about to be sent: from now on its host may hold it.
+        False if it is not wanted any more."""
+        live = self.leased.get(job)
+        if live is None or live.lease is None or live.lease.attempt != attempt or live.stop_reason:
+            return False
+        live.lease.until_s = now_s + self.terms.waited_s
+        return True
+
+    def may_move(self, job: JobId) -> bool:
+        """May its host end the attempt for another to begin elsewhere?"""
+        live = self.leased.get(job)
+        if live is None or live.job.gang:  # the others of its gang would go on without it
+            return False
+        return live.job.may_restart and live.job.only is None
+
+    def begun(self, name: HostId, job: JobId, attempt: int, ago_s: float = 0.0) -> list[Action]:
+        live = self._holder(name, job, attempt)
+        if live is None or live.lease is None or live.lease.begun:
+            return []
+        live.lease.begun, live.reason = True, ""
+        record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
+        return [record, *self.gangs.begun(live)]
+
+    def ready(self, name: HostId, job: JobId, attempt: int) -> list[Action]:
+        """One of a gang's has its slots and files there."""
+        live = self._holder(name, job, attempt)
+        return self.gangs.ready(live) if live is not None else []
+
+    def stopped(
+        self, name: HostId, job: JobId, attempt: int, stopped: bool, now_s: float,
+        reason: str = "", wanted: str = "",
+    ) -> list[Action]:  # fmt: skip
+        """The attempt was stopped by SIGSTOP or by its host's owner, or continued.
+
+        `wanted`: of one of a gang, what its host asks for (`GANG_MOVES`) or lets nobody ask for.
+        """
+        live = self._holder(name, job, attempt)
+        if live is None:
+            return []
+        self.queues.is_suspended(job, stopped, now_s)
+        live.reason = self.gangs.asked_to_move(live, reason, wanted)
+        if stopped:
+            return [changed(live, JobState.SUSPENDED, Fate.SUSPENDED)]
+        return [changed(live, JobState.RUNNING, Fate.RUNNING)]
+
+    def ended(
+        self, name: HostId, job: JobId, attempt: int, ending: Ending, now_s: float, rng: Random
+    ) -> list[Action]:
+        """The host says how it ended; of an attempt that is over for us, nothing follows."""
+        live = self._holder(name, job, attempt)
+        actions = self._over(live, ending, now_s, rng) if live is not None else []
+        return [*actions, Settle(job, attempt, name)]
+
+    def refused(
+        self, name: HostId, job: JobId, attempt: int, phase: str, ending: Ending, now_s: float,
+        rng: Random,
+    ) -> list[Action]:  # fmt: skip
+        """Nothing ran. `ending` has the reason, and as exit status the errno behind it."""
+        live = self._holder(name, job, attempt)
+        if live is None:
+            return [Settle(job, attempt, name)]
+        self._let_go(live)
+        live.reason = f"{name}: {ending.reason}"
+        stop_reason, live.stop_reason = live.stop_reason or ending.stop_reason, ""
+        actions: list[Action] = []
+        gang = self.gangs.of(live.job)
+        if gang is not None and phase in BEFORE_READY:
+            gang.may_run = False
+        # One that was to end may have been ended as it began, which is no fault of the host's.
+        if phase not in (*PASSING, *NOT_THERE, AWAY) and not stop_reason:
+            actions += self._host_failed(name, now_s, rng)
+        if stop_reason == CANCEL:
+            actions += self._final(
+                live, JobState.CANCELLED, "cancelled before it ran", now_s, rng, Fate.REFUSED
+            )
+        elif gang is not None and stop_reason:
+            actions += self._given_back(live, gang, stop_reason, now_s, rng)
+        elif gang is not None and not gang.may_begin_again(live.job):
+            actions += self._never_begins(live, phase, ending, now_s, rng)
+        elif phase in PASSING or phase == NO_KEEPER:
+            actions += self._close(name, now_s, rng)
+            actions += self._again(live, Fate.REFUSED, None, now_s, rng)
+        elif phase == AWAY:
+            why = self.pauses.begin(live, self.terms, now_s)
+            actions += self._hold(live, why, Fate.REFUSED, None, now_s, rng)
+        else:
+            actions += self._cannot_begin(live, name, phase, ending, now_s, rng)
+        if gang is not None:
+            actions += self._keep_whole(live, gang, now_s, rng)
+        return [*actions, Settle(job, attempt, name)]
+
+    def tick(self, now_s: float, rng: Random) -> list[Action]:
+        """Handles expired leases and hosts whose back-off is over."""
+        actions: list[Action] = []
+        for live in [live for live in self.leased.values() if live.lease]:
+            assert live.lease is not None
+            if now_s >= live.lease.until_s:
+                what = f"contact with {live.lease.host} was lost"
+                actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
+        for job in self.pauses.over(self.jobs, now_s):
+            actions += self._released(self._live(job), now_s, rng)
+        for gang in self.gangs.overdue(now_s):
+            actions += self.gangs.stop(gang, REGROUP)
+        self.dependents.passed(now_s)
+        actions += self._look_at_dependents(now_s, rng)
+        if now_s >= self.hosts.more_until_s:
+            actions += self.gangs.moved()
+        actions += self._begin(self.queues.tick(now_s, rng), now_s)
+        for host in self.hosts.returning(now_s):
+            actions += self._begin(self.queues.host_is(host, now_s, rng), now_s)
+        return actions + self._begin(self.queues.asked_again(now_s, rng), now_s)
+
+    def rules_changed(
+        self, tiers: Callable[[HostId], tuple[int, ...]], now_s: float, rng: Random
+    ) -> list[Action]:
+        """Applies new cutoffs and each host's new `tiers`."""
+        self.hosts.tiers_are(tiers)
+        return self._begin(self.queues.rules_changed(tiers, now_s, rng), now_s)
+
+    # Inside
+
+    def _live(self, job: JobId) -> Live:
+        live = self.jobs.get(job)
+        if live is None:
+            raise LbdError(f"job {job} has ended")
+        return live
+
+    def _holder(self, name: HostId, job: JobId, attempt: int) -> Live | None:
+        """Returns the job if this is the attempt that may be alive."""
+        live = self.leased.get(job)
+        if live is None or live.lease is None:
+            return None
+        return live if (live.lease.host, live.lease.attempt) == (name, attempt) else None
+
+    def _begin(self, starts: Iterable[Start], now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        starts = list(starts)
+        gangs = self.gangs.begin(starts, now_s)
+        for start in starts:
+            live = self.leased[start.job.id] = self.jobs.out_of_backlog(start.job)
+            hosts = gangs.get(start.job.array, ())
+            actions.append(next_attempt(live, start, now_s + self.terms.waited_s, hosts))
+        return actions
+
+    def _let_go(self, live: Live) -> None:
+        live.lease = None
+        self.leased.pop(live.job.id, None)
+        self.gangs.over(live)
+
+    def _over(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
+        """The attempt has certainly ended."""
+        assert live.lease is not None
+        host = live.lease.host
+        self._let_go(live)
+        actions: list[Action] = []
+        evicted = ending.cause is Cause.EVICTED
+        lost = ending.cause is Cause.LOST or (evicted and not live.job.may_restart)
+        if lost:
+            actions += self._host_failed(host, now_s, rng)
+        elif ending.exit_status == 0:
+            self.hosts.worked(host)
+        stop_reason, live.stop_reason, live.reason = (
+            live.stop_reason or ending.stop_reason,
+            "",
+            ending.reason,
+        )
+        succeeded = ending.cause is Cause.EXITED and ending.exit_status == 0
+        if succeeded:
+            self.queues.heads.learn(self.queues.registry.entries[live.job.id], now_s)
+        if stop_reason == CANCEL and not succeeded:
+            why = ending.reason or "cancelled"
+            return actions + self._final(
+                live, JobState.CANCELLED, why, now_s, rng, Fate.CANCELLED, ending
+            )
+        gang = self.gangs.of(live.job)
+        if gang is not None and stop_reason == DISBAND and not succeeded:
+            ending = replace(ending, reason=ending.reason or DISBANDED)
+            return actions + self._final(
+                live, JobState.CANCELLED, ending.reason, now_s, rng, Fate.CANCELLED, ending
+            )
+        if gang is not None and stop_reason == REGROUP:  # also if it has succeeded since then
+            return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
+        goes_again = live.job.may_restart and (not succeeded or gang is not None)
+        if stop_reason == REQUEUE and goes_again:
+            live.job = self.queues.registry[live.job.id].job._replace(tier=1)
+            starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
+            actions += self._begin(starts, now_s)
+            ending = replace(ending, reason=ending.reason or "requeued")
+            return actions + self._arrives(live, now_s, rng, Fate.CANCELLED, ending)
+        lost = lost or (gang is not None and ending.cause in NOT_ALONE)
+        if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
+            return actions + self._next_tier(live, ending, now_s, rng)
+        if lost:
+            actions += self._lost(live, ending, now_s, rng)
+            return actions + (self._keep_whole(live, gang, now_s, rng) if gang else [])
+        if evicted:
+            return actions + self._again(live, Fate.EVICTED, ending, now_s, rng)
+        state, fate = (JobState.DONE, Fate.DONE) if succeeded else (JobState.FAILED, Fate.FAILED)
+        return actions + self._final(live, state, ending.reason, now_s, rng, fate, ending)
+
+    def _lost(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
+        gang = self.gangs.of(live.job)
+        if gang is not None and not gang.is_whole:
+            why = f"{ending.reason}; another job of its gang has ended, so it cannot begin again"
+            return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
+        if gang is not None and not (gang.released or gang.may_run):
+            return self._again(live, Fate.LOST, ending, now_s, rng)  # it was held, and never ran
+        if not live.job.may_restart:
+            why = f"{ending.reason}; it may have run in part, and it may not restart"
+            return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
+        live.crashes += 1
+        if live.crashes < self.terms.crash_limit:
+            return self._again(live, Fate.LOST, ending, now_s, rng)
+        why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
+        return self._hold(live, why, Fate.LOST, ending, now_s, rng)
+
+    def _given_back(
+        self, live: Live, gang: Gang, stop_reason: str, now_s: float, rng: Random,
+        ending: Ending | None = None,
+    ) -> list[Action]:  # fmt: skip
+        """It has ended as it was asked to, for the sake of its gang. `ending`: it had begun."""
+        fate = Fate.CANCELLED if ending is not None else Fate.REFUSED
+        if stop_reason == DISBAND:
+            return self._final(live, JobState.CANCELLED, DISBANDED, now_s, rng, fate)
+        if ending is not None:
+            fate = Fate.EVICTED if live.job.id in gang.moves else fate
+            ending = replace(ending, reason=gang.moves.get(live.job.id, AGAIN))
+        if live.job.id not in gang.late:
+            return self._again(live, fate, ending, now_s, rng)
+        gang.late.discard(live.job.id)
+        live.reason = f"was not ready within {self.terms.gang_hold_s:g} s, so its gang waits again"
+        return self._hold(
+            live, self.pauses.begin(live, self.terms, now_s), fate, ending, now_s, rng
+        )
+
+    def _keep_whole(self, live: Live, gang: Gang, now_s: float, rng: Random) -> list[Action]:
+        """This one of it was refused or lost; what becomes of it is decided."""
+        if live.lease is not None:
+            return []  # they were all there, and have begun again
+        if gang.is_whole:
+            return self.gangs.stop(gang, REGROUP)
+        actions = self.gangs.stop(gang, DISBAND)
+        for job in sorted(gang.tasks):
+            other = self.jobs.get(job)
+            if other is not None and other.lease is None:
+                actions += self._final(other, JobState.CANCELLED, DISBANDED, now_s, rng)
+        return actions
+
+    def _never_begins(
+        self, live: Live, phase: str, ending: Ending, now_s: float, rng: Random
+    ) -> list[Action]:
+        """Others of its gang may have, and are not to begin a second time."""
+        state, status = JobState.LOST, None
+        if phase in NOT_THERE:
+            state, status = JobState.FAILED, exit_status(phase, ending.exit_status)
+        why = f"{live.reason}; other jobs of its gang may have run, so it cannot begin again"
+        refused = Ending(Cause.REFUSED, status, reason=why)
+        return self._final(live, state, why, now_s, rng, Fate.REFUSED, refused)
+
+    def _cannot_begin(
+        self, live: Live, name: HostId, phase: str, ending: Ending, now_s: float, rng: Random
+    ) -> list[Action]:
+        """On that host. Who can on none that is known fails; but while a dispatcher that has just
+        begun cannot know all of them it is asked again a moment later."""
+        job = self.queues.registry[live.job.id].job
+        if any(job.may_go_to(host) for host in self.hosts.known if host != name):
+            self.queues.bar(job.id, name)
+            return self._again(live, Fate.REFUSED, None, now_s, rng)
+        if now_s < self.hosts.more_until_s:
+            why = self.pauses.until(live, self.hosts.more_until_s)
+            return self._hold(live, why, Fate.REFUSED, None, now_s, rng)
+        status = exit_status(phase, ending.exit_status)
+        refused_ending = Ending(Cause.REFUSED, status, reason=live.reason)
+        return self._final(
+            live, JobState.FAILED, live.reason, now_s, rng, Fate.REFUSED, refused_ending
+        )
+
+    def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
+        """The job begins again from scratch, or from its own checkpoint."""
+        fate = Fate(ending.cause.value)
+        if fate is Fate.CUT or live.attempt < self.terms.attempts_max:
+            return self._again(live, fate, ending, now_s, rng)
+        why = f"held: it has stopped at a checkpoint in its attempt {live.attempt}, too"
+        return self._hold(live, why, fate, ending, now_s, rng)
+
+    def _hold(
+        self, live: Live, why: str, fate: Fate, ending: Ending | None, now_s: float, rng: Random
+    ) -> list[Action]:
+        live.held = why
+        starts = self.queues.ended(live.job.id, now_s, rng, whole=False)
+        recorded = changed(live, JobState.PENDING, fate, ending)
+        return [recorded, *self._begin(starts, now_s)]
+
+    def _again(
+        self, live: Live, fate: Fate, ending: Ending | None, now_s: float, rng: Random
+    ) -> list[Action]:
+        job = live.job.id
+        onward = fate in (Fate.CUT, Fate.CHECKPOINT)
+        starts = (self.queues.cut_off if onward else self.queues.lost)(job, now_s, rng)
+        live.job = self.queues.registry[job].job
+        return [changed(live, JobState.PENDING, fate, ending), *self._begin(starts, now_s)]
+
+    def _arrives(
+        self, live: Live, now_s: float, rng: Random, fate: Fate | None = None,
+        ending: Ending | None = None,
+    ) -> list[Action]:  # fmt: skip
+        recorded = changed(live, JobState.PENDING, fate, ending)
+        return [recorded, *self._begin(self.queues.returned(live.job, now_s, rng), now_s)]
+
+    def _final(
+        self, live: Live, state: JobState, reason: str, now_s: float, rng: Random,
+        fate: Fate | None = None, ending: Ending | None = None,
+    ) -> list[Action]:  # fmt: skip
+        self.jobs.drop(live.job.id)
+        self.gangs.ended(live.job)
+        live.held, live.reason = "", reason
+        whole = fate in (Fate.DONE, Fate.FAILED)
+        starts = self.queues.ended(live.job.id, now_s, rng, whole=whole)
+        actions = [changed(live, state, fate, ending), *self._begin(starts, now_s)]
+        self.dependents.drop(live.job.id)
+        self.dependents.ended(live.job, well=state is JobState.DONE)
+        return actions + self._look_at_dependents(now_s, rng)
+
+    def look_on(self, now_s: float, rng: Random) -> list[Action]:
+        """At more of the jobs that are due, where an event had too many."""
+        return self._look_at_dependents(now_s, rng)
+
+    def _look_at_dependents(self, now_s: float, rng: Random) -> list[Action]:
+        """Those for which something has happened, a number at a time: all tasks of an array may
+        join the queue at once. What ends by that is followed here as well."""
+        dependents, actions = self.dependents, list[Action]()
+        if dependents.is_looking:
+            return []
+        dependents.is_looking = True
+        for _ in range(LOOKS_MAX):
+            if not dependents.due:
+                break
+            job = dependents.due.popleft()
+            if job not in dependents.waits or (why := dependents.verdict(job, now_s)) is None:
+                continue
+            dependents.drop(job)
+            live = self._live(job)
+            if why:
+                actions += self._final(live, JobState.CANCELLED, why, now_s, rng)
+                continue
+            actions.append(Met(job))
+            if not live.held:
+                actions += self._begin(self.queues.returned(live.job, now_s, rng), now_s)
+        dependents.is_looking = False
+        return actions
+
+    def _close(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
+        """The host takes no more jobs until its next heartbeat."""
+        host = self.hosts.full(name, len(self.queues.servers_by_host[name].running) - 1)
+        return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
+
+    def _host_failed(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
+        if not self.hosts.failed(name, now_s):
+            return []
+        return self._begin(self.queues.host_gone(name, now_s, rng), now_s)

@@ -1,0 +1,285 @@
+"""The heads of lines that may run on fewer slots or on more: what they do, and when again. Pure.
+
+What one of them does is decided by `decision.py`; here is what it is asked with and what must be
+remembered meanwhile. A decision stands until slots of any host change or its time is over: nothing
+depends on jobs that come later, since they do not pass it. A decision takes milliseconds, and slots
+change often where many jobs run: so a head is asked no more than every `AGAIN_SHARE` of the time
+that it expects to wait, within `AGAIN_S` to `AGAIN_S_MAX`, unless one host has all that it can use;
+and of many hosts the `ROOMS` with most free slots are looked at.
+
+With the strategy `free`, the default, nothing here is ever asked.
+
+Nothing of this is on record. After a restart a head that held out counts from then; A and σ are
+learnt again from the ledger's last jobs; the bias of predictions, for the strategy `bias`, from
+nothing.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.ledger_rows import JobRow, command_of, share_of
+from lbd.dispatch.core.malleable.decision import (
+    BeginOn,
+    FreeSlots,
+    Head,
+    Hold,
+    KnownSpeedup,
+    Rule,
+    Speedups,
+    decide,
+    expected_wait,
+)
+from lbd.dispatch.core.malleable.slot_times import SlotTimes
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.servers import Server
+from lbd.model import JobId
+from lbd.theory.allocation import Malleable
+from lbd.theory.calibration import Bias
+from lbd.theory.queue_time import Releases, UniformLog
+
+FREE = Rule("free")
+AGAIN_S, AGAIN_SHARE, AGAIN_S_MAX = 0.1, 0.05, 2.0
+ROOMS = 8
+WORTH_S = 0.5  # that could be saved at most: for less nobody holds out
+WATCHED = 200  # predictions whose outcome is waited for
+Start = tuple[Server | None, int]
+NOT_NOW: Start = None, 0
+NOTHING_KNOWN = UniformLog(1.0, 86_400.0), 60.0  # of the lifetimes, and their mean
+
+
+@dataclass(slots=True)
+class Asked:
+    """The head of a line that holds out."""
+
+    job: JobId
+    hold: Hold
+    changes: int  # of slots, until it was last looked at
+    stands_until_s: float  # whatever changes
+    again_s: float  # it is asked
+    enough: int  # slots on one host with which it begins at once,
+    left: float  # and what its user might still have
+
+
+@dataclass(slots=True, eq=False)
+class Expected:
+    """A prediction that so many slots of the jobs `of` will be free in a while."""
+
+    missing: int
+    of: dict[JobId, int]
+    raw_s: float
+    since_s: float
+
+
+@dataclass(slots=True)
+class MalleableHeads:
+    slot_times: SlotTimes
+    rule: Rule = FREE
+    speedups: Speedups = field(default_factory=Speedups)
+    bias: Bias = field(default_factory=Bias)
+    asked: dict[HostConnection, Asked] = field(default_factory=dict)
+    held_out: int = 0  # jobs that ever did
+    _heads: dict[JobId, Head] = field(default_factory=dict)
+    _changes: int = 0
+    _expected: list[Expected] = field(default_factory=list)
+
+    def decides(self, job: QueuedJob) -> bool:
+        return self.rule.strategy != "free" and job.slots_most > job.slots
+
+    def holds_out(
+        self, line: HostConnection, name: JobId, most_free: int, left: float, now_s: float
+    ) -> bool:
+        """It was told to wait, that stands, and no host has enough to change its mind at once."""
+        asked = self.asked.get(line)
+        if asked is None or asked.job != name or most_free <= 0 or left != asked.left:
+            return False
+        return min(most_free, left) < asked.enough and self._stands(asked, now_s)
+
+    def at_once(
+        self,
+        line: HostConnection,
+        name: JobId,
+        job: QueuedJob,
+        offered: int,
+        left: float,
+        now_s: float,
+    ) -> int | None:
+        """The slots that the head of a line begins with at once, 0 if it does not; None where that
+        needs thought.
+
+        `offered`: the most that a host has free where it could begin, 0 if that is nowhere;
+        `left`: what its user may still have.
+        """  # fmt: skip
+        if offered <= 0:
+            self.asked.pop(line, None)
+            return 0
+        shape = self._shape(name, job, left)
+        most = min(offered, shape.useful)
+        if most >= enough(shape):
+            self.asked.pop(line, None)
+            return most
+        before = self.asked.get(line)
+        stands = before is not None and before.job == name and self._stands(before, now_s)
+        return 0 if stands else None
+
+    def choose(
+        self,
+        line: HostConnection,
+        name: JobId,
+        job: QueuedJob,
+        servers: Sequence[Server],
+        left: float,
+        now_s: float,
+    ) -> Start:
+        """What it does after thought, `servers` being those to look at."""
+        self.asked.pop(line, None)
+        shape = self._shape(name, job, left)
+        lifetimes, _ = self._lives
+        named = self.rule.strategy == "bias"
+        rooms = [room_of(one, left, now_s, lifetimes, named=named) for one in servers]
+        answer = self._decide(name, shape, rooms, now_s)
+        if isinstance(answer, BeginOn):
+            on = (one for one in servers if one.host and one.host.name == answer.host)
+            return next(on), answer.slots
+        self.held_out += name not in self._heads
+        self._heads[name] = answer.head
+        wait_s = answer.ask_at_s - now_s
+        pause_s = min(max(AGAIN_S, AGAIN_SHARE * wait_s), AGAIN_S_MAX)
+        shape = self._shape(name, job, left)  # under lock-in it has just named its slots
+        self.asked[line] = Asked(
+            name, answer, self._changes, answer.ask_at_s, now_s + pause_s, enough(shape), left
+        )
+        return NOT_NOW
+
+    def _shape(self, name: JobId, job: QueuedJob, left: float) -> Malleable:
+        shape = self.shape_of(job, left)
+        head = self._heads.get(name)
+        return shape if head is None or head.locked is None else shape.locked(head.locked)
+
+    def _stands(self, before: Asked, now_s: float) -> bool:
+        if before.changes != self._changes:
+            before.changes = self._changes
+            before.again_s = min(before.again_s, before.stands_until_s)
+        return now_s < before.again_s
+
+    def _decide(
+        self, job: JobId, shape: Malleable, rooms: list[FreeSlots], now_s: float
+    ) -> BeginOn | Hold:
+        rule, head = self.rule, self._heads.get(job, Head())
+        if rule.strategy in ("pred", "bias") and self.slot_times.lifetimes() is None:
+            rule = replace(rule, strategy="avg")
+        elif rule.strategy == "bias":
+            rule = replace(rule, correction=self.bias.correction())
+            if head.since_s is None:
+                self._expect(shape, rooms[0], rule, now_s)
+        return decide(shape, rooms, rule, head, now_s)
+
+    def shape_of(self, job: QueuedJob, left: float = math.inf) -> Malleable:
+        most = int(max(job.slots, min(job.slots_most, left)))
+        known = self.known(job)
+        return Malleable(job.slots, most, known.speedup, known.work_s)
+
+    def known(self, job: QueuedJob) -> KnownSpeedup:
+        most = max(job.slots, job.slots_most)
+        return self.speedups.of(
+            job.user, job.command, most, self._lives[1], job.speedup, job.work_s
+        )
+
+    @property
+    def _lives(self) -> tuple[UniformLog, float]:
+        return self.slot_times.lifetimes() or NOTHING_KNOWN
+
+    # What happens meanwhile
+
+    def slots_changed(self) -> None:
+        self._changes += 1
+
+    def gone(self, job: JobId, line: HostConnection) -> None:
+        """It has left its line."""
+        self._heads.pop(job, None)
+        if (asked := self.asked.get(line)) is not None and asked.job == job:
+            del self.asked[line]
+
+    def due(self, now_s: float) -> list[HostConnection]:
+        """Lines whose heads are to be asked again."""
+        return [line for line, one in self.asked.items() if now_s >= one.again_s]
+
+    def holding(self, line: HostConnection, job: JobId) -> Hold | None:
+        asked = self.asked.get(line)
+        return asked.hold if asked is not None and asked.job == job else None
+
+    def learn(self, entry: Entry, now_s: float) -> None:
+        """Learns from a job that has just succeeded."""
+        if entry.job.command:
+            run_s = entry.ran_s(now_s)
+            self.speedups.ended(entry.job.user, entry.job.command, entry.slots, run_s)
+
+    def learn_from(self, row: JobRow, *, by_uid: bool) -> None:
+        """Learns from a job of the last dispatcher's."""
+        if (run_s := row.run_s) is None:
+            return
+        slots = row.slots_held or row.slots
+        self.slot_times.ended(run_s * slots)
+        if row.state == "done":
+            user = share_of(row.user, row.uid, by_uid=by_uid)
+            self.speedups.ended(user, command_of(row.command), slots, run_s)
+
+    # The bias of predictions
+
+    def _expect(self, shape: Malleable, room: FreeSlots, rule: Rule, now_s: float) -> None:
+        """What is free on a host, and when, depends on what runs there now and nothing else: so the
+        outcome is seen whatever the job does."""
+        found = expected_wait(shape, room.free, room.releases, rule.correction)
+        if found is not None and len(self._expected) < WATCHED:
+            wanted, raw_s = found
+            self._expected.append(Expected(wanted - room.free, dict(room.jobs), raw_s, now_s))
+
+    def released(self, job: JobId, now_s: float) -> None:
+        """Its slots are free again."""
+        self._changes += 1
+        came_true = []
+        for one in self._expected:
+            one.missing -= one.of.pop(job, 0)
+            if one.missing <= 0:
+                came_true.append(one)
+        for one in came_true:
+            self._expected.remove(one)
+            self.bias.learn(one.raw_s, now_s - one.since_s)
+
+
+def enough(job: Malleable) -> int:
+    """The fewest slots with which it begins at once, since more save it next to nothing."""
+    within_s = job.run_s(job.useful) + WORTH_S
+    return bisect_left(range(job.useful), -within_s, job.least, key=lambda n: -job.run_s(n))
+
+
+def room_of(
+    server: Server, left: float, now_s: float, lifetimes: UniformLog, *, named: bool = False
+) -> FreeSlots:
+    """A host's slots, and if `named` by which jobs they are held. It may have fewer now than run
+    there: then the oldest do not count."""
+    assert server.host is not None
+    free, entries = server.free, list(server.running.values())
+    slots = [entry.slots for entry in entries]
+    if free < 0:
+        entries.sort(key=lambda entry: entry.started_s)
+        slots = without([entry.slots for entry in entries], -free)
+    held = [
+        (max(0.0, entry.ran_s(now_s)), count)
+        for entry, count in zip(entries, slots, strict=True)
+        if count
+    ]
+    jobs = {entry.id: n for entry, n in zip(entries, slots, strict=True) if n} if named else {}
+    offered = int(max(0, min(free, left)))
+    return FreeSlots(server.host.name, offered, Releases.of(held, lifetimes), jobs)
+
+
+def without(slots: Sequence[int], missing: int) -> list[int]:
+    """What is left of each when so many are taken away, from the first on."""
+    left = []
+    for count in slots:
+        left.append(max(0, count - missing))
+        missing = max(0, missing - count)
+    return left

@@ -1,0 +1,165 @@
+"""What a job that came now could expect on each number of slots: its begin and its end. Pure.
+
+If nobody waits before it, a number of slots is there when the jobs that run on one of the hosts
+have given back so many (`theory/queue_time.py`). Else it begins as `forecast.py` says for the
+fewest, and for each slot more a mean lifetime later on all slots of the line.
+
+From `CALIBRATED` jobs on whose prediction came true or not, predictions are shown corrected, with
+the interval within which nine in ten began. Below that the interval is the model's own: 5 to 95 %
+of what may still be left of the jobs that run.
+
+A decision may take many milliseconds where thousands of slots are held: take a `Situation` where
+the queue is, and ask it in a thread.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
+from lbd.theory.allocation import PAPER, Malleable
+from lbd.theory.calibration import FEWEST, Correction
+from lbd.theory.free_slots import interval_90_s
+from lbd.theory.queue_time import Releases
+
+CALIBRATED = FEWEST
+ROWS = 64  # of more numbers of slots these are shown, evenly spaced
+PICKED = ("AVG", "PRED", "BIAS", "HEUR")
+ALIKE_S = 1e-6  # one begins when the other does
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The hosts that a job may go to, and what stands before it."""
+
+    rooms: tuple[FreeSlots, ...]
+    ahead_jobs: int
+    base_s: float | None  # when it would begin on the fewest; None: nothing is known
+    slot_s: float  # later for each slot more, if others go before it
+    all_held: Releases | None  # of all these hosts, if lifetimes are known
+    ahead_slots: int  # that must come back before it has the fewest
+    correction: Correction
+    lacks_needs: bool = False  # no host has now what it needs besides slots
+
+    @property
+    def free(self) -> int:
+        return max((room.free for room in self.rooms), default=0)
+
+    @property
+    def most(self) -> int:
+        return max((room.total for room in self.rooms), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    slots: int
+    raw_s: float | None  # as predicted; None: nothing is known
+    begins_in_s: float | None  # corrected, if that has been learnt
+    interval_90_s: Interval | None
+    runs_s: float | None  # None: its work is not known
+
+    @property
+    def ends_in_s(self) -> float | None:
+        if self.begins_in_s is None or self.runs_s is None:
+            return None
+        return self.begins_in_s + self.runs_s
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    prospects: tuple[Prospect, ...]
+    picks: dict[str, int]  # of each strategy
+
+
+def answer(now: Situation, least: int, most: int, known: KnownSpeedup | None) -> Answer:
+    """`known`: None for a job of a fixed number of slots of whose work nothing is known."""
+    rows = [prospect(now, least, slots, known) for slots in shown(least, min(most, now.most))]
+    if not rows:
+        return Answer((), {})
+    if known is None or least == most:
+        return Answer(tuple(rows), dict.fromkeys(PICKED, least))
+    return Answer(tuple(rows), picks(rows, least, most, known))
+
+
+def shown(least: int, most: int) -> Sequence[int]:
+    if most - least < ROWS:
+        return range(least, most + 1)
+    step = (most - least) / (ROWS - 1)
+    return sorted({least + round(step * n) for n in range(ROWS)})
+
+
+def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None) -> Prospect:
+    raw_s, room = begins(now, least, slots)
+    runs_s = known.speedup.run_s(known.work_s, slots) if known is not None else None
+    if raw_s is None:
+        return Prospect(slots, None, None, None, runs_s)
+    if now.correction.jobs >= CALIBRATED:
+        corrected_s = now.correction.corrected_s(raw_s)
+        return Prospect(slots, raw_s, corrected_s, now.correction.interval_90_s(raw_s), runs_s)
+    return Prospect(slots, raw_s, raw_s, modelled(now, least, slots, raw_s, room), runs_s)
+
+
+def begins(now: Situation, least: int, slots: int) -> tuple[float | None, FreeSlots | None]:
+    """By prediction, and on which host if that is known."""
+    if now.ahead_jobs or now.lacks_needs:
+        base_s = now.base_s
+        return (None if base_s is None else base_s + (slots - least) * now.slot_s), None
+    able = [room for room in now.rooms if room.total >= slots]
+    if any(room.free >= slots for room in able):
+        return 0.0, None
+    if now.all_held is None or not able:
+        return None, None
+    waits = [(room.releases.combined_s(slots - room.free), n) for n, room in enumerate(able)]
+    wait_s, n = min(waits)
+    return wait_s, able[n]
+
+
+def modelled(
+    now: Situation, least: int, slots: int, raw_s: float, room: FreeSlots | None
+) -> Interval | None:
+    if raw_s <= 0:
+        return 0.0, 0.0
+    if room is not None:
+        return interval_90_s(slots - room.free, room.releases)
+    return within(now.ahead_slots + slots - least, now.all_held)
+
+
+def within(needed: int, held: Releases | None) -> Interval | None:
+    """From when to when so many slots come back; more than are held do so in several turns."""
+    if held is None or not held.total:
+        return None
+    needed = max(1, needed)
+    low_s, high_s = interval_90_s(min(needed, held.total), held)
+    beyond = max(1.0, needed / held.total)
+    return low_s * beyond, high_s * beyond
+
+
+def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) -> dict[str, int]:
+    """What each strategy would take, as far as that can be foreseen: what is free when it could
+    first begin, the least end by prediction, and for HEUR what comes within its patience."""
+    job = Malleable(least, most, known.speedup, known.work_s)
+    useful = [row for row in rows if row.slots <= job.useful]
+    if not useful or useful[0].raw_s is None or useful[0].begins_in_s is None:
+        return {}
+    first_s = useful[0].raw_s
+    at_once = [r.slots for r in useful if r.raw_s is not None and r.raw_s <= first_s + ALIKE_S]
+    average = max(at_once)
+
+    def least_end(begin_s: Sequence[float | None]) -> int:
+        ends = [
+            (s + job.run_s(row.slots), row.slots)
+            for s, row in zip(begin_s, useful, strict=True)
+            if s is not None
+        ]
+        return min(ends)[1]
+
+    target = useful[-1]
+    patience_s = PAPER.patience * (job.run_s(average) - job.run_s(target.slots))
+    comes_s = math.inf if target.raw_s is None else target.raw_s - first_s
+    return {
+        "AVG": average,
+        "PRED": least_end([row.raw_s for row in useful]),
+        "BIAS": least_end([row.begins_in_s for row in useful]),
+        "HEUR": target.slots if comes_s <= patience_s else average,
+    }

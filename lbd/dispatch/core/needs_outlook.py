@@ -1,0 +1,158 @@
+"""When a host has what a job needs besides slots: resources, memory, features. Pure.
+
+What the job takes is a few parts: so many slots of hosts such as it may use, and so much of each
+resource. On each of the likeliest hosts, each part that is short comes back as the jobs end that
+have it, like slots do (`theory/queue_time.py`); the host has room when the last part is there, and
+the job waits for the first such host. What jobs ahead in the line take of the same parts goes by at
+the rate at which all of those hosts' is worked off.
+
+Of what others than jobs of the queue have, nobody knows when it comes back.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.servers import Server
+from lbd.model import HostId, Needs
+from lbd.policy.needs import asked, memory_asked
+from lbd.theory.queue_time import Held, Releases, UniformLog, wait_s
+
+HOSTS_MAX = 8  # that are looked at: those that lack least
+UNITS_MAX = 64  # a size is counted in so many parts of what there is
+KINDS_MAX = 16  # of jobs at a time: each takes a look at every host
+FRESH_S = 1.0
+MEMORY = "memory"
+Key = tuple[HostConnection, Needs, int, HostId | None, frozenset[HostId]]
+Parts = Counter[Hashable]  # by the needs themselves for slots, else by the name of the resource
+
+
+def parts_of(needs: Needs, slots: int) -> Parts:
+    found: Parts = Counter(dict(needs.resources))
+    if needs.memory_bytes:
+        found[MEMORY] = needs.memory_bytes
+    found[needs] = slots
+    return found
+
+
+class Shortage(NamedTuple):
+    """Of one part on one host, in units that suit it."""
+
+    short: int
+    held: list[Held]  # by jobs of the queue
+
+    @property
+    def comes_back(self) -> bool:
+        return self.short <= sum(count for _, count in self.held)
+
+
+class NeedsOutlook(NamedTuple):
+    is_there: bool  # all of it, on a host with the slots
+    wait_s: float | None  # until it is; None: others than jobs of the queue have it
+    shortage: Shortage | None  # the part that takes longest
+    totals: Mapping[Hashable, int]  # of each part, on all hosts that the job may use
+
+    def behind_s(self, ahead: Mapping[Hashable, int], mean_s: float) -> float:
+        """For jobs ahead that take so much of each part."""
+        waits = (count * mean_s / max(1, self.totals.get(part, 0)) for part, count in ahead.items())
+        return max(waits, default=0.0)
+
+
+@dataclass(slots=True)
+class NeedsOutlooks:
+    """Those of the last moment. A user can ask for any number of kinds of jobs."""
+
+    _known: dict[Key, NeedsOutlook] = field(default_factory=dict)
+    _since_s: float = float("-inf")
+
+    def of(
+        self, line: HostConnection, job: QueuedJob, servers: Iterable[Server],
+        lifetimes: UniformLog | None, now_s: float,
+    ) -> NeedsOutlook | None:  # fmt: skip
+        """None: too many kinds of jobs have been looked into just now."""
+        if not 0 <= now_s - self._since_s <= FRESH_S:
+            self._known, self._since_s = {}, now_s
+        key = line, job.needs, job.slots, job.only, job.barred
+        if key not in self._known and len(self._known) < KINDS_MAX:
+            self._known[key] = needs_outlook(job, servers, lifetimes, now_s)
+        return self._known.get(key)
+
+    def forget(self) -> None:
+        self._since_s = float("-inf")
+
+
+def needs_outlook(
+    job: QueuedJob, servers: Iterable[Server], lifetimes: UniformLog | None, now_s: float
+) -> NeedsOutlook:
+    """`lifetimes`: None if too few jobs have ended."""
+    suiting = [one for one in servers if one.suits(job)]
+    totals = totals_of(job, suiting)
+    if any(one.free >= job.slots and one.has_for(job) for one in suiting):
+        return NeedsOutlook(True, 0.0, None, totals)
+    found: list[tuple[float, Shortage]] = []
+    for server in sorted(suiting, key=lambda one: lack_of(one, job))[:HOSTS_MAX]:
+        shortages = shortages_of(server, job, now_s)
+        if lifetimes is not None and shortages and all(one.comes_back for one in shortages):
+            found.append(longest(shortages, lifetimes))
+    if not found:
+        return NeedsOutlook(False, None, None, totals)
+    soonest = min(found, key=lambda one: one[0])
+    return NeedsOutlook(False, *soonest, totals)
+
+
+def longest(shortages: Sequence[Shortage], lifetimes: UniformLog) -> tuple[float, Shortage]:
+    waits = [(wait_s(one.short, one.held, lifetimes), one) for one in shortages]
+    return max(waits, key=lambda one: one[0])
+
+
+def totals_of(job: QueuedJob, servers: Iterable[Server]) -> Parts:
+    totals: Parts = Counter()
+    for server in servers:
+        facts = server.facts()
+        for name, total, _, _ in (*asked(job.needs, facts), *memory_asked(job.needs, facts)):
+            totals[name] += total
+        totals[job.needs] += max(0, server.host.usable) if server.host is not None else 0
+    return totals
+
+
+def lack_of(server: Server, job: QueuedJob) -> float:
+    """By what share of it the part is short that is shortest."""
+    facts = server.facts()
+    rows = (*asked(job.needs, facts), *memory_asked(job.needs, facts))
+    lacks = [(used + amount - total) / amount for _, total, used, amount in rows]
+    return max(0.0, (job.slots - server.free) / job.slots, *lacks)
+
+
+def shortages_of(server: Server, job: QueuedJob, now_s: float) -> list[Shortage]:
+    """Of the parts that are short there."""
+    facts, entries = server.facts(), list(server.running.values())
+    found = []
+    if (short := job.slots - server.free) > 0:
+        held = [(max(0.0, one.ran_s(now_s)), one.slots) for one in entries]
+        found.append(Shortage(short, held))
+    for name, total, used, amount in (*asked(job.needs, facts), *memory_asked(job.needs, facts)):
+        if (short := used + amount - total) <= 0:
+            continue
+        unit = -(-total // UNITS_MAX) if total > UNITS_MAX else 1
+        held = [
+            (max(0.0, one.ran_s(now_s)), -(-had // unit))
+            for one in entries
+            if (had := amount_of(one.job.needs, name))
+        ]
+        found.append(Shortage(-(-short // unit), held))
+    return found
+
+
+def amount_of(needs: Needs, name: str) -> int:
+    if name == MEMORY:
+        return needs.memory_bytes
+    return dict(needs.resources).get(name, 0)
+
+
+def releases_of(outlook: NeedsOutlook, lifetimes: UniformLog) -> tuple[int, Releases] | None:
+    """What must come back before it has room, and who has it; None where that is not known."""
+    if outlook.shortage is None:
+        return None
+    return outlook.shortage.short, Releases.of(outlook.shortage.held, lifetimes)

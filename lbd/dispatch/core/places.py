@@ -1,0 +1,113 @@
+"""Where each pending job stands: how much is ahead of it in its line. Pure.
+
+A look at all who wait serves for a while. Where nobody takes turns and nobody needs more than
+slots, a line is two columns of numbers, in which a place is found by bisection; elsewhere each
+job's place is kept.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from lbd.dispatch.core.discipline import HostConnection
+from lbd.dispatch.core.needs_outlook import Parts, parts_of
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.registry import Registered
+from lbd.model import JobId
+
+FRESH_S = 1.0  # a look at all that waits serves for as long as this,
+JOBS_PER_S = 5000  # or longer where so many wait that it takes its time,
+IN_LINE_PER_S = 100_000  # where nobody takes turns
+FEW = 1000  # with no more than these another look costs nothing
+
+
+class Place(NamedTuple):
+    """A job's position: the jobs ahead of it, and their slots."""
+
+    jobs: int
+    slots: int
+
+
+class InLine(NamedTuple):
+    """Who waits in a line in which nobody takes turns, in 16 bytes each."""
+
+    numbers: "array[int]"  # rising: their places
+    slots: "array[int]"  # of all up to each, itself included
+
+    @classmethod
+    def of(cls, waiters: Iterable[tuple[int, int]]) -> "InLine":
+        numbers, slots = array("q"), array("q")
+        for number, wanted in waiters:
+            numbers.append(number)
+            slots.append(wanted)
+        return cls(numbers, array("q", accumulate(slots)))
+
+    def before(self, number: int) -> Place:
+        count = bisect_left(self.numbers, number)
+        return Place(count, self.slots[count - 1] if count else 0)
+
+
+@dataclass(slots=True)
+class Places:
+    queues: Queues
+    _made_s: float = float("-inf")
+    _fresh_s: float = 0.0
+    _places: dict[JobId, Place] = field(default_factory=dict)
+    _in_line: dict[HostConnection, InLine] = field(default_factory=dict)
+    _ahead: dict[JobId, dict[Hashable, int]] = field(default_factory=dict)  # of who needs more
+    _of_lines: dict[HostConnection, Parts] = field(default_factory=dict)  # that all there take
+
+    def of(self, registered: Registered, now_s: float) -> Place | None:
+        """Returns the latest position; None if the job does not wait in a queue."""
+        if registered.line is None:
+            return None
+        job, head = registered.id, self.queues.head(registered.line)
+        if head is not None and head.id == job:
+            return Place(0, 0)
+        known = registered.line in self._in_line or job in self._places
+        if now_s - self._made_s > self._fresh_s or not (known or len(self._places) > FEW):
+            self._look(now_s)
+        in_line = self._in_line.get(registered.line)
+        return self._places.get(job) if in_line is None else in_line.before(registered.number)
+
+    def end_of(self, line: HostConnection) -> Place:
+        waiting = self.queues.lines.get(line)
+        return Place(waiting.jobs, waiting.slots) if waiting is not None else Place(0, 0)
+
+    def taken_ahead(self, job: JobId) -> Mapping[Hashable, int]:
+        """What those ahead take of what this job needs besides slots, when its place was found."""
+        return self._ahead.get(job, {})
+
+    def taken_in(self, line: HostConnection, now_s: float) -> Mapping[Hashable, int]:
+        """What all that waits in a line takes of what jobs need besides slots."""
+        if now_s - self._made_s > self._fresh_s:
+            self._look(now_s)
+        return self._of_lines.get(line, {})
+
+    def forget(self) -> None:
+        """Discards what was found; the next question looks again."""
+        self._made_s = float("-inf")
+        self._places, self._in_line, self._ahead, self._of_lines = {}, {}, {}, {}
+
+    def _look(self, now_s: float) -> None:
+        self.forget()
+        counted = 0
+        for line, waiting in self.queues.lines.items():
+            if (waiters := waiting.in_order_of_arrival()) is not None:
+                self._in_line[line] = InLine.of(waiters)
+                counted += len(waiters)
+                continue
+            slots, taken = 0, Parts()
+            for jobs, waiter in enumerate(waiting.order()):
+                self._places[waiter.id] = Place(jobs, slots)
+                slots += waiter.slots
+                if waiter.needs:
+                    own = parts_of(waiter.needs, waiter.slots)
+                    self._ahead[waiter.id] = {part: taken[part] for part in own}
+                    taken.update(own)
+            self._of_lines[line] = taken
+        took_s = len(self._places) / JOBS_PER_S + counted / IN_LINE_PER_S
+        self._made_s, self._fresh_s = now_s, max(FRESH_S, took_s)

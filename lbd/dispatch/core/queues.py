@@ -1,0 +1,698 @@
+"""The lines of waiting jobs and the hosts that serve them, driven by any discipline.
+
+Events go in, `Start`s come out; the daemon and the simulator drive this same code. Its rules:
+
+- Order in a line is strict: nobody passes the head, also where the head needs several slots and a
+  job behind it only one. (Who is head, `waiting_line.py` says.) A job too large for every host that
+  serves its line, or that may go to none of them, steps aside instead, until hosts change.
+- A host that serves several lines keeps its slots for the head of the earlier one, if that fits it.
+- A job without an estimate counts as the mean of those that came with one.
+- A lost attempt's job returns to its old place; one that was cut off joins the next tier's end.
+- A job that needs more of a host than slots waits as one that needs several: until it is there, at
+  the head of its line, if it is there at all.
+- Where several hosts could start a job, that of the lowest load does, at random among equals; what
+  was started since that load was told counts as well.
+- Where `dispatch.backfill` is on, a job behind a head that waits may begin if that does not delay
+  the head (`backfill/reservation.py`).
+- A gang begins when all its tasks can, at once; `gang_room.py` says how slots are kept for it.
+- A host that says so may be given short jobs ahead of its free slots, where no other has one free.
+- A host that is drained or lost (`host_gone`) takes nothing more, and who waited for it alone joins
+  another line. What runs there stays in the registry until `ended`, `lost` or `cut_off` tells its
+  fate: so a job is never started while an attempt of it may be alive.
+- Of several slots, a head that can use more may wait for them (`malleable/heads.py`): it stays the
+  head, and the slots that it waits for are kept for it as for one that needs as many.
+
+One file because these rules hold between all of its tables.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
+from random import Random
+
+from lbd.dispatch.core.backfill.reservation import Backfill
+from lbd.dispatch.core.discipline import (
+    ONLY_LINE,
+    Discipline,
+    HostConnection,
+    HostSlots,
+    QueuedJob,
+    Start,
+)
+from lbd.dispatch.core.disciplines.fcfs import Fcfs
+from lbd.dispatch.core.gangs.gang_room import GangRoom, Plan
+from lbd.dispatch.core.malleable.decision import Rule
+from lbd.dispatch.core.malleable.heads import FREE, NOT_NOW, ROOMS, MalleableHeads
+from lbd.dispatch.core.malleable.slot_times import SlotTimes
+from lbd.dispatch.core.registry import Entry, Registered, Registry
+from lbd.dispatch.core.servers import LineServers, Server, is_plain, room
+from lbd.dispatch.core.shares import Rules, Shares
+from lbd.dispatch.core.targets.arrays import Targets
+from lbd.dispatch.core.waiting_line import Waiting
+from lbd.model import Facts, HostId, JobId
+from lbd.policy.needs import offer
+
+LOOKED_AT = 100  # jobs of a line, for some that may pass while slots are kept for a gang
+WHOLE = ("done", "failed")  # states of jobs that ended by themselves
+ARRAYS_KNOWN = 4  # of those that take turns on a host
+
+
+class Queues:
+    """The jobs that wait and the hosts that serve them; every change gives what is to begin now.
+
+    One class because a job's coming and going and a host's heartbeat change the same few tables,
+    and what may begin depends on all of them.
+    """
+
+    def __init__(
+        self,
+        discipline: Discipline,
+        rules: Rules | None = None,
+        *,
+        keeps_backlog: bool = True,
+        malleable: Rule = FREE,
+    ) -> None:
+        """`keeps_backlog=False` decides the same, faster, in ten times the memory."""
+        self.discipline = discipline
+        self._keeps_backlog = keeps_backlog
+        self.servers_by_host: dict[HostId, Server] = {}
+        there = partial(room, self.servers_by_host.values())
+        self.targets = Targets(there, is_held=isinstance(discipline, Fcfs))
+        self.shares = Shares(rules or Rules(), self.targets)
+        self.slot_times = SlotTimes()
+        self.heads = MalleableHeads(self.slot_times, malleable)
+        self.registry = Registry()
+        self.gangs = GangRoom(self.shares)
+        self.backfill = Backfill(self.shares.rules.backfill, self.shares.rules.backfill_risk)
+        self.aside: dict[JobId, Entry] = {}
+        self.hosts: dict[HostId, Server] = {}  # those of the seats that take jobs
+        self.lines: dict[HostConnection, Waiting] = {}
+        self.servers: dict[HostConnection, list[Server]] = {}
+        self._open: dict[HostConnection, LineServers] = {}  # of lines that several serve
+        self._numbers = 0
+        self._wide_waiting = 0  # jobs in lines that need more than one slot
+        self._kept_for_wide = False  # slots may be kept for one, or have been until just now
+        self._estimates = 0
+        self._estimated_s = 0.0  # all of them together
+
+    # Jobs
+
+    def arrived(self, job: QueuedJob, now_s: float, rng: Random) -> list[Start]:
+        """A new job joins the queue."""
+        return self._arrived(self._register(job, may_be_row=not job.gang), now_s, rng)
+
+    def returned(self, job: QueuedJob, now_s: float, rng: Random) -> list[Start]:
+        """A job that was held, or had ended, joins the queue again."""
+        return self._arrived(self._register(job), now_s, rng)
+
+    def _arrived(self, registered: Registered, now_s: float, rng: Random) -> list[Start]:
+        self.shares.at(now_s)
+        line = self._put(registered, now_s, rng)
+        return self._fill((line,), now_s, rng) if line is not None else []
+
+    def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
+        """A new dispatcher learns of an attempt of the last one's, begun `now_s` or before."""
+        self.shares.at(now_s)
+        entry = self.registry.entry(self._register(job))
+        entry.started_s = now_s
+        self._sit(entry, self._server(host), host, slots)
+        self.targets.found_running(job)
+
+    def ended(self, job: JobId, now_s: float, rng: Random, *, whole: bool = True) -> list[Start]:
+        """It ran to its end (`whole`), or was cancelled or held: it is not ours any more."""
+        self.shares.at(now_s)
+        registered = self.registry.find(job)
+        return self._left(registered, now_s, rng, whole) if registered else []
+
+    def changed(self, job: QueuedJob, now_s: float, rng: Random) -> list[Start]:
+        """What waits is another from now on in what its user may change; it keeps its place."""
+        self.shares.at(now_s)
+        registered = self.registry.find(job.id)
+        if registered is None or registered.host is not None:
+            return []
+        line, number, work_s = registered.line, registered.number, registered.work_s
+        if line is not None:
+            self._unput(registered)
+        self.aside.pop(job.id, None)
+        self.registry.remove(registered)
+        joined = self._put(self.registry.add(job, number, work_s), now_s, rng)
+        return self._fill({one for one in (line, joined) if one is not None}, now_s, rng)
+
+    def cut_off(self, job: JobId, now_s: float, rng: Random) -> list[Start]:
+        """It reached the cutoff and was killed: from scratch, at the end of the next tier."""
+        self.shares.at(now_s)
+        entry = self.registry.entries.get(job)
+        if entry is None or entry.host is None:
+            return []
+        entry.job = entry.job._replace(tier=entry.tier + 1)
+        return self._again(entry, self._number(), now_s, rng)
+
+    def lost(self, job: JobId, now_s: float, rng: Random) -> list[Start]:
+        """Its attempt is over for certain but the job did not end: back to where it was."""
+        self.shares.at(now_s)
+        entry = self.registry.entries.get(job)
+        if entry is None or entry.host is None:
+            return []
+        return self._again(entry, entry.number, now_s, rng)
+
+    def asked_again(self, now_s: float, rng: Random) -> list[Start]:
+        """Asks the heads that hold out for more slots, and whose time is over."""
+        due = self.heads.due(now_s)
+        if not due:
+            return []
+        self.shares.at(now_s)
+        return self._fill(due, now_s, rng)
+
+    def tick(self, now_s: float, rng: Random) -> list[Start]:
+        """Time alone changes whether slots are kept for a gang."""
+        if not self.gangs.parked:
+            return []
+        self.shares.at(now_s)
+        return self._fill(tuple(self.servers), now_s, rng) if self.gangs.passed(now_s) else []
+
+    def is_suspended(self, job: JobId, suspended: bool, now_s: float) -> None:
+        """Suspended time is no run time: nothing that is learnt or predicted counts it."""
+        entry = self.registry.entries.get(job)
+        if entry is None or entry.host is None or suspended == (entry.suspended_s is not None):
+            return
+        if suspended:
+            entry.suspended_s = now_s
+        else:
+            self.targets.was_suspended(entry.job, entry.goes_on(now_s), now_s)
+
+    def bar(self, job: JobId, host: HostId) -> None:
+        """Bars the job from a host where it cannot begin; `lost` follows."""
+        if (entry := self.registry.entries.get(job)) is not None:
+            entry.job = entry.job._replace(barred=entry.job.barred | {host})
+
+    # Hosts
+
+    def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Start]:
+        """A host joined, is back, or has changed."""
+        self.shares.at(now_s)
+        server, is_other = self._host_is(host)
+        if is_other:
+            return self._hosts_changed(now_s, rng)
+        self._rank(server)
+        return self._fill(server.lines, now_s, rng) if server.free + host.ahead > 0 else []
+
+    def hosts_are(self, hosts: Iterable[HostSlots], now_s: float, rng: Random) -> list[Start]:
+        """Adds hosts together, so that service is worked out only once."""
+        self.shares.at(now_s)
+        for host in hosts:
+            self._host_is(host)
+        return self._hosts_changed(now_s, rng)
+
+    def host_gone(self, name: HostId, now_s: float, rng: Random) -> list[Start]:
+        """A drained, lost or departed host gets nothing new."""
+        self.shares.at(now_s)
+        server = self.hosts.pop(name, None)
+        if server is None:
+            return []
+        server.is_of(None)
+        if not server.running:
+            del self.servers_by_host[name]
+        return self._hosts_changed(now_s, rng)
+
+    def rules_changed(
+        self, tiers: Callable[[HostId], tuple[int, ...]], now_s: float, rng: Random
+    ) -> list[Start]:
+        """The discipline's cutoffs, and with them who serves what. Running jobs keep theirs; all
+        who wait join again, for a tier that had no cutoff may have one now, and some may not."""
+        for name, server in self.hosts.items():
+            assert server.host is not None
+            server.is_of(replace(server.host, tiers=tiers(name)))
+        for waiting in self.lines.values():
+            waiting.keep(lambda _: False, self._step_aside)
+        return self._hosts_changed(now_s, rng)
+
+    # Inside
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _register(self, job: QueuedJob, *, may_be_row: bool = False) -> Registered:
+        if self.registry.find(job.id):
+            raise ValueError(f"job {job.id} is in the registry already")
+        self.targets.came(job)
+        if job.estimate_s is not None:
+            self._estimates += 1
+            self._estimated_s += job.estimate_s
+            work_s = job.estimate_s
+        else:
+            work_s = self._estimated_s / self._estimates if self._estimates else 0.0
+        number, work_s = self._number(), work_s * job.slots
+        if may_be_row and self._keeps_backlog and self.registry.backlog.takes(job):
+            return self.registry.backlog.add(job, number, work_s)
+        return self.registry.add(job, number, work_s)
+
+    def _server(self, name: HostId) -> Server:
+        if name not in self.servers_by_host:
+            self.servers_by_host[name] = Server(None, self._line(name))
+        return self.servers_by_host[name]
+
+    def _host_is(self, host: HostSlots) -> tuple[Server, bool]:
+        """Also returns whether the host may serve other queues than before."""
+        server = self._server(host.name)
+        self.gangs.changed(host.name)
+        before, server.started = server.host, 0
+        server.is_of(host)
+        if before is None or before.usable != host.usable:
+            self.heads.slots_changed()
+        self.hosts.setdefault(host.name, server)
+        return server, before is None or serves(before) != serves(host)
+
+    def _line(self, line: HostConnection) -> Waiting:
+        if line not in self.lines:
+            self.lines[line] = Waiting(line, self.shares, self.registry.backlog)
+        return self.lines[line]
+
+    def _put(self, registered: Registered, now_s: float, rng: Random) -> HostConnection | None:
+        if registered.kind.gang:
+            leader = self.gangs.came(self.registry.entry(registered))
+            if leader is None or not isinstance(self.discipline, Fcfs):
+                return None
+            registered = leader
+            leader.begun = True  # its place is its own
+        kind = registered.kind
+        line = self.discipline.join(kind, self.hosts, now_s, rng)
+        if line is None or not self._fits(kind, line):
+            if isinstance(registered, Entry):
+                self.aside[registered.id] = registered
+            return None
+        waiting = self._line(line)
+        registered.line = line
+        waiting.add(registered)
+        waiting.jobs += 1
+        waiting.slots += kind.slots
+        waiting.work_s += registered.work_s
+        if kind.is_wide:
+            self._wide_waiting += 1
+            self._kept_for_wide = True
+        return line
+
+    def _fits(self, job: QueuedJob, line: HostConnection) -> bool:
+        if job.gang:
+            return self.room_for(job) >= job.gang
+        return any(server.suits(job) for server in self.servers.get(line, ()))
+
+    def room_for(self, job: QueuedJob) -> int:
+        """For how many like this the hosts have slots, if nothing else ran there."""
+        servers = self.servers.get(ONLY_LINE, ())
+        return sum(server.at_once(job, server.slots) for server in servers if server.suits(job))
+
+    def _step_aside(self, registered: Registered) -> None:
+        self._unput(registered)
+        if isinstance(registered, Entry):
+            self.aside[registered.id] = registered
+
+    def _unput(self, registered: Registered) -> None:
+        """Takes a job out of its queue."""
+        assert registered.line is not None
+        waiting = self.lines[registered.line]
+        self.heads.gone(registered.id, registered.line)
+        registered.line = None
+        waiting.jobs -= 1
+        waiting.slots -= registered.kind.slots
+        # Sums of floats drift; an empty line starts afresh.
+        waiting.work_s = waiting.work_s - registered.work_s if waiting.jobs else 0.0
+        self._wide_waiting -= registered.kind.is_wide
+
+    def head(self, line: HostConnection) -> Registered | None:
+        waiting = self.lines.get(line)
+        return waiting.head() if waiting is not None else None
+
+    def _sit(self, entry: Entry, server: Server, name: HostId, slots: int) -> None:
+        entry.host, entry.slots = name, slots
+        server.sits(entry)
+        server.started += slots
+        self.heads.slots_changed()
+        self._rank(server)
+        self.gangs.changed(name)
+        self.shares.took(entry.job, slots)
+
+    def _rise(self, entry: Entry) -> Server:
+        assert entry.host is not None
+        name, entry.host, entry.suspended_s = entry.host, None, None
+        server = self.servers_by_host[name]
+        server.rises(entry)
+        self.heads.released(entry.job.id, self.shares.now_s)
+        self._rank(server)
+        self.gangs.changed(name)
+        self.shares.gave(entry.job, entry.slots)
+        if server.host is None and not server.running:
+            del self.servers_by_host[name]
+        return server
+
+    def _left(self, registered: Registered, now_s: float, rng: Random, whole: bool) -> list[Start]:
+        self.is_suspended(registered.id, False, now_s)
+        self.targets.left(registered.id, registered.kind, now_s, whole=whole)
+        if isinstance(registered, Entry) and registered.host is not None:
+            self.registry.remove(registered)
+            ran_s = registered.ran_s(now_s)
+            self.slot_times.ended(ran_s * registered.slots)
+            self.learn(registered.job, ran_s, whole)
+            server = self._rise(registered)
+            if (array := registered.job.array) and server.arrays[:1] != (array,):
+                others = [other for other in server.arrays if other != array]
+                server.arrays = (array, *others)[:ARRAYS_KNOWN]
+            return self._fill(server.lines, now_s, rng)
+        if isinstance(registered, Entry) and registered.job.gang:
+            return self._gang_left(registered, now_s, rng)
+        line = registered.line
+        if line is not None:
+            self._unput(registered)
+        self.aside.pop(registered.id, None)
+        self.registry.remove(registered)
+        return self._fill((line,), now_s, rng) if line is not None else []
+
+    def learn(self, job: QueuedJob, ran_s: float, whole: bool) -> None:
+        """How long a job took; `whole`: until it ended by itself."""
+        self.gangs.run_times.ended(job, ran_s)
+        if whole:
+            self.backfill.ended(job, ran_s)
+
+    def _gang_left(self, entry: Entry, now_s: float, rng: Random) -> list[Start]:
+        """Nobody stands in line for a gang of which one waits no more."""
+        leader = self.gangs.leader(entry.job)
+        if leader is not None and leader.line is not None:
+            self._unput(leader)
+        if leader is not None:
+            self.aside.pop(leader.id, None)
+        self.gangs.left(entry)
+        self.registry.remove(entry)
+        return self._fill(tuple(self.servers), now_s, rng)
+
+    def _again(self, entry: Entry, number: int, now_s: float, rng: Random) -> list[Start]:
+        self.is_suspended(entry.id, False, now_s)
+        lines = self._rise(entry).lines
+        self.targets.lost(entry.job, now_s)
+        entry.number = number
+        joined = self._put(entry, now_s, rng)
+        return self._fill((*lines, joined) if joined is not None else lines, now_s, rng)
+
+    def _hosts_changed(self, now_s: float, rng: Random) -> list[Start]:
+        """Who serves which line is worked out again; who cannot be served where he waits moves."""
+        self.heads.slots_changed()
+        present = [server.host for server in self.hosts.values() if server.host]
+        self.servers = {}
+        for server in self.hosts.values():
+            assert server.host is not None
+            server.lines = self.discipline.serves(server.host, present)
+            served = [self.servers.setdefault(line, []) for line in server.lines]
+            server.places = tuple(map(len, served))
+            for servers_by_host in served:
+                servers_by_host.append(server)
+        self._open = {
+            line: LineServers(servers_by_host)
+            for line, servers_by_host in self.servers.items()
+            if len(servers_by_host) > 1
+        }
+        for server in self.hosts.values():
+            self._rank(server)
+        self.gangs.changed()
+        for leader in self.gangs.leaders():
+            if not self._fits(leader.job, ONLY_LINE):
+                self.gangs.unpark(leader.job.array)
+                self.aside[leader.id] = leader
+        for line, waiting in self.lines.items():
+            waiting.keep(partial(self._fits, line=line), self._step_aside)
+        place: Callable[[Registered], int] = attrgetter("number")
+        stranded: list[Registered] = sorted(self.aside.values(), key=place)
+        self.aside.clear()
+        for registered in merge(stranded, self.registry.backlog.aside(), key=place):
+            self._put(registered, now_s, rng)
+        self._forget_lines()
+        return self._fill(tuple(self.servers), now_s, rng)
+
+    def _rank(self, server: Server) -> None:
+        """Ranks a host again after its slots, jobs or load have changed."""
+        if not self._open or server.host is None:
+            return
+        for which, (line, place) in enumerate(zip(server.lines, server.places, strict=True)):
+            if (servers_by_host := self._open.get(line)) is not None:
+                servers_by_host.rank(place, which)
+
+    def _forget_lines(self) -> None:
+        for line in [line for line in self.lines if line not in self.servers]:
+            if line not in self.servers_by_host and not self.lines[line].jobs:
+                del self.lines[line]
+
+    def _fill(self, lines: Iterable[HostConnection], now_s: float, rng: Random) -> list[Start]:
+        """Start whom these lines' heads may start. Where slots were kept for a wide job, others may
+        have them once it starts or leaves: then all lines are looked at until nothing starts."""
+        starts: list[Start] = []
+        if self.shares.limits or self.shares.has_room:
+            # Whoever ends may make room elsewhere, for others of the same user or array.
+            lines, self.shares.has_room = tuple(self.servers), False
+        self._start_gangs(starts, now_s)
+        for line in lines:
+            self._fill_line(line, starts, now_s, rng)
+        while self._kept_for_wide:
+            if len(self.servers) == 1:  # there is none that anything was kept from
+                self._kept_for_wide = self._wide_waiting > 0 or bool(self.heads.asked)
+                break
+            before = len(starts)
+            for line in self.servers:
+                self._fill_line(line, starts, now_s, rng)
+            if len(starts) == before:
+                self._kept_for_wide = self._wide_waiting > 0 or bool(self.heads.asked)
+                break
+        return starts
+
+    def _fill_line(
+        self, line: HostConnection, starts: list[Start], now_s: float, rng: Random
+    ) -> None:
+        while (front := self.head(line)) is not None:
+            if front.kind.gang:
+                self._unput(front)
+                if self.gangs.park(self.registry.entry(front)):
+                    self._start_gangs(starts, now_s)
+                continue
+            server, most = self._place_for(front, line, now_s, rng)
+            if server is None or server.host is None:
+                break
+            self._unput(front)
+            head = self.registry.entry(front)
+            self.lines[line].take(head, self._number)
+            starts.append(self._start(head, server, line, now_s, most))
+        if self._plan(line) is not None:
+            self._fill_beside(line, starts, now_s)
+        elif front is not None and self.backfill.rule != "off":
+            self._fill_behind(front, line, starts, now_s)
+
+    def _fill_behind(
+        self, front: Registered, line: HostConnection, starts: list[Start], now_s: float
+    ) -> None:
+        """Those that do not delay the head begin before it."""
+        servers, head = self.servers.get(line, ()), front.kind
+        if not any(server.free > 0 for server in servers):
+            return
+        reserved = self.backfill.reservation(head, servers, now_s)
+        for job_id in [one.id for one in self.lines[line].first(LOOKED_AT) if one.id != front.id]:
+            registered = self.registry[job_id]
+            job = registered.kind
+            if job.gang or self.shares.bars(job) or self.shares.obstacle(job):
+                continue
+            able = [
+                one for one in servers
+                if one.suits(job) and one.free >= job.slots and one.has_for(job)
+            ]  # fmt: skip
+            able = [
+                server for server in able
+                if self.backfill.passes(job, server, head, reserved, now_s)
+            ]  # fmt: skip
+            if able:
+                self._unput(registered)
+                entry = self.registry.entry(registered)
+                entry.begun = True
+                server = min(able, key=lambda one: one.load)
+                starts.append(self._start(entry, server, line, now_s, job.slots))
+                reserved = self.backfill.after(job, starts[-1].host, reserved, now_s)
+
+    def _start(
+        self, entry: Entry, server: Server, line: HostConnection, now_s: float, most: int
+    ) -> Start:
+        assert server.host is not None
+        entry.started_s, name, slots = now_s, server.host.name, max(entry.job.slots, most)
+        self._sit(entry, server, name, slots)
+        entry.tier = line if isinstance(line, int) else 1
+        return Start(entry.job, name, entry.tier, self.discipline.cutoff_s(line), slots)
+
+    def _most(self, job: QueuedJob, server: Server, plan: Plan | None) -> int:
+        """The most slots that it is given there."""
+        if job.slots_most <= job.slots:
+            return job.slots
+        now_s = self.shares.now_s
+        room = server.free if plan is None else self.gangs.room(plan, server, job, now_s)
+        return int(min(job.slots_most, room, self.shares.slots_left(job.user)))
+
+    # Gangs, which only the one line of fcfs has
+
+    @property
+    def plan(self) -> Plan | None:
+        return self._plan(ONLY_LINE)
+
+    def _plan(self, line: HostConnection) -> Plan | None:
+        """Which slots are kept for a gang."""
+        if not self.gangs.parked:
+            return None
+        return self.gangs.plan(self.servers.get(line, ()), self.shares.now_s)
+
+    def _start_gangs(self, starts: list[Start], now_s: float) -> None:
+        following = list(self.gangs.parked)
+        while following:
+            parked = following.pop(0)
+            found = self.gangs.servers_for(parked, self.servers.get(ONLY_LINE, ()), now_s)
+            if found is None:
+                continue
+            tasks = self.gangs.tasks.pop(parked.array)
+            self.gangs.unpark(parked.array, begins=True)
+            for job, server in found.items():
+                starts.append(self._start_task(tasks[job], server, now_s))
+            following = list(self.gangs.parked)  # another may have taken its place
+
+    def _start_task(self, entry: Entry, server: Server, now_s: float) -> Start:
+        assert server.host is not None
+        entry.started_s, slots = now_s, entry.job.slots
+        self._sit(entry, server, server.host.name, slots)
+        return Start(entry.job, server.host.name, 1, None, slots)
+
+    def _fill_beside(self, line: HostConnection, starts: list[Start], now_s: float) -> None:
+        """Those behind a head that must wait pass it onto slots that are kept for a gang, if they
+        give them back in time: the head could not have had them for longer."""
+        if not any(one.free > 0 for one in self.servers.get(line, ())):
+            return
+        for registered in self.lines[line].first(LOOKED_AT) if line in self.lines else ():
+            job, plan = registered.kind, self._plan(line)
+            if plan is None or job.gang or self.shares.obstacle(job):
+                continue
+            if not self.gangs.is_short(plan, job, now_s):
+                continue
+            servers = [s for s in self.servers[line] if s.suits(job) and s.free >= job.slots]
+            servers = [s for s in servers if s.has_for(job)]
+            if servers := [s for s in servers if s.host is not None and s.host.name in plan.kept]:
+                self._unput(registered)
+                entry = self.registry.entry(registered)
+                entry.begun = True
+                server = min(servers, key=lambda one: one.load)
+                starts.append(
+                    self._start(entry, server, line, now_s, self._most(job, server, plan))
+                )
+
+    def _place_for(
+        self, front: Registered, line: HostConnection, now_s: float, rng: Random
+    ) -> tuple[Server | None, int]:
+        """Where the head of a line begins now, and the most slots that it is given there."""
+        job, plan = front.kind, self._plan(line)
+        if not self.heads.decides(job) or plan is not None:  # it holds out for none
+            self.heads.asked.pop(line, None)
+            server = self._server_for(job, line, plan, rng)
+            return server, self._most(job, server, plan) if server else 0
+        left = self.shares.slots_left(job.user)
+        if self.heads.holds_out(line, front.id, self._most_free(line), left, now_s):
+            self._kept_for_wide = True
+            return NOT_NOW
+        able = (one for one in self._by_room(line, rng) if self._may_have(job, one, line))
+        widest = next(able, None)
+        offered = int(min(widest.free, left)) if widest and widest.free >= job.slots else 0
+        slots = self.heads.at_once(line, front.id, job, offered, left, now_s)
+        if slots is None:
+            assert widest is not None
+            rooms = [widest, *islice(able, ROOMS - 1)]
+            found = self.heads.choose(line, front.id, job, rooms, left, now_s)
+        else:
+            found = (self._with_most(job, slots, line, rng) if slots else None), slots
+        self._kept_for_wide = self._kept_for_wide or bool(self.heads.asked)
+        return found
+
+    def _with_most(self, job: QueuedJob, slots: int, line: HostConnection, rng: Random) -> Server:
+        """Who gives it that many: who serves this line before others, of the lowest load."""
+        able = [one for one in self._with_room(line, slots) if self._may_have(job, one, line)]
+        return min(able, key=lambda one: (one.lines.index(line), one.load, rng.random()))
+
+    def _with_room(self, line: HostConnection, slots: int) -> list[Server]:
+        if (found := self._open.get(line)) is not None:
+            return found.with_room(slots)
+        return [server for server in self.servers.get(line, ()) if server.free >= slots]
+
+    def _most_free(self, line: HostConnection) -> int:
+        if (found := self._open.get(line)) is not None:
+            return found.most_free
+        return max((server.free for server in self.servers.get(line, ())), default=0)
+
+    def _by_room(self, line: HostConnection, rng: Random) -> Iterator[Server]:
+        """The servers of a line, those with most slots free first."""
+        if (found := self._open.get(line)) is not None:
+            return found.by_room(rng)
+        return iter(self.servers.get(line, ()))  # one at most
+
+    def _may_have(self, job: QueuedJob, server: Server, line: HostConnection) -> bool:
+        if not (server.suits(job) and server.has_for(job)):
+            return False
+        return not (self._keeps and self._kept(server, line))
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether slots may be kept for the head of an earlier line."""
+        return self._wide_waiting > 0 or bool(self.heads.asked)
+
+    def _server_for(
+        self, job: QueuedJob, line: HostConnection, plan: Plan | None, rng: Random
+    ) -> Server | None:
+        if plan is not None and self.gangs.passes(plan, job, self.shares.now_s):
+            plan = None
+        if plan is None and line in self._open and not self._keeps and is_plain(job):
+            return self._open[line].best(rng)
+        need = job.slots
+        if job.array and not self._keeps:  # it may be given ahead of slots that are free
+            takes = (one for one in self.servers.get(line, ()) if one.takes(job))
+            servers_by_host = list(takes)
+        else:
+            servers_by_host = self._with_room(line, need)
+        if job.only or job.barred or job.needs:
+            servers_by_host = [server for server in servers_by_host if server.suits(job)]
+        if job.needs:
+            servers_by_host = [server for server in servers_by_host if server.has_for(job)]
+        if plan is not None:
+            now_s = self.shares.now_s
+            servers_by_host = [
+                server
+                for server in servers_by_host
+                if self.gangs.room(plan, server, job, now_s) >= need
+            ]
+        if self._keeps:
+            servers_by_host = [server for server in servers_by_host if not self._kept(server, line)]
+        if len(servers_by_host) < 2:
+            return servers_by_host[0] if servers_by_host else None
+        # Who serves this line before others leaves the rest to those who serve both.
+        # One that can use more slots than it needs goes where it gets most of them.
+        most = job.slots_most
+        ranks = [
+            (server.free < need, server.lines.index(line), -min(server.free, most), server.load)
+            for server in servers_by_host
+        ]
+        best = min(ranks)
+        servers_by_host = [
+            server for server, rank in zip(servers_by_host, ranks, strict=True) if rank == best
+        ]
+        return servers_by_host[0] if len(servers_by_host) == 1 else rng.choice(servers_by_host)
+
+    def _kept(self, server: Server, line: HostConnection) -> bool:
+        """Whether its slots are kept for the head of a line that it serves before this one."""
+        for earlier in server.lines:
+            if earlier == line:
+                return False
+            head = self.head(earlier)
+            if head is not None and server.suits(head.kind):
+                return True
+        return False
+
+
+def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts]:
+    """What decides which jobs the host could ever take."""
+    return host.slots, host.tiers, host.holds_gangs, offer(host.facts)

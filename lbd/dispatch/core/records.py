@@ -1,0 +1,296 @@
+"""What a queued job and its attempts are: the words of lifecycle, ledger and dispatcher."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lbd.dispatch.core.backlog import Backlog
+from lbd.dispatch.core.discipline import QueuedJob, Start
+from lbd.model import HostId, JobId, JobState
+
+
+class Fate(Enum):
+    """What became of an attempt."""
+
+    LEASED = "leased"  # given to a host, which has not said yet that it has begun
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    CUT = "cut"  # killed at its tier's cutoff
+    CHECKPOINT = "checkpoint"  # stopped itself; the next attempt continues it
+    REFUSED = "refused"  # nothing ran
+    EVICTED = "evicted"  # its host's owner is back, and it begins again elsewhere
+
+
+class Cause(Enum):
+    """Why an attempt is over."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    CUT = "cut"
+    CHECKPOINT = "checkpoint"  # it stopped itself, to be continued
+    EVICTED = "evicted"  # its host's owner is back
+    REFUSED = "refused"  # nothing ran, and nobody is left to ask
+    LOST = "lost"  # with its host, its keeper or its lease: nobody knows how far it got
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, as its host tells it or as must be assumed."""
+
+    cause: Cause
+    exit_status: int | None = None
+    signal: int = 0
+    cpu_s: float | None = None
+    reason: str = ""
+    stop_reason: str = (
+        ""  # as its host was told; what a dispatcher before us may have been asked for
+    )
+    ago_s: float = 0.0  # when it is reported
+
+
+CANCEL, REQUEUE = "cancel", "requeue"
+
+
+@dataclass(slots=True)
+class Lease:
+    """The attempt that may be alive."""
+
+    attempt: int
+    host: HostId
+    tier: int
+    until_s: float
+    begun: bool = False
+    slots: int = 1
+    cutoff_s: float | None = None  # with which it was started
+
+
+@dataclass(slots=True)
+class Live:
+    """A job that has not ended."""
+
+    job: QueuedJob
+    attempt: int = 0  # the last one made
+    crashes: int = 0
+    held: str = ""
+    lease: Lease | None = None
+    stop_reason: str = ""  # CANCEL or REQUEUE, once its attempt is over
+    signal: int = 0  # by which it is told so
+    reason: str = ""  # of what happened to it last
+    requeued: float | None = None  # UNIX seconds: when it came again after its end
+    ran_tier: int = 0  # of the attempt made last; its job's is where it would begin
+
+    @property
+    def is_new(self) -> bool:
+        """The job's state can be derived from its row alone."""
+        return not (self.attempt or self.crashes or self.held or self.lease or self.requeued)
+
+
+class Jobs(Mapping[JobId, Live]):
+    """All that have not ended. Of those in the backlog nothing is to be told but that they wait."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._live: dict[JobId, Live] = {}
+        self._backlog = backlog
+        self._of_user: Counter[str] = Counter()  # those in `_live`
+        self._of_origin: Counter[str] = Counter()
+
+    def __getitem__(self, job: JobId) -> Live:
+        """Returns a copy for a job in the backlog."""
+        live = self._live.get(job)
+        if live is None and (row := self._backlog.get(job)) is not None:
+            live = Live(row.job)
+        if live is None:
+            raise KeyError(job)
+        return live
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._backlog)
+
+    def __iter__(self) -> Iterator[JobId]:
+        yield from self._backlog
+        yield from self._live
+
+    def of_user(self, user: str) -> int:
+        return self._of_user[user] + self._backlog.of_user[user]
+
+    def of_origin(self, host: str) -> int:
+        return self._of_origin[host] + self._backlog.of_origin[host]
+
+    def keep(self, live: Live) -> None:
+        self.drop(live.job.id)
+        self._live[live.job.id] = live
+        self._count(live.job, 1)
+
+    def came(self, job: QueuedJob) -> None:
+        """Into the queues, and maybe the backlog; it may be on its way out again."""
+        if job.id not in self._backlog:
+            self.out_of_backlog(job)
+
+    def out_of_backlog(self, job: QueuedJob) -> Live:
+        """Tracks the job by itself from now on, outside the backlog."""
+        live = self._live.get(job.id)
+        if live is None:
+            live = self._live[job.id] = Live(job)
+            self._count(job, 1)
+        return live
+
+    def drop(self, job: JobId) -> None:
+        if (live := self._live.pop(job, None)) is not None:
+            self._count(live.job, -1)
+
+    def _count(self, job: QueuedJob, more: int) -> None:
+        for counter, key in ((self._of_user, job.user), (self._of_origin, job.origin)):
+            counter[key] += more
+            if not counter[key]:
+                del counter[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Record this attempt, and once that is on disk have the host start it."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+    tier: int
+    cutoff_s: float | None
+    slots: int = 1
+    submission: int = 0
+    array_index: int | None = None
+    requeued: float | None = None  # as of `Live`
+    gang_hosts: tuple[HostId, ...] = ()  # of a gang's: it is held there until it is released
+    array: int = 0  # id of the array that it is a task of
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """All of its gang are ready: this one begins, too."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """To an attempt; `number` 0: end all of it, gently first. `stop_reason`: what that is for; its
+    host says it again with the end."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+    number: int
+    stop_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Once everything before is on disk, the host may forget this attempt."""
+
+    job: JobId
+    attempt: int
+    host: HostId
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The job's row is to be recorded."""
+
+    job: JobId
+    state: JobState
+    tier: int
+    attempt: int  # the last one made, 0 = none
+    host: HostId | None
+    fate: Fate | None  # of that attempt, if it has changed
+    ending: Ending | None
+    crashes: int
+    reason: str  # "held …" if it is
+    barred: frozenset[HostId]
+    requeued: float | None = None
+    begun_ago_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Record what this attempt is to be ended for."""
+
+    job: JobId
+    attempt: int
+    stop_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What was changed of jobs that wait is to be recorded: of all jobs of their submission."""
+
+    submission: int
+    priority: int
+    name: str
+    limit_s: float
+    spec: bytes  # with that limit
+    not_before: float = 0.0  # UNIX seconds; 0: at once
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Record that what this job waited for has happened; it joins the queue."""
+
+    job: JobId
+
+
+Record = Begin | Changed | StopAsked | Updated | Met
+Action = Record | Signal | Settle | Release
+
+
+def next_attempt(
+    live: Live, start: Start, until_s: float, gang_hosts: tuple[HostId, ...] = ()
+) -> Begin:
+    """Creates the next attempt, already leased."""
+    job, host, tier, cutoff_s, slots = start
+    number = live.attempt + 1
+    live.job, live.attempt, live.ran_tier = job, number, tier
+    live.lease = Lease(number, host, tier, until_s, False, slots, cutoff_s)
+    own = job.submission, job.array_index, live.requeued
+    return Begin(job.id, number, host, tier, cutoff_s, slots, *own, gang_hosts, job.array)
+
+
+def asked_to_stop(live: Live, stop_reason: str, number: int) -> list[Action]:
+    """Its attempt is told by signal `number`, and does not outlive a dispatcher that dies now."""
+    assert live.lease is not None
+    is_known, live.stop_reason, live.signal = live.stop_reason == stop_reason, stop_reason, number
+    job, attempt, host = live.job.id, live.lease.attempt, live.lease.host
+    order = Signal(job, attempt, host, number, stop_reason)
+    return [order] if is_known else [StopAsked(job, attempt, stop_reason), order]
+
+
+def changed(
+    live: Live,
+    state: JobState,
+    fate: Fate | None = None,
+    ending: Ending | None = None,
+    begun_ago_s: float = 0.0,
+) -> Changed:
+    """Returns the record of a job's current state."""
+    lease = live.lease
+    ran = lease is not None or (fate is not None and state is not JobState.PENDING)
+    return Changed(
+        live.job.id,
+        state,
+        (live.ran_tier if ran else 0) or live.job.tier,
+        live.attempt,
+        lease.host if lease else None,
+        fate,
+        ending,
+        live.crashes,
+        live.held or live.reason,
+        live.job.barred,
+        live.requeued,
+        begun_ago_s,
+    )

@@ -1,0 +1,61 @@
+"""What follows when a host refuses an attempt, by the phase at which it did; nothing ran. Pure.
+
+A job that cannot begin just now is held, and tried again later, then later still.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.records import Live
+from lbd.model import JobId
+
+# Nobody's fault: the host filled up, or the order came too late.
+PASSING = ("slot", "drained", "late")
+# Of a gang's: it was not ready, so its gang was never released.
+BEFORE_READY = ("slot", "drained", "admission", "request", "files", "stage")
+NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
+# The job wants what this host does not have, or may not be there: no fault of the host's.
+# Or it is such that nobody runs it, which its host could not know before. Files are unpacked as the
+# job's user, who can make that fail anywhere: whoever does must not take the host from the others.
+NOT_THERE = ("exec", "chdir", "directory", "admission", "user", "request", "stage")
+NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
+ENOENT = 2
+AWAY = "files"  # the phase at which a host refuses an attempt whose files cannot be had
+HELD = "held for a while: "  # begins the reason
+
+
+@dataclass(slots=True)
+class Pauses:
+    _counts: dict[JobId, int] = field(default_factory=dict)
+    _until_s: dict[JobId, float] = field(default_factory=dict)
+
+    def begin(self, live: Live, terms: Terms, now_s: float) -> str:
+        """Backs off for longer each time. Returns why the job is held."""
+        job = live.job.id
+        count = self._counts[job] = self._counts.get(job, 0) + 1
+        pause_s = terms.aside_s * 2.0 ** min(count - 1, 30)
+        return self.until(live, now_s + min(pause_s, terms.aside_max_s))
+
+    def until(self, live: Live, until_s: float) -> str:
+        """Holds the job until then. Returns why it is held."""
+        self._counts.setdefault(live.job.id, 0)
+        self._until_s[live.job.id] = until_s
+        return HELD + live.reason
+
+    def over(self, jobs: Mapping[JobId, Live], now_s: float) -> list[JobId]:
+        """Those to be tried again, of `jobs`, which have not ended; what has is forgotten."""
+        for job in [job for job in self._counts if job not in jobs]:
+            del self._counts[job]
+            self._until_s.pop(job, None)
+        found = [job for job, until_s in self._until_s.items() if now_s >= until_s]
+        for job in found:
+            del self._until_s[job]
+        return [job for job in found if jobs[job].held.startswith(HELD)]
+
+
+def exit_status(phase: str, number: int | None) -> int:
+    """Of a job that can begin nowhere; `number`: the errno behind it."""
+    if phase != "exec":
+        return FAILED
+    return NOT_FOUND if number == ENOENT else NOT_EXECUTABLE

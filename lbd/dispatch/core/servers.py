@@ -1,0 +1,285 @@
+"""Where jobs run: a host's place in the registry, and of a line's servers the best that has room.
+
+A cluster of a thousand hosts starts each job at one of them: to rank all of them for it would make
+its queue slow just where it is long. Pure.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from random import Random
+
+from lbd.dispatch.core.discipline import HostConnection, HostSlots, QueuedJob
+from lbd.dispatch.core.registry import Entry
+from lbd.dispatch.core.waiting_line import Waiting
+from lbd.model import NO_FACTS, NO_NEEDS, Facts, JobId, Needs
+from lbd.policy.needs import Unmet, jobs_at_once, jobs_now, joined, unmet
+
+Rank = tuple[float, ...]  # the least is best
+SPARE_RANKS = 64  # in the heap, of no server any more
+
+
+@dataclass(slots=True)
+class Server:
+    """A host's place in the registry; `host` is None while only what still runs there is known."""
+
+    host: HostSlots | None
+    own_line: Waiting  # those who wait for this host alone, if the discipline has such a line
+    lines: tuple[HostConnection, ...] = ()
+    places: tuple[int, ...] = ()  # among the servers of each
+    running: dict[JobId, Entry] = field(default_factory=dict)
+    used: int = 0  # slots
+    started: int = 0  # slots, since its load was told
+    arrays: tuple[int, ...] = ()  # those of the jobs that ended here last
+    slots: int = 0  # of `host`: disciplines ask for those of every host, with every job
+    usable: int = 0  # of them
+    given: Counter[str] = field(default_factory=Counter)  # of each resource, to those that run
+    memory_given: int = 0  # to them
+    _facts: Facts | None = None
+
+    def __post_init__(self) -> None:
+        self.is_of(self.host)
+
+    def is_of(self, host: HostSlots | None) -> None:
+        self.host = host
+        self.slots, self.usable = (host.slots, host.usable) if host else (0, 0)
+        self._facts = None
+
+    def sits(self, entry: Entry) -> None:
+        self.running[entry.job.id] = entry
+        self.used += entry.slots
+        self._give(entry.job.needs, 1)
+
+    def rises(self, entry: Entry) -> None:
+        del self.running[entry.job.id]
+        self.used -= entry.slots
+        self._give(entry.job.needs, -1)
+
+    def _give(self, needs: Needs, times: int) -> None:
+        if not needs:
+            return
+        for name, amount in needs.resources:
+            self.given[name] += times * amount
+            if not self.given[name]:
+                del self.given[name]
+        self.memory_given += times * needs.memory_bytes
+        self._facts = None
+
+    def facts(self) -> Facts:
+        """As of now."""
+        if self._facts is None:
+            known = self.host.facts if self.host is not None else NO_FACTS
+            self._facts = joined(known, self.given, self.memory_given)
+        return self._facts
+
+    def lacks(self, job: QueuedJob) -> Unmet | None:
+        """What it does not have now of what the job needs."""
+        return unmet(job.needs, self.facts()) if job.needs else None
+
+    def could_have(self, job: QueuedJob) -> bool:
+        lack = self.lacks(job)
+        return lack is None or lack.later
+
+    @property
+    def free(self) -> int:
+        return self.usable - self.used if self.host is not None else 0
+
+    def takes(self, job: QueuedJob) -> bool:
+        """Now, or in a moment: others of the same array are short there."""
+        if job.needs and self.lacks(job) is not None:
+            return False
+        if self.free >= job.slots:
+            return True
+        ahead = self.host.ahead if self.host and job.array in self.arrays else 0
+        if job.needs:
+            return False
+        return self.free + ahead > 0 and max(job.slots, job.slots_most) == 1 and job.may_restart
+
+    def suits(self, job: QueuedJob) -> bool:
+        """Returns whether the job could ever run on this host."""
+        if self.host is None or self.slots < job.slots or (job.gang and not self.host.holds_gangs):
+            return False
+        return job.may_go_to(self.host.name) and (not job.needs or self.could_have(job))
+
+    def has_for(self, job: QueuedJob) -> bool:
+        """Has it now what a job needs that it suits?"""
+        return not job.needs or self.lacks(job) is None
+
+    def at_once(self, job: QueuedJob, slots: int) -> int:
+        """How many such jobs it holds with so many slots."""
+        count = max(0, slots) // job.slots
+        most = jobs_at_once(job.needs, self.facts()) if job.needs else None
+        return count if most is None else min(count, most)
+
+    def now(self, job: QueuedJob, slots: int, facts: Facts | None = None) -> int:
+        """How many such jobs, which it suits, can begin now on so many slots. `facts`: then."""
+        count = max(0, slots) // job.slots
+        if not job.needs:
+            return count
+        most = jobs_now(job.needs, self.facts() if facts is None else facts)
+        return count if most is None else min(count, most)
+
+    def facts_when(self, ended: Iterable[Needs], begun: Needs = NO_NEEDS, times: int = 0) -> Facts:
+        """Once jobs of such needs have ended here, and so many of other ones have begun."""
+        known = self.host.facts if self.host is not None else NO_FACTS
+        given, memory_given = Counter(self.given), self.memory_given
+        for needs, sign in (*((one, -1) for one in ended), (begun, times)):
+            for name, amount in needs.resources:
+                given[name] += sign * amount
+            memory_given += sign * needs.memory_bytes
+        return joined(known, given, memory_given)
+
+    @property
+    def load(self) -> float:
+        return self.host.load + self.started / self.host.slots if self.host else 0.0
+
+    @property
+    def jobs(self) -> int:
+        return self.own_line.jobs + len(self.running)
+
+    def work_left_s(self, now_s: float) -> float:
+        left_s = self.own_line.work_s
+        for entry in self.running.values():
+            left_s += max(0.0, entry.work_s - entry.ran_s(now_s) * entry.slots)
+        return left_s / max(1, self.slots)
+
+
+class OpenServers:
+    """Servers by their places among all that serve the line, the best rank first."""
+
+    def __init__(self) -> None:
+        self._rank_of: dict[int, Rank] = {}
+        self._places: dict[Rank, list[int]] = {}  # rising
+        self._heap: list[Rank] = []  # each of those ranks, and some that nobody has any more
+
+    def __len__(self) -> int:
+        """The number of ranks that are stored."""
+        return len(self._heap)
+
+    def put(self, place: int, rank: Rank | None) -> None:
+        """Sets a server's rank; None means that it has no free slot."""
+        before = self._rank_of.get(place)
+        if before == rank:
+            return
+        if before is not None:
+            del self._rank_of[place]
+            places = self._places[before]
+            del places[bisect_left(places, place)]
+            if not places:
+                del self._places[before]
+        if rank is not None:
+            self._rank_of[place] = rank
+            if (equals := self._places.get(rank)) is not None:
+                insort(equals, place)
+            else:
+                self._places[rank] = [place]
+                self._add(rank)
+
+    def best(self) -> list[int]:
+        """Returns the positions of all servers of the best rank, ascending."""
+        heap = self._heap
+        while heap and heap[0] not in self._places:
+            heappop(heap)
+        return self._places[heap[0]] if heap else []
+
+    def ranks(self) -> list[tuple[Rank, list[int]]]:
+        """Returns all ranks, the best first, with the positions of their servers."""
+        return sorted(self._places.items())
+
+    def _add(self, rank: Rank) -> None:
+        if len(self._heap) > 2 * len(self._places) + SPARE_RANKS:
+            self._heap = list(self._places)
+            heapify(self._heap)
+        else:
+            heappush(self._heap, rank)
+
+
+class LineServers:
+    """The servers of a line that several serve, found by what is free there.
+
+    Twice: for jobs of one slot, the best of those that have any; for wider ones, those that have
+    most, ranked only when one asks. What is free there rarely changes for more than one or two of
+    them between two questions.
+    """
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._servers = servers
+        self._open = OpenServers()
+        self._by_room = OpenServers()
+        self._changed: dict[int, int] = {}  # since it was asked: places, and `which` of each
+
+    def rank(self, place: int, which: int) -> None:
+        """Ranks a server again; of the lines that it serves this is `which`."""
+        server = self._servers[place]
+        self._open.put(place, (which, server.load) if server.free > 0 else None)
+        self._changed[place] = which
+
+    def _ranked_by_room(self) -> OpenServers:
+        for place, which in self._changed.items():
+            server = self._servers[place]
+            free = server.free
+            self._by_room.put(place, (-free, which, server.load) if free > 0 else None)
+        self._changed.clear()
+        return self._by_room
+
+    @property
+    def most_free(self) -> int:
+        """The slots of the one that has most of them free."""
+        best = self._ranked_by_room().best()
+        return self._servers[best[0]].free if best else 0
+
+    def best(self, rng: Random) -> Server | None:
+        """One that has a free slot, of the lowest load, at random among equals."""
+        places = self._open.best()
+        if not places:
+            return None
+        return self._servers[places[0] if len(places) == 1 else rng.choice(places)]
+
+    def with_room(self, slots: int) -> list[Server]:
+        """All that have so many slots free, one at least, in the order of their places."""
+        found: list[int] = []
+        for rank, places in self._ranked_by_room().ranks():
+            if -rank[0] < slots:
+                break
+            found += places
+        return [self._servers[place] for place in sorted(found)]
+
+    def by_room(self, rng: Random) -> Iterator[Server]:
+        """All of them: with most slots free first, then of the lowest load, equals at random."""
+        by_room = self._ranked_by_room()
+        for place in at_random(by_room.best(), rng):
+            yield self._servers[place]
+        for _, places in by_room.ranks()[1:]:
+            for place in at_random(places, rng):
+                yield self._servers[place]
+        for server in self._servers:
+            if server.free <= 0:
+                yield server
+
+
+def at_random(places: Sequence[int], rng: Random) -> Iterator[int]:
+    left = list(places)
+    while len(left) > 1:
+        at = rng.randrange(len(left))
+        left[at], left[-1] = left[-1], left[at]
+        yield left.pop()
+    yield from left
+
+
+def room(servers: Iterable[Server], job: QueuedJob) -> int:
+    """How many jobs like this all their slots together hold, whoever has them now."""
+    count = 0
+    for server in servers:
+        if server.host is None:  # not heard of yet, or gone, but what it has runs on
+            count += server.used // job.slots
+        elif server.suits(job):
+            count += server.at_once(job, server.host.usable)
+    return count
+
+
+def is_plain(job: QueuedJob) -> bool:
+    """Returns whether any host with a free slot would do."""
+    is_one = job.slots == 1 and job.slots_most <= 1
+    return is_one and not (job.array or job.only or job.barred or job.needs)

@@ -1,0 +1,106 @@
+"""How many slots an array with a target time gets (`--target`, `--deadline`). Pure.
+
+One array: Sleiman's DAA (`theory/target_time.py`). It begins with the fewest slots that end it in
+time on average, and at each end of a task takes one more, one less, or as many as before. It is
+never stopped for being late: what cannot be done in time is accepted, and said.
+
+Several that together need more than there is: slots go, one at a time, to the array that would be
+latest without it. So all are equally late in the end, as far as whole slots allow, and one that is
+in time gives nothing away before another is late.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import TypeVar
+
+from lbd.text.units import show_duration
+from lbd.theory.target_time import Batch, End, TaskMean, first_slots, mean_left_s
+
+SURE = 1.645  # standard deviations either way: a 90 % interval of a normal variable
+UNKNOWN_TASKS = 0.1  # what a guess of the mean counts for, beside tasks that have ended
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOutlook:
+    """The prospects of an array with all that it may have."""
+
+    at_once: int  # tasks
+    within_s: float  # is to be its end, from now
+    end: End  # that is expected, from now
+
+    def warning(self, what: str) -> str:
+        """One line for a target that cannot be met."""
+        low_s = max(0.0, self.end.mean_s - SURE * self.end.sd_s)
+        high_s = self.end.mean_s + SURE * self.end.sd_s
+        return (
+            f"{what} (in {show_duration(max(0.0, self.within_s))}) cannot be met with"
+            f" {self.at_once} tasks at once: expected to end in {show_duration(self.end.mean_s)}"
+            f" (90 %: {show_duration(low_s)} to {show_duration(high_s)})"
+        )
+
+
+def unknown_mean(tasks: int, within_s: float, most: int) -> TaskMean:
+    """Where nothing is known of the tasks: as long as all slots together could just do in time.
+
+    Being late cannot be undone, giving slots back can: so it begins with all it may have, and the
+    first tasks that end say what is really needed. Raises ValueError for a target that has passed,
+    for no task, or no slot.
+    """
+    if tasks < 1 or within_s <= 0:
+        raise ValueError(f"{tasks} tasks within {within_s:g} s: must be above 0")
+    return TaskMean(within_s / mean_left_s(tasks, most, 1.0), UNKNOWN_TASKS)
+
+
+def share(
+    batches: Mapping[Key, Batch], slots: int, now_s: float, widths: Mapping[Key, int] | None = None
+) -> dict[Key, int]:
+    """The most tasks of each array that may run, on so many slots for all of them together.
+
+    `widths`: the slots of one task, where it is not 1. While there is enough for what each needs,
+    that is as many as all slots hold. Raises ValueError for a negative number of slots.
+    """
+    width = widths or {}
+    if slots < 0:
+        raise ValueError(f"{slots} slots: must be 0 or more")
+    active = {key: batch for key, batch in batches.items() if batch.left}
+    room = {key: slots // width.get(key, 1) for key in active}
+    needs = {key: needed(batch, room[key], now_s) for key, batch in active.items()}
+    if sum(need * width.get(key, 1) for key, need in needs.items()) <= slots:
+        return room
+    given = dict.fromkeys(active, 0)
+    order = [(-late_s(batch, 1, now_s), number) for number, batch in enumerate(active.values())]
+    keys = list(active)
+    # A first slot each, the latest first; then wherever the next one is needed most.
+    queue, rest = [], slots
+    for late, number in sorted(order):
+        if width.get(keys[number], 1) <= rest:
+            given[keys[number]] = 1
+            rest -= width.get(keys[number], 1)
+            queue.append((late, number))
+    heapify(queue)
+    while rest and queue:
+        number = queue[0][1]
+        key = keys[number]
+        if given[key] >= needs[key] or width.get(key, 1) > rest:
+            heappop(queue)
+            continue
+        given[key] += 1
+        rest -= width.get(key, 1)
+        heapreplace(queue, (-late_s(active[key], given[key], now_s), number))
+    return given
+
+
+def needed(batch: Batch, most: int, now_s: float) -> int:
+    if most < 1:
+        return 1
+    within_s = batch.target_s - now_s
+    return first_slots(batch.left, within_s, batch.mean.mean_s, most, batch.drain)
+
+
+def late_s(batch: Batch, slots: int, now_s: float) -> float:
+    """How long after its target it ends with so many slots, on average; negative: before it."""
+    left_s = mean_left_s(batch.left, slots, batch.mean.mean_s, batch.drain)
+    return now_s + left_s - batch.target_s

@@ -1,0 +1,99 @@
+"""How long the tasks of an array take, by its own that ended and those of earlier arrays. Pure.
+
+Earlier ones are the same user's jobs of the same name; where a job has no name, those of the same
+kind of command (`policy/invocation.py`).
+
+A mean says little of tasks of which a few take very long, so two things are looked at beside it:
+how long the drain is for tasks like those that were seen (`SeenDrain`), and how long what runs is
+likely to go on, by its age (Downey's uniform-log lifetimes, `theory/queue_time.py`).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from lbd.dispatch.core.cutoffs import ran_whole
+from lbd.dispatch.core.ledger_rows import JobRow, command_of
+from lbd.theory.queue_time import UniformLog, fit
+from lbd.theory.target_time import Drain, SeenDrain, TaskMean, harmonic
+
+KEPT = 200  # times
+FEWEST = 10  # times, to say anything of their distribution
+EARLIER_COUNT = 20  # tasks: earlier arrays may have had other data, so they count for no more
+LIKE_EXPONENTIAL = 0.5, 2.0  # squared coefficients of variation: a few tasks show no difference
+AGES_MAX = 512  # tasks that run, whose ages are looked at
+SHORTEST_S = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The times of tasks that ended before, of this array and of others like it."""
+
+    own_s: tuple[float, ...] = ()
+    others_s: tuple[float, ...] = ()
+
+    def mean(self) -> TaskMean | None:
+        """None where nothing is known."""
+        others = min(len(self.others_s), EARLIER_COUNT)
+        tasks = len(self.own_s) + others
+        if not tasks:
+            return None
+        total_s = sum(self.own_s) + (others * fmean(self.others_s) if others else 0.0)
+        return TaskMean(max(total_s / tasks, SHORTEST_S), float(tasks))
+
+
+def earlier(rows: Iterable[JobRow], submission: int, name: str, command: bytes) -> Earlier:
+    """Of this user's `rows`, those that are like the tasks of this submission."""
+    own, others = list[float](), list[float]()
+    kind = command_of(command)
+    for row in rows:
+        if row.run_s is None or not ran_whole(row):
+            continue
+        time_s = max(SHORTEST_S, row.run_s)
+        if row.submission == submission:
+            own.append(time_s)
+        elif row.name == name and (name or command_of(row.command) == kind):
+            others.append(time_s)
+    return Earlier(tuple(own), tuple(others))
+
+
+@dataclass(slots=True)
+class TaskTimes:
+    """What is known of the distribution; looked at again as it grows by a twentieth."""
+
+    seen_s: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    drain: Drain = harmonic
+    lives: UniformLog | None = None  # of tasks of which a few take very long
+    spread: float = 1.0  # the squared coefficient of variation: that of exponential tasks
+    _count: int = 0
+    _next: int = FEWEST
+
+    def add(self, times_s: Iterable[float]) -> None:
+        for time_s in times_s:
+            self.seen_s.append(max(SHORTEST_S, time_s))
+            self._count += 1
+        if self._count >= self._next:
+            self._next = self._count + max(1, min(self._count, KEPT) // 20)
+            self._look()
+
+    def _look(self) -> None:
+        mean_s = fmean(self.seen_s)
+        self.spread = spread = fmean((time_s / mean_s - 1) ** 2 for time_s in self.seen_s)
+        low, high = LIKE_EXPONENTIAL
+        self.drain = harmonic if low <= spread <= high else SeenDrain(self.seen_s)
+        self.lives = fit(self.seen_s) if spread > high else None
+
+    def beyond_means(self, ages_s: Sequence[float], mean_s: float) -> int:
+        """How many means more those that run are likely to take than one each."""
+        if self.lives is None or not 0 < len(ages_s) <= AGES_MAX:
+            return 0
+        left_s = sum(self._left_s(age_s) for age_s in ages_s)
+        return max(0, round(left_s / mean_s) - len(ages_s))
+
+    def _left_s(self, age_s: float) -> float:
+        """Of one older than all that ended: as long again, which is the even chance."""
+        assert self.lives is not None
+        if age_s >= self.lives.longest_s:
+            return age_s
+        return max(0.0, self.lives.mean_left_s(age_s))

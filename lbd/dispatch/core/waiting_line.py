@@ -1,0 +1,253 @@
+"""One line of waiting jobs, and whose turn it is.
+
+First come, first served, but for the rules of `shares.py`, and for arrays, which take turns: an
+array stands in the line like one job, and when one of its jobs has begun it goes to the line's end.
+So nobody waits for all of an array that came before, and two arrays go on side by side. One with a
+target it can meet stays where it stands, and is passed over as long as it has enough. A job that
+comes back (lost with its host) has the place with which it began.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace, nsmallest
+from itertools import islice
+from typing import NamedTuple
+
+from lbd.dispatch.core.backlog import Backlog, Rows
+from lbd.dispatch.core.discipline import HostConnection, QueuedJob
+from lbd.dispatch.core.registry import Entry, Placed, Registered
+from lbd.dispatch.core.shares import Flow, Shares
+from lbd.model import NO_NEEDS, JobId, Needs
+
+ALONE = 0  # instead of an array
+
+
+class Waiter(NamedTuple):
+    id: JobId
+    slots: int  # it needs
+    needs: Needs = NO_NEEDS
+
+
+@dataclass(slots=True, eq=False)
+class Group(Placed):
+    """Those of one array that wait in a line for their first time, the first first; or, of those
+    that came alone, all of the backlog. Then its place is that of its front."""
+
+    array: int
+    place: int
+    rows: Rows
+    heap: list[tuple[int, Entry]] = field(default_factory=list)
+
+    def add(self, registered: Registered) -> None:
+        if isinstance(registered, Entry):
+            heappush(self.heap, (registered.number, registered))
+        else:
+            self.rows.add(registered)
+
+    def front(self, line: HostConnection) -> Registered | None:
+        heap = self.heap
+        while heap and heap[0][1].line != line:
+            heappop(heap)
+        row = self.rows.front()
+        if heap and (row is None or heap[0][0] < row.number):
+            return heap[0][1]
+        return row
+
+    def first(self, line: HostConnection, count: int) -> Iterator[Registered]:
+        yield from (one for _, one in nsmallest(count, self.heap) if one.line == line)
+        yield from islice(self.rows, count)
+
+    def keep(
+        self,
+        line: HostConnection,
+        fits: Callable[[QueuedJob], bool],
+        leave: Callable[[Registered], None],
+    ) -> None:
+        here = [pair for pair in self.heap if pair[1].line == line]
+        self.heap = [pair for pair in here if fits(pair[1].job)]
+        for _, entry in here:
+            if not fits(entry.job):
+                leave(entry)
+        heapify(self.heap)
+        self.rows.keep(fits, leave)
+
+    def order(self, line: HostConnection) -> list[tuple[int, Waiter]]:
+        """Returns the waiting jobs with their positions."""
+        here = [
+            (n, Waiter(one.id, one.job.slots, one.job.needs))
+            for n, one in self.heap
+            if one.line == line
+        ]
+        here += [(row.number, Waiter(row.id, row.kind.slots, row.kind.needs)) for row in self.rows]
+        return sorted(here)
+
+
+Heap = list[tuple[int, Entry | Group]]
+
+
+class Waiting:
+    """Who left otherwise than by `take` is passed over when met: his `line` is another then."""
+
+    def __init__(self, line: HostConnection, shares: Shares, backlog: Backlog) -> None:
+        self.line = line
+        self.jobs = 0
+        self.slots = 0  # that they need
+        self.work_s = 0.0  # estimated
+        self._shares = shares
+        self._backlog = backlog
+        self._flows: dict[Flow, Heap] = {}
+        self._groups: dict[tuple[Flow, int], Group] = {}
+
+    def add(self, registered: Registered) -> None:
+        flow = self._shares.flow(registered.kind)
+        heap = self._flows.setdefault(flow, [])
+        interleave = self._shares.rules.interleave_arrays and not registered.begun
+        array = registered.kind.array if interleave else ALONE
+        if array == ALONE and isinstance(registered, Entry):
+            heappush(heap, (registered.number, registered))
+            return
+        group = self._groups.get((flow, array))
+        if group is None:
+            group = Group(array, registered.number, Rows(self._backlog))
+            self._groups[flow, array] = group
+            heappush(heap, (group.place, group))
+        elif array == ALONE and registered.number < group.place:
+            self._bring_forward(heap, group, registered.number)
+        group.add(registered)
+
+    def _bring_forward(self, heap: Heap, group: Group, place: int) -> None:
+        """Returns a job that had stepped aside to its old position."""
+        heap.remove((group.place, group))
+        group.place = place
+        heap.append((place, group))
+        heapify(heap)
+
+    def head(self) -> Registered | None:
+        """Whose turn it is; nobody's if all who wait have reached a limit."""
+        if not self.jobs:
+            return None
+        shares = self._shares
+        passes_over = shares.passes_over
+        if len(self._flows) < 2 and not passes_over:
+            return self._front(next(iter(self._flows))) if self._flows else None
+        best: tuple[int, float, int] | None = None
+        first: Registered | None = None
+        for flow in list(self._flows):
+            registered = self._front(flow)
+            if registered is None or (passes_over and shares.bars(registered.kind)):
+                continue
+            standing = shares.standing(flow.user) if shares.rules.fair_share_s else 0.0
+            rank = -flow.priority, standing, self._flows[flow][0][0]
+            if best is None or rank < best:
+                best, first = rank, registered
+        return first
+
+    def take(self, head: Entry, number: Callable[[], int]) -> None:
+        """It begins, and is out of the line already. `number` is for the end of the line."""
+        flow = self._shares.flow(head.job)
+        heap = self._flows[flow]
+        turn, item = heappop(heap)
+        head.number, head.begun = turn, True
+        if not isinstance(item, Group):
+            return
+        following = item.front(self.line)
+        if following is None:
+            del self._groups[flow, item.array]
+        else:
+            item.place = turn if self._shares.targets.keeps_place(item.array) else number()
+            if item.array == ALONE:
+                item.place = following.number
+            heappush(heap, (item.place, item))
+
+    def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:
+        """Keeps the jobs that fit; calls `leave` for each of the others."""
+        for heap in self._flows.values():
+            heap[:] = [pair for pair in heap if self._stays(pair[1], fits, leave)]
+            heapify(heap)
+        standing = {item for heap in self._flows.values() for _, item in heap}
+        self._groups = {key: one for key, one in self._groups.items() if one in standing}
+
+    def _stays(
+        self,
+        item: Entry | Group,
+        fits: Callable[[QueuedJob], bool],
+        leave: Callable[[Registered], None],
+    ) -> bool:
+        if isinstance(item, Group):
+            item.keep(self.line, fits, leave)
+            return item.front(self.line) is not None
+        if item.line != self.line:
+            return False
+        if not fits(item.job):
+            leave(item)
+        return item.line == self.line
+
+    def first(self, count: int) -> list[Registered]:
+        """Returns the first few of those who wait, whoever's turn it is."""
+        found: list[Registered] = []
+        for heap in self._flows.values():
+            for _, item in nsmallest(count, heap):
+                if isinstance(item, Group):
+                    found += item.first(self.line, count)
+                elif item.line == self.line:
+                    found.append(item)
+        # One that passed others, and is back in its place, is twice in the heap.
+        return sorted(dict.fromkeys(found), key=lambda one: one.number)[:count]
+
+    def in_order_of_arrival(self) -> list[tuple[int, int]] | None:
+        """Places and slots of all who wait, the first first; None where some take turns, or need
+        more than slots: then `order` says who is when. Of a million who wait, without a word for
+        each."""
+        if len(self._flows) != 1:
+            return None
+        entries: dict[Entry, tuple[int, int]] = {}
+        for heap in self._flows.values():
+            for place, item in heap:
+                if isinstance(item, Entry):
+                    if item.line == self.line:
+                        if item.job.needs:
+                            return None
+                        entries[item] = place, item.job.slots
+                elif item.array != ALONE:
+                    return None
+        rows = self._backlog.in_line(self.line)
+        return sorted([*rows, *entries.values()]) if entries and rows is not None else rows
+
+    def order(self) -> list[Waiter]:
+        """All who wait, in the order in which they would begin if nothing more came: users of equal
+        standing take turns where shares are fair, and arrays in any case."""
+        ranked: list[tuple[tuple[int, int, int, int], Waiter]] = []
+        fair = bool(self._shares.rules.fair_share_s)
+        for flow, heap in self._flows.items():
+            own = sorted(lap for turn, item in heap for lap in self._laps(turn, item))
+            for place, (lap, turn, n, waiter) in enumerate(own):
+                ranked.append(((-flow.priority, place if fair else lap, turn, n), waiter))
+        return [waiter for _, waiter in sorted(ranked)]
+
+    def _laps(self, turn: int, item: Entry | Group) -> Iterator[tuple[int, int, int, Waiter]]:
+        if isinstance(item, Group):
+            for lap, (number, waiter) in enumerate(item.order(self.line)):
+                alone = item.array == ALONE
+                yield (0, number, number, waiter) if alone else (lap, turn, number, waiter)
+        elif item.line == self.line:
+            yield 0, turn, item.number, Waiter(item.id, item.job.slots, item.job.needs)
+
+    def _front(self, flow: Flow) -> Registered | None:
+        heap = self._flows[flow]
+        while heap:
+            place, item = heap[0]
+            if isinstance(item, Group):
+                front = item.front(self.line)
+                if front is None:
+                    del self._groups[flow, item.array]
+                elif item.array != ALONE or front.number == place:
+                    return front
+                else:
+                    item.place = front.number
+                    heapreplace(heap, (front.number, item))
+                    continue
+            elif item.line == self.line:
+                return item
+            heappop(heap)
+        del self._flows[flow]
+        return None

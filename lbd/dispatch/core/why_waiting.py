@@ -1,0 +1,213 @@
+"""Why a pending job waits, in words for its user. Pure."""
+
+from collections.abc import Callable, Mapping
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.places import Place
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.records import Live
+from lbd.dispatch.core.servers import Server
+from lbd.model import HostId, JobId
+from lbd.policy.needs import needed
+
+TimeOf = Callable[[float], str]  # the time of day of a moment of the dispatcher's clock
+
+
+def waiting_reason(
+    life: Lifecycle, live: Live, place: Place | None = None, time_of: TimeOf = "{:.0f} s".format
+) -> str:
+    """ "" if it does not wait. `place`: in its line, if that is known."""
+    if live.held:
+        return live.held
+    if live.lease is not None:
+        return "" if live.lease.begun else _starting(life, live)
+    if live.job.id in life.dependents.waits:
+        return _dependence(life, live.job.id, time_of)
+    obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
+    obstacle = obstacle or _obstacle(life, live, place)
+    return "; ".join(filter(None, (obstacle, live.reason)))
+
+
+def _dependence(life: Lifecycle, job: JobId, time_of: TimeOf) -> str:
+    dependents, begin = life.dependents, life.dependents.waits[job].begin
+    before = f"not before {time_of(begin - dependents.unix_s)}" if begin else ""
+    return ", ".join(filter(None, (dependents.left(job), before)))
+
+
+def _starting(life: Lifecycle, live: Live) -> str:
+    assert live.lease is not None
+    gang = life.gangs.of(live.job)
+    if gang is None or live.job.id not in gang.ready or gang.released:
+        return f"starting on {live.lease.host}"
+    ready = f"{len(gang.ready)} of {gang.size} are"
+    return f"held on {live.lease.host} until its whole gang is ready; {ready}"
+
+
+def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
+    """Why not all of it can begin; "" if nothing is to be said of that."""
+    queues, job = life.queues, live.job
+    room, leader = queues.gangs, queues.gangs.leader(job)
+    if leader is None:
+        others = [one for one in life.gangs.together(live) if one.lease is not None or one.held]
+        waits = [
+            f"job {one.job.shown}" + (f" ({one.held})" if one.held else "") for one in others[:1]
+        ]
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        return f"waits for {waits[0]}{more} of its gang" if waits else ""
+    if not queues.hosts:
+        return ""
+    if leader.id in queues.aside:
+        return _too_large(queues, job)
+    together, has, unit = _together(job)
+    if room.is_behind(job.array):
+        return f"{together}; other gangs of {job.user or 'its user'} go first"
+    if (parked := room.find(job.array)) is None:
+        return (
+            "" if leader.id == job.id else f"waits in line with job {leader.job.shown} of its gang"
+        )
+    if obstacle := room.obstacle(job):
+        return obstacle
+    able = [one for one in queues.hosts.values() if one.suits(job)]
+    count = sum(one.now(unit, one.free) for one in able)
+    free = f"{count} could begin" if job.needs else f"{count} are free"
+    drain, plan = parked.drain, queues.plan
+    if parked is not room.front:
+        return f"{together}; {free}; another gang is ahead of it"
+    if drain is None:
+        return f"{together}; {free}"
+    if plan is None:
+        return f"{together}; {free}; lets other jobs pass until {time_of(drain.until_s)}"
+    names = sorted(plan.kept)
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    held = sum(
+        queues.hosts[name].now(unit, min(slots, queues.hosts[name].free))
+        for name, slots in plan.kept.items()
+        if name in queues.hosts
+    )
+    since, until = time_of(drain.since_s), time_of(drain.until_s)
+    drained = f"draining {shown} since {since}, until {until}"
+    if plan.ends_s < drain.until_s:
+        drained += f"; there is room by {time_of(plan.ends_s)} at the latest"
+    return f"{together}{has} {held}; {drained}"
+
+
+def _together(job: QueuedJob) -> tuple[str, str, QueuedJob]:
+    """What the gang needs at once, how to go on with how much of that there is, and the job by
+    which that is counted: one of a slot, or one of its tasks if these need more."""
+    if not job.needs:
+        return f"needs {job.gang * job.slots} slots together", " and holds", job._replace(slots=1)
+    slots = f"{job.slots} slots and " if job.slots > 1 else ""
+    each = f"needs room for {job.gang} tasks together, each with {slots}{needed(job.needs)}"
+    return each, ", and has room for", job
+
+
+def _too_large(queues: Queues, job: QueuedJob) -> str:
+    """The hosts there are could never begin the gang."""
+    count, together = queues.room_for(job), _together(job)[0]
+    if job.needs:
+        nobody = _nobody_has(job, queues.hosts)
+        return nobody or f"{together}; the hosts that it may use have room for {count}"
+    if job.slots > 1:
+        together = f"needs {job.gang} × {job.slots} slots together"
+    return f"{together}; the hosts that it may use have {count * job.slots}"
+
+
+def stuck_reason(life: Lifecycle, job: JobId) -> str:
+    """Why a job that has come just now could wait for ever, hosts being as they are; "" if it need
+    not. While no host is there at all, that says nothing about the job."""
+    live, registered = life.jobs.get(job), life.queues.registry.find(job)
+    if live is None or registered is None or not life.queues.hosts:
+        return ""
+    if registered.line is not None or registered.host is not None:
+        return ""
+    if live.job.gang:
+        is_too_large = registered.id in life.queues.aside
+        return _gang_obstacle(life, live, str) if is_too_large else ""
+    return _obstacle(life, live, None)
+
+
+def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
+    queues = life.queues
+    registered = queues.registry[live.job.id]
+    if not queues.hosts:
+        aside = life.hosts.aside()
+        return f"set aside after failures: {', '.join(aside)}" if aside else "no host takes jobs"
+    if registered.line is None:
+        only, slots = live.job.only, live.job.slots
+        if only is not None and only not in queues.hosts:
+            if only in life.hosts.known:
+                return f"{only} takes no jobs now"
+            return f"no host called {only} has been heard of; it begins if one joins"
+        if live.job.needs and (why := _nobody_has(live.job, queues.hosts)):
+            return why
+        largest = max(server.slots for server in queues.hosts.values())
+        if only is not None and slots > queues.hosts[only].slots:
+            return f"it needs {slots} slots on {only}, which has {queues.hosts[only].slots}"
+        if slots > largest:
+            return f"it needs {slots} slots on one host; the largest there has {largest}"
+        return "no host that takes jobs now is fit for it"
+    if obstacle := queues.shares.obstacle(live.job):
+        return obstacle
+    servers = queues.servers.get(registered.line, [])
+    tier = f"tier {registered.line}: " if live.job.tier > 1 else ""
+    head = queues.head(registered.line)
+    is_head = head is not None and head.id == live.job.id
+    if is_head and (hold := queues.heads.holding(registered.line, live.job.id)) is not None:
+        where = hold.host or "a host"
+        return f"{tier}it could begin on fewer slots, but waits for {hold.slots} on {where}"
+    if is_head or (place is not None and not place.jobs):
+        need = live.job.slots
+        what = "a slot is free" if need == 1 else f"{need} slots are free at once"
+        if lacking := _lacking(live.job, servers):
+            return f"{tier}next, as soon as {needed(live.job.needs)} is free; {lacking}"
+        where = f"{_names(servers)}{_closed(servers)}"
+        if queues.plan is not None and (front := queues.gangs.front) is not None:
+            where += f", beside those kept for the gang of job {front.leader.job.shown}"
+        return f"{tier}next, as soon as {what} on {where}"
+    if place is None:
+        return f"{tier}others go before it"
+    return f"{tier}{place.jobs} {'jobs go' if place.jobs > 1 else 'job goes'} before it"
+
+
+def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
+    """That no host has what the job needs; "" if one has."""
+    able = [server for name, server in hosts.items() if job.may_go_to(name)]
+    if any(server.could_have(job) for server in able):
+        return ""
+    lacks = _lacks(job, able)
+    return f"no host has what it needs ({lacks}); it begins if one joins"
+
+
+def _lacking(job: QueuedJob, servers_by_host: list[Server]) -> str:
+    """What the hosts lack that have slots for it, if all those do; else ""."""
+    able = [one for one in servers_by_host if one.suits(job) and one.free >= job.slots]
+    if not job.needs or not able or any(one.has_for(job) for one in able):
+        return ""
+    return _lacks(job, able)
+
+
+def _lacks(job: QueuedJob, servers_by_host: list[Server]) -> str:
+    lacks = [
+        f"{one.host.name}: {lack.why}"
+        for one in servers_by_host
+        if one.host is not None and (lack := one.lacks(job)) is not None
+    ]
+    more = f" and {len(lacks) - 4} more" if len(lacks) > 4 else ""
+    return ", ".join(sorted(lacks)[:4]) + more
+
+
+def _closed(servers_by_host: list[Server]) -> str:
+    """Names the first few hosts that have slots but none for the queue."""
+    hosts = sorted(
+        (server.host.name, server.host.closed)
+        for server in servers_by_host
+        if server.host is not None
+    )
+    reasons = [f"{name}: {why}" for name, why in hosts if why]
+    return f" ({'; '.join(reasons[:4])})" if reasons else ""
+
+
+def _names(servers_by_host: list[Server]) -> str:
+    names = sorted(server.host.name for server in servers_by_host if server.host is not None)
+    return ", ".join(names[:4]) + (f" or {len(names) - 4} more" if len(names) > 4 else "")

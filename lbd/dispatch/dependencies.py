@@ -1,0 +1,148 @@
+"""What jobs wait for before they join the queue: looked up when they come, and counted later."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lbd.dispatch.core.dependencies.conditions import TASK, written
+from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble, Submission, SubmissionRange, Wanted
+from lbd.dispatch.core.ownership import Owners, fault_of_admins
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.intake import after_of
+from lbd.errors import LbdError
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from lbd.text.index_list import shown_runs
+from lbd.text.task_indexes import TaskIndexes
+
+if TYPE_CHECKING:
+    from lbd.dispatch.core.dependencies.dependents import Span
+
+LOOK_EVERY_S = 0.2
+SHOWN = 8  # runs of indexes
+LAST = "last"
+
+
+class DependencyLookup:
+    """Of what is asked, the jobs that are meant."""
+
+    def __init__(self, dispatcher: Dispatcher, owners: Owners) -> None:
+        self._dispatcher, self._ledger, self._owners = dispatcher, dispatcher.ledger, owners
+
+    async def of(self, asked: pb.SubmitRequest, sent: Submission) -> str:
+        """As the ledger keeps them. Raises LbdError."""
+        named = [after_of(text) for text in await self._with_last(asked)]
+        ranges = await self._ledger.arrays([number for _, number, _ in named]) if named else {}
+        owned: dict[int, bool] = {}
+        found: dict[tuple[str, int, int, str], None] = {}
+        for how, number, index in named:
+            shown = str(number) if index is None else f"{number}_{index}"
+            place = ranges.get(number)
+            if place is not None and place.first not in owned:
+                owned[place.first] = await self._is_theirs(asked, place)
+            if place is None or not owned[place.first]:
+                # The same words for both: whether others have a job of this number is theirs.
+                raise LbdError(f"--after: no job {shown} of yours is on record")
+            if how == TASK:
+                check_tasks(place, number, index, sent)
+                found[how, place.first, place.last, place.indexes] = None
+            else:
+                found[how, *numbers_of(place, number, index), shown] = None
+        return written(found)
+
+    async def _with_last(self, asked: pb.SubmitRequest) -> list[str]:
+        """With the number of the user's latest job or array in place of `last`. Raises LbdError."""
+        if not any(text.endswith(f":{LAST}") for text in asked.after):
+            return list(asked.after)
+        asker = self._owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
+        wanted = Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
+        rows = await self._ledger.find(wanted)
+        if not rows:
+            raise LbdError("--after last: no job of yours is on record")
+        return [
+            f"{text.removesuffix(LAST)}{rows[0].first}" if text.endswith(f":{LAST}") else text
+            for text in asked.after
+        ]
+
+    async def _is_theirs(self, asked: pb.SubmitRequest, place: SubmissionRange) -> bool:
+        wanted = Wanted(((place.first, place.last),), ended_too=True, limit=1, commands=False)
+        rows: list[JobRow] = await self._owners.known(await self._ledger.find(wanted))
+        if not rows:
+            return False
+        asker = self._owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
+        if self._owners.owns(asker, rows[0]):
+            return True
+        fault = fault_of_admins(asked.origin, self._dispatcher.config)
+        return asked.is_admin and (not fault or rows[0].origin == asked.origin)
+
+
+def numbers_of(place: SubmissionRange, number: int, index: int | None) -> tuple[int, int]:
+    """Of a job, of one task, or of all tasks of an array. Raises LbdError."""
+    if index is None:
+        return (place.first, place.last) if number == place.first else (number, number)
+    if not place.indexes or number != place.first:
+        raise LbdError(f"--after: job {number} is no array, so it has no task {index}")
+    indexes = TaskIndexes(place.indexes)
+    begin, end = indexes.places(index, index)
+    if begin == end:
+        own = shown_runs(indexes.runs, SHOWN)
+        raise LbdError(f"--after: array {number} has no task {index}; its indexes are {own}")
+    return number + begin, number + begin
+
+
+def check_tasks(place: SubmissionRange, number: int, index: int | None, sent: Submission) -> None:
+    """Whether each task of what comes has its own in that array. Raises LbdError."""
+    if index is not None or not place.indexes or number != place.first:
+        raise LbdError(f"--after-task: job {number} is no array; name one, like 12")
+    if sent.first_index is None:
+        raise LbdError("--after-task needs --array: each task waits for that of the same index")
+    if sent.gang:
+        raise LbdError("--after-task cannot be used with --gang: all its jobs begin together")
+    indexes = TaskIndexes(place.indexes)
+    for first, last, step in sent.runs:
+        for low, high in (
+            [(first, last)] if step == 1 else ((n, n) for n in range(first, last + 1, step))
+        ):
+            begin, end = indexes.places(low, high)
+            if end - begin != high - low + 1:
+                own = shown_runs(indexes.runs, SHOWN)
+                which = str(low) if low == high else f"all of {low} to {high}"
+                raise LbdError(
+                    f"--after-task: array {number} does not have {which}; its indexes are {own}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyCounts:
+    """How many of the jobs that others wait for have ended, as only the ledger knows at first."""
+
+    dispatcher: Dispatcher
+
+    async def run(self) -> None:
+        """Counts what is to be counted, and goes on with what an event left, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(0.0 if self.dispatcher.life.dependents.due else LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        dispatcher, dependents = self.dispatcher, self.dispatcher.life.dependents
+        dependents.unix_s = time.time() - clock_s()
+        if dependents.due:
+            dispatcher.carry(dispatcher.life.look_on(clock_s(), dispatcher.rng))
+        if not (spans := dependents.uncounted()):
+            return
+        left: list[Span] = list(spans)
+        try:
+            await dispatcher.settled()  # what has ended before is on disk
+            while left:
+                first, last = left[-1]
+                on_record, bad = await dispatcher.ledger.ended_otherwise(first, last)
+                actions = dispatcher.life.counted(
+                    left.pop(), on_record, clock_s(), dispatcher.rng, bad=bad
+                )
+                await dispatcher.carry(actions)
+        except LedgerTrouble:
+            pass  # at the next look
+        finally:
+            dependents.not_counted(left)

@@ -1,0 +1,195 @@
+"""Finds the jobs in the ledger that a question or an order means."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from lbd.dispatch.core.job_selection import check_count, read_selectors, tasks_of, widened
+from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
+from lbd.dispatch.core.ownership import Asker, Owners
+from lbd.errors import LbdError
+from lbd.model import ENDED_NAMES, JobId, JobState
+
+ANSWER_MAX = 100_000  # jobs in one answer
+COMMANDS_BYTES = 64 << 20  # of jobs that are to begin again
+REQUEUE_FAILED = "requeue-failed"
+REQUEUES = ("requeue", REQUEUE_FAILED)
+FAILED = (JobState.FAILED.value, JobState.LOST.value)
+TOO_LONG = "these jobs do not fit into one answer; name fewer, range by range"
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What selectors mean, as numbers of jobs."""
+
+    wanted: Wanted
+    jobs: tuple[tuple[int, int], ...]  # with all tasks of the arrays among them
+    tasks: tuple[tuple[int, int], ...]  # that are named as such
+    named: tuple[int, ...]  # one by one
+    has_many: bool  # whatever there is within ranges, or of an array or a user
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinder:
+    ledger: Ledger
+    owners: Owners
+
+    async def named(
+        self,
+        selectors: Sequence[str],
+        asker: Asker,
+        ended_too: bool,
+        bytes_max: int = 0,
+        *,
+        commands: bool = True,
+        by_number: bool = False,
+    ) -> list[JobRow]:
+        """The jobs these selectors name, or all without any. Raises LbdError if one is missing."""
+        if not selectors:
+            wanted = Wanted(
+                ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max, commands=commands
+            )
+            return await self.owners.known(await self.ledger.find(wanted))
+        meant = await self._meant(selectors, asker, by_number=by_number)
+        wanted = replace(meant.wanted, bytes_max=bytes_max, commands=commands)
+        rows = await self._found(wanted)
+        check_found(selectors, meant, {row.id for row in rows})
+        return rows
+
+    async def lines(
+        self, selectors: Sequence[str], asker: Asker, ended_too: bool, bytes_max: int
+    ) -> list[tuple[JobRow, Tally | None]]:
+        """The same, where an array is one line with its tally, unless tasks of it are named."""
+        if not selectors:
+            wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
+            rows = await self.owners.known(await self.ledger.lines(wanted))
+            return await self._tallied(rows)
+        meant = await self._meant(selectors, asker)
+        wanted = replace(meant.wanted, bytes_max=bytes_max)
+        tasks, whole = list[JobRow](), list[JobRow]()
+        if meant.tasks:
+            tasks = await self._found(replace(wanted, ranges=meant.tasks))
+        if meant.jobs or not meant.tasks:
+            whole = await self.owners.known(
+                await self.ledger.lines(replace(wanted, ranges=meant.jobs))
+            )
+        found = {row.id for row in tasks} | {row.id for row in whole} | {row.first for row in whole}
+        check_found(selectors, meant, found)
+        return sorted(
+            [*await self._tallied(whole), *((row, None) for row in tasks)],
+            key=lambda line: line[0].id,
+        )
+
+    async def _tallied(self, rows: Sequence[JobRow]) -> list[tuple[JobRow, Tally | None]]:
+        arrays = [row for row in rows if row.array_index is not None]
+        tallies = await self.ledger.tallies(arrays) if arrays else {}
+        return [(row, None if row.array_index is None else tallies[row.first]) for row in rows]
+
+    async def ids(
+        self, selectors: Sequence[str], asker: Asker, *, by_number: bool = False
+    ) -> list[int]:
+        """The numbers of the jobs these selectors name, in order. Raises LbdError."""
+        rows = await self.named(
+            selectors, asker, ended_too=True, commands=False, by_number=by_number
+        )
+        return [row.id for row in rows]
+
+    async def _meant(
+        self, selectors: Sequence[str], asker: Asker, *, by_number: bool = False
+    ) -> Meant:
+        """Raises LbdError."""
+        check_count(selectors)
+        last, own = None, Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
+        if "last" in selectors:
+            rows = await self.ledger.find(own)
+            last = rows[0].first if rows else None
+        read = read_selectors(selectors, asker.user, last)
+        wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
+        if by_number:
+            return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), has_many=True)
+        ends = [high for _, high in read.ranges] + [array for array, _ in read.tasks]
+        placed = await self.ledger.arrays(ends) if ends else {}
+        jobs = tuple(widened(low, high, placed) for low, high in read.ranges)
+        tasks = tasks_of(read.tasks, placed)
+        ranges = *jobs, *tasks
+        has_many = "@me" in selectors or any(low < high for low, high in ranges)
+        wanted = replace(wanted, ranges=ranges)
+        return Meant(wanted, jobs, tasks, singles(ranges), has_many=has_many)
+
+    async def _found(self, wanted: Wanted) -> list[JobRow]:
+        """Raises LbdError if there are too many for one answer."""
+        rows = await self.ledger.find(wanted)
+        if len(rows) > ANSWER_MAX:
+            raise LbdError(f"more than {ANSWER_MAX} jobs at once; name fewer, range by range")
+        if wanted.bytes_max and sum(len(row.command) for row in rows) >= wanted.bytes_max:
+            raise LbdError(TOO_LONG)
+        return await self.owners.known(rows)
+
+    async def to_act_on(
+        self,
+        verb: str,
+        selectors: Sequence[str],
+        asker: Asker,
+        *,
+        commands: bool,
+        by_number: bool = False,
+    ) -> list[JobRow]:
+        """`commands`: those of jobs that begin again are to be known.
+
+        The jobs that an order is for. Of a range, an array or @me those that have not ended,
+        however many others there are; `requeue` takes the ended ones too. Raises LbdError."""
+        check_count(selectors)
+        if verb in REQUEUES:
+            bytes_max = COMMANDS_BYTES if commands else 0
+            again = await self.named(selectors, asker, True, bytes_max, commands=commands)
+            if verb == REQUEUE_FAILED:
+                again = [row for row in again if row.state in FAILED]
+                if not again:
+                    raise LbdError("nothing to requeue: none of these jobs has failed")
+            return await self.forgiven(again)
+        meant = await self._meant(selectors, asker, by_number=by_number)
+        wanted = replace(meant.wanted, commands=False)
+        if not meant.has_many:
+            found = await self._found(wanted)
+            check_found(selectors, meant, {row.id for row in found})
+            return found
+        rows = {row.id: row for row in await self._found(replace(wanted, ended_too=False))}
+        if meant.named:
+            named = tuple((number, number) for number in meant.named)
+            others = await self._found(replace(wanted, ranges=named, ended_too=True))
+            rows |= {row.id: row for row in others}
+            check_named(selectors, meant, rows.keys())
+        if not rows:
+            if "@me" not in selectors and not await self.ledger.find(replace(wanted, limit=1)):
+                raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")
+            raise LbdError(f"nothing to {verb}: all these jobs have ended")
+        return [rows[number] for number in sorted(rows)]
+
+    async def forgiven(self, rows: list[JobRow]) -> list[JobRow]:
+        """Lets ended jobs try the hosts again that could not start them, but not the hosts that
+        their users excluded."""
+        barred = [JobId(str(row.id)) for row in rows if row.barred and row.state in ENDED_NAMES]
+        had = {(one.job, one.host) for one in await self.ledger.attempts(barred)}
+        return [
+            replace(row, barred=tuple(host for host in row.barred if (row.id, host) not in had))
+            for row in rows
+        ]
+
+
+def singles(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    return tuple(low for low, high in ranges if low == high)
+
+
+def check_named(selectors: Sequence[str], meant: Meant, found: Collection[int]) -> None:
+    """Raises LbdError."""
+    for number in meant.named:
+        if number not in found:
+            is_task = any(low <= number <= high for low, high in meant.tasks)
+            named = " ".join(selectors) if is_task else str(number)
+            raise LbdError(f"no job {named} in the queue's ledger")
+
+
+def check_found(selectors: Sequence[str], meant: Meant, found: Collection[int]) -> None:
+    """Raises LbdError if one is missing."""
+    check_named(selectors, meant, found)
+    if not found and "@me" not in selectors:
+        raise LbdError(f"no job {' '.join(selectors)} in the queue's ledger")

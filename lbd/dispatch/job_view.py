@@ -1,0 +1,292 @@
+"""Jobs as clients see them: rows of the ledger as messages, with why each waits and how long."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+from lbd.dispatch.core.forecast import Prediction
+from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow, Ledger, Stored, Tally, target_of
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.malleable.prospects import CALIBRATED, within
+from lbd.dispatch.core.records import Live
+from lbd.dispatch.core.targets.plan import SURE
+from lbd.dispatch.core.why_waiting import waiting_reason
+from lbd.dispatch.predictions import Predictions, speedup_info
+from lbd.model import ENDED_NAMES, JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.submitter import request_in
+from lbd.process.boot_clock import clock_s
+from lbd.text.task_indexes import TaskIndexes
+
+FORECAST_KEPT_S = 30.0
+EXPLAINED_MAX = 100  # jobs in one answer
+VIEWED_AT_ONCE = 500
+NOTHING = Prediction(None, "")
+WAITING_SHOWN = 6  # runs of indexes of an array
+LONG_INDEXES = 1000  # characters
+FRAME_BYTES = 6  # before each job in a message
+
+
+class JobViews:
+    def __init__(self, life: Lifecycle, ledger: Ledger, predictions: Predictions) -> None:
+        self._life = life
+        self._ledger = ledger
+        self.forecast, self._predictions = predictions.forecast, predictions
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    async def of(self, rows: Sequence[JobRow], *, explained: bool) -> list[pb.JobInfo]:
+        """Of very many that takes seconds, in which hosts must be heard."""
+        reply = []
+        for row in rows:
+            reply.append(self._of(row) if explained else without_reason(row))
+            if len(rows) == 1 and (known := self._predictions.known_of(row)) is not None:
+                reply[0].speedup.CopyFrom(speedup_info(known))
+            if not len(reply) % VIEWED_AT_ONCE:
+                await asyncio.sleep(0)
+        if explained and len(reply) == 1:
+            await self.add_interval(reply[0])
+        if len(reply) > EXPLAINED_MAX:  # how they were predicted takes more than all the rest
+            for job in reply:
+                job.ClearField("predicted_by")
+        return reply
+
+    async def add_given(self, jobs: Sequence[pb.JobInfo], rows: Sequence[JobRow]) -> None:
+        """To one job, or array; what many have been given may be as many megabytes.
+        Raises LedgerTrouble."""
+        if len(jobs) == len(rows) == 1:
+            stored = await self._ledger.spec(rows[0].submission)
+            jobs[0].given.CopyFrom(given_info(stored, may_restart=rows[0].may_restart))
+
+    async def add_interval(self, job: pb.JobInfo) -> None:
+        """The model's own, while too few predictions have been compared with what happened.
+        That takes long where many slots are held, so jobs of a list go without."""
+        registered = self._life.queues.registry.find(JobId(str(job.id)))
+        if registered is None or job.predicted_wait_s <= 0 or job.HasField("predicted_low_s"):
+            return
+        ahead = self.forecast.ahead_of(registered, clock_s())
+        if ahead and (interval_s := await asyncio.to_thread(within, *ahead)):
+            job.predicted_low_s, job.predicted_high_s = interval_s
+
+    async def of_lines(
+        self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool
+    ) -> list[pb.JobInfo]:
+        """The same of jobs and arrays, as `JobFinder.lines` gives them."""
+        alone = [row for row, tally in lines if tally is None]
+        jobs = iter(await self.of(alone, explained=explained))
+        found = []
+        for row, tally in lines:
+            found.append(next(jobs) if tally is None else self._of_array(row, tally, explained))
+            if len(row.indexes) > LONG_INDEXES:  # reading them may take a while
+                await asyncio.sleep(0)
+        return found
+
+    def _of_array(self, row: JobRow, tally: Tally, explained: bool) -> pb.JobInfo:
+        """`row`: of one of its tasks. Why it waits is said of the first that does."""
+        live = None
+        if explained and (waiting := tally.waiting or None):
+            live = self._life.jobs.get(JobId(str(waiting[0][0])))
+        elif explained and tally.open:
+            live = self._life.jobs.get(JobId(str(row.id)))
+        unrecorded = self._unrecorded(row)
+        if live is None:
+            reply = without_reason(row, unrecorded)
+        else:
+            reply = self._with_target(self._of_live(row, live, unrecorded), live)
+        add_tally(reply, row, tally)
+        return reply
+
+    def _of(self, row: JobRow) -> pb.JobInfo:
+        live = self._life.jobs.get(JobId(str(row.id)))
+        unrecorded = self._unrecorded(row)
+        if live is None:
+            return without_reason(row, unrecorded)
+        return self._with_target(self._of_live(row, live, unrecorded), live)
+
+    def _of_live(self, row: JobRow, live: Live, unrecorded: str) -> pb.JobInfo:
+        is_final = live.lease is not None and live.lease.cutoff_s is None
+        registered = self._life.queues.registry.find(live.job.id)
+        if registered is None or registered.host is not None:
+            reason = waiting_reason(self._life, live, None, time_of_day)
+            return job_info(row, unrecorded or reason, is_final)
+        now_s = clock_s()
+        place, prediction = (
+            self.forecast.places.of(registered, now_s),
+            self.forecast.of(registered, now_s),
+        )
+        self._forget_forecast()
+        reason = unrecorded or waiting_reason(self._life, live, place, time_of_day)
+        reply = job_info(row, reason, is_final, prediction)
+        self._correct(reply)
+        if isinstance(registered.line, int):  # a tier
+            reply.tier = registered.line
+        return reply
+
+    def _correct(self, reply: pb.JobInfo) -> None:
+        """By how such predictions came true lately, if enough did."""
+        correction, raw_s = self._predictions.correction, reply.predicted_wait_s
+        reply.comparable = self._predictions.comparable
+        if reply.HasField("predicted_wait_s") and correction.jobs >= CALIBRATED:
+            reply.predicted_wait_s = correction.corrected_s(raw_s)
+            low_s, high_s = correction.interval_90_s(raw_s)
+            reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
+
+    def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:
+        standing = self._life.queues.targets.standing(live.job, clock_s())
+        if standing is not None:
+            target, now = reply.target, time.time()
+            target.at_once, target.running = standing.at_once, standing.running
+            target.left, target.why = standing.left, standing.why
+            if (end := standing.end) is not None:
+                target.expected_end = now + end.mean_s
+                target.expected_low = now + max(0.0, end.mean_s - SURE * end.sd_s)
+                target.expected_high = now + end.mean_s + SURE * end.sd_s
+        elif reply.HasField("target"):
+            reply.target.why = "it is not held: that takes dispatch.mode fcfs"
+        return reply
+
+    def _unrecorded(self, row: JobRow) -> str:
+        """Why the view of the job may be behind, "" if it is not."""
+        trouble = self._ledger.trouble if row.state not in ENDED_NAMES else ""
+        return f"its end cannot be recorded: {trouble}" if trouble else ""
+
+    def _forget_forecast(self) -> None:
+        """Soon, unless somebody goes on asking: what it knows of many jobs takes room."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        loop = asyncio.get_running_loop()
+        self._forgetting = loop.call_later(FORECAST_KEPT_S, self.forecast.forget)
+
+
+def time_of_day(at_s: float) -> str:
+    """Of a moment of our own clock; with the date if that is not today."""
+    now = time.time()
+    # To the second: 17:30 that went through the other clock may be a microsecond earlier.
+    at, today = time.localtime(round(now + at_s - clock_s())), time.localtime(now)
+    return time.strftime("%H:%M" if at[:3] == today[:3] else "%Y-%m-%d %H:%M", at)
+
+
+def given_info(stored: Stored, *, may_restart: bool) -> pb.GivenInfo:
+    spec = pb.StoredSpec.FromString(stored.spec)
+    given = pb.GivenInfo(
+        output=spec.output, error=spec.error, key=stored.key, may_restart=may_restart
+    )
+    if (request := request_in(spec)) is not None:
+        given.directory = b"" if spec.staged_request else request.directory
+        given.timeout_s, given.memory_bytes = request.timeout_s, request.memory_bytes
+    return given
+
+
+def without_reason(row: JobRow, unrecorded: str = "") -> pb.JobInfo:
+    return job_info(row, unrecorded, is_final=row.state in ENDED_NAMES)
+
+
+def job_info(
+    row: JobRow, reason: str, is_final: bool, prediction: Prediction = NOTHING
+) -> pb.JobInfo:
+    """`reason`: why it waits, if it does; `prediction`: and how long."""
+    held = row.slots_held if row.state != "pending" else None
+    reply = pb.JobInfo(
+        id=row.id,
+        name=row.name,
+        command=row.command.split(b"\0"),
+        user=row.user,
+        origin=row.origin,
+        host=row.host,
+        state=row.state,
+        attempt=row.attempt,
+        tier=row.tier,
+        submitted=row.submitted,
+        started=row.started or 0.0,
+        finished=row.finished or 0.0,
+        slots=held or row.slots,
+        slots_least=row.slots,
+        slots_most=row.slots_most,
+        needs=row.needs,
+        priority=row.priority,
+        reason=reason or row.reason,
+        signal=row.signal,
+        cause=row.cause,
+        is_final=is_final,
+        predicted_wait_s=prediction.wait_s,
+        predicted_by=prediction.how,
+        uid=row.uid,
+        gang=row.gang,
+        exit_status=row.exit_status,
+        cpu_s=row.cpu_s,
+        array_index=row.array_index,
+    )
+    if row.array_index is not None:
+        reply.array_id = row.first
+    if (target := target_of(row.target, row.deadline)) is not None:
+        reply.target.by, reply.target.is_deadline = target
+    return reply
+
+
+def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
+    """Makes of what is known of one task what is known of its array."""
+    state = tally.state
+    reply.id = reply.array_id = row.first
+    reply.state, reply.attempt, reply.host, reply.cause = state, 0, "", ""
+    reply.signal, reply.is_final, reply.slots = 0, False, tally.slots or row.slots
+    for name in ("array_index", "exit_status", "cpu_s"):
+        reply.ClearField(name)
+    reply.started = tally.started or 0.0
+    reply.finished = 0.0 if tally.open else tally.finished or 0.0
+    if tally.cpu_s is not None:
+        reply.cpu_s = tally.cpu_s
+    if not (tally.waiting and tally.open):
+        reply.reason = ""
+    array = reply.array
+    array.indexes, array.at_once = row.indexes, row.at_once
+    for name, count in tally.states.items():
+        array.tasks[name] = count
+    if row.indexes and tally.waiting:
+        with contextlib.suppress(ValueError, IndexError):  # others may write to the ledger
+            array.waiting = waiting_shown(row, tally)
+    for task in tally.bad:
+        array.bad.add(
+            index=task.index, state=task.state, exit_status=task.exit_status,
+            signal=task.signal, cause=task.cause,
+        )  # fmt: skip
+
+
+def waiting_shown(row: JobRow, tally: Tally) -> str:
+    """The indexes of the first tasks that wait. Raises ValueError, IndexError if the array has not
+    these indexes."""
+    indexes = TaskIndexes(row.indexes)
+    runs = [(low - row.first, high - row.first) for low, high in tally.waiting]
+    shown = [indexes.between(low, high, WAITING_SHOWN) for low, high in runs[:WAITING_SHOWN]]
+    return ",".join([*shown, "…"] if runs[WAITING_SHOWN:] else shown)
+
+
+def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInfo]]:
+    """Each of so many bytes, unless a single job has more; one of none if there are none."""
+    pieces: list[list[pb.JobInfo]] = [[]]
+    size = 0
+    for job in jobs:
+        own = job.ByteSize() + FRAME_BYTES
+        if pieces[-1] and size + own > bytes_max:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(job)
+        size += own
+    return pieces
+
+
+def add_attempts(jobs: Sequence[pb.JobInfo], rows: Sequence[AttemptRow]) -> None:
+    by_id = {job.id: job for job in jobs}
+    for row in rows:
+        by_id[row.job].attempts.add(
+            number=row.number,
+            host=row.host,
+            tier=row.tier,
+            state=row.fate,
+            cutoff_s=row.cutoff_s or 0.0,
+            started=row.started or 0.0,
+            finished=row.finished or 0.0,
+            reason=row.reason,
+            slots=row.slots,
+            exit_status=row.exit_status,
+            cpu_s=row.cpu_s,
+        )

@@ -1,0 +1,182 @@
+"""What is asked about arrays as a whole: one row for each in a list, and how its tasks stand.
+
+The tasks of an array have numbers that follow each other, so all that is asked of one array is a
+walk along the primary key, and a list steps over the tasks it does not show.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lbd.dispatch.core.ledger_rows import BadTask, JobRow, SubmissionRange, Tally, Wanted
+from lbd.dispatch.core.row_faults import SIGNED, SLOTS_MAX, SUM_S, UNIX_S, Range, is_within
+from lbd.dispatch.ledger.work import (
+    COMMAND_BYTES,
+    FIRST_JOB,
+    LARGEST,
+    Ask,
+    Parts,
+    Row,
+    Submissions,
+    Work,
+    are_numbers,
+    conditions,
+    find,
+    has_room,
+    learn,
+    marks,
+    parts,
+    whole,
+)
+
+PAGE = 500  # jobs that are looked at together, before those of an array are stepped over
+LOOKED_INTO = 100  # arrays of one answer
+SHOWN = 8  # runs of waiting tasks, and tasks that failed
+
+
+def lines(wanted: Wanted) -> Work[list[JobRow]]:
+    """As `find`, but of each array one task alone."""
+    tables, clauses, values = conditions(wanted)
+    ids: list[int] = []
+    known: Submissions = {}
+    size, seen = 0, set[object]()
+    parts_of_it = Parts(wanted)
+    while (part := (yield from parts_of_it.following())) is not None:
+        if len(ids) >= wanted.limit or not has_room(wanted.bytes_max, size):
+            break
+        clause, ends = part
+        where = " AND ".join([*clauses, *filter(None, (clause,)), "j.id <= ?"])
+        newest_first = (
+            f"SELECT j.id, j.submission, j.array_index FROM jobs j {tables} WHERE {where}"  # noqa: S608  # as in `find`
+            " ORDER BY j.id DESC LIMIT ?"
+        )
+        last = LARGEST
+        while len(ids) < wanted.limit and has_room(wanted.bytes_max, size):
+            rows = yield Ask(newest_first, (*values, *ends, last, PAGE))
+            yield from learn(known, rows)
+            full = len(rows) == PAGE
+            for row in rows:
+                number = whole(row[0])
+                if number > last or (submission := known.get(row[1])) is None:
+                    continue
+                is_task = row[2] is not None
+                last = min(number, whole(submission[FIRST_JOB]) if is_task else number) - 1
+                if is_task and row[1] in seen:
+                    continue
+                if len(ids) < wanted.limit and has_room(wanted.bytes_max, size):
+                    ids.append(number)
+                    seen.add(row[1])
+                    size += whole(submission[COMMAND_BYTES])
+            if not full:
+                break
+    found: list[JobRow] = []
+    for some in parts(sorted(ids)):
+        ranges = tuple((number, number) for number in some)
+        found += yield from find(
+            Wanted(ranges, ended_too=True, limit=len(ranges), commands=wanted.commands)
+        )
+    return found
+
+
+def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
+    """By the arrays' ids; a row of each is given. Of very many only the numbers of their tasks:
+    anybody may submit them by the thousand, and each takes a question more for what waits."""
+    found: dict[int, Tally] = {}
+    for some in parts(sorted({row.submission for row in arrays})):
+        rows = yield Ask(
+            "SELECT submission, state, COUNT(*), MIN(started), MAX(finished), SUM(cpu_s),"  # noqa: S608  # question marks
+            " CAST(SUM(CASE WHEN finished IS NULL AND state <> 'pending'"
+            f" AND slots_held BETWEEN 0 AND {SLOTS_MAX} THEN slots_held ELSE 0 END) AS BIGINT)"
+            f" FROM jobs WHERE submission IN ({marks(some)}) GROUP BY submission, state",
+            some,
+        )
+        by_submission: dict[int, list[Row]] = {}
+        for row in rows:
+            by_submission.setdefault(whole(row[0]), []).append(row[1:])
+        for number, own in by_submission.items():
+            found[number] = tally_of(own)
+    known = {row.first: found.get(row.submission, tally_of(())) for row in arrays}
+    if len(known) <= LOOKED_INTO:
+        for first, count in sorted({(row.first, row.count) for row in arrays}):
+            known[first] = yield from looked_into(known[first], first, count)
+    return known
+
+
+def tally_of(rows: Sequence[Row]) -> Tally:
+    """`rows`: of each state how many, when, and what they used."""
+    return Tally(
+        {str(row[0]): whole(row[1]) for row in rows},
+        least([row[2] for row in rows]),
+        most([row[3] for row in rows]),
+        total([row[4] for row in rows]),
+        sum(whole(row[5]) for row in rows),
+    )
+
+
+def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
+    """With the first that wait, and the first that failed."""
+    ends = first, first + count - 1
+    waiting, bad = list[Row](), list[Row]()
+    if tally.states.get("pending"):
+        waiting += yield Ask(
+            "SELECT MIN(id), MAX(id) FROM (SELECT id, id - ROW_NUMBER() OVER (ORDER BY id) AS run"
+            " FROM jobs WHERE id BETWEEN ? AND ? AND state = 'pending') AS waiting"
+            " GROUP BY run ORDER BY 1 LIMIT ?",
+            (*ends, SHOWN + 1),
+        )
+    if tally.states.get("failed") or tally.states.get("lost"):
+        bad += yield Ask(
+            "SELECT array_index, state, exit_status, signal, cause FROM jobs"
+            " WHERE id BETWEEN ? AND ? AND state IN ('failed', 'lost')"
+            " ORDER BY id LIMIT ?",
+            (*ends, SHOWN + 1),
+        )
+    return replace(
+        tally,
+        waiting=[(whole(low), whole(high)) for low, high in waiting],
+        bad=[task for row in bad if (task := bad_task(row)) is not None],
+    )
+
+
+def bad_task(row: Row) -> BadTask | None:
+    """None: its row makes no sense."""
+    match tuple(row):
+        case [int(index), str(state), int() | None as status, int(signal), str(cause)]:
+            if all(is_within(number, SIGNED) for number in (status or 0, signal)):
+                return BadTask(index, state, status, signal, cause)
+    return None
+
+
+def arrays(numbers: Sequence[int]) -> Work[dict[int, SubmissionRange]]:
+    """By number, the submissions that are on record."""
+    found: dict[int, SubmissionRange] = {}
+    for some in parts(sorted(set(numbers))):
+        values = ", ".join(["(CAST(? AS BIGINT))"] * len(some))
+        sql = (
+            "SELECT n.column1, s.first_job, s.jobs, s.indexes"  # noqa: S608  # question marks
+            f" FROM (VALUES {values}) AS n JOIN submissions s ON s.id = (SELECT id FROM submissions"
+            " WHERE first_job <= n.column1 ORDER BY first_job DESC LIMIT 1)"
+        )
+        rows = yield Ask(sql, some)
+        for number, first, count, indexes in rows:
+            if are_numbers(first, count) and whole(number) < whole(first) + whole(count):
+                found[whole(number)] = SubmissionRange(whole(first), whole(count), str(indexes))
+    return found
+
+
+def least(values: Sequence[object]) -> float | None:
+    return min(within_range(values, UNIX_S), default=None)
+
+
+def most(values: Sequence[object]) -> float | None:
+    return max(within_range(values, UNIX_S), default=None)
+
+
+def total(values: Sequence[object]) -> float | None:
+    known = within_range(values, SUM_S)
+    return sum(known) if known else None
+
+
+def within_range(values: Sequence[object], allowed: Range) -> list[float]:
+    """Without what no sound row can have given."""
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return [float(number) for number in numbers if is_within(number, allowed)]

@@ -1,0 +1,44 @@
+"""What is counted of what a ledger takes in, for metrics."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.records import Begin, Changed, Fate, Record
+from lbd.metrics.core.histogram import Histogram
+from lbd.metrics.core.table import COMMITS_S
+from lbd.model import ENDED_STATES
+
+QUEUED = "queued"
+ALIVE = (Fate.LEASED, Fate.RUNNING, Fate.SUSPENDED)
+
+
+@dataclass(slots=True)
+class LedgerCounts:
+    """Every change of a job is recorded once, so here each end is counted once."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    fates: Counter[str] = field(default_factory=Counter)
+    begun: int = 0
+    commits: Histogram = field(default_factory=lambda: Histogram(COMMITS_S))
+    failures: int = 0
+
+    def note(self, changes: Sequence[Record]) -> None:
+        for change in changes:
+            if isinstance(change, Begin):
+                self.begun += 1
+            elif isinstance(change, Changed):
+                if change.state in ENDED_STATES:
+                    self.outcomes[change.state.value] += 1
+                if change.fate is not None and change.fate not in ALIVE:
+                    self.fates[change.fate.value] += 1
+
+    def answer(self) -> dict[str, object]:
+        return {
+            "jobs_ended": [[state, QUEUED, count] for state, count in self.outcomes.items()],
+            "attempts_begun": self.begun,
+            "attempts_ended": [[fate, count] for fate, count in self.fates.items()],
+            "ledger_commits": sum(self.commits.counts),
+            "ledger_commit_failures": self.failures,
+            "ledger_commit_seconds": self.commits.answer(),
+        }

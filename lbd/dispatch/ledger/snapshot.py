@@ -1,0 +1,82 @@
+"""A copy of the ledger, taken while a dispatcher writes it, and made fit to begin with again."""
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.dispatch.core.records import Cause, Fate
+from lbd.dispatch.core.restore import OPEN_FATES
+from lbd.dispatch.ledger.schema import VERSION
+from lbd.dispatch.ledger.sqlite import migrate
+from lbd.errors import ConfigError
+from lbd.model import JobState
+
+# What came after the copy has numbers, too, and files of output by them.
+NUMBERS_SKIPPED = 10_000
+OPEN = json.dumps(sorted(OPEN_FATES))
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    held: int  # jobs
+    lost: int
+
+
+def copy_ledger(path: Path, to: Path) -> None:
+    """All that is committed, whoever writes meanwhile. Raises ConfigError."""
+    with opened(path) as source, opened(to) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+
+
+def begin_again(path: Path, why: str, unix_s: float) -> Restored:
+    """Nothing of a copy begins by itself: nobody knows what has run since. Jobs that had not ended
+    are held, and what ran counts as lost; jobs that must not begin twice are lost with it.
+
+    Raises ConfigError if it is no ledger, or one of a newer release.
+    """
+    with opened(path) as ledger:
+        (version,) = ledger.execute("PRAGMA user_version").fetchone()
+        (health,) = ledger.execute("PRAGMA quick_check(1)").fetchone()
+        if version > VERSION:
+            raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
+        if version < 1 or health != "ok":
+            raise ConfigError(f"{path.name} in it is no sound ledger ({health})")
+        migrate(ledger, path)
+        ledger.execute("BEGIN IMMEDIATE")
+        lost = ledger.execute(
+            "UPDATE jobs SET state = ?, cause = ?, finished = ?, reason = ? WHERE finished IS NULL"
+            " AND submission IN (SELECT id FROM submissions WHERE may_restart = 0)"
+            " AND id IN (SELECT job FROM attempts"
+            " WHERE fate IN (SELECT value FROM json_each(?)))",
+            (JobState.LOST.value, Cause.LOST.value, unix_s, why, OPEN),
+        ).rowcount
+        ledger.execute(
+            "UPDATE attempts SET fate = ?, finished = ?, reason = ?"
+            " WHERE fate IN (SELECT value FROM json_each(?))",
+            (Fate.LOST.value, unix_s, why, OPEN),
+        )
+        held = ledger.execute(
+            "UPDATE jobs SET state = ?, host = '', started = NULL, suspended = NULL, reason = ?"
+            " WHERE finished IS NULL",
+            (JobState.PENDING.value, f"held: {why}"),
+        ).rowcount
+        ledger.execute(
+            "UPDATE counters SET value = value + ? WHERE name = 'next_job'", (NUMBERS_SKIPPED,)
+        )
+        ledger.execute("COMMIT")
+    return Restored(held, lost)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Raises ConfigError, also for what goes wrong within."""
+    try:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as ledger:
+            ledger.execute("PRAGMA trusted_schema = OFF")  # its owner is not who looks at it
+            yield ledger
+    except sqlite3.Error as problem:
+        raise ConfigError(f"{path}: {problem}") from problem

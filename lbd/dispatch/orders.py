@@ -1,0 +1,149 @@
+"""What `lbctl` orders of jobs, and `lbrun` of its own: kill, hold, release, requeue, update."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lbd.dispatch.core.job_selection import in_few_lines
+from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble
+from lbd.dispatch.core.lifecycle import ENDING
+from lbd.dispatch.core.ownership import Owners, fault_of_admins
+from lbd.dispatch.core.records import Action, Signal
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.intake import TEXT_MAX, checked_signal
+from lbd.dispatch.job_finder import REQUEUES, JobFinder
+from lbd.dispatch.revival import Revival
+from lbd.dispatch.updates import Updates
+from lbd.errors import LbdError
+from lbd.model import JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from lbd.text.one_line import one_line
+
+ACTS_AT_ONCE = 1000  # jobs: as many as are written together
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    dispatcher: Dispatcher
+    owners: Owners
+    finder: JobFinder
+
+    async def carry_out(self, asked: pb.ActRequest, host: str) -> bytes:
+        """`host` has asked for a user of its own."""
+        asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
+        try:
+            rows = await self.finder.to_act_on(
+                asked.verb,
+                asked.selectors,
+                asker,
+                commands=self.dispatcher.estimates is not None,
+                by_number=asked.by_number,
+            )
+            order = Order(self, asked, Updates(self.dispatcher, asked.update, asked.is_admin))
+            if asked.verb == "update":
+                order.updates.check()
+        except LedgerTrouble:
+            raise
+        except LbdError as problem:
+            return pb.ActReply(errors=[str(problem)]).SerializeToString()
+        own = {row.id for row in rows if self.owners.owns(asker, row)}
+        fault = fault_of_admins(host, self.dispatcher.config) if asked.is_admin else ""
+        may = {row.id for row in rows if row.id in own or (asked.is_admin and not fault)
+               or (asked.is_admin and row.origin == host)}  # fmt: skip
+        if rows and not may:
+            theirs = f"job {rows[0].shown} is" if len(rows) == 1 else "these jobs are"
+            error = f"permission denied: {theirs} not yours{fault}"
+            return pb.ActReply(errors=[error]).SerializeToString()
+        if asked.verb in REQUEUES:
+            await order.revival.read_names([row for row in rows if row.id in may])
+        reply, problems = pb.ActReply(), list[tuple[str, str]]()
+        for number, row in enumerate(order.in_turn(rows), 1):
+            try:
+                if row.id not in may:
+                    raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
+                await order.act_on(row)
+                reply.done.append(row.id)
+                reply.done_ids.append(row.shown)
+            except LedgerTrouble:
+                raise
+            except LbdError as problem:
+                mine = len(rows) == 1 or row.id in own or bool(asked.is_admin and fault)
+                if mine and not order.is_said(row):
+                    problems.append((row.shown, by_shown_id(str(problem), row)))
+            if not number % ACTS_AT_ONCE:  # what others want comes in between, on the disk too
+                await self.dispatcher.settled()
+        reply.errors.extend(in_few_lines(problems))
+        await self.dispatcher.settled()
+        return reply.SerializeToString()
+
+
+class Order:
+    """One order on its way from job to job."""
+
+    def __init__(self, orders: Orders, asked: pb.ActRequest, updates: Updates) -> None:
+        self._dispatcher, self._finder = orders.dispatcher, orders.finder
+        self._asked, self.updates = asked, updates
+        self.revival = Revival(orders.dispatcher)
+        self._gangs: set[int] = set()  # those acted on as a whole
+
+    def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
+        if self._asked.cancels_waiting:  # none is to begin while others are interrupted
+            return rows[::-1]
+        if self._asked.verb == "update":  # what waits first: then some of an array was changed
+            leased = self._dispatcher.life.leased
+            return sorted(rows, key=lambda row: JobId(str(row.id)) in leased)
+        return rows
+
+    def is_said(self, row: JobRow) -> bool:
+        """What went wrong with this one is nothing, or was said of another."""
+        if self._asked.verb == "update":
+            return self.updates.has_changed(row)
+        if row.gang and self._asked.verb in REQUEUES:
+            self._gangs.add(row.submission)
+        return False
+
+    async def act_on(self, row: JobRow) -> None:
+        """Raises LbdError."""
+        if self._asked.verb == "update":
+            actions = self.updates.carry(await self.updates.of(row), row)
+        elif row.submission in self._gangs:
+            return
+        else:
+            gang = await self.revival.gang(row) if self._asked.verb in REQUEUES else []
+            gang = await self._finder.forgiven(gang) if gang else []
+            actions = self.revival.of(gang) if gang else self._do(row)
+            if row.gang and self._asked.signal in ENDING:
+                self._gangs.add(row.submission)
+        self._dispatcher.carry(actions)
+
+    def _do(self, row: JobRow) -> list[Action]:
+        """Raises LbdError."""
+        asked, life, rng = self._asked, self._dispatcher.life, self._dispatcher.rng
+        job, now_s = JobId(str(row.id)), clock_s()
+        if asked.verb == "kill":
+            number = checked_signal(asked.signal)
+            ends = asked.cancels_waiting and not life.has_begun(job)
+            actions = life.kill(job, number, now_s, rng, ends=ends)
+            for order in actions:  # one with a stop reason is given again once its host is back
+                if isinstance(order, Signal) and not order.stop_reason:
+                    self._check_line(order)
+            return actions
+        if asked.verb == "hold":
+            return life.hold(job, f"held by {one_line(asked.user, TEXT_MAX)}", now_s, rng)
+        if asked.verb == "release":
+            return life.release(job, now_s, rng)
+        if asked.verb not in REQUEUES:
+            raise LbdError(f"{asked.verb[:40]!r} cannot be done to a job")
+        return life.requeue(job) if job in life.jobs else self.revival.of([row])
+
+    def _check_line(self, order: Signal) -> None:
+        """Raises LbdError."""
+        if order.host not in self._dispatcher.lines:
+            raise LbdError(f"job {order.job} was not signalled: {order.host} is out of contact")
+
+
+def by_shown_id(text: str, row: JobRow) -> str:
+    """With the job's id as people know it."""
+    for end in (" ", ":"):
+        text = text.replace(f"job {row.id}{end}", f"job {row.shown}{end}")
+    return text

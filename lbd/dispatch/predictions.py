@@ -1,0 +1,239 @@
+"""Predictions of waits: stored with what is submitted, held against what came true, answered.
+
+What takes long is done in a thread: the table of one question, and the fit of a line through the
+outcomes, which are read from the ledger. So after a restart of the dispatcher, and under the next
+leader, they are what they were.
+
+Such a thread slows the event loop down. So one question is looked into at a time, no user has more
+than a quarter of the time and no host more than half, and who asks the same again soon has the same
+answer.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.ledger_rows import JobRow, Ledger, LedgerTrouble, Submission, Wanted
+from lbd.dispatch.core.malleable.decision import KnownSpeedup
+from lbd.dispatch.core.malleable.prospects import Answer, answer
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.restore import queued_job
+from lbd.dispatch.intake import TEXT_MAX, predicted_job
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from lbd.text.needs_words import read_needs_text
+from lbd.theory.calibration import Bias, Correction, Judgement, Outcome, judged
+
+LEARN_EVERY_S = 30.0
+LEARN_FROM = 1000  # the last jobs that ended
+JUDGED = 10_000
+WAIT_S_MAX = 1e12
+QUANTILES = (0.5, 0.9)
+BYTES_MAX = 32 << 20  # of the commands of those that are read
+USER_REST, HOST_REST = 3.0, 1.0  # after a question, as many times as it took
+QUICK_S = 0.1  # what takes no longer is no reason to rest
+RESTING_MAX = 10_000
+SAME_MAX, SAME_FOR = 64, 4.0  # answers that are kept, and for how many times what they took
+
+
+class Turns:
+    """Who may be looked into when: the users of hosts, and the hosts."""
+
+    def __init__(self, clock: Callable[[], float] = clock_s) -> None:
+        self._clock = clock
+        self._due_s: OrderedDict[tuple[str, ...], float] = OrderedDict()
+        self._lock = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, host: str, user: str) -> AsyncIterator[None]:
+        keys = (host, user), (host,)
+        while (wait_s := max(map(self._left_s, keys))) > 0:  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(wait_s)
+        async with self._lock:
+            began_s = self._clock()
+            try:
+                yield
+            finally:
+                self._rests(keys, self._clock() - began_s)
+
+    def _rests(self, keys: tuple[tuple[str, ...], ...], took_s: float) -> None:
+        if took_s <= QUICK_S:
+            return
+        for key, rest in zip(keys, (USER_REST, HOST_REST), strict=True):
+            now_s = self._clock()
+            self._due_s[key] = max(now_s, self._due_s.get(key, 0.0)) + rest * took_s
+            self._due_s.move_to_end(key)
+        while len(self._due_s) > RESTING_MAX:
+            self._due_s.popitem(last=False)
+
+    def _left_s(self, key: tuple[str, ...]) -> float:
+        return self._due_s.get(key, 0.0) - self._clock()
+
+
+@dataclass(slots=True)
+class Predictions:
+    queues: Queues
+    ledger: Ledger
+    by_uid: bool
+    forecast: Forecast = field(init=False)
+    correction: Correction = field(default_factory=Correction)  # of jobs' whole waits
+    comparable: int = 0
+    errors: list[object] = field(default_factory=list)  # [quantile, seconds], for metrics
+    _learnt: int = -1  # jobs that had ended by then
+    turns: Turns = field(default_factory=Turns)
+    _same: OrderedDict[bytes, tuple[float, pb.PredictInfo]] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self.forecast = Forecast(self.queues)
+
+    def of_submission(self, sent: Submission) -> tuple[float, float] | None:
+        """None of what does not begin in its turn: a gang, an array with a target or a limit, what
+        waits for other jobs or for a time, and whatever comes while slots are kept for a gang.
+        Their waits would be held against the others'."""
+        is_steered = sent.target is not None or sent.deadline is not None or sent.at_once > 0
+        is_steered = is_steered or bool(sent.after or sent.not_before)
+        if sent.gang or is_steered or self.queues.plan is not None:
+            return None
+        return self.forecast.of_arrival(sent.slots, clock_s(), read_needs_text(sent.needs))
+
+    # What came true
+
+    async def learn(self) -> None:
+        """Learns from ended jobs, now and then, until cancelled."""
+        while True:
+            count = self.queues.slot_times.count
+            if count != self._learnt:
+                with contextlib.suppress(LedgerTrouble):
+                    self.learn_from(await self._outcomes(LEARN_FROM))
+                    self._learnt = count
+            await asyncio.sleep(LEARN_EVERY_S)
+
+    def learn_from(self, outcomes: Sequence[Outcome]) -> None:
+        bias = Bias()
+        for outcome in outcomes:
+            bias.learn(*outcome)
+        self.correction, self.comparable = bias.correction(), bias.jobs
+        self.errors = [[str(share), off_s] for share, off_s in errors_of(outcomes)]
+
+    async def _outcomes(self, limit: int) -> list[Outcome]:
+        wanted = Wanted(ended_only=True, limit=limit, bytes_max=BYTES_MAX)
+        return outcomes_of(await self.ledger.find(wanted))
+
+    async def calibration(self, host: str = "", user: str = "") -> pb.PredictInfo:
+        """Raises LedgerTrouble."""
+        async with self.turns.turn(host, user[:TEXT_MAX]):
+            found = await asyncio.to_thread(judged, await self._outcomes(JUDGED))
+        return pb.PredictInfo(calibration=calibration_info(found))
+
+    # Questions
+
+    async def answer(self, asked: pb.PredictAsked, host: str = "") -> pb.PredictInfo:
+        """Raises LbdError."""
+        job = predicted_job(asked, by_uid=self.by_uid)
+        question = asked.SerializeToString(deterministic=True)
+        if (same := self._same.get(question)) is not None and clock_s() < same[0]:
+            return same[1]
+        async with self.turns.turn(host, asked.user):
+            began_s = clock_s()
+            reply = await self._answer(asked, job)
+            self._same[question] = clock_s() + SAME_FOR * (clock_s() - began_s), reply
+            self._same.move_to_end(question)
+            if len(self._same) > SAME_MAX:
+                self._same.popitem(last=False)
+        return reply
+
+    async def _answer(self, asked: pb.PredictAsked, job: QueuedJob) -> pb.PredictInfo:
+        least, most = job.slots, max(job.slots, job.slots_most)
+        knows = job.speedup is not None or job.work_s is not None or job.command
+        known = self.queues.heads.known(job) if most > least or knows else None
+        now, how = self.forecast.situation(job, self.correction, clock_s())
+        found = await asyncio.to_thread(answer, now, least, most, known)
+        reply = predict_info(found, now.free, how, known)
+        reply.comparable = self.comparable
+        reply.warning = warning_of(asked, known, now.most)
+        return reply
+
+    def known_of(self, row: JobRow) -> KnownSpeedup | None:
+        """Returns what is known of a malleable job's speedup; None of any other's."""
+        if not row.is_malleable:
+            return None
+        return self.queues.heads.known(queued_job(row, by_uid=self.by_uid))
+
+
+def outcomes_of(rows: Sequence[JobRow]) -> list[Outcome]:
+    """Of jobs that began once, in the order in which they did."""
+    began = sorted(
+        (row.started, row.predicted_s, row.started - row.submitted)
+        for row in rows
+        if row.predicted_s is not None and 0 <= row.predicted_s <= WAIT_S_MAX  # nor NaN
+        and row.started is not None
+        and row.attempt == 1 and row.requeued is None
+    )  # fmt: skip
+    return [(predicted_s, max(0.0, actual_s)) for _, predicted_s, actual_s in began]
+
+
+def errors_of(outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
+    """By how many seconds half of the predicted waits were off at most, and nine of ten."""
+    off_s = sorted(abs(actual_s - predicted_s) for predicted_s, actual_s in outcomes)
+    return [(share, off_s[int(share * (len(off_s) - 1))]) for share in QUANTILES if off_s]
+
+
+def predict_info(found: Answer, free: int, how: str, known: KnownSpeedup | None) -> pb.PredictInfo:
+    first = found.prospects[0] if found.prospects else None
+    reply = pb.PredictInfo(how=how, free=free, picks=found.picks)
+    if first is not None and first.begins_in_s is not None:
+        reply.wait_s = first.begins_in_s
+    for one in found.prospects:
+        interval_s = one.interval_90_s or (None, None)
+        reply.choices.add(
+            slots=one.slots, begins_in_s=one.begins_in_s, runs_s=one.runs_s,
+            begins_in_low_s=interval_s[0], begins_in_high_s=interval_s[1],
+        )  # fmt: skip
+    if known is not None:
+        reply.speedup.CopyFrom(speedup_info(known))
+    return reply
+
+
+def warning_of(asked: pb.PredictAsked, known: KnownSpeedup | None, largest: int) -> str:
+    if known is None:
+        return ""
+    found = []
+    if known.linear:
+        found.append(
+            f"its speedup is not known: assumed to be linear up to {asked.slots_most} slots "
+            "(give it with --speedup A,SIGMA)"
+        )
+    if asked.slots_most > largest > 0:
+        found.append(
+            f"no host that takes jobs now has more than {largest} slot{'s' * (largest > 1)}"
+        )
+    return "; ".join(found)
+
+
+def speedup_info(known: KnownSpeedup) -> pb.SpeedupInfo:
+    reply = pb.SpeedupInfo(
+        parallelism=known.speedup.parallelism,
+        sigma=known.speedup.sigma,
+        work_s=known.work_s,
+        source="given" if known.given else "linear" if known.linear else "learnt",
+    )
+    if (fit := known.fitted) is not None:
+        reply.runs, reply.noise = fit.runs, fit.noise
+        reply.parallelism_low, reply.parallelism_high = fit.parallelism_90
+        reply.sigma_low, reply.sigma_high = fit.sigma_90
+    return reply
+
+
+def calibration_info(found: Judgement) -> pb.CalibrationInfo:
+    return pb.CalibrationInfo(
+        jobs=found.jobs,
+        slope=found.line.slope,
+        intercept=found.line.intercept_log10,
+        cc_raw=found.raw,
+        cc_corrected=found.corrected,
+        covered_90=found.covered_90,
+    )

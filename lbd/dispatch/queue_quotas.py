@@ -1,0 +1,90 @@
+"""Room in the queue, which has an end: nobody takes it all.
+
+A user, by the jobs of one line, could keep everybody else out for as long as these wait; so a part
+is left for others, and a part for the users of other hosts.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from lbd.dispatch.core.ledger_rows import JobRow, Submission, share_of
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.intake import conditions_most
+from lbd.errors import LbdError
+
+USER_SHARE, HOST_SHARE = 0.75, 0.9  # of the queue
+
+
+class QueueRoom:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._jobs, self._by_uid = dispatcher.life.jobs, dispatcher.by_uid
+        self._targets = dispatcher.life.queues.targets
+        self._dependents = dispatcher.life.dependents
+        self._most_conditions = conditions_most(dispatcher.config.dispatch)
+        self._most = dispatcher.config.dispatch.max_jobs
+        self._coming: Counter[str] = Counter()  # jobs on their way to the ledger
+        self._coming_of_user: Counter[str] = Counter()
+        self._coming_of_host: Counter[str] = Counter()
+        self._coming_conditions: Counter[str] = Counter()  # of a user
+
+    def why_not(self, sent: Submission) -> str:
+        """Why these jobs are not let in now, "" if they are."""
+        return self._why_not(sent, sent.count, is_new=True)
+
+    def why_not_again(self, rows: Sequence[JobRow]) -> str:
+        """The same of ended jobs of one submission that are to begin again."""
+        return self._why_not(
+            rows[0], len(rows), is_new=rows[0].submission not in self._targets.arrays
+        )
+
+    def _why_not(self, sent: Submission | JobRow, count: int, *, is_new: bool) -> str:
+        """`is_new`: an array that comes now, or comes again."""
+        user, most = self._user(sent), self._most
+        if len(self._jobs) + self._coming.total() + count > most:
+            return f"the queue is full (dispatch.max_jobs is {most})"
+        of_user = self._jobs.of_user(user) + self._coming_of_user[user]
+        if of_user + count > (share := max(1, int(USER_SHARE * most))):
+            return (
+                f"{sent.user} has {of_user} jobs in the queue, and no user may have more than "
+                f"{share} ({USER_SHARE:.0%} of dispatch.max_jobs)"
+            )
+        of_host = self._jobs.of_origin(sent.origin) + self._coming_of_host[sent.origin]
+        if of_host + count > (share := max(1, int(HOST_SHARE * most))):
+            return (
+                f"{sent.origin} has {of_host} jobs in the queue, and no host may have more than "
+                f"{share} ({HOST_SHARE:.0%} of dispatch.max_jobs)"
+            )
+        if isinstance(sent, Submission) and (conditions := conditions_of(sent)):
+            more = conditions + self._coming_conditions[user]
+            if why := self._dependents.why_not(user, sent.origin, more, self._most_conditions):
+                return why
+        has_target = sent.target is not None or sent.deadline is not None
+        return self._targets.why_not(user, sent.origin) if has_target and is_new else ""
+
+    @contextmanager
+    def taken(self, sent: Submission) -> Iterator[None]:
+        """Room for these jobs until they are in the queue. Raises LbdError if there is none."""
+        if fault := self.why_not(sent):
+            raise LbdError(fault)
+        places = (
+            (self._coming, "", sent.count), (self._coming_of_user, self._user(sent), sent.count),
+            (self._coming_of_host, sent.origin, sent.count),
+            (self._coming_conditions, self._user(sent), conditions_of(sent)),
+        )  # fmt: skip
+        for coming, key, count in places:
+            coming[key] += count
+        try:
+            yield
+        finally:
+            for coming, key, count in places:
+                coming[key] -= count
+                if not coming[key]:
+                    del coming[key]
+
+    def _user(self, sent: Submission | JobRow) -> str:
+        return share_of(sent.user, sent.uid, by_uid=self._by_uid)
+
+
+def conditions_of(sent: Submission) -> int:
+    return sent.count * len(sent.after.split())

@@ -1,0 +1,70 @@
+"""Ended jobs that begin again, as `lbctl requeue` asks; those of a gang all together."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.ledger_rows import JobRow, Wanted, command_of
+from lbd.dispatch.core.records import Action, Live
+from lbd.dispatch.core.restore import queued_job
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.queue_quotas import QueueRoom
+from lbd.errors import LbdError
+from lbd.model import JobId
+from lbd.process.boot_clock import clock_s
+
+NAMES_AT_ONCE = 500  # of commands
+NAMES_BYTES = 64 << 20  # of commands that are read for them together
+
+
+@dataclass(frozen=True, slots=True)
+class Revival:
+    dispatcher: Dispatcher
+    _names: dict[int, str] = field(default_factory=dict)  # of submissions' commands
+
+    async def read_names(self, rows: Sequence[JobRow]) -> None:
+        """Under which their runs are learnt from, of ended jobs that were read without their
+        commands. Those that are too large together stay unknown."""
+        jobs = self.dispatcher.life.jobs
+        ended = [row for row in rows if not row.command and JobId(str(row.id)) not in jobs]
+        ids = sorted({row.submission: row.id for row in ended}.values())
+        for at in range(0, len(ids), NAMES_AT_ONCE):
+            ranges = tuple((job, job) for job in ids[at : at + NAMES_AT_ONCE])
+            wanted = Wanted(ranges, ended_too=True, limit=len(ranges), bytes_max=NAMES_BYTES)
+            for row in await self.dispatcher.ledger.find(wanted):
+                self._names[row.submission] = command_of(row.command)
+
+    async def gang(self, row: JobRow) -> list[JobRow]:
+        """All of its gang, if it has ended. Raises LbdError unless all of them have."""
+        jobs = self.dispatcher.life.jobs
+        if not row.gang or JobId(str(row.id)) in jobs:
+            return []
+        ids = (row.id - row.gang + 1, row.id + row.gang - 1)
+        wanted = Wanted((ids,), ended_too=True, limit=2 * row.gang)
+        found = await self.dispatcher.ledger.find(wanted)
+        gang = [one for one in found if one.submission == row.submission]
+        if len(gang) < row.gang:
+            raise LbdError(f"job {row.shown}: some jobs of its gang are no longer on record")
+        if open_ids := [one.shown for one in gang if JobId(str(one.id)) in jobs]:
+            raise LbdError(
+                f"job {row.shown}: job {open_ids[0]} of its gang has not ended; kill that, then "
+                "requeue them all"
+            )
+        return gang
+
+    def of(self, rows: Sequence[JobRow]) -> list[Action]:
+        """Raises LbdError."""
+        dispatcher, actions = self.dispatcher, list[Action]()
+        if fault := QueueRoom(dispatcher).why_not_again(rows):
+            raise LbdError(fault)
+        dispatcher.life.queues.targets.unix_s = time.time() - clock_s()
+        for row in rows:
+            if not row.may_restart:
+                raise LbdError(f"job {row.shown} was submitted with --no-restart")
+            estimate_s = dispatcher.estimate_s(row.user, row.command)
+            queued = queued_job(row, estimate_s, from_start=True, by_uid=dispatcher.by_uid)
+            if not row.command:
+                queued = queued._replace(command=self._names.get(row.submission, ""))
+            live = Live(queued, row.attempt, requeued=time.time())
+            actions += dispatcher.life.revived(live, clock_s(), dispatcher.rng)
+        return actions

@@ -1,0 +1,226 @@
+"""What the dispatcher is asked over the network: the hosts' lines, submissions, questions."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from lbd.dispatch.calls import Calls
+from lbd.dispatch.core.ledger_rows import (
+    Deposed,
+    LedgerTrouble,
+)
+from lbd.dispatch.core.ownership import Asker, Owners
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces
+from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
+from lbd.dispatch.job_view import JobViews, add_attempts, in_pieces
+from lbd.dispatch.orders import Orders
+from lbd.dispatch.predictions import Predictions
+from lbd.dispatch.submissions import Submissions
+from lbd.dispatch.watching import TooManyWatched, Watching
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.question import read
+from lbd.net.transport import Trust
+from lbd.text.one_line import one_line
+
+if TYPE_CHECKING:  # generic in the stubs only
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+
+log = logging.getLogger("lbd.dispatch")
+
+ANSWER_BYTES = 12 << 20  # less than a host takes
+Asked = TypeVar("Asked", bound=Message)
+
+
+class QueueService:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        trust: Trust,
+        tags_info: Callable[[], Awaitable[pb.TagsInfo]],
+        predictions: Predictions | None = None,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._tags_info = tags_info
+        self._trust = trust
+        self._ledger = dispatcher.ledger
+        self._predictions = predictions or Predictions(
+            dispatcher.life.queues, dispatcher.ledger, dispatcher.by_uid
+        )
+        self._job_views = JobViews(dispatcher.life, dispatcher.ledger, self._predictions)
+        rate = dispatcher.config.dispatch.host_bytes_per_s
+        self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
+        self._calls = Calls(trust, rate)
+        owners = Owners(dispatcher.by_uid, dispatcher.uid_of)
+        self._submissions = Submissions(dispatcher, self._predictions, owners)
+        self._finder = JobFinder(dispatcher.ledger, owners)
+        self._orders = Orders(dispatcher, owners, self._finder)
+        self._watching = Watching(dispatcher.watchers, dispatcher.ledger, self._job_views)
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        paced, one = self._calls.paced, grpc.unary_unary_rpc_method_handler
+        return grpc.method_handlers_generic_handler(
+            "lbd.v1.Dispatch",
+            {
+                "Work": grpc.stream_stream_rpc_method_handler(self._work),
+                "Submit": one(paced(self._submit)),
+                "Jobs": one(paced(self._jobs)),
+                "Watch": grpc.unary_stream_rpc_method_handler(paced(self._watch)),
+                "Predict": one(paced(self._predict)),
+                "Act": one(paced(self._act)),
+                "Tags": one(paced(self._tags)),
+                "Status": one(paced(self._status)),
+            },
+        )
+
+    async def _work(self, _requests: object, context: "Context") -> None:
+        """A host's line, until it breaks or a new one of the same host takes its place."""
+        name = HostId(await self._calls.host(context))
+        line = HostConnection(context.write, self._dispatcher.config.dispatch.host_behind_bytes)
+        await self._paces.turn(name, OPENING_BYTES, line)
+        self._dispatcher.line_opened(name, line)
+        broken, fault = asyncio.ensure_future(line.broken.wait()), ""
+        try:
+            while not line.broken.is_set():
+                reading = asyncio.ensure_future(context.read())
+                await asyncio.wait((reading, broken), return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    reading.cancel()
+                    return
+                message: object = reading.result()
+                if not isinstance(message, bytes):
+                    return
+                if await self._paces.turn(name, len(message), line):
+                    await self._hear(name, line, message)
+        except (DecodeError, ValueError, KeyError) as problem:
+            fault = str(problem)
+        finally:
+            broken.cancel()
+            self._dispatcher.line_closed(name, line)
+        if fault:  # what it has raised keeps all that it knows for long, so not the message
+            del reading, message
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
+
+    async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
+        """Raises DecodeError, ValueError, KeyError."""
+        up = pb.WorkUp.FromString(message)
+        if await self._paces.reports_turn(name, len(up.reports), len(message), line):
+            self._dispatcher.heard(name, line, up)
+
+    async def _submit(self, data: bytes, context: "Context") -> bytes:
+        asked = await self._read(pb.SubmitRequest, data, context)
+        try:
+            if (proven := await self._trust.caller(context)) not in ("", asked.origin):
+                raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
+            # To its end, even if the caller is gone: what is in the ledger must be in the queue.
+            taking = asyncio.ensure_future(self._submissions.take(asked))
+            taking.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return (await asyncio.shield(taking)).SerializeToString()
+        except Deposed as problem:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
+        except LbdError as problem:
+            return pb.SubmitReply(error=str(problem)).SerializeToString()
+
+    async def _jobs(self, data: bytes, context: "Context") -> bytes:
+        asked = await self._read(pb.JobsAsked, data, context)
+        async with self._calls.long(await self._calls.host(context), asked.user):
+            return await self._jobs_asked(asked)
+
+    async def _jobs_asked(self, asked: pb.JobsAsked) -> bytes:
+        try:
+            asker, explained = self._asker(asked), not asked.unexplained
+            if asked.by_array:
+                lines = await self._finder.lines(
+                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES
+                )
+                rows = [row for row, _ in lines]
+                jobs = await self._job_views.of_lines(lines, explained=explained)
+            else:
+                rows = await self._finder.named(
+                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES, by_number=asked.by_number
+                )
+                jobs = await self._job_views.of(rows, explained=explained)
+            newest = in_pieces(jobs[::-1], ANSWER_BYTES)[0][::-1]
+            if len(newest) < len(jobs) and asked.selectors:
+                raise LbdError(TOO_LONG)
+            if asked.with_attempts:
+                ids = [JobId(str(job.id)) for job in newest]
+                add_attempts(newest, await self._ledger.attempts(ids))
+                await self._job_views.add_given(newest, rows)
+            return pb.JobsInfo(jobs=newest).SerializeToString()
+        except LedgerTrouble:
+            raise
+        except LbdError as problem:
+            return pb.JobsInfo(error=str(problem)).SerializeToString()
+
+    async def _predict(self, data: bytes, context: "Context") -> bytes:
+        asked = await self._read(pb.PredictAsked, data, context)
+        try:
+            host = await self._calls.host(context)
+            async with self._calls.long(host, asked.user):
+                if asked.calibration:
+                    found = await self._predictions.calibration(host, asked.user)
+                else:
+                    found = await self._predictions.answer(asked, host)
+                return found.SerializeToString()
+        except LedgerTrouble:
+            raise
+        except LbdError as problem:
+            return pb.PredictInfo(error=str(problem)).SerializeToString()
+
+    def _asker(self, asked: pb.JobsAsked | pb.ActRequest) -> Asker:
+        return self._finder.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
+
+    async def _watch(self, data: bytes, context: "Context") -> None:
+        asked = await self._read(pb.JobsAsked, data, context)
+        who = await self._calls.host(context), asked.user
+        try:
+            async with self._calls.long(*who):
+                watched = await self._finder.ids(
+                    asked.selectors, self._asker(asked), by_number=asked.by_number
+                )
+        except LedgerTrouble:
+            raise
+        except LbdError as problem:
+            await context.write(pb.JobsInfo(error=str(problem)).SerializeToString())
+            return
+
+        async def send(jobs: Sequence[pb.JobInfo]) -> None:
+            await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
+
+        try:
+            with self._watching.held(who, len(watched)):
+                turn = partial(self._calls.long, *who)
+                await self._watching.follow(watched, send, turn, once_ended=asked.once_ended)
+        except TooManyWatched as problem:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
+
+    async def _act(self, data: bytes, context: "Context") -> bytes:
+        asked = await self._read(pb.ActRequest, data, context)
+        host = await self._calls.host(context)
+        # What has ended may have begun again meanwhile, and then its last attempt is another.
+        alone = self._calls.requeueing if asked.verb in REQUEUES else contextlib.nullcontext()
+        async with self._calls.long(host, asked.user), alone:
+            return await self._orders.carry_out(asked, host)
+
+    async def _tags(self, data: bytes, context: "Context") -> bytes:
+        await self._read(pb.TagsAsked, data, context)
+        return (await self._tags_info()).SerializeToString()
+
+    async def _status(self, data: bytes, context: "Context") -> bytes:
+        await self._read(pb.StatusAsked, data, context)
+        return self._dispatcher.status().SerializeToString()
+
+    async def _read(self, kind: type[Asked], data: bytes, context: "Context") -> Asked:
+        """Parses a message; only hosts of this cluster get here."""
+        await self._trust.caller(context)
+        return await read(kind, data, context)

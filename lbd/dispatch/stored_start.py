@@ -1,0 +1,26 @@
+"""What a submission's attempts are started with, out of the ledger, which others may have written
+to."""
+
+from google.protobuf.message import DecodeError
+
+from lbd.dispatch.core.ledger_rows import LedgerTrouble, Stored
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.submitter import request_in
+
+
+class UnreadableSpec(LedgerTrouble):
+    """It can be started nowhere."""
+
+
+def start_in(stored: Stored) -> pb.Start:
+    """Raises UnreadableSpec."""
+    try:
+        start = pb.Start(origin=stored.origin, user=stored.user)
+        start.spec.ParseFromString(stored.spec)
+        if stored.uid is not None:
+            start.uid = stored.uid
+        elif (request := request_in(start.spec)) is not None:
+            start.uid = request.uid  # the host finds out whether origin and user agree
+    except (DecodeError, TypeError, ValueError):
+        raise UnreadableSpec("what the ledger has of its command makes no sense") from None
+    return start

@@ -1,0 +1,93 @@
+"""What is asked to be queued: checked, on disk, then in the queue."""
+
+import asyncio
+import time
+from dataclasses import replace
+from itertools import islice
+
+from lbd.dispatch.core.dependencies.conditions import conditions_of
+from lbd.dispatch.core.dependencies.dependents import Waits
+from lbd.dispatch.core.ledger_rows import Accepted, Stored, Submission
+from lbd.dispatch.core.ownership import Owners
+from lbd.dispatch.core.why_waiting import stuck_reason
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.dependencies import DependencyCounts, DependencyLookup
+from lbd.dispatch.earlier_tasks import EarlierTasks
+from lbd.dispatch.intake import fault_of_gang_hosts, submission_of, target_of
+from lbd.dispatch.predictions import Predictions
+from lbd.dispatch.queue_quotas import QueueRoom
+from lbd.errors import LbdError
+from lbd.model import JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+
+EARLY_AT_ONCE = 1000  # tasks of an array that come in one turn: 15 ms
+
+
+class Submissions:
+    def __init__(self, dispatcher: Dispatcher, predictions: Predictions, owners: Owners) -> None:
+        self._dispatcher = dispatcher
+        self._dependencies = DependencyLookup(dispatcher, owners)
+        self._counts = DependencyCounts(dispatcher)
+        self._ledger = dispatcher.ledger
+        self._life, self._rng = dispatcher.life, dispatcher.rng
+        self._predictions = predictions
+        self._earlier_tasks = EarlierTasks(dispatcher.ledger, dispatcher.life.queues.targets)
+        self._room = QueueRoom(dispatcher)
+
+    async def take(self, asked: pb.SubmitRequest) -> pb.SubmitReply:
+        """Raises LbdError."""
+        own, by_uid = self._dispatcher.config.dispatch, self._dispatcher.by_uid
+        sent = submission_of(asked, own, self._life.rules, by_uid=by_uid)
+        if fault := fault_of_gang_hosts(sent, self._life.hosts.known):
+            raise LbdError(fault)
+        target, deadline = target_of(asked, own, time.time())
+        after = await self._dependencies.of(asked, sent)
+        submission = sent  # which has many fields, and most submissions are to have none of these
+        if target is not None or deadline is not None or after != sent.after:
+            submission = replace(submission, target=target, deadline=deadline, after=after)
+        if (predicted_s := self._predictions.of_submission(submission)) is not None:
+            submission = replace(submission, predicted_s=predicted_s)
+        known = None
+        if self._room.why_not(submission):  # but it may be in there already
+            known = await self._ledger.accepted(submission)
+        accepted = known or await self._queued(submission)
+        if after:
+            await self._counts.look()
+        targets = self._life.queues.targets
+        remark = targets.remark(accepted.first, clock_s()) if accepted.is_new else ""
+        warning = stuck_reason(self._life, JobId(str(accepted.first)))
+        return pb.SubmitReply(
+            first=accepted.first,
+            count=accepted.count,
+            warning=warning,
+            is_other=accepted.is_other,
+            remark=remark,
+        )
+
+    async def _queued(self, sent: Submission) -> Accepted:
+        """On disk and in the queue. Raises LbdError."""
+        with self._room.taken(sent):
+            accepted = await self._ledger.submit(sent, time.time())
+            if accepted.is_new:
+                stored = Stored(sent.spec, sent.origin, sent.user, sent.uid)
+                self._dispatcher.keep_start(accepted.submission, stored)
+                await self._earlier_tasks.of_new(accepted, sent)
+                await self._queue(sent, accepted)
+        return accepted
+
+    async def _queue(self, sent: Submission, accepted: Accepted) -> None:
+        estimate_s = self._dispatcher.estimate_s(sent.user, sent.command)
+        jobs, rng = sent.jobs(accepted, estimate_s, by_uid=self._dispatcher.by_uid), self._rng
+        if not (sent.after or sent.not_before):
+            self._dispatcher.carry(self._life.submitted(jobs, clock_s(), rng))
+            return
+        early = (
+            (job, Waits(conditions_of(sent.after, job.array_index), sent.not_before))
+            for job in jobs
+        )
+        at_once = accepted.count if sent.gang else EARLY_AT_ONCE  # a gang comes whole
+        while some := list(islice(early, at_once)):
+            self._life.dependents.unix_s = time.time() - clock_s()
+            self._dispatcher.carry(self._life.submitted_early(some, clock_s(), rng))
+            await asyncio.sleep(0.0)

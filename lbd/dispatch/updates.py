@@ -1,0 +1,92 @@
+"""`lbctl update`: what is changed of jobs that wait, for all jobs of a submission alike."""
+
+import math
+import time
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.ledger_rows import JobRow
+from lbd.dispatch.core.records import Action, Updated
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.intake import PRIORITY_MAX, TEXT_MAX, TIME_MAX
+from lbd.errors import LbdError
+from lbd.model import JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.submitter import request_in
+from lbd.process.boot_clock import clock_s
+from lbd.text.one_line import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """The changes of one order."""
+
+    dispatcher: Dispatcher
+    asked: pb.Update
+    is_admin: bool
+    _made: dict[int, Updated] = field(default_factory=dict)  # by submission
+    _recorded: set[int] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raises LbdError."""
+        asked = self.asked
+        if asked.HasField("begin") and not 0 <= asked.begin <= TIME_MAX:  # nor NaN
+            raise LbdError("--begin: this is no time")
+        if asked.HasField("priority"):
+            if not -PRIORITY_MAX <= asked.priority <= PRIORITY_MAX:
+                raise LbdError(f"--priority: from -{PRIORITY_MAX} to {PRIORITY_MAX}")
+            if not self.dispatcher.life.rules.priorities:
+                raise LbdError(
+                    "--priority: this cluster does not use priorities (dispatch.priorities)"
+                )
+            if asked.priority > 0 and not self.is_admin:
+                raise LbdError(
+                    f"--priority {asked.priority}: only administrators raise priorities; yours may "
+                    "be 0 or less"
+                )
+        if asked.HasField("timeout_s") and not 0 <= asked.timeout_s <= TIME_MAX:  # nor NaN
+            raise LbdError("--timeout: this is no time limit")
+
+    async def of(self, row: JobRow) -> Updated:
+        """Raises LbdError."""
+        if row.submission not in self._made:
+            asked, spec = self.asked, (await self.dispatcher.ledger.spec(row.submission)).spec
+            limit_s = asked.timeout_s if asked.HasField("timeout_s") else row.limit_s
+            name = one_line(asked.name, TEXT_MAX) if asked.HasField("name") else row.name
+            priority = asked.priority if asked.HasField("priority") else row.priority
+            spec = with_limit(spec, limit_s) if asked.HasField("timeout_s") else spec
+            begin = asked.begin if asked.HasField("begin") else row.not_before
+            values = row.submission, priority, name, limit_s, spec, begin
+            self._made[row.submission] = Updated(*values)
+        return self._made[row.submission]
+
+    def carry(self, change: Updated, row: JobRow) -> list[Action]:
+        """Raises LbdError if this one has begun."""
+        dispatcher, job = self.dispatcher, JobId(str(row.id))
+        values = change.priority, change.name, change.limit_s
+        actions = dispatcher.life.update(job, *values, clock_s(), dispatcher.rng)
+        if self.asked.HasField("begin") and job in dispatcher.life.jobs:
+            dispatcher.life.dependents.unix_s = time.time() - clock_s()
+            actions += dispatcher.life.begin_at(job, change.not_before, clock_s(), dispatcher.rng)
+        if row.submission in self._recorded:
+            return actions
+        self._recorded.add(row.submission)
+        dispatcher.starts.forget(row.submission)  # those that begin from now on read it again
+        return [change, *actions]
+
+    def has_changed(self, row: JobRow) -> bool:
+        """Some of its submission wait, and were changed: it has begun, and goes on as it is."""
+        return row.submission in self._recorded
+
+
+def with_limit(stored: bytes, limit_s: float) -> bytes:
+    """Raises LbdError."""
+    spec = pb.StoredSpec.FromString(stored)
+    request = request_in(spec)
+    if request is None or not math.isfinite(limit_s):
+        raise LbdError("--timeout: the stored request of this job cannot be read")
+    request.timeout_s = limit_s
+    if spec.staged_request:
+        spec.staged_request = request.SerializeToString()
+    else:
+        spec.run_request = request.SerializeToString()
+    return spec.SerializeToString()

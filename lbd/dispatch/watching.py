@@ -1,0 +1,194 @@
+"""Sends jobs to whoever watches them: each at once, and again when it changes, until it ends."""
+
+import asyncio
+import contextlib
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from lbd.dispatch.core.ledger_rows import Ledger, Wanted
+from lbd.dispatch.job_view import EXPLAINED_MAX, JobViews, in_pieces
+from lbd.errors import LbdError
+from lbd.local.budget import Budget
+from lbd.model import ENDED_NAMES, JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.ranges import ranges_in
+
+GATHER_S = 0.05
+PIECE_BYTES = 1 << 20
+PIECE_JOBS = 500  # that are looked up at once
+RETELL_S = 3.0  # why a job waits, to who watches it
+RETOLD_MAX = 4  # jobs of one watcher
+BLOCK = 1 << 10  # numbers of jobs
+WATCHED_OF_USER = 1_000_000  # jobs, by all watchers of one user of a host
+WATCHED_OF_HOST = 4_000_000
+Send = Callable[[Sequence[pb.JobInfo]], Awaitable[None]]
+Turn = Callable[[], contextlib.AbstractAsyncContextManager[None]]
+
+
+class TooManyWatched(LbdError):
+    """A user, or a host, watches too many jobs already."""
+
+
+class Watcher:
+    """A client that is notified of changes of some jobs. There may be very many of both, so of each
+    it has some bytes and no more."""
+
+    __slots__ = ("changed", "ended", "ends_only", "event", "ids", "open")
+
+    def __init__(self, ids: Sequence[int], ends_only: bool) -> None:
+        """`ids`: in order."""
+        self.ids = array("q", ids)
+        self.changed = bytearray(b"\1" * len(ids))  # 1 for each that has
+        self.ended = bytearray(len(ids))
+        self.open = len(ids)
+        self.ends_only = ends_only
+        self.event = asyncio.Event()
+
+    def place(self, job: int) -> int:
+        """Of a job among its jobs; -1 if it is none of them."""
+        at = bisect_left(self.ids, job)
+        return at if at < len(self.ids) and self.ids[at] == job else -1
+
+    def change(self, job: int) -> None:
+        if (at := self.place(job)) >= 0 and not self.ended[at]:
+            self.changed[at] = 1
+            self.event.set()
+
+    def end(self, job: int) -> None:
+        """There is no more to be said of it."""
+        if (at := self.place(job)) >= 0 and not self.ended[at]:
+            self.ended[at] = 1
+            self.open -= 1
+
+    def next_changed(self, most: int) -> list[int]:
+        """Some that have changed, which is dealt with by that."""
+        found: list[int] = []
+        at = self.changed.find(1)
+        while at >= 0 and len(found) < most:
+            self.changed[at] = 0
+            if not self.ended[at]:
+                found.append(self.ids[at])
+            at = self.changed.find(1, at + 1)
+        return found
+
+    def change_all(self) -> None:
+        for job in self.ids:
+            self.change(job)
+
+
+@dataclass(slots=True)
+class Watchers:
+    """Which client watches which job."""
+
+    _by_block: dict[int, set[Watcher]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._by_block)
+
+    def add(self, watcher: Watcher) -> None:
+        for block in blocks(watcher):
+            self._by_block.setdefault(block, set()).add(watcher)
+
+    def remove(self, watcher: Watcher) -> None:
+        for block in blocks(watcher):
+            self._by_block[block].discard(watcher)
+            if not self._by_block[block]:
+                del self._by_block[block]
+
+    def notify(self, job: JobId, *, has_ended: bool) -> None:
+        number = int(job)
+        for watcher in self._by_block.get(number // BLOCK, ()):
+            if has_ended or not watcher.ends_only:
+                watcher.change(number)
+
+
+def blocks(watcher: Watcher) -> set[int]:
+    return {job // BLOCK for job in watcher.ids}
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    watchers: Watchers
+    ledger: Ledger
+    job_views: JobViews
+    _of_user: Budget = field(
+        default_factory=lambda: Budget(WATCHED_OF_USER, sys.maxsize), init=False
+    )
+    _of_host: Budget = field(
+        default_factory=lambda: Budget(WATCHED_OF_HOST, sys.maxsize), init=False
+    )
+
+    @contextlib.contextmanager
+    def held(self, who: tuple[str, str], count: int) -> Iterator[None]:
+        """While so many jobs are watched for this user of this host. Raises TooManyWatched."""
+        host, user = who
+        if not self._of_user.take(who, count):
+            raise TooManyWatched(f"{user or host} waits for {WATCHED_OF_USER} jobs already")
+        try:
+            if not self._of_host.take(host, count):
+                raise TooManyWatched(f"{host} waits for {WATCHED_OF_HOST} jobs already")
+            try:
+                yield
+            finally:
+                self._of_host.give_back(host, count)
+        finally:
+            self._of_user.give_back(who, count)
+
+    async def follow(
+        self, watched: Sequence[int], send: Send, turn: Turn, *, once_ended: bool
+    ) -> None:
+        """`watched`: numbers in order. `turn`: around each look at many jobs, so that others have
+        theirs. `once_ended`: sends each job only when it has ended."""
+        watcher = Watcher(watched, once_ended)
+        self.watchers.add(watcher)
+        try:
+            await self._send_changes(watcher, send, turn)
+        finally:
+            self.watchers.remove(watcher)
+
+    async def _send_changes(self, watcher: Watcher, send: Send, turn: Turn) -> None:
+        explained = len(watcher.ids) <= EXPLAINED_MAX
+        while watcher.open:
+            watcher.event.clear()
+            waits = False
+            while some := watcher.next_changed(PIECE_JOBS):
+                if len(watcher.ids) > PIECE_JOBS:
+                    async with turn():
+                        jobs = await self._jobs(some, watcher.ends_only, explained)
+                else:
+                    jobs = await self._jobs(some, watcher.ends_only, explained)
+                waits = waits or any(job.state == "pending" for job in jobs)
+                for job in jobs:
+                    if job.state in ENDED_NAMES:
+                        watcher.end(job.id)
+                for piece in in_pieces(jobs, PIECE_BYTES) if jobs else ():
+                    await send(piece)
+            if watcher.open:
+                await self._change(watcher, waits)
+                if watcher.open > 1:  # changes of many come in one message
+                    await asyncio.sleep(GATHER_S)
+
+    async def _change(self, watcher: Watcher, waits: bool) -> None:
+        """Waits for a change; with few jobs only for a while, since why they wait changes when
+        others begin."""
+        if waits and watcher.open <= RETOLD_MAX:
+            try:
+                async with asyncio.timeout(RETELL_S):
+                    await watcher.event.wait()
+            except TimeoutError:
+                watcher.change_all()
+        else:
+            await watcher.event.wait()
+
+    async def _jobs(
+        self, some: Sequence[int], ended_only: bool, explained: bool
+    ) -> list[pb.JobInfo]:
+        """Without their commands: who wants those asks once."""
+        ranges = tuple(ranges_in(some))
+        wanted = Wanted(
+            ranges, ended_too=True, ended_only=ended_only, limit=len(some), commands=False
+        )
+        return await self.job_views.of(await self.ledger.find(wanted), explained=explained)

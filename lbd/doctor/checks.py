@@ -1,0 +1,274 @@
+"""The single checks behind `lbctl doctor`, and the thresholds that make a fault of a finding."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd import __version__
+from lbd.config.schema import Config
+from lbd.console.reply import Json, number, text
+from lbd.dispatch.ledger.database_url import exposed
+from lbd.errors import ConfigError
+from lbd.process.accounts import ROOT
+from lbd.text.units import duration_text
+from lbd.trust.authority import Authority
+from lbd.trust.certificates import is_signed_by
+from lbd.trust.files import HostFiles, authority_dir, host_files
+from lbd.trust.names import said_of
+from lbd.trust.root_directory import check_root_directory
+
+OK, WARN, FAULT = "ok", "warn", "fault"
+CLOCK_SKEW_MAX_S = 2.0
+DESCRIPTORS_MAX_SHARE = 0.8
+DESCRIPTORS_FEW = 1024
+JOIN_FIX = "`lbctl token create HOST` where the authority is, then `lbctl join ADDRESS -` here"
+REJOIN_FIX = (
+    "`lbctl token create HOST` where the authority is, then on that host `lbctl join ADDRESS -`, "
+    "`lbctl restart`"
+)
+SPACE_MIN_BYTES = 16 << 20
+KEY_FIX = "(umask 077; head -c 48 /dev/urandom | base64 -w0 > FILE), the same FILE on every host"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: str
+    says: str
+    fix: str = ""
+
+
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def local_checks(config: Config) -> Iterator[Check]:
+    """What needs no daemon: directories, key, the names in the configuration."""
+    yield directory("runtime directory", config.host.runtime_dir)
+    yield directory("state directory", config.host.state_dir)
+    yield from trust(config)
+    yield from names(config)
+    if risk := exposed(config.dispatch.store, os.environ):
+        fix = "take sslmode out of it, and put the server's authority in ~/.postgresql/root.crt"
+        yield Check("dispatch.store", WARN, risk, fix)
+
+
+def directory(name: str, path: str) -> Check:
+    if not os.path.isdir(path):
+        says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
+        return Check(name, FAULT, says, "lbd up makes it, or set host.*_dir to one it can make")
+    owner = os.stat(path).st_uid
+    if os.geteuid() in (0, owner) and not os.access(path, os.W_OK):
+        return Check(name, FAULT, f"{path} cannot be written", f"chown or chmod {path}")
+    if full := shortage(path):
+        return Check(name, FAULT, full, f"free some: df {path}; df -i {path}")
+    if os.geteuid() not in (0, owner):
+        return Check(name, OK, f"{path}, of user {owner}")
+    return Check(name, OK, f"{path}, writable")
+
+
+def shortage(path: str) -> str:
+    """What the file system below has too little of, or "". Root's reserve does not count."""
+    found = os.statvfs(path)
+    left = found.f_bavail * found.f_frsize
+    if left < SPACE_MIN_BYTES:
+        return f"only {left >> 10} KiB left under {path}"
+    if found.f_files and not found.f_favail:
+        return f"no inode left under {path}"
+    return ""
+
+
+def trust(config: Config) -> Iterator[Check]:
+    """Checks how the other hosts authenticate this one."""
+    files = host_files(config)
+    try:
+        joined = files.exist()
+    except ConfigError:
+        says = f"{files.root} is closed to you; root or the daemons' user can check it"
+        yield Check("certificate", OK, says)
+        return
+    if joined:
+        yield from certificate(config, files)
+        yield from names_given(config)
+    elif config.security.key_file:
+        yield key_file(config.security.key_file)
+    elif config.cluster.hosts or config.cluster.join:
+        says = f"no certificate in {files.root}: no network port is open"
+        yield Check("certificate", FAULT, says, JOIN_FIX)
+    else:
+        yield Check("certificate", OK, "none, and none needed: no network port is open")
+
+
+def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
+    from lbd.net.tls import Tls
+
+    try:
+        tls = Tls(config.host.name, files)
+    except ConfigError as problem:
+        yield Check("certificate", FAULT, str(problem), JOIN_FIX)
+        return
+    if not is_signed_by(tls.credentials.certificate.encode(), files.read_authority()):
+        says = f"{files.credentials} is not signed by the authority in {files.authority}"
+        yield Check("certificate", FAULT, says, JOIN_FIX)
+        return
+    begin_s, end_s = tls.credentials.valid_s
+    left_s = end_s - time.time()
+    if begin_s > time.time():
+        fix = "run chrony or ntpd here, or join again"
+        yield Check("certificate", FAULT, f"begins in {duration_text(begin_s - time.time())}", fix)
+    elif left_s <= 0:
+        yield Check("certificate", FAULT, f"ended {duration_text(-left_s)} ago", JOIN_FIX)
+    elif tls.is_revoked(tls.identity):
+        yield Check("certificate", FAULT, "revoked", JOIN_FIX)
+    elif left_s < (end_s - begin_s) / 4:
+        home = files.read_home()[0]
+        fix = f"it should have been renewed by now: does `lbd up` run here and on {home}?"
+        yield Check("certificate", WARN, f"ends in {duration_text(left_s)}", fix)
+    else:
+        yield Check("certificate", OK, f"of {config.host.name}, {duration_text(left_s)} left")
+
+
+def names_given(config: Config) -> Iterator[Check]:
+    """Where the authority is: whether some host has had a name that passes for another's."""
+    authority = Authority(authority_dir(config), config.tls.certificate_s)
+    try:
+        if not authority.exists():
+            return
+        ledger = authority.ledger()
+    except ConfigError:
+        return  # closed to us
+    if os.geteuid() == 0 and (owner := authority.key_file.stat().st_uid):
+        says = f"{authority.key_file}, which makes any host, is user {owner}'s: daemons can read it"
+        yield Check("authority", WARN, says, "`lbd up` as root, or lbd-authority.service, fixes it")
+    if os.geteuid() == 0 and config.daemons.user != ROOT:
+        try:
+            check_root_directory(authority.root)
+        except ConfigError as problem:
+            yield Check("authority", WARN, str(problem), "so a token may be another authority's")
+    now_s = time.time()
+    if badly := [host for host in ledger.named_badly() if ledger.hosts[host].until_s > now_s]:
+        yield Check("names", WARN, said_of(badly), "see whose machines they are: `lbctl status`")
+
+
+def key_file(path: str) -> Check:
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return Check("key", OK, f"{path} is closed to you; root or the daemons' user can check it")
+    from lbd.net.transport import read_key
+
+    try:
+        read_key(path)
+    except ConfigError as problem:
+        return Check("key", FAULT, str(problem), KEY_FIX)
+    return Check("key", OK, f"{path}, closed to others: a lab's, for hosts on loopback")
+
+
+def names(config: Config) -> Iterator[Check]:
+    listed = [entry.name for entry in config.cluster.hosts]
+    if listed and config.host.name not in listed and not config.cluster.join:
+        says = f"this host, {config.host.name}, is not in cluster.hosts ({', '.join(listed)})"
+        yield Check("names", WARN, says, "add it, or set host.name to its name there")
+    for entry in config.cluster.hosts:
+        try:
+            socket.getaddrinfo(entry.address, entry.lim_port)
+        except OSError as problem:
+            says = f"{entry.name}: address {entry.address!r} does not resolve ({problem.strerror})"
+            yield Check("names", FAULT, says, "write its IP address in cluster.hosts")
+
+
+def not_reached_fix(host: str, error: str) -> str:
+    if error.endswith(" is revoked"):
+        return REJOIN_FIX
+    if "refused" in error:  # the machine answers, and no firewall is in the way
+        return f"no LIM listens there: on {host}, `systemctl start lbd.target` or `lbd up`"
+    return (
+        f"switch {host} on if it is off; else check its address, that TCP ports 7901 and 7902 are "
+        f"open to it, and `lbctl doctor` on {host}"
+    )
+
+
+def peer(item: Json) -> Iterator[Check]:
+    """One other host as this host's LIM reaches it."""
+    name = f"peer {text(item, 'name')}"
+    if item.get("skewed") is True:
+        says, _, fix = text(item, "error").rpartition(": ")
+        yield Check(name, FAULT, says, fix)
+        return
+    if item.get("reachable") is not True:
+        fix = not_reached_fix(text(item, "name"), text(item, "error"))
+        yield Check(name, FAULT, f"not reached: {text(item, 'error') or 'no answer'}", fix)
+        return
+    yield Check(name, OK, f"reached in {number(item, 'rtt_s') * 1000:.1f} ms")
+    version, skew_s = text(item, "version"), number(item, "clock_skew_s")
+    if version and version != __version__:
+        fix = "install the same version on every host; neighbouring ones work together meanwhile"
+        yield Check(name, WARN, f"runs lbd {version}, this host {__version__}", fix)
+    if abs(skew_s) > CLOCK_SKEW_MAX_S:
+        fix = "run chrony or ntpd on both: make on shared files and certificates go by the clock"
+        yield Check(name, FAULT, f"its clock is {skew_s:+.1f} s from ours", fix)
+
+
+def containment(reply: Json) -> Iterator[Check]:
+    """The keeper, and what holds a job's process tree together."""
+    keeper, how = number(reply, "keeper"), text(reply, "containment")
+    if keeper > 0:
+        yield Check("keeper", OK, f"process {keeper:.0f}")
+    else:
+        yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
+    if how == "session":
+        says = "jobs are held by session and subreaper: a job may leave its session and live on"
+        fix = "run the LBM where it may write a cgroup (as root, or Delegate=yes in its unit)"
+        yield Check("containment", WARN, says, fix)
+    elif how:
+        yield Check("containment", OK, f"{how}: a job's whole process tree ends with it")
+
+
+def limits(reply: Json, config: Config) -> Iterator[Check]:
+    """Checks how `[limits]` and --mem are enforced."""
+    limits_in_force = text(reply, "limits")
+    if not limits_in_force:
+        return
+    asked_limits = config.limits
+    ways = dict(way.partition("=")[::2] for way in limits_in_force.split())
+    needs_cgroup = {"memory": asked_limits.memory_bytes != 0, "cpu": asked_limits.cpus != 0}
+    lacking = [name for name, asked in needs_cgroup.items() if asked and not is_cgroup(ways[name])]
+    says = ", ".join(f"{name} by {way}" for name, way in ways.items())
+    if lacking:
+        fix = "run the keeper where it is given those controllers (Delegate=yes in its unit)"
+        yield Check("limits", FAULT, f"{says}: not what limits.* asks of {', '.join(lacking)}", fix)
+    else:
+        yield Check("limits", OK, says)
+
+
+def is_cgroup(way: str) -> bool:
+    return way.startswith("cgroup")
+
+
+def descriptors_of(pid_file: Path) -> Json:
+    """Open files of the process that wrote this file, and their limit; {} if we may not look."""
+    try:
+        process = Path("/proc") / pid_file.read_text().strip()
+        limit = next(
+            line.split()[3]
+            for line in (process / "limits").read_text().splitlines()
+            if line.startswith("Max open files")
+        )
+        return {"fds_open": len(os.listdir(process / "fd")), "fds_limit": int(limit)}
+    except (OSError, ValueError, StopIteration):
+        return {}
+
+
+def descriptors(daemon: str, reply: Json) -> Iterator[Check]:
+    used, limit = number(reply, "fds_open"), number(reply, "fds_limit")
+    if not limit > 0:
+        return
+    says = f"{used:.0f} of {limit:.0f} in use"
+    if used > limit * DESCRIPTORS_MAX_SHARE or limit - used < DESCRIPTORS_FEW / 4:
+        fix = "raise the limit: ulimit -n, or LimitNOFILE in the unit"
+        yield Check(f"{daemon} descriptors", FAULT, says, fix)
+    elif limit < DESCRIPTORS_FEW:
+        yield Check(f"{daemon} descriptors", WARN, says, "ulimit -n 65536 serves a big make -j")
+    else:
+        yield Check(f"{daemon} descriptors", OK, says)

@@ -1,0 +1,141 @@
+"""All checks of `lbctl doctor`, in their order."""
+
+from collections.abc import Iterator
+
+from lbd import __version__
+from lbd.config.schema import Config
+from lbd.console.daemons import START, Daemons
+from lbd.console.reply import Json, number, tables, text
+from lbd.doctor.checks import (
+    FAULT,
+    OK,
+    WARN,
+    Check,
+    containment,
+    descriptors,
+    descriptors_of,
+    limits,
+    local_checks,
+    peer,
+)
+from lbd.doctor.peers import algorithms, ports, queue, sharing
+from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
+from lbd.errors import LbdError, Unavailable
+from lbd.local.json_socket import ask
+
+HANGS_S = 4.0  # a daemon that does not answer the simplest question for so long
+LIM_TIMEOUT_S = 8.0  # it asks every peer before it answers
+SAMPLING_COST_MAX = 0.01  # of a core
+SAMPLE_HZ_MIN = 1.0
+
+
+def checks(config: Config) -> Iterator[Check]:
+    origin = config.path or "built-in defaults: one host, loopback"
+    yield Check("configuration", OK, origin)
+    yield from local_checks(config)
+    yield from host_checks(config)
+    daemons = Daemons(config)
+    yield from check_lim(daemons)
+    yield from check_lbm(daemons)
+    yield from check_metrics(daemons)
+    yield from lbsh_checks(config)
+
+
+def check_lim(daemons: Daemons) -> Iterator[Check]:
+    try:
+        daemons.lim({"op": "status"}, HANGS_S)
+        reply = daemons.lim({"op": "doctor"}, LIM_TIMEOUT_S)
+    except LbdError as problem:
+        yield absent("LIM", daemons, "lim", problem)
+        return
+    yield Check("LIM", OK, f"answers on {daemons.socket('lim')}")
+    yield version("LIM", text(reply, "version"))
+    yield from sampler(reply)
+    yield from descriptors("LIM", reply)
+    peers = tables(reply, "peers")
+    for item in peers:
+        yield from peer(item)
+    yield from algorithms(text(reply, "algorithm"), peers)
+    lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
+    yield from ports(daemons, lims_away)
+    yield from queue(daemons)
+    if not peers:
+        listed = bool(daemons.config.cluster.hosts or daemons.config.cluster.join)
+        yield Check("peers", WARN if listed else OK, "none: every command runs here")
+
+
+def sampler(reply: Json) -> Iterator[Check]:
+    rate_hz, cost = number(reply, "sampling_hz"), number(reply, "sampling_cost_core")
+    scope = f"scope {text(reply, 'scope')}: {text(reply, 'scope_reason')}"
+    yield Check("load", OK, scope)
+    says = f"{rate_hz:.1f} readings a second, {cost:.2%} of a core"
+    if cost > SAMPLING_COST_MAX:
+        fix = "lower load.scan_core_share, or choose load.scope = host where that is right"
+        yield Check("sampling", WARN, f"{says}: costs too much", fix)
+    elif rate_hz < SAMPLE_HZ_MIN:
+        fix = "raise load.scan_core_share: fewer readings follow the load less well"
+        yield Check("sampling", WARN, f"{says}: too few", fix)
+    else:
+        yield Check("sampling", OK, says)
+    if command := text(reply, "site_command"):
+        fault = text(reply, "site_fault")
+        fix = "correct load.site_command; until then the smoothed index stands in" if fault else ""
+        says = f"{command}: {fault or 'prints loads'}"
+        yield Check("site's loads", WARN if fault else OK, says, fix)
+    cores, speed = number(reply, "cores"), number(reply, "speed")
+    yield Check("cores", OK, f"{cores:g} usable, speed {speed:.2f} of the reference machine")
+
+
+def check_lbm(daemons: Daemons) -> Iterator[Check]:
+    try:
+        reply = daemons.lbm({"op": "status"})
+    except LbdError as problem:
+        yield absent("LBM", daemons, "lbm", problem)
+        return
+    yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
+    yield version("LBM", text(reply, "version"))
+    yield from containment(reply)
+    yield from limits(reply, daemons.config)
+    if number(reply, "keeper") > 0:
+        yield from keeper_state(int(number(reply, "keeper")))
+    yield from descriptors("LBM", descriptors_of(daemons.socket("lbm").with_suffix(".pid")))
+    yield from sharing(daemons)
+
+
+def check_metrics(daemons: Daemons) -> Iterator[Check]:
+    """Whether the metrics are shown: a port that is taken ends no daemon."""
+    listen = daemons.config.metrics.listen
+    if not listen:
+        return
+    try:
+        reply = ask(daemons.socket("metrics"), {"op": "status"}, HANGS_S)
+    except LbdError:
+        fix = "start it: lbd up, or systemctl enable --now lbd-metrics"
+        yield Check("metrics", FAULT, f"nobody shows them on {listen} (metrics.listen)", fix)
+        return
+    if trouble := text(reply, "trouble"):
+        fix = "end what listens there (ss -ltnp), or set metrics.listen to another port"
+        yield Check("metrics", FAULT, trouble, fix)
+        return
+    secure = "TLS" if reply.get("tls") is True else "no TLS"
+    yield Check("metrics", OK, f"shown on {listen}, {secure}")
+
+
+def version(daemon: str, found: str) -> Check:
+    if found == __version__:
+        return Check(f"{daemon} version", OK, found)
+    says = f"runs {found}, installed is {__version__}"
+    return Check(f"{daemon} version", FAULT, says, "restart the daemons of this host")
+
+
+def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check:
+    """Not there, or there and not answering: different fixes."""
+    path = daemons.socket(daemon)
+    if not isinstance(problem, Unavailable):
+        return Check(name, FAULT, str(problem), f"see the log of `lbd {daemon}`")
+    if not path.exists():
+        return Check(name, FAULT, f"not running: no {path}", START)
+    if "did not answer" in str(problem):
+        says = str(problem).partition(";")[0]
+        return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it is started again")
+    return Check(name, FAULT, f"not running: {path} is stale", START)

@@ -1,0 +1,120 @@
+"""What `lbctl doctor` looks at of the other hosts, beside whether their LIM answers."""
+
+import os
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lbd.console.daemons import START, Daemons
+from lbd.console.decision import place_request, question
+from lbd.console.reply import Json, table, tables, text
+from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
+from lbd.errors import LbdError
+from lbd.policy.view import NO_LBM
+
+CONNECT_TIMEOUT_S = 2.0
+AT_ONCE = 32
+EXPLAIN_TIMEOUT_S = 8.0
+
+
+def algorithms(own: str, peers: Sequence[Json]) -> Iterator[Check]:
+    """Hosts that exchange load in different ways hear each other by halves."""
+    for item in peers:
+        theirs = text(item, "algorithm")
+        if own and theirs and theirs != own:
+            fix = f"lbctl algorithm {own}, and the same lim.algorithm in every lbd.toml"
+            says = f"uses {theirs}, this host {own}"
+            yield Check(f"peer {text(item, 'name')} algorithm", FAULT, says, fix)
+
+
+def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
+    """Whether a connection to the LBM of each host that lives can be made at all. `lims_away`:
+    whose LIM is not reached, which is a fault of its own."""
+    try:
+        known = tables(daemons.lim({"op": "peers"}), "peers")
+    except LbdError:
+        return
+    alive = [
+        (text(row, "name"), text(row, "lbm"))
+        for row in known
+        if row.get("state") != "down" and text(row, "name") not in lims_away
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(closed, [target for _, target in alive])
+        for (name, target), why in zip(alive, found, strict=True):
+            if why == "refused":
+                says = f"{target} is closed: no LBM listens there, so it takes no commands"
+                yield Check(f"peer {name} LBM", FAULT, says, f"on {name}, {START}")
+            elif why:
+                fix = f"open TCP port {target.rpartition(':')[2]} of {name} in the firewall"
+                yield Check(f"peer {name} LBM", FAULT, f"{target} is closed: {why}", fix)
+
+
+def queue(daemons: Daemons) -> Iterator[Check]:
+    """Checks that the dispatcher is running, in a cluster that has one."""
+    hosts, _ = daemons.queue()
+    if not hosts:
+        return
+    try:
+        cluster = table(daemons.lim({"op": "status"}), "cluster")
+    except LbdError:
+        return
+    found = table(cluster, "dispatcher")
+    if leader := text(found, "leader"):
+        yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
+    else:
+        host = " or ".join(hosts)
+        says = f"the one on {host} is not reached: lbrun -q and -d are refused"
+        fix = f"start it on {host}: lbd up, or systemctl start lbd-dispatcher; its log says more"
+        yield Check("dispatcher", FAULT, says, fix)
+
+
+def closed(target: str) -> str:
+    """Returns why no connection can be made; "" if one can."""
+    address, _, port = target.rpartition(":")
+    try:
+        socket.create_connection((address.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return "refused"
+    except TimeoutError:
+        return "no answer"
+    except OSError as problem:
+        return problem.strerror or str(problem)
+    return ""
+
+
+def sharing(daemons: Daemons) -> Iterator[Check]:
+    """Whether a command of the caller, from this very directory, could begin on the others."""
+    try:
+        directory = os.getcwdb()
+    except OSError:
+        return
+    asked = question(place_request(None, (), False, False), ["true"], directory, "")
+    try:
+        reply = daemons.lbm(asked, EXPLAIN_TIMEOUT_S)
+    except LbdError:
+        return  # what is wrong with the LBM or the LIM is said elsewhere
+    others = [row for row in tables(reply, "candidates") if text(row, "name") != own_name(daemons)]
+    for row in others:
+        if why := text(row, "why"):
+            name = text(row, "name")
+            yield Check(f"peer {name} commands", WARN, f"takes none from here: {why}", fix_of(why))
+    if others and all(not text(row, "why") for row in others):
+        says = f"{counted(len(others), 'other host')} could run one in {os.fsdecode(directory)}"
+        yield Check("commands from here", OK, says)
+
+
+def own_name(daemons: Daemons) -> str:
+    return daemons.config.host.name
+
+
+def fix_of(why: str) -> str:
+    if "drained" in why:
+        return "lbctl undrain it when its owner agrees"
+    if "director" in why:
+        return "mount the same file system there, at the same path; or lbrun --send"
+    if "user" in why:
+        return "make the same account there, with the same name"
+    if why == NO_LBM:
+        return f"there, {START}"
+    return "lbctl explain says more"

@@ -1,0 +1,157 @@
+"""What `lbctl doctor` looks at on this host itself, without asking a daemon."""
+
+import errno
+import os
+import socket
+import stat
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import lbd
+from lbd.client.shell.build import refresh
+from lbd.client.shell.shims import Place
+from lbd.config.schema import Config
+from lbd.doctor.checks import FAULT, OK, WARN, Check, directory
+from lbd.errors import LbdError
+from lbd.load.process_table import task_of
+from lbd.process.accounts import ROOT, USERADD
+
+LISTENING = "00010000"  # of /proc/net/unix
+STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
+
+
+def host_checks(config: Config) -> Iterator[Check]:
+    yield from rights(config)
+    yield from privilege(config)
+    yield from address(config)
+    yield from second_daemons(config)
+    if os.path.exists(config.stage.root):  # it is made when the first command needs it
+        yield directory("stage directory", config.stage.root)
+    yield from compiled_parts()
+
+
+def rights(config: Config) -> Iterator[Check]:
+    """Checks who else may write what the daemons rely on."""
+    places = {"configuration": config.path, "runtime directory": config.host.runtime_dir,
+              "state directory": config.host.state_dir}  # fmt: skip
+    for name, path in places.items():
+        if not path or not os.path.exists(path):
+            continue
+        found = os.stat(path)
+        if found.st_mode & stat.S_IWOTH:
+            says = f"everybody may write {path}, and so decide what the daemons do"
+            yield Check(f"{name} rights", FAULT, says, f"chmod o-w {path}")
+        elif found.st_uid not in (0, *daemon_owner(config)) and name == "configuration":
+            says = f"{path} belongs to user {found.st_uid}, the daemons to another"
+            yield Check(f"{name} rights", FAULT, says, f"chown root {path}")
+
+
+def privilege(config: Config) -> Iterator[Check]:
+    """Whose processes the daemons that speak to the network are: their sockets' owner's."""
+    sockets = {d: Path(config.host.runtime_dir, f"{d}.sock") for d in ("lim", "lbm", "dispatcher")}
+    found = [d for d, path in sockets.items() if path.exists() and path.lstat().st_uid == 0]
+    if not found:
+        return
+    says = f"{' and '.join(found)} run as root: a fault in what they read is root's"
+    if config.daemons.user == ROOT:
+        yield Check("privilege", OK, f"{says}; daemons.user says so")
+    else:
+        fix = f"stop them, {' '.join(USERADD)} where there is none, and start them by `lbd up`"
+        yield Check("privilege", WARN, says, fix)
+
+
+def daemon_owner(config: Config) -> tuple[int, ...]:
+    """The users whose daemons these may be: who asks, and who made the runtime directory."""
+    directory_owner = Path(config.host.runtime_dir)
+    owner = (directory_owner.stat().st_uid,) if directory_owner.exists() else ()
+    return (os.geteuid(), *owner)
+
+
+def address(config: Config) -> Iterator[Check]:
+    """Whether host.address is one of this machine's, so that a daemon may listen there."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            config.host.address, 0, type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(target)
+    except OSError as problem:
+        if problem.errno == errno.EADDRNOTAVAIL:
+            says = f"{config.host.address} is no address of this machine"
+            fix = f"correct the address of {config.host.name} in cluster.hosts, or host.name"
+            yield Check("address", FAULT, says, fix)
+
+
+def second_daemons(config: Config) -> Iterator[Check]:
+    """Two daemons that listen on one socket: the older one's clients will never come to it.
+
+    Locks prevent that, unless somebody removes the locked files. The kernel lists a socket's name
+    also when the file was removed or replaced.
+    """
+    try:
+        rows = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    listening = [row.split()[7] for row in rows[1:] if row.split()[3:4] == [LISTENING]
+                 and len(row.split()) > 7]  # fmt: skip
+    for daemon in ("lim", "lbm"):
+        path = str(Path(config.host.runtime_dir, f"{daemon}.sock"))
+        if listening.count(path) > 1:
+            says = f"{listening.count(path)} of them listen on {path}; only the newest is asked"
+            fix = f"end the older: ss -xlp | grep {daemon}.sock shows their processes"
+            yield Check(f"second {daemon.upper()}", FAULT, says, fix)
+
+
+def compiled_parts() -> Iterator[Check]:
+    """What is compiled where a compiler was; all else works without, only slower."""
+    spare = Path(lbd.__path__[0], "keeper/spare")
+    if not os.access(spare, os.X_OK):
+        fix = "install a C compiler (Debian: gcc libc6-dev), then lbd again; restart the LBM"
+        says = f"no {spare}: commands from other hosts start later"
+        yield Check("compiled keeper", WARN, says, fix)
+
+
+def keeper_state(pid: int) -> Iterator[Check]:
+    """A keeper that does not run starts nothing, and the LBM waits for it."""
+    task = task_of(pid)
+    if task is None:  # of another PID namespace, or gone meanwhile
+        return
+    state = task.state.decode()
+    if state in STOPPED:
+        fix = f"kill -CONT {pid}" if state == "T" else "restart lbd lbm"
+        yield Check("keeper", FAULT, f"process {pid} is {STOPPED[state]}: no job starts", fix)
+
+
+def lbsh_checks(config: Config) -> Iterator[Check]:
+    """As the caller's own lbsh would find things, from the caller's PATH."""
+    scripts = os.path.realpath(sysconfig.get_path("scripts"))
+    lbsh, front = (os.path.join(scripts, name) for name in ("lbsh", "lbrun"))
+    if not os.access(lbsh, os.X_OK) or not os.access(front, os.X_OK):
+        yield Check("lbsh", WARN, f"not in {scripts}", "install lbd again")
+        return
+    environment = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}
+    if config.path:
+        environment[b"LBD_CONFIG"] = os.fsencode(config.path)
+    place = Place(environment, os.fsencode(front))
+    try:
+        stamp = refresh(place)
+    except (OSError, LbdError) as problem:
+        fix = f"make {os.fsdecode(place.base)} one that is yours alone, or fix what it says"
+        yield Check("lbsh", FAULT, f"no shims: {problem}", fix)
+        return
+    if stamp is None:
+        return
+    shims = os.path.join(place.directory, stamp.set_number)
+    names = len(os.listdir(shims))
+    yield Check("lbsh", OK, f"{names} shims in {os.fsdecode(shims)}; {os.fsdecode(stamp.shell)}")
+    slow = [name for name in (lbsh, front) if is_script(name)]
+    if slow:
+        fix = "install a C compiler (Debian: gcc libc6-dev), then lbd again"
+        says = f"{' and '.join(map(os.path.basename, slow))}: not compiled, so slow to start"
+        yield Check("compiled clients", WARN, says, fix)
+
+
+def is_script(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"

@@ -1,0 +1,128 @@
+"""In a child of the keeper, as a user: files into a stage and out of it, at either end of the way.
+
+    unpack  MAX_BYTES MAX_FILES COUNT PATH…   what was sent, from stdin into the stage we are in
+    pack    MAX_BYTES MAX_FILES COUNT PATH…   what is fetched, to stdout
+    collect MAX_BYTES MAX_FILES COUNT PATH…   likewise; all of it must be there
+    gather  MAX_BYTES MAX_FILES COUNT PATH…   what is sent, to stdout; we are where it came from
+    place   MAX_BYTES MAX_FILES COUNT PATH…   what was fetched, from stdin; the first PATH is a
+                                              number that nobody else uses here
+    make    PATH                              the stage itself
+    clear   PATH
+    signal  PID STARTED NUMBER TREE           to a process of the user; TREE 1: and its descendants
+
+COUNT of the paths are those sent, the rest those to be fetched. Where it cannot: one line on stderr
+and exit status 1.
+"""
+
+import errno
+import os
+import signal
+from contextlib import ExitStack, suppress
+from typing import BinaryIO
+
+from lbd.load import process_table
+from lbd.pack.pack import (
+    Allowance,
+    BadPack,
+    Packer,
+    Unpacker,
+    clear_away,
+    naming,
+    open_parent,
+    shown,
+)
+from lbd.pack.unpack import Fetching
+
+ABSENT = {b"pack": "", b"collect": "the command made no such file",
+          b"gather": "No such file or directory"}  # fmt: skip
+
+
+def main(words: list[bytes]) -> int:
+    """The exit status."""
+    if words[0] in (b"make", b"clear"):
+        return keep_workdir(*words)
+    if words[0] == b"signal":
+        return send_signal(*map(int, words[1:]))
+    step, max_bytes, max_files, count, *paths = words
+    sent, fetched = paths[: int(count)], paths[int(count) :]
+    allowance = Allowance(int(max_bytes), int(max_files))
+    try:
+        if step in (b"unpack", b"place"):
+            with open(0, "rb", closefd=False) as source:
+                if step == b"unpack":
+                    unpack(source, sent, fetched, allowance)
+                else:
+                    mark, *sent = sent
+                    Fetching(sent, fetched, int(mark)).unpack(source, allowance, all_there=False)
+            return 0
+        with open(1, "wb", closefd=False) as output:
+            packer = Packer(output, allowance, follow=step == b"gather", absent=ABSENT[step])
+            packer.pack(sent if step == b"gather" else fetched)
+    except BadPack as problem:
+        return complain(str(problem))
+    except OSError as problem:
+        return complain(problem.strerror or str(problem))
+    return 0
+
+
+def keep_workdir(step: bytes, path: bytes) -> int:
+    """For an LBM that may not: the exit status is an errno."""
+    try:
+        if step == b"make":
+            os.mkdir(path, 0o700)
+        else:
+            clear_away(path)
+    except OSError as problem:
+        return problem.errno or 1
+    return 0
+
+
+def send_signal(pid: int, started_ticks: int, number: int, whole_tree: int) -> int:
+    """To the process that has this number and began then, and no other, and to those of its
+    descendants that can get it. The exit status is an errno."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError as problem:
+        return problem.errno or 1
+    try:
+        task, tree = process_table.task_of(pid), set[int]()
+        if task is None or task.started_ticks != started_ticks:
+            return errno.ESRCH
+        if whole_tree:
+            tree = process_table.with_descendants([pid], process_table.everybody()) - {pid}
+        signal.pidfd_send_signal(handle, number)
+    except OSError as problem:
+        return problem.errno or 1
+    finally:
+        os.close(handle)
+    for other in sorted(tree):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(other, number)
+    return 0
+
+
+def complain(text: str) -> int:
+    os.write(2, text.encode(errors="replace") + b"\n")
+    return 1
+
+
+def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance: Allowance) -> None:
+    """Raises BadPack, OSError."""
+    places: dict[int, tuple[int, bytes]] = {}
+    with ExitStack() as stack:
+
+        def place(number: int) -> tuple[int, bytes]:
+            if number >= len(sent):
+                raise BadPack("more came than was announced")
+            if number not in places:
+                parent = open_parent(sent[number], follow=False, make=True)
+                stack.callback(os.close, parent)
+                places[number] = parent, os.path.basename(sent[number])
+            return places[number]
+
+        result = Unpacker(source, allowance, place).unpack()
+    for number in sorted(set(range(len(sent))) - result.arrived):
+        raise BadPack(f"{shown(sent[number])} did not come")
+    for path in fetched:  # what is to be made there finds its directory, as it would at home
+        with naming(path):
+            os.close(open_parent(path, follow=False, make=True))

@@ -1,0 +1,106 @@
+"""This host's user database, and what the keeper allows of it."""
+
+import ctypes
+import os
+import pwd
+import time
+
+from lbd.config.access import UsersConfig
+from lbd.keeper.run_as import ROOT_UID, LocalUser, Standing, fault_of_account, why_closed
+from lbd.process.timed_cache import TimedCache
+
+KNOWN_S, AGING_S = 60.0, 30.0
+# As pam_nologin(8), but for /run/nologin: systemd has that at every boot until users may come in,
+# and in containers without the service for that it stays.
+NOLOGIN = "/etc/nologin"
+DAY_S = 86400
+REFUSED = "user"  # a stage; those of an account that is closed begin with ACCOUNT
+ACCOUNT = "account."
+
+
+class Shadow(ctypes.Structure):
+    """struct spwd of getspnam(3)."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("password", ctypes.c_char_p),
+        *((name, ctypes.c_long) for name in ("changed", "least", "most", "warns", "inactive")),
+        ("expires_day", ctypes.c_long),
+        ("flag", ctypes.c_ulong),
+    )
+
+
+def standing_of(name: str) -> Standing:
+    """For root alone."""
+    look = ctypes.CDLL(None).getspnam
+    look.restype = ctypes.POINTER(Shadow)
+    found = look(name.encode())
+    closed, today = os.path.exists(NOLOGIN), int(time.time() // DAY_S)
+    if not found:
+        return Standing(today=today, no_logins=closed)
+    password = (found.contents.password or b"").decode(errors="replace")
+    return Standing(password, found.contents.expires_day, today, closed)
+
+
+def find_account(wanted: str | int) -> LocalUser | None:
+    """By name or number."""
+    try:
+        entry = pwd.getpwnam(wanted) if isinstance(wanted, str) else pwd.getpwuid(wanted)
+    except (KeyError, ValueError, OverflowError):
+        return None
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return LocalUser(
+        entry.pw_name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell
+    )
+
+
+def pack_gate(users: UsersConfig, lbm_uid: int) -> str:
+    """What the keeper is to allow, as one word of its command line. `lbm_uid`: whose orders."""
+    numbers = (int(users.allow_root), users.min_uid, lbm_uid)
+    return "\n".join((*map(str, numbers), *users.allow))
+
+
+class Gate:
+    """Whom a keeper becomes, whatever its LBM says: it looks for itself. One that is not root can
+    become nobody anyway."""
+
+    def __init__(self, packed: str) -> None:
+        allow_root, min_uid, lbm_uid, *allow = packed.split("\n")
+        self._lbm_uids = (ROOT_UID, os.geteuid(), int(lbm_uid))
+        self.is_apart = int(lbm_uid) != os.geteuid()  # who started the keeper keeps it
+        self._users = UsersConfig(
+            allow_root=allow_root == "1", min_uid=int(min_uid), allow=tuple(allow)
+        )
+        self.lbm_uid = int(lbm_uid)
+        self._known: TimedCache[tuple[int, ...], str] = TimedCache(KNOWN_S)
+
+    def takes_orders_of(self, uid: int) -> bool:
+        return uid in self._lbm_uids
+
+    def verdict(self, user: tuple[int, ...], now_s: float) -> str | None:
+        """Why it does not let in uid, gid and groups, "" if it does; () is the keeper's own user.
+        None: not known."""
+        if os.geteuid() != ROOT_UID:
+            return ""
+        known = self._known.get(user, now_s)
+        return known[0] if known is not None else None
+
+    def is_aging(self, user: tuple[int, ...], now_s: float) -> bool:
+        """Is it time to look again, so that nobody waits for it later?"""
+        return self._known.age_s(user, now_s) > AGING_S
+
+    def learn(self, user: tuple[int, ...], fault: str, now_s: float) -> None:
+        self._known.put(user, fault, now_s)
+
+    def look(self, user: tuple[int, ...]) -> str:
+        """In the user database, which may take its time: the stage at which that order fails."""
+        if not user:
+            return "" if self._users.allow_root else REFUSED
+        uid, gid, *groups = user
+        account = find_account(uid)
+        if account is None or fault_of_account(self._users, account):
+            return REFUSED
+        if gid != account.gid or not {*groups} <= {*account.groups}:
+            return REFUSED
+        closed = why_closed(self._users, account, standing_of(account.name))
+        return ACCOUNT + closed if closed else ""

@@ -1,0 +1,83 @@
+"""A job as the keeper knows it.
+
+A job that is told to stop stops as a whole, whatever its leader was doing.
+
+Who waits in vfork(2) cannot stop before its child has called exec, and the child, stopped first,
+never does: the leader would not be seen to stop, and its lbrun would not either. In a terminal that
+hardly happens, for C libraries block signals around vfork; SIGSTOP, which an orphaned group is
+given instead of SIGTSTP, cannot be blocked. So such a child goes on for a moment.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from dataclasses import dataclass, field
+
+from lbd.keeper.stdin_watch import members
+from lbd.keeper.suspension import Treated
+from lbd.launch.signals import signal_group
+from lbd.load import process_table
+
+FIRST_PAUSE_S = 0.01  # and twice as long each time
+LAST_PAUSE_S = 5.0  # then it waits for something else, and stops when it has that
+
+
+@dataclass(slots=True)
+class Stopping:
+    """Of one job: is there a stop that its leader has not followed?"""
+
+    look_at_s: float | None = None
+    pause_s: float = FIRST_PAUSE_S
+    has_helped: bool = False
+
+    def sent(self, number: int) -> None:
+        """The group, or the leader, has been sent this signal."""
+        if number == signal.SIGSTOP:
+            self.pause_s, self.has_helped = FIRST_PAUSE_S, False
+            self.look_at_s = time.monotonic() + FIRST_PAUSE_S
+        elif number == signal.SIGCONT:
+            self.look_at_s, self.has_helped = None, False
+
+    def seen(self, leader: int, *, stopped: bool) -> None:
+        """The leader has stopped, or goes on."""
+        if stopped:
+            self.look_at_s = None
+            if self.has_helped:
+                self.has_helped = False
+                signal_group(leader, signal.SIGSTOP)  # also whom we let go on
+
+    def look(self, leader: int, group: str) -> None:
+        """If it is time: let those go on for whom the leader waits."""
+        if self.look_at_s is None or (now_s := time.monotonic()) < self.look_at_s:
+            return
+        if b"D" in process_table.thread_states(leader):
+            for pid in members(leader, group):
+                task = process_table.task_of(pid)
+                if task is not None and (task.state, task.parent) == (b"T", leader):
+                    self.has_helped = True
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGCONT)
+        self.pause_s *= 2
+        self.look_at_s = now_s + self.pause_s if self.pause_s <= LAST_PAUSE_S else None
+
+
+@dataclass(slots=True)
+class Running:
+    """A job this keeper has started. `ended` is (wait status, rusage) once its leader is reaped."""
+
+    pid: int
+    group: str
+    uid: int  # whose it is
+    beside: bool = True  # has it cgroups beside `group`?
+    belongings: bytes = b""  # as its order says
+    begun: bool = False
+    ended: tuple[int, resource.struct_rusage] | None = None
+    kill_at_s: float | None = None
+    treated: Treated = field(default_factory=Treated)
+    stopping: Stopping = field(default_factory=Stopping)
+
+    def due_s(self) -> list[float]:
+        """When it is to be looked at again, on the monotonic clock."""
+        return [at_s for at_s in (self.kill_at_s, self.stopping.look_at_s) if at_s is not None]

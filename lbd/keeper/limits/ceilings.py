@@ -1,0 +1,238 @@
+"""How much a job may use, and all of them together: by cgroup of either version, else by rlimits.
+
+Version 2 lets a group have limits only if each above it hands the controllers down, which one with
+processes of its own may not do: so the keeper moves into a leaf, if it is alone in what was
+delegated. In version 1 each controller has a tree of its own, which a job joins only for a limit,
+as joining costs milliseconds.
+"""
+
+import contextlib
+import os
+import resource
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lbd.load import cgroup
+
+CONTROLLERS = ("memory", "pids", "cpu")
+PERIOD_US = 100_000
+V1_SHARES = 1024  # of weight 100
+WEIGHT = 100
+NONE, BY_RLIMIT, BY_NICE = "none", "rlimit", "nice"
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """For all jobs together; 0 = as they like."""
+
+    memory_bytes: int = 0
+    cpu_weight: int = WEIGHT
+    cpus: float = 0.0
+
+
+def pack_totals(totals: Totals) -> bytes:
+    return f"{totals.memory_bytes} {totals.cpu_weight} {totals.cpus}".encode()
+
+
+def read_totals(packed: bytes) -> Totals:
+    """Raises ValueError."""
+    memory_bytes, weight, cpus = packed.split()
+    return Totals(int(memory_bytes), int(weight), float(cpus))
+
+
+@dataclass(slots=True)
+class Ceiling:
+    """Of one job: what is left for its first process to do."""
+
+    trees: set[str]
+    joined: list[str] = field(default_factory=list)  # files that it writes itself into
+    limits: list[tuple[int, int]] = field(default_factory=list)  # resource, most; without a cgroup
+
+
+@dataclass(slots=True)
+class Ceilings:
+    """`groups`: where jobs get groups of their own, by controller; `version` of each."""
+
+    groups: dict[str, Path] = field(default_factory=dict)
+    version: dict[str, int] = field(default_factory=dict)
+    total_trees: list[str] = field(default_factory=list)  # that every job joins for the totals
+
+    @classmethod
+    def find(cls, name: str, base: Path | None, found: list[cgroup.Hierarchy]) -> "Ceilings":
+        """`base`: the groups that hold jobs' processes."""
+        ceilings = cls()
+        for hierarchy in found:
+            if hierarchy.version == 2 and base is not None and base.is_relative_to(hierarchy.own):
+                for controller in handed_down(hierarchy.own, base):
+                    ceilings._add(controller, base, 2)
+            for controller in hierarchy.controllers & set(CONTROLLERS):
+                own = base
+                if base is None or not base.is_relative_to(hierarchy.own):
+                    own = usable(hierarchy.own / name)
+                if own is not None:
+                    ceilings._add(controller, own, 1)
+        return ceilings
+
+    def _add(self, controller: str, group: Path, version: int) -> None:
+        self.groups[controller], self.version[controller] = group, version
+
+    def described(self) -> str:
+        """By what each is limited, for people: "memory=cgroup1 pids=rlimit cpu=nice"."""
+        without = {"memory": BY_RLIMIT, "pids": BY_RLIMIT, "cpu": BY_NICE}
+        ways = (
+            f"{name}=" + (f"cgroup{self.version[name]}" if name in self.groups else without[name])
+            for name in CONTROLLERS
+        )
+        return " ".join(ways)
+
+    def directories(self, base: Path | None) -> list[Path]:
+        """Those of our own beside `base`."""
+        return sorted({group for group in self.groups.values() if group != base})
+
+    def set_totals(self, totals: Totals) -> None:
+        """Of what cannot be set nothing is heard: `told` says what can."""
+        self.total_trees = self._trees_of(totals)
+        if "memory" in self.groups:
+            self._write("memory", "memory.max", "memory.limit_in_bytes", totals.memory_bytes or -1)
+        if "cpu" in self.groups:
+            shares = max(2, totals.cpu_weight * V1_SHARES // WEIGHT)
+            quota = int(totals.cpus * PERIOD_US) or -1
+            if self.version["cpu"] == 2:
+                put(self.groups["cpu"] / "cpu.weight", str(totals.cpu_weight))
+                limit = "max" if quota < 0 else str(quota)
+                put(self.groups["cpu"] / "cpu.max", f"{limit} {PERIOD_US}")
+            else:
+                put(self.groups["cpu"] / "cpu.shares", str(shares))
+                put(self.groups["cpu"] / "cpu.cfs_quota_us", str(quota))
+
+    def _write(self, controller: str, second: str, first: str, value: int) -> None:
+        if self.version[controller] == 2:
+            put(self.groups[controller] / second, "max" if value < 0 else str(value))
+        else:
+            put(self.groups[controller] / first, str(value))
+
+    def _trees_of(self, totals: Totals) -> list[str]:
+        wanted = {
+            "memory": totals.memory_bytes != 0,
+            "cpu": totals.cpu_weight != WEIGHT or totals.cpus != 0,
+        }
+        return [name for name, asked in wanted.items() if asked and self.version.get(name) == 1]
+
+    def prepare(self, group: str, memory_bytes: int, processes: int) -> "Ceiling":
+        """What is to hold for a job, before there is a process of it. Raises OSError."""
+        name = os.path.basename(group)
+        ceiling = Ceiling(set(self.total_trees))
+        if memory_bytes:
+            self._limit_memory(name, memory_bytes, ceiling)
+        if processes:
+            self._limit_processes(name, processes, ceiling)
+        for tree in ceiling.trees:
+            own = self.groups[tree] / name if name else self.groups[tree]
+            own.mkdir(exist_ok=True)
+            ceiling.joined.append(str(own / "cgroup.procs"))
+        return ceiling
+
+    def _limit_memory(self, name: str, limit_bytes: int, ceiling: "Ceiling") -> None:
+        base = self.groups.get("memory")
+        if base is None or not name:
+            ceiling.limits.append((resource.RLIMIT_DATA, limit_bytes))
+            return
+        own = base / name
+        own.mkdir(exist_ok=True)
+        if self.version["memory"] == 2:
+            (own / "memory.max").write_text(str(limit_bytes))
+            put(own / "memory.swap.max", "0")
+            put(own / "memory.oom.group", "1")
+        else:
+            (own / "memory.limit_in_bytes").write_text(str(limit_bytes))
+            put(own / "memory.memsw.limit_in_bytes", str(limit_bytes))
+            ceiling.trees.add("memory")
+
+    def _limit_processes(self, name: str, count: int, ceiling: "Ceiling") -> None:
+        base = self.groups.get("pids")
+        if base is None or not name:
+            ceiling.limits.append((resource.RLIMIT_NPROC, count))
+            return
+        own = base / name
+        own.mkdir(exist_ok=True)
+        (own / "pids.max").write_text(str(count))
+        if self.version["pids"] == 1:
+            ceiling.trees.add("pids")
+
+    def was_over(self, group: str) -> bool:
+        """Whether the kernel has killed something in the job for its memory."""
+        base = self.groups.get("memory")
+        if base is None or not group:
+            return False
+        file = "memory.events" if self.version["memory"] == 2 else "memory.oom_control"
+        with contextlib.suppress(OSError, ValueError):
+            for line in (base / os.path.basename(group) / file).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1]) > 0
+        return False
+
+
+def handed_down(own: Path, base: Path) -> list[str]:
+    """The controllers that groups in `base` have, after trying to give them those of `own`."""
+    asked = "".join(f"+{name} " for name in controllers_of(own / "cgroup.controllers"))
+    if not asked:
+        return []
+    leaf = own / f"{base.name}-keeper"
+    is_root = not (own / "cgroup.type").exists()
+    with contextlib.suppress(OSError):
+        if not is_root:
+            leaf.mkdir(exist_ok=True)
+            put(leaf / "cgroup.procs", str(os.getpid()))
+        put(own / "cgroup.subtree_control", asked.strip())
+        put(base / "cgroup.subtree_control", asked.strip())
+    found = controllers_of(base / "cgroup.subtree_control")
+    if not found and not is_root:
+        put(own / "cgroup.procs", str(os.getpid()))
+        with contextlib.suppress(OSError):
+            leaf.rmdir()
+    return found
+
+
+def controllers_of(file: Path) -> list[str]:
+    try:
+        found = file.read_text().split()
+    except OSError:
+        return []
+    return [name for name in CONTROLLERS if name in found]
+
+
+def usable(directory: Path) -> Path | None:
+    """Made now, if processes can be moved into it."""
+    try:
+        directory.mkdir(exist_ok=True)
+        if os.access(directory / "cgroup.procs", os.W_OK):
+            return directory
+        directory.rmdir()
+    except OSError:
+        pass
+    return None
+
+
+def put(file: Path, text: str) -> bool:
+    try:
+        file.write_text(text)
+    except OSError:
+        return False
+    return True
+
+
+def join(group: Path) -> None:
+    descriptor = os.open(group / "cgroup.procs", os.O_WRONLY)
+    try:
+        os.write(descriptor, b"0")
+    finally:
+        os.close(descriptor)
+
+
+def nice_of(cpu_weight: int, nice: int) -> int:
+    """The nice value that comes near a CPU weight: each step is worth a quarter of CPU time."""
+    steps, weight = 0, float(WEIGHT)
+    while weight > cpu_weight and steps < 19:
+        weight /= 1.25
+        steps += 1
+    return min(19, nice + steps)

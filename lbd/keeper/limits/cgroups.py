@@ -1,0 +1,248 @@
+"""Holding a job's process tree together, so that all of it can be ended.
+
+Best first: a cgroup v2 of its own (`cgroup.kill` ends it in one write), a cgroup v1 (`cgroup.procs`
+killed until empty), else its session plus what the keeper, as subreaper, inherits from it and
+recognises by the job's mark in the environment. Delegation differs from host to host, so each is
+tried, not assumed.
+"""
+
+import contextlib
+import os
+import signal
+import time
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+from lbd.keeper.limits.ceilings import Ceilings, join, usable
+from lbd.load import cgroup, process_table
+from lbd.load.process_table import with_descendants
+from lbd.load.procfs import read_small
+
+CLEAR_TRIES = 100
+CLEAR_PAUSE_S = 0.02
+V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
+UNFIT = 100
+CHILDREN_BYTES = 1 << 16  # whom it does not show is seen once the next job has ended
+MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
+STATUS_BYTES = 1 << 14
+ENVIRONMENT_BYTES = 8 << 20
+LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
+MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
+
+
+def preference(hierarchy: cgroup.Hierarchy) -> int:
+    """Version 2 first, then version 1 by V1_CONTROLLERS; UNFIT for the others."""
+    if hierarchy.version == 2:
+        return -1
+    ranks = [V1_CONTROLLERS.index(name) for name in hierarchy.controllers & set(V1_CONTROLLERS)]
+    return min(ranks, default=UNFIT)
+
+
+def name_of(runtime_dir: str) -> str:
+    """What a keeper's cgroups are called.
+
+    Hosts in namespaces, each with a directory of that name, may share a cgroup hierarchy; what one
+    takes for leftovers must not be the jobs of another.
+    """
+    found = os.stat(runtime_dir)
+    identity = f"{runtime_dir} {found.st_dev} {found.st_ino}"
+    return f"lbd-{zlib.crc32(identity.encode()):08x}"
+
+
+class Containment:
+    """One keeper's way of holding jobs. `kind` is cgroup2, cgroup1 or session."""
+
+    def __init__(self, runtime_dir: str, use_cgroups: bool) -> None:
+        name = name_of(runtime_dir)
+        self.mark = MARK + b"=" + runtime_dir.encode() + b":"
+        self.kind = "session"
+        self._groups = 0
+        self.base: Path | None = None
+        found = cgroup.mounted() if use_cgroups else []
+        for hierarchy in sorted(found, key=preference):
+            if self.base is None and preference(hierarchy) < UNFIT:
+                self.base = usable(hierarchy.own / name)
+                self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
+        self.ceilings = Ceilings.find(name, self.base, found)
+        self._beside = list(map(str, self.ceilings.directories(self.base)))
+
+    def described(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
+        """What we are, by these keys."""
+        return (kind, self.kind), (limits, self.ceilings.described())
+
+    def clear_leftovers(self) -> None:
+        """End what a keeper of the same runtime directory left when it was killed."""
+        for _ in range(CLEAR_TRIES):
+            left = [
+                pid
+                for pid in _pids()
+                if any(item.startswith(self.mark) for item in _environment(pid))
+            ]
+            for parent in self._directories():
+                for group in [path for path in parent.iterdir() if path.is_dir()]:
+                    left += cgroup.members(group)
+                    _remove(str(group))
+            _kill(left)
+            if not left:
+                return
+            time.sleep(CLEAR_PAUSE_S)
+
+    def new_group(self) -> str:
+        """A cgroup for one job, "" without cgroups. Raises OSError.
+
+        Made and joined before there is a job for it: moving a process takes the kernel 15 ms when
+        it has not been asked for a while (a grace period of RCU).
+        """
+        if self.base is None:
+            return ""
+        self._groups += 1
+        group = f"{self.base}/job-{self._groups}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(group)
+        return group
+
+    def enter(self, group: str) -> None:
+        """In a child: join its cgroup. Raises OSError."""
+        if group:
+            join(Path(group))
+
+    def end_tree(self, job: str, leader: int, group: str, uid: int) -> bool:
+        """Kill whatever is left of the job. True once nothing is; else call again shortly. `uid`:
+        whose it is."""
+        if not group:
+            return not _kill_marked(self.mark + job.encode(), leader, uid)
+        members = _members(group)
+        if not members:
+            return True
+        if self.kind == "cgroup2" and os.path.exists(f"{group}/cgroup.kill"):
+            Path(group, "cgroup.kill").write_text("1")
+        else:
+            _kill(members, leader)
+        return False
+
+    def end_strays(self, spares: set[int]) -> None:
+        """With no job alive, every child that is no spare was left by one that hid its origin."""
+        if self.base is None and (left := _children() - spares):
+            _kill(with_descendants(left, process_table.everybody()))
+
+    def forget(self, group: str, *, beside: bool = True) -> None:
+        """Remove a job's empty cgroups; `beside`: those of its limits, too."""
+        if group:
+            _remove(group)
+        for parent in self._beside if group and beside else ():
+            _remove(f"{parent}/{os.path.basename(group)}")
+
+    def close(self) -> None:
+        for parent in self._directories():
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+
+    def _directories(self) -> list[Path]:
+        """All of our own."""
+        own = [self.base] if self.base is not None else []
+        return [*own, *self.ceilings.directories(self.base)]
+
+
+def _members(group: str) -> list[int]:
+    """Some of the processes of the job, if it has any; cgroups of its own are looked into, too."""
+    try:
+        pids = map(int, read_small(f"{group}/cgroup.procs", MEMBERS_BYTES).split())
+        found = [pid for pid in pids if pid > 0]  # 0 is one of another PID namespace
+        if not found and os.stat(group).st_nlink > LINKS_OF_A_LEAF:
+            found = cgroup.members(Path(group))
+    except OSError:
+        return []
+    return found
+
+
+def _remove(group: str) -> None:
+    """An empty cgroup and those a job has made in it."""
+    try:
+        os.rmdir(group)
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        pass
+    for directory, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+
+
+def _kill(pids: Collection[int], leader: int = 0) -> None:
+    """Stopped first, so that no shell lives to say what became of its child.
+
+    But not the `leader`, whose stops are told.
+    """
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL if pid == leader else number)
+
+
+def _kill_marked(mark: bytes, leader: int, uid: int) -> bool:
+    """Without cgroups: kill the leader's session, what carries the job's mark, and the children of
+    both: those that hide where they come from are not to be found once their parents are dead.
+
+    Anybody can write a mark. So it counts below ourselves only, with a process of the job's user.
+
+    True if there was something. Every orphan of ours becomes a child of the keeper, the subreaper;
+    so without any child there is nothing to look for.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    everybody = process_table.everybody()
+    ours = with_descendants([os.getpid()], everybody)
+    everybody.pop(os.getpid(), None)
+    found = {
+        pid
+        for pid, task in everybody.items()
+        if not task.has_ended
+        and (
+            task.session == leader
+            or (pid in ours and _uid(pid) == uid and mark in _environment(pid))
+        )
+    }
+    _kill(with_descendants(found, everybody), leader)
+    return bool(found)
+
+
+def _pids() -> list[int]:
+    me = os.getpid()
+    return [pid for pid in process_table.pids() if pid != me]
+
+
+def _children() -> set[int]:
+    """Of this process, which has no threads. Not every kernel has a list of them."""
+    try:
+        return set(map(int, read_small("/proc/thread-self/children", CHILDREN_BYTES).split()))
+    except OSError:
+        own, everybody = os.getpid(), process_table.everybody()
+        return {pid for pid, task in everybody.items() if task.parent == own}
+
+
+def _is_alive(pid: int) -> bool:
+    task = process_table.task_of(pid)
+    return task is not None and not task.has_ended
+
+
+def _uid(pid: int) -> int:
+    """Whose it is, also if it runs a program that is set to another user; -1: it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return -1
+
+
+def _environment(pid: int) -> list[bytes]:
+    """As far as it is not longer than exec lets one be."""
+    if not _is_alive(pid):
+        return []
+    try:
+        return read_small(f"/proc/{pid}/environ", ENVIRONMENT_BYTES).split(b"\0")
+    except OSError:
+        return []

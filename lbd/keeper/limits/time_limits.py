@@ -1,0 +1,145 @@
+"""For how long, and for how much CPU time, the keeper lets a job of the queue go on.
+
+The keeper holds the lease, too: should the LBM hang, the job ends all the same before the
+dispatcher may start it elsewhere. And it measures what a job's whole process tree has used, by the
+job's cgroup where that counts it. Else it adds up the processes there are, with what they have got
+from children they waited for, and what the vanished were last seen to have used unless their parent
+has it by now.
+"""
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lbd.keeper import spawn_order as spawn_order
+from lbd.load import cgroup, process_table
+from lbd.load.process_table import TaskStat
+from lbd.local import frames
+from lbd.process.boot_clock import clock_s
+
+# LBM -> keeper, with JOB: it may go on until then, and use so much; then it is ended
+LIMIT = b"M"
+LEASE_UNTIL_MS = b"u"  # of the boot clock: it counts while the keeper hangs, too
+LEASE_MS = b"l"  # from now, for a keeper of the last release
+CPU_US = b"C"  # 0 = any
+OVER = b"O"  # keeper -> LBM, in EXITED: what of these ended it, else ""
+LEASE, CPU = "lease", "cpu"
+KEEPER = "keeper"  # which was stopped
+LOOK_S_MIN = 0.02
+LOOK_S_MAX = 0.5
+FAR_S = 3600.0
+
+
+def limit_frame(job: str, until_s: float, cpu_s: float) -> bytes:
+    """A LIMIT frame: until then on the boot clock, with so much CPU time (0 = any) of the whole
+    tree, unless another one follows."""
+    lease_s = max(0.0, until_s - clock_s())
+    numbers = (LEASE_UNTIL_MS, until_s * 1e3), (LEASE_MS, lease_s * 1e3), (CPU_US, cpu_s * 1e6)
+    fields = [(spawn_order.JOB, job.encode()), *((key, b"%d" % value) for key, value in numbers)]
+    return frames.pack(LIMIT, frames.pack_fields(fields))
+
+
+@dataclass(slots=True)
+class Limit:
+    """Of one job."""
+
+    pid: int
+    group: str
+    until_s: float = FAR_S
+    cpu_s: float = 0.0  # 0 = none
+    look_at_s: float = 0.0
+    over: str = ""
+    before_s: float = 0.0  # what its cgroup had used before it
+    alive: dict[int, TaskStat] = field(default_factory=dict)
+    gone_s: float = 0.0
+
+    def used_s(self) -> float:
+        counted = group_cpu_s(self.group)
+        return counted - self.before_s if counted is not None else self._added_up_s()
+
+    def _added_up_s(self) -> float:
+        seen = processes_of(self.pid, self.group)
+        for pid, process in self.alive.items():
+            if pid not in seen and process.parent not in seen:
+                self.gone_s += process.cpu_s
+        self.alive = seen
+        return self.gone_s + sum(process.cpu_s for process in seen.values())
+
+
+class Limits:
+    def __init__(self) -> None:
+        self._jobs: dict[str, Limit] = {}
+
+    def set(
+        self, job: str, pid: int, group: str, given: dict[bytes, bytes], said_s: float
+    ) -> float:
+        """`given`: the fields of LIMIT; `said_s`: when it came, on the boot clock. Returns when its
+        lease is over on that clock. Raises KeyError, ValueError."""
+        cpu_s = int(given[CPU_US]) / 1e6
+        if LEASE_UNTIL_MS in given:
+            until_s = int(given[LEASE_UNTIL_MS]) / 1e3
+        else:  # an LBM of the last release
+            until_s = said_s + int(given[LEASE_MS]) / 1e3
+        limit = self._jobs.get(job)
+        if limit is None:
+            limit = self._jobs[job] = Limit(pid, group)
+            limit.before_s = (group_cpu_s(group) or 0.0) if cpu_s else 0.0
+        if not limit.over:
+            limit.until_s, limit.cpu_s = until_s, cpu_s
+        return limit.until_s
+
+    def sooner_ms(self, poll_ms: int) -> int:
+        """No later than the next one is due. -1: for ever."""
+        if not self._jobs:
+            return poll_ms
+        due_s = min(
+            min(limit.until_s, limit.look_at_s if limit.cpu_s else FAR_S + limit.until_s)
+            for limit in self._jobs.values()
+        )
+        due_ms = max(0, int((due_s - clock_s()) * 1000)) + 1
+        return due_ms if poll_ms < 0 else min(poll_ms, due_ms)
+
+    def over(self) -> list[str]:
+        """The jobs to be ended, until they are."""
+        if not self._jobs:
+            return []
+        now_s = clock_s()
+        found = []
+        for job, limit in self._jobs.items():
+            if not limit.over and now_s >= limit.until_s:
+                limit.over = LEASE
+            if not limit.over and limit.cpu_s and now_s >= limit.look_at_s:
+                left_s = limit.cpu_s - limit.used_s()
+                if left_s <= 0:
+                    limit.over = CPU
+                # It cannot use the rest any sooner than on all cores at once.
+                pause_s = left_s / (os.cpu_count() or 1)
+                limit.look_at_s = now_s + min(LOOK_S_MAX, max(LOOK_S_MIN, pause_s))
+            if limit.over:
+                limit.until_s = now_s + LOOK_S_MAX
+                limit.cpu_s = 0.0
+                found.append(job)
+        return found
+
+    def ended(self, job: str) -> str:
+        """Why it was ended by us, "" if it was not."""
+        limit = self._jobs.pop(job, None)
+        return limit.over if limit is not None else ""
+
+
+def group_cpu_s(group: str) -> float | None:
+    """What the processes of a cgroup have used, the dead ones too; None if nobody counts it."""
+    return cgroup.cpu_used_s(Path(group)) if group else None
+
+
+def processes_of(leader: int, group: str) -> dict[int, TaskStat]:
+    """Those of the cgroup, else of the leader's session, and all below them."""
+    everybody = process_table.everybody()
+    found = {pid for pid, task in everybody.items() if task.session == leader}
+    with contextlib.suppress(OSError, ValueError):
+        found |= {
+            int(pid) for pid in Path(group or "/nowhere", "cgroup.procs").read_bytes().split()
+        }
+    found = process_table.with_descendants(found, everybody)
+    return {pid: everybody[pid] for pid in found if pid in everybody}

@@ -1,0 +1,218 @@
+"""The warden: a small child of the keeper that does the little that must be done if that hangs.
+
+The keeper knows when the lease of an attempt is over, and ends it. But it works for all, and what
+it asks the kernel may take long in ways nobody thought of; the LBM, without privilege, may not end
+a user's processes. Of an attempt whose lease is over the dispatcher starts another. So somebody who
+only waits for deadlines ends those that the keeper has not, shortly after they were due, and those
+of a keeper that is gone. It looks at nothing that a user could make slow: it signals.
+
+It is the keeper's watchdog, too: one that has not said for `silent_s` that its loop turns is ended.
+Whoever started it starts another, which clears up (cgroups.py) before it takes orders.
+
+    keeper                  warden
+    LEASE, pid, until, group ─▶   also later: the new deadline
+    ENDED, pid ───────────────▶   nothing is left of it
+    ALIVE ────────────────────▶
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import NoReturn
+
+from lbd.keeper.child import Helper, Parent, leave_keeper
+from lbd.keeper.limits.time_limits import processes_of
+from lbd.process.boot_clock import clock_s
+
+LEASE, ENDED, ALIVE = b"L", b"E", b"A"
+HEAD = struct.Struct("=cid")  # a tag, a process, a deadline on the boot clock
+MESSAGE_BYTES = 8192
+GRACE_S = 0.3  # for the keeper to do it itself; the dispatcher waits for a second at least
+AGAIN_S = 0.1  # who was killed may have begun others meanwhile
+PID_BYTES = 1 << 16
+FED_PER_TIMEOUT = 3
+SUSPECTED = (
+    3  # looks, a second apart, before a silent keeper is ended: we may have stood still, too
+)
+LOOK_S = 1.0
+
+
+class Warden(Helper):
+    """The keeper's side."""
+
+    def __init__(self, parent: Parent, silent_s: float) -> None:
+        """`silent_s`: 0 = it is nobody's watchdog."""
+        super().__init__(parent)
+        self.silent_s = silent_s
+        self._leases: dict[int, tuple[float, str]] = {}
+
+    def lease(self, pid: int, until_s: float, group: str) -> None:
+        self._leases[pid] = until_s, group
+        self._say(LEASE, pid, until_s, group)
+
+    def ended(self, pid: int) -> None:
+        if self._leases.pop(pid, None) is not None:
+            self._say(ENDED, pid)
+
+    def alive(self) -> None:
+        """Our loop turns."""
+        self._say(ALIVE)
+
+    def _say(self, tag: bytes, pid: int = 0, until_s: float = 0.0, group: str = "") -> None:
+        if self.socket is None and not self._begin():
+            return  # it is tried again with the next
+        assert self.socket is not None
+        try:
+            self.socket.send(HEAD.pack(tag, pid, until_s) + os.fsencode(group))
+        except OSError:  # it is gone, or stands still
+            self.end()
+
+    def _begin(self) -> bool:
+        """All it has to know is on its way then."""
+        if self.pid:
+            return False  # the last one has not been reaped
+        try:
+            self.fork().setblocking(False)
+        except OSError:
+            return False
+        for pid, (until_s, group) in list(self._leases.items()):
+            if self.socket is not None:
+                self._say(LEASE, pid, until_s, group)
+        return self.socket is not None
+
+    def live(self, theirs: socket.socket) -> NoReturn:
+        try:
+            keeper = os.getppid()
+            leave_keeper(self.parent, theirs.fileno(), dies_with_it=False)
+            Watch(theirs, keeper, self.silent_s).run()
+        finally:
+            os._exit(0)
+
+
+@dataclass(slots=True)
+class Lease:
+    """By descriptors, which nobody else gets when the numbers and names are given away again."""
+
+    pid: int
+    until_s: float
+    process: int  # a pidfd, or -1
+    group: int  # the cgroup's directory, or -1
+
+    def close(self) -> None:
+        for descriptor in (self.process, self.group):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def kill(self) -> None:
+        if self.group >= 0:
+            with contextlib.suppress(OSError):
+                _write(self.group, "cgroup.kill", b"1")
+                return
+            for pid in _members(self.group):
+                _signal(pid)
+        elif self._is_not_reaped():
+            for pid in processes_of(self.pid, ""):
+                _signal(pid)
+
+    def _is_not_reaped(self) -> bool:
+        """Else its number may be another's."""
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self.process, 0)
+            return True
+        return False
+
+
+class Watch:
+    """What the warden does."""
+
+    def __init__(self, sock: socket.socket, keeper: int, silent_s: float) -> None:
+        self._socket, self._keeper, self._silent_s = sock, keeper, silent_s
+        self._leases: dict[int, Lease] = {}
+        self._heard_s = time.monotonic()
+        self._silent_looks = 0
+
+    def run(self) -> None:
+        """Until the keeper and all that it has begun under a lease are gone."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while True:
+            if poll.poll(self._pause_ms()):
+                data = self._socket.recv(MESSAGE_BYTES)
+                if not data:
+                    break
+                self._hear(data)
+            self._end_overdue()
+            self._look_at_keeper()
+        for _ in range(SUSPECTED):  # it is gone without a word: what it ran is lost
+            for lease in self._leases.values():
+                lease.kill()
+            time.sleep(AGAIN_S)
+
+    def _hear(self, data: bytes) -> None:
+        self._heard_s, self._silent_looks = time.monotonic(), 0
+        tag, pid, until_s = HEAD.unpack_from(data)
+        if tag == LEASE and pid in self._leases:
+            self._leases[pid].until_s = until_s
+        elif tag == LEASE:
+            self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, data[HEAD.size :]))
+        elif tag == ENDED and pid in self._leases:
+            self._leases.pop(pid).close()
+
+    def _end_overdue(self) -> None:
+        now_s = clock_s()
+        for lease in self._leases.values():
+            if now_s >= lease.until_s + GRACE_S:
+                lease.kill()
+                lease.until_s = now_s + AGAIN_S - GRACE_S
+
+    def _look_at_keeper(self) -> None:
+        if not self._silent_s or time.monotonic() - self._heard_s < self._silent_s:
+            return
+        self._silent_looks += 1
+        if self._silent_looks > SUSPECTED and os.getppid() == self._keeper:
+            os.kill(self._keeper, signal.SIGKILL)
+
+    def _pause_ms(self) -> int:
+        pauses_s = [lease.until_s + GRACE_S - clock_s() for lease in self._leases.values()]
+        if self._silent_s:
+            silent_s = self._silent_s + self._heard_s - time.monotonic()
+            pauses_s.append(LOOK_S if self._silent_looks else silent_s)
+        return max(0, int(min(pauses_s) * 1000)) + 1 if pauses_s else -1
+
+
+def _descriptors(pid: int, group: bytes) -> tuple[int, int]:
+    process = directory = -1
+    with contextlib.suppress(OSError):
+        process = os.pidfd_open(pid)
+    if group:
+        with contextlib.suppress(OSError):
+            directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return process, directory
+
+
+def _write(directory: int, name: str, data: bytes) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _members(directory: int) -> list[int]:
+    with contextlib.suppress(OSError, ValueError):
+        descriptor = os.open("cgroup.procs", os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            return [int(pid) for pid in os.read(descriptor, PID_BYTES).split() if int(pid) > 0]
+        finally:
+            os.close(descriptor)
+    return []
+
+
+def _signal(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,386 @@
+"""The keeper: a small single-threaded process that forks, becomes the user, execs and waits.
+
+It alone starts jobs, so it alone is their parent: it knows how each ended (wait4) whatever happens
+to the LBM. It has no gRPC and no event loop, so that fork is cheap and safe, and no threads but
+those that close what users have had, which may hang. One LBM at a time is connected, over
+keeper.sock; the frames' fields are below. When the LBM goes away without a word, the attached jobs
+lose their streams with it: they are ended (TERM, a grace, KILL), and after `orphan_after_s` without
+a new LBM the keeper ends too.
+
+As subreaper it inherits every orphan of its jobs, so nothing escapes to init unseen.
+
+It is there for all users, so no single one may hold it up; what does the most necessary if it is
+held up all the same is the warden.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from lbd.keeper import fd_store as holding
+from lbd.keeper.child import Parent
+from lbd.keeper.fd_store import Holding, frame_of
+from lbd.keeper.gate import Gate
+from lbd.keeper.lbm_connection import LbmLine
+from lbd.keeper.limits.ceilings import read_totals
+from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.limits.time_limits import KEEPER, LIMIT, OVER, Limits
+from lbd.keeper.limits.warden import FED_PER_TIMEOUT, Warden
+from lbd.keeper.pending_orders import Beginnings
+from lbd.keeper.protocol import (
+    END_TREE,
+    EXITED,
+    HELLO,
+    KIND,
+    LIMITS,
+    NUMBER,
+    ORDER_LIMIT_BYTES,
+    OUT_OF_MEMORY,
+    PID,
+    QUIT,
+    READ,
+    RSS_KIB,
+    SIGNAL,
+    SPAWN,
+    STOPPED,
+    SYSTEM_US,
+    TOTALS,
+    TREAT,
+    UID,
+    USER_US,
+    WANTED,
+)
+from lbd.keeper.spawn_order import JOB
+from lbd.keeper.stdin_watch import is_read, unpack_wanted
+from lbd.launch.rlimits import raise_descriptor_limit
+from lbd.launch.signals import deliver, signal_group
+from lbd.local import frames
+from lbd.local.descriptors import close_connection
+from lbd.local.unwanted_descriptors import close_apart
+from lbd.process.boot_clock import clock_s
+from lbd.process.service_manager import ServiceManager
+
+if TYPE_CHECKING:
+    from lbd.keeper.job import Running
+
+POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = 5, 500, (1 << 31) - 1
+REAPED_AT_ONCE = 512  # a job can leave us more orphans than we can ever bury
+LAST_FRAMES = 1024
+LAST_S, LAST_LOOK_S = 2.0, 0.005  # for the children we have killed to be gone, at our own end
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Keeper:
+    """The loop: the LBM's orders in, its children's ends out. It waits for nothing but events: not
+    for a child, which may be a user's; not for the LBM; not for the user database."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        containment: Containment,
+        program: bytes,
+        times_s: tuple[float, float, float],
+        gate: Gate,
+    ) -> None:
+        """`times_s`: alone, before it ends; from TERM to KILL; silent, before it is taken to hang
+        (0: never)."""
+        self._listener, self._gate = listener, gate
+        self._containment = containment
+        self._orphan_s, self._grace_s, silent_s = times_s
+        self._lbm: LbmLine | None = None
+        self._descriptors: list[int] = []
+        self.jobs: dict[str, Running] = {}
+        self._alone_since_s = time.monotonic()
+        self.quitting = False
+        self._poll = select.poll()
+        self._holding, self._limits = Holding(), Limits()
+        self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._asked_to_quit)
+        parent = Parent.of_this_process(containment)
+        parent.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._warden = Warden(parent, silent_s)
+        self._beginnings = Beginnings(self, self._poll, parent, program, gate)
+        self._manager = ServiceManager(os.environ)
+        feeds = [one for one in (silent_s, self._manager.watchdog_s) if one]
+        self._feed_s = min(feeds) / FED_PER_TIMEOUT if feeds else 0.0
+        self._fed_s = 0.0
+
+    def _asked_to_quit(self, *_: object) -> None:
+        self.quitting = True  # the loop ends all; a signal comes at any moment
+
+    def run(self) -> None:
+        """Until told to quit, or left alone for `orphan_s`."""
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(self._wake, select.POLLIN)
+        while not (self.quitting and not self.jobs):
+            self._feed()
+            alone = self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s
+            if alone and not self.jobs and not self._gate.is_apart:
+                break
+            if alone or self.quitting:
+                self._end_all()
+            ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms()))
+            for descriptor, events in ready:
+                self._hear(descriptor, events)
+            self._beginnings.end_late()
+            if not ready or self._wake in dict(ready):  # SIGCHLD: a child is asked for once
+                self._reap()
+            self._finish()
+            if not ready and not self.quitting:
+                self._beginnings.spares.fork_ahead()
+        self._listener.close()  # who comes now is to start another, not to wait for us
+        self._beginnings.spares.end()
+        self._warden.end()
+        until_s = time.monotonic() + LAST_S
+        while self._beginnings.spares.pids and time.monotonic() < until_s:
+            self._reap()
+            time.sleep(LAST_LOOK_S)
+
+    def _hear(self, descriptor: int, events: int) -> None:
+        if self._beginnings.hear(descriptor, events):
+            return
+        if descriptor == self._listener.fileno():
+            self._accept()
+        elif descriptor == self._wake:
+            os.read(self._wake, 4096)  # which nobody else does
+        elif self._lbm is not None and descriptor == self._lbm.socket.fileno():
+            if events & select.POLLOUT:
+                self._lbm.go_on()
+            if events & ~select.POLLOUT:
+                self._receive()
+            self._watch_lbm()
+
+    def _feed(self) -> None:
+        """Our watchdogs: this loop turns."""
+        now_s = time.monotonic()
+        if self._feed_s and now_s >= self._fed_s + self._feed_s:
+            self._fed_s = now_s
+            self._warden.alive()
+            if self._manager.watchdog_s:
+                self._manager.notify("WATCHDOG=1")
+
+    def _poll_ms(self) -> int:
+        due = self._beginnings.looks.due_s()
+        for job in self.jobs.values():
+            if job.ended:
+                return POLL_ENDING_MS
+            due += job.due_s()
+        if self._feed_s:
+            due.append(self._fed_s + self._feed_s)
+        wait_ms = max(0, int((min(due) - time.monotonic()) * 1000)) + 1 if due else FOR_EVER_MS
+        if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
+            return min(wait_ms, quiet_ms)
+        return min(wait_ms, ALONE_MS) if self._lbm is None else wait_ms
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # gone again, or no descriptor left: it will try again
+            return
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if not self._gate.takes_orders_of(struct.unpack("3i", credentials)[1]):
+            connection.close()
+            return
+        for _ in range(LAST_FRAMES):  # its last words, and its end
+            if self._lbm is not None and is_readable(self._lbm.socket):
+                self._receive()
+        if self._lbm is not None:
+            self._lost()
+        self._lbm = LbmLine(connection, ORDER_LIMIT_BYTES)
+        us = (PID, os.getpid()), (UID, os.geteuid())
+        jobs, kind = self._beginnings.jobs_there(), self._containment.described(KIND, LIMITS)
+        self._holding.give(self._lbm, jobs, HELLO, *us, *kind)
+        self._watch_lbm()
+
+    def _watch_lbm(self) -> None:
+        if self._lbm is not None:
+            behind = select.POLLOUT if self._lbm.is_behind else 0
+            self._poll.register(self._lbm.socket, select.POLLIN | behind)
+
+    def _lost(self) -> None:
+        """The LBM is gone without QUIT: its jobs have lost their streams."""
+        assert self._lbm is not None
+        self._poll.unregister(self._lbm.socket)
+        self._descriptors += close_connection(self._lbm.socket)
+        self._lbm = None
+        self._alone_since_s = time.monotonic()
+        close_apart(self._descriptors)
+        self._descriptors = []
+        if not self._holding.is_complete:
+            self._end_all()
+
+    def _end_all(self) -> None:
+        self._holding.drop()
+        self._beginnings.refuse_waiting()
+        for job in self.jobs.values():
+            if job.ended or job.kill_at_s is not None:
+                continue
+            signal_group(job.pid, signal.SIGTERM)
+            signal_group(job.pid, signal.SIGCONT)
+            job.kill_at_s = time.monotonic() + self._grace_s
+
+    def _receive(self) -> None:
+        assert self._lbm is not None
+        heard = self._lbm.hear()
+        if heard is None:
+            self._lost()
+            return
+        received, descriptors = heard
+        self._descriptors += descriptors
+        for tag, body in received:
+            try:
+                self._obey(tag, body)
+            except (ValueError, KeyError, OverflowError):
+                if self._lbm is not None:
+                    self._lost()
+                return
+
+    def _obey(self, tag: bytes, body: bytes) -> None:
+        if tag == SPAWN:
+            self._descriptors = self._beginnings.take(body, self._descriptors)
+        elif tag == TOTALS:
+            self._containment.ceilings.set_totals(read_totals(body))
+            self._beginnings.spares.drop()  # which would follow the old ones
+        elif tag == QUIT:
+            self._asked_to_quit()
+        elif tag == holding.LEAVE and self._lbm is not None:
+            self._holding.leave(self._lbm)
+        elif tag == holding.HOLD:
+            self._holding.hold(body, self._descriptors)
+        else:
+            self.obey_of_job(tag, body, clock_s())
+
+    def obey_of_job(self, tag: bytes, body: bytes, said_s: float) -> None:
+        given = dict(frames.fields(body))
+        name = given.get(JOB, b"").decode()
+        job = self.jobs.get(name)
+        if self._beginnings.is_waiting(name):
+            self._beginnings.hear_later(name, tag, body, said_s)
+        elif job is None:
+            return
+        elif tag == SIGNAL:
+            if not job.ended:  # else its number may be another's by now
+                job.stopping.sent(deliver(job.pid, int(given[NUMBER])))
+        elif tag == END_TREE:
+            job.kill_at_s = time.monotonic()
+        elif tag == LIMIT:
+            until_s = self._limits.set(name, job.pid, job.group, given, said_s)
+            self._warden.lease(job.pid, until_s, job.group)
+        elif tag == TREAT:
+            job.treated.become(int(given[NUMBER]), job.pid, job.group)
+        elif tag == READ:
+            found = is_read(unpack_wanted(given[WANTED]), job.pid, job.group)
+            self.report(READ, (JOB, name), (NUMBER, int(found)))
+
+    def _reap(self) -> None:
+        """Collect ended leaders (kept for `_finish`) and adopted orphans (forgotten)."""
+        by_pid = {job.pid: (name, job) for name, job in self.jobs.items() if not job.ended}
+        for _ in range(REAPED_AT_ONCE):
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
+                self._beginnings.spares.reaped(pid)
+                if pid == self._warden.pid:
+                    self._warden.reaped()
+            if pid not in by_pid:
+                continue
+            name, job = by_pid[pid]
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                job.stopping.seen(job.pid, stopped=os.WIFSTOPPED(status))
+                if not job.treated.is_still:
+                    frame = frame_of(STOPPED, (JOB, name), (NUMBER, int(os.WIFSTOPPED(status))))
+                    self._say(frame, name)
+            else:
+                job.ended = (status, usage)
+        signal.raise_signal(signal.SIGCHLD)  # there may be more
+
+    def _finish(self) -> None:
+        """Push on what is ending; report the jobs of which nothing is left."""
+        now_s = time.monotonic()
+        for name in self._limits.over():
+            self.jobs[name].kill_at_s = now_s
+        for name, job in list(self.jobs.items()):
+            if not job.ended or not job.begun:
+                job.stopping.look(job.pid, job.group)
+                if job.kill_at_s is not None and now_s >= job.kill_at_s:
+                    self._containment.end_tree(name, job.pid, job.group, job.uid)
+                    signal_group(job.pid, signal.SIGKILL)
+                    job.kill_at_s = now_s + 0.1
+                continue
+            if not self._containment.end_tree(name, job.pid, job.group, job.uid):
+                continue
+            over = self.forget(name)
+            status, usage = job.ended
+            out_of_memory = status != 0 and self._containment.ceilings.was_over(job.group)
+            self.report(
+                EXITED,
+                (JOB, name),
+                (NUMBER, status),
+                (USER_US, int(usage.ru_utime * 1e6)),
+                (SYSTEM_US, int(usage.ru_stime * 1e6)),
+                (RSS_KIB, usage.ru_maxrss),
+                (OUT_OF_MEMORY, int(out_of_memory)),
+                (OVER, over or (KEEPER if self.quitting else "")),
+            )
+            self._containment.forget(job.group, beside=job.beside)
+            if not self.jobs:
+                self._containment.end_strays(self._beginnings.pids | {self._warden.pid})
+
+    def forget(self, name: str) -> str:
+        """It has ended, or did not begin. Which limit ended it, "" if none did."""
+        self._warden.ended(self.jobs.pop(name).pid)
+        return self._limits.ended(name)
+
+    def report(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None:
+        self._say(frame_of(tag, *pairs))
+
+    def _say(self, frame: bytes, key: str = "") -> None:
+        if not self._holding.report_later(frame, key) and self._lbm is not None:
+            self._lbm.say(frame, key)
+            if self._lbm.is_behind:
+                self._watch_lbm()
+
+
+def is_readable(sock: socket.socket) -> bool:
+    """Now, and whatever its number is: select(2) knows of the first 1024."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def main(argv: list[str]) -> None:
+    """argv: the listening descriptor, runtime_dir, auto or off, three times in seconds, gate."""
+    descriptor, runtime_dir, cgroup, orphan_s, grace_s, silent_s, allowed = argv
+    program = os.fsencode(os.path.join(os.path.dirname(__file__), "spare"))
+    if not os.access(program, os.X_OK) or os.environ.get("LBD_SPARE") == "python":
+        program = b""
+    listener = socket.socket(fileno=int(descriptor))
+    listener.set_inheritable(False)
+    containment = Containment(runtime_dir, cgroup == "auto")
+    containment.clear_leftovers()
+    raise_descriptor_limit()
+    gc.collect()
+    gc.freeze()  # what is never collected is never written to: forks go on sharing it
+    gc.disable()  # and nothing in here makes cycles
+    try:
+        times_s = float(orphan_s), float(grace_s), float(silent_s)
+        Keeper(listener, containment, program, times_s, Gate(allowed)).run()
+    finally:
+        containment.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,238 @@
+"""Orders, from the moment they come until their commands run, or cannot.
+
+    order ──▶ (who may be run as that user?) ──▶ a spare ──▶ BEGUN
+                        └────────────────────────┴──▶ FAILED
+
+From the spare on a child may be its user's, who may stop it at any point. So nobody waits for one:
+the keeper is told by events, and ends what it has no use for.
+"""
+
+import errno
+import os
+import select
+import time
+from typing import Protocol
+
+from lbd.keeper import user_and_start_steps as steps
+from lbd.keeper.child import Parent, Spare
+from lbd.keeper.gate import Gate
+from lbd.keeper.job import Running
+from lbd.keeper.limits.time_limits import KEEPER
+from lbd.keeper.preforked import Spares
+from lbd.keeper.protocol import (
+    ANSWER,
+    ANSWERED,
+    BEGUN,
+    END_TREE,
+    FAILED,
+    GROUP,
+    HAS,
+    NUMBER,
+    PHASE,
+    PID,
+)
+from lbd.keeper.spawn_order import BELONGINGS, CLOSED_FDS, JOB, read_order
+from lbd.keeper.user_lookups import UserLooks, Waiting
+from lbd.local import frames
+from lbd.process.boot_clock import clock_s
+
+REPLY_BYTES = 512  # of a child that does not become a command
+
+
+class Loop(Protocol):
+    """The keeper."""
+
+    jobs: dict[str, Running]
+    quitting: bool
+
+    def report(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None: ...
+    def obey_of_job(self, tag: bytes, body: bytes, said_s: float) -> None: ...
+    def forget(self, name: str) -> str: ...
+
+
+class Beginnings:
+    def __init__(
+        self, keeper: Loop, poll: "select.poll", parent: Parent, program: bytes, gate: Gate
+    ) -> None:
+        """`program`: spare.c, compiled; b"" without."""
+        self._keeper, self._poll, self._gate = keeper, poll, gate
+        parent.lbm_uid = gate.lbm_uid
+        self._parent, self._containment = parent, parent.containment
+        self.spares = Spares(parent, program)
+        self.looks = UserLooks(parent, gate)
+        self._starting: dict[int, tuple[str, Spare]] = {}
+
+    @property
+    def pids(self) -> set[int]:
+        """Children that are no jobs."""
+        return self.spares.pids | self.looks.pids
+
+    def hear(self, descriptor: int, events: int) -> bool:
+        """Whether that was one of ours."""
+        if descriptor in self._starting:
+            self._hear_start(descriptor, events)
+        elif descriptor in self.looks.descriptors:
+            self._hear_look(descriptor)
+        else:
+            return False
+        return True
+
+    def take(self, body: bytes, descriptors: list[int]) -> list[int]:
+        """Begin it, or have somebody ask first whether it may. Its own of the descriptors come
+        first; returns the rest. Raises ValueError, KeyError."""
+        try:
+            given = read_order(body)
+        except ValueError:
+            return self._refuse_malformed(body, descriptors)
+        name, user = given.job, given.user
+        # Two orders may come in one read: each takes just the descriptors that are its own.
+        count = 3 - (given.closed_fds & 7).bit_count()
+        if name in self._keeper.jobs or self.is_waiting(name):  # which goes on
+            for descriptor in descriptors[:count]:
+                os.close(descriptor)
+            self._fail(name, steps.OTHER_PHASE, errno.EEXIST)
+            return descriptors[count:]
+        order = Waiting(given, descriptors[:count])
+        now_s = time.monotonic()
+        verdict = self._gate.verdict(user, now_s)
+        if verdict is None:
+            self.looks.waiting[name] = order
+        if verdict is None or self._gate.is_aging(user, now_s):
+            try:
+                if (looking := self.looks.look(user)) is not None:
+                    self._poll.register(looking, select.POLLIN)
+            except OSError as error:
+                self._refuse(name, error.errno or errno.EAGAIN)
+        if verdict is not None:
+            self._spawn(name, order, verdict)
+        return descriptors[count:]
+
+    def _refuse_malformed(self, body: bytes, descriptors: list[int]) -> list[int]:
+        """It may be some other host's doing, so the LBM is not to blame."""
+        given = dict(frames.fields(body, len(body)))  # too many of them, perhaps
+        count = 3 - (int(given.get(CLOSED_FDS, b"0")) & 7).bit_count()
+        for descriptor in descriptors[:count]:
+            os.close(descriptor)
+        self._fail(given[JOB].decode(), steps.OTHER_PHASE, errno.EBADMSG)
+        return descriptors[count:]
+
+    def is_waiting(self, name: str) -> bool:
+        """For the user database."""
+        return name in self.looks.waiting
+
+    def jobs_there(self) -> bytes:
+        """For another LBM: they hold what they were given until we say that they have ended."""
+        known = {name: job.belongings for name, job in self._keeper.jobs.items()}
+        known |= {name: one.order.belongings for name, one in self.looks.waiting.items()}
+        return b"".join(
+            frames.pack(HAS, frames.pack_fields([(JOB, name.encode()), (BELONGINGS, held)]))
+            for name, held in known.items()
+        )
+
+    def hear_later(self, name: str, tag: bytes, body: bytes, said_s: float) -> None:
+        """What is said of one that waits."""
+        if tag == END_TREE:
+            self._refuse(name, errno.ECANCELED)
+        else:
+            self.looks.waiting[name].later.append((tag, body, said_s))
+
+    def end_late(self) -> None:
+        for descriptor in self.looks.late():
+            self._hear_look(descriptor)
+
+    def _hear_look(self, descriptor: int) -> None:
+        """What the user database says of somebody, or that it says nothing in time."""
+        self._poll.unregister(descriptor)
+        user = self.looks.hear(descriptor)
+        verdict = self._gate.verdict(user, time.monotonic())
+        for name in [name for name, one in self.looks.waiting.items() if one.order.user == user]:
+            if verdict is None:
+                self._refuse(name, errno.ETIMEDOUT)
+                continue
+            order = self.looks.waiting.pop(name)
+            self._spawn(name, order, verdict)
+            for later in order.later:
+                self._keeper.obey_of_job(*later)
+
+    def refuse_waiting(self) -> None:
+        for name in list(self.looks.waiting):
+            self._refuse(name, errno.ECANCELED)
+
+    def _refuse(self, name: str, number: int) -> None:
+        order = self.looks.waiting.pop(name, None)
+        if order is not None:
+            for descriptor in order.descriptors:
+                os.close(descriptor)
+            phase = KEEPER if self._keeper.quitting else "user"
+            self._fail(name, phase, number)
+
+    def _spawn(self, name: str, waiting: Waiting, fault: str) -> None:
+        """Hand the steps of an order to a spare; `_hear_start` tells what became of it."""
+        order = waiting.order
+        try:
+            if self._keeper.quitting:
+                raise steps.Refused(KEEPER, errno.ECANCELED)
+            if fault:
+                raise steps.Refused(fault, errno.EPERM)
+            if order.start_by_ms and clock_s() * 1e3 > order.start_by_ms:
+                raise steps.Refused(steps.OTHER_PHASE, errno.ETIME)
+            spare = self.spares.take(plain=order.is_plain)
+            try:
+                frame, beside = self._parent.steps_of(order, spare.group)
+                spare.start(frame, waiting.descriptors)
+            except (steps.Refused, OSError):
+                spare.socket.close()
+                self.spares.dismiss(spare.pid, spare.group)
+                raise
+        except steps.Refused as refused:
+            self._fail(name, refused.phase, refused.number)
+            return
+        except OSError as error:
+            self._fail(name, steps.OTHER_PHASE, error.errno or 0)
+            return
+        finally:
+            for descriptor in waiting.descriptors:
+                os.close(descriptor)
+        uid = order.user[0] if order.user else os.geteuid()
+        self._keeper.jobs[name] = Running(spare.pid, spare.group, uid, beside, order.belongings)
+        self._starting[spare.socket.fileno()] = (name, spare)
+        self._watch(spare)
+
+    def _watch(self, spare: Spare) -> None:
+        behind = select.POLLOUT if spare.unsent else 0
+        self._poll.register(spare.socket, select.POLLIN | behind)
+
+    def _hear_start(self, descriptor: int, events: int) -> None:
+        """End of file: it has become the command. Anything else says why it could not."""
+        name, spare = self._starting[descriptor]
+        if events & select.POLLOUT and spare.unsent:
+            spare.go_on()
+            self._watch(spare)
+        if not events & ~select.POLLOUT:
+            return
+        del self._starting[descriptor]
+        self._poll.unregister(spare.socket)
+        try:
+            reply = spare.socket.recv(REPLY_BYTES)
+        except OSError as error:  # it was killed before it had read all of its steps
+            reply = steps.failed(b"\0", error.errno or 0)
+        spare.socket.close()
+        running = self._keeper.jobs[name]
+        if not reply:
+            running.begun = True
+            known = (PID, running.pid), (GROUP, running.group)
+            self._keeper.report(BEGUN, (JOB, name), *known)
+            return
+        self._keeper.forget(name)
+        if running.ended:
+            self._containment.forget(running.group)
+        else:
+            self.spares.dismiss(running.pid, running.group)
+        if reply.startswith(steps.ANSWER):
+            answer = reply.removeprefix(steps.ANSWER).decode(errors="replace")
+            self._keeper.report(ANSWERED, (JOB, name), (ANSWER, answer))
+            return
+        self._fail(name, *steps.read_failure(reply))
+
+    def _fail(self, name: str, phase: str, number: int) -> None:
+        self._keeper.report(FAILED, (JOB, name), (PHASE, phase), (NUMBER, number))

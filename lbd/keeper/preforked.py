@@ -1,0 +1,173 @@
+"""The keeper's children that wait for an order, forked ahead of need.
+
+Nobody waits for one: a spare that is not wanted any more is killed, which also reaches one that is
+stopped, and reaped with all other children.
+
+Most come from the nursery, a small child of the keeper (spare.c). A fork of it copies a handful of
+pages where a fork of the interpreter copies hundreds, and the exec that follows tears down as many.
+Its spares are the keeper's own children, in their cgroup from birth. Where it is not compiled, or
+will not work, the keeper forks itself (child.py).
+"""
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import struct
+from typing import NoReturn
+
+from lbd.keeper.child import Helper, Parent, Spare, fork_spare, leave_keeper
+
+SPARES = 2
+NURSERY_SPARES = 8  # they take hardly any memory
+QUIET_MS = 10  # nothing to do for this long: time to fork ahead, which keeps a core busy
+FEW_SPARES = 2  # with fewer it cannot wait: at once, while the last command is on its way
+NO_CGROUP, CGROUP_DIRECTORY, CGROUP_PROCS = b"n", b"d", b"p"
+ANSWER = struct.Struct("=i")
+ANSWER_S = 5.0  # it answers within microseconds, unless it is stopped
+
+
+class Nursery(Helper):
+    """Its side in the keeper."""
+
+    def __init__(self, parent: Parent, program: bytes) -> None:
+        super().__init__(parent)
+        self._program = program
+
+    def spare(self) -> Spare:
+        """Raises OSError, having ended itself if it is of no use any more."""
+        if self.pid and self.socket is None:
+            raise ConnectionError("the nursery is ending")
+        if self.socket is None:
+            self.fork().settimeout(ANSWER_S)
+        group = self.parent.containment.new_group()
+        ours, theirs = socket.socketpair()
+        try:
+            pid = self._ask(theirs.fileno(), group)
+        except OSError:
+            ours.close()
+            self.parent.containment.forget(group)
+            raise
+        finally:
+            theirs.close()
+        return Spare(pid, ours, group)
+
+    def live(self, theirs: socket.socket) -> NoReturn:
+        with contextlib.suppress(BaseException):
+            leave_keeper(self.parent, theirs.fileno())
+            theirs.set_inheritable(True)
+            os.execv(self._program, [self._program, b"%d" % theirs.fileno()])
+        os._exit(127)
+
+    def _ask(self, theirs: int, group: str) -> int:
+        """The new spare's process number."""
+        kind = self.parent.containment.kind
+        pid = -errno.ENOSYS
+        if group and kind == "cgroup2" and self.parent.clones_into_groups:
+            pid = self._request(theirs, CGROUP_DIRECTORY, group, os.O_RDONLY | os.O_DIRECTORY)
+            # Not an old kernel, nor a seccomp filter; any other error comes again below.
+            self.parent.clones_into_groups = pid > 0
+        if group and pid < 0:
+            pid = self._request(theirs, CGROUP_PROCS, f"{group}/cgroup.procs", os.O_WRONLY)
+        elif not group:
+            pid = self._request(theirs, NO_CGROUP)
+        if pid < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        return pid
+
+    def _request(self, theirs: int, how: bytes, path: str = "", flags: int = 0) -> int:
+        """Its answer: a process number, or an errno, negative. Raises OSError if it is gone."""
+        assert self.socket is not None
+        attached = [theirs]
+        try:
+            if path:
+                attached.append(os.open(path, flags | os.O_CLOEXEC))
+            socket.send_fds(self.socket, [how], attached)
+            answer = self.socket.recv(ANSWER.size)
+            if len(answer) != ANSWER.size:
+                raise ConnectionError("the nursery is gone")
+        except OSError:
+            self.end()
+            raise
+        finally:
+            for descriptor in attached[1:]:
+                os.close(descriptor)
+        return int(ANSWER.unpack(answer)[0])
+
+
+class Spares:
+    def __init__(self, parent: Parent, program: bytes) -> None:
+        """`program`: spare.c, compiled; b"" without."""
+        self._parent = parent
+        self._nursery = Nursery(parent, program) if program else None
+        self._wanted = NURSERY_SPARES if program else SPARES
+        self._waiting: list[Spare] = []
+        self._dying: dict[int, str] = {}  # their cgroups
+        self._emptying: list[str] = []  # cgroups of dead ones, with a child in it that still dies
+
+    @property
+    def pids(self) -> set[int]:
+        """The nursery's, too."""
+        nursery = {self._nursery.pid} if self._nursery is not None else set()
+        return {spare.pid for spare in self._waiting} | set(self._dying) | nursery - {0}
+
+    def quiet_ms(self) -> int:
+        """After so long without anything else to do one is to be forked; -1: enough are there."""
+        if len(self._waiting) >= self._wanted:
+            return -1
+        return QUIET_MS if len(self._waiting) >= FEW_SPARES else 0
+
+    def fork_ahead(self) -> None:
+        """In a quiet moment, so that nobody waits for it."""
+        if len(self._waiting) < self._wanted:
+            with contextlib.suppress(OSError):
+                self._waiting.append(self._new())
+
+    def _new(self) -> Spare:
+        """For a plain order. Raises OSError."""
+        if self._nursery is not None:
+            with contextlib.suppress(OSError):
+                return self._nursery.spare()
+        return fork_spare(self._parent)
+
+    def take(self, *, plain: bool) -> Spare:
+        """One that was forked ahead serves, if the order is plain. Raises OSError."""
+        if self._waiting and (plain or self._nursery is None):
+            spare = self._waiting.pop()
+        else:
+            spare = self._new() if plain else fork_spare(self._parent)
+        spare.socket.setblocking(False)
+        return spare
+
+    def dismiss(self, pid: int, group: str) -> None:
+        """A child that is of no use: its cgroup is there until it has been reaped."""
+        self._dying[pid] = group
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+    def drop(self) -> None:
+        """All that wait."""
+        for spare in self._waiting:
+            spare.socket.close()
+            self.dismiss(spare.pid, spare.group)
+        self._waiting = []
+
+    def reaped(self, pid: int) -> None:
+        """If it was one of ours."""
+        for spare in [one for one in self._waiting if one.pid == pid]:
+            self._waiting.remove(spare)
+            spare.socket.close()
+            self._parent.containment.forget(spare.group)
+        if pid in self._dying:
+            self._emptying.append(self._dying.pop(pid))
+        for group in self._emptying:
+            self._parent.containment.forget(group)
+        self._emptying = [group for group in self._emptying if group and os.path.exists(group)]
+        if self._nursery is not None and pid == self._nursery.pid:
+            self._nursery.reaped()
+
+    def end(self) -> None:
+        self.drop()
+        if self._nursery is not None:
+            self._nursery.end()

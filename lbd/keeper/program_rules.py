@@ -1,0 +1,57 @@
+"""The owner's rules for programs, kept in the child that is about to become one.
+
+Where the owner says which may run (`admission.programs`, `deny_programs`), a command does not get
+the variables below, since by LD_PRELOAD `true` is any program. Not a wall: a program that may run
+may itself read such things from its arguments and from its user's home directory.
+"""
+
+import fnmatch
+import os
+import re
+
+from lbd.launch.directory_look import find_program
+from lbd.launch.exec import DEFAULT_PATH
+
+PATTERNS = (
+    "LD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "GETCONF_DIR",  # C libraries
+    "BASH_ENV", "ENV", "BASH_FUNC_*", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND",  # shells
+    "ZDOTDIR", "FPATH", "KSH_VERSION", "LESSOPEN", "LESSCLOSE", "*PAGER", "EDITOR", "VISUAL",
+    "PYTHON*", "PERL*", "RUBY*", "GEM_*", "BUNDLE_*", "NODE_*", "LUA_*", "PHP*", "TCL*",
+    "JAVA_*", "_JAVA_*", "JDK_*", "CLASSPATH", "JULIA_*", "R_*", "GUILE_*", "ERL_*", "OCAML*",
+    "CAML_*", "DOTNET_*", "CORECLR_*", "COMPLUS_*", "MONO_*", "GHC*",
+    "GCC_EXEC_PREFIX", "COMPILER_PATH", "MAKEFILES", "GIT_*", "SSH_ASKPASS", "SUDO_ASKPASS",
+    "OPENSSL_*", "SASL_PATH", "KRB5_CONFIG", "GTK_*", "GIO_*", "GST_*", "QT_*", "VK_*", "OCL_*",
+    "LIBGL_*", "CUDA_INJECTION*", "NVIDIA_*_PATH", "PROJ_LIB", "GDAL_DRIVER_PATH", "HDF5_PLUGIN_*",
+    "OMPI_MCA_*", "PMIX_MCA_*", "I_MPI_*",
+)  # fmt: skip
+NAMES = re.compile("|".join(map(fnmatch.translate, PATTERNS)))
+
+
+def real_program(name: bytes, path: bytes = DEFAULT_PATH) -> bytes:
+    """What exec would run, links resolved; b"" if it would find nothing."""
+    if b"/" in name:
+        return os.path.realpath(name) if find_program(name, b"") == 0 else b""
+    for directory in path.split(b":"):
+        candidate = (directory or b".") + b"/" + name
+        if find_program(candidate, b"") == 0:
+            return os.path.realpath(candidate)
+    return b""
+
+
+def rule_against(program: bytes, allowed: list[str], denied: list[str]) -> str:
+    """The rule that forbids it, "" if none does."""
+    path = os.fsdecode(program)
+    if any(fnmatch.fnmatchcase(path, pattern) for pattern in denied):
+        return "deny_programs"
+    if allowed and not any(fnmatch.fnmatchcase(path, pattern) for pattern in allowed):
+        return "programs"
+    return ""
+
+
+def without_code(environment: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """As a command gets it where the owner says which programs may run."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not NAMES.match(name.decode("utf-8", "surrogateescape"))
+    }

@@ -1,0 +1,149 @@
+"""As whom does a command of another host run here? Pure: the user database is an argument.
+
+The origin vouches for who asked; this host says which of its accounts that is. The keeper asks
+`fault_of_account` once more by itself: whoever has taken over the LBM still cannot become root.
+"""
+
+import fnmatch
+from dataclasses import dataclass
+
+from lbd.config.access import UsersConfig
+
+ROOT_UID = 0
+SINGLE = "single:"
+OF_SERVICES = range(60514, 65536)  # Debian's and systemd's: services, and nobody
+
+
+@dataclass(frozen=True, slots=True)
+class LocalUser:
+    """An entry of this host's user database."""
+
+    name: str
+    uid: int
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    home: str = ""
+    shell: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, as the origin's kernel says."""
+
+    user: str
+    uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    run_as: LocalUser | None  # None = the keeper's own user
+    note: str = ""  # for the caller, with -v
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    reason: str
+    try_another: bool = True
+
+
+def wanted_account(users: UsersConfig, asker: Asker) -> str | int:
+    """What to look up in the user database: a name or a number."""
+    if users.map.startswith(SINGLE):
+        return users.map.removeprefix(SINGLE)
+    return asker.uid if users.map == "uid" else asker.user
+
+
+def is_same(users: UsersConfig, one: Asker, other: Asker) -> bool:
+    """Are these one person? By number, names may be another's on another host."""
+    return one.uid == other.uid if users.map == "uid" else one.user == other.user
+
+
+def identify(
+    users: UsersConfig, asker: Asker, local: LocalUser | None, keeper_uid: int
+) -> Admit | Refuse:
+    """`local`: what the database has for `wanted_account`, or for `users.unknown`."""
+    if keeper_uid != ROOT_UID:
+        return _unprivileged(users, asker, local, keeper_uid)
+    if local is None:
+        return Refuse(f"no user {wanted_account(users, asker)!r} here (users.map, users.unknown)")
+    is_mapped = users.map.startswith(SINGLE) or local.name == users.unknown
+    if not is_mapped and ROOT_UID in (asker.uid, local.uid) and not users.allow_root:
+        return Refuse(ROOT_REFUSED)
+    if fault := fault_of_account(users, local):
+        return Refuse(fault)
+    note = f"runs as {local.name}" if local.name != asker.user else ""
+    return Admit(local, note)
+
+
+ROOT_REFUSED = "commands of root are not allowed here (users.allow_root)"
+
+
+def _unprivileged(
+    users: UsersConfig, asker: Asker, local: LocalUser | None, keeper_uid: int
+) -> Admit | Refuse:
+    """A keeper that is not root cannot become anybody: it is there for its own user alone."""
+    by_number = users.map == "uid" or asker.user == str(asker.uid)
+    if (
+        local is None and by_number and asker.uid == keeper_uid
+    ):  # no user database, as in a container
+        return Admit(None)
+    if local is not None and local.uid == keeper_uid:
+        return Admit(None)
+    return Refuse(
+        f"commands of {asker.user} cannot run here: the keeper is not root but uid {keeper_uid}, "
+        "for whom alone it works"
+    )
+
+
+def fault_of_account(users: UsersConfig, local: LocalUser) -> str:
+    """Why nothing is run as this account, "" if it may be."""
+    if local.uid == ROOT_UID:
+        return "" if users.allow_root else ROOT_REFUSED
+    if local.uid >= users.min_uid and local.uid not in OF_SERVICES:
+        return ""
+    if is_allowed(users, local):
+        return ""
+    return f"{local.name} is a system account here (users.min_uid, users.allow)"
+
+
+HASH_LENGTH = 13  # of the oldest kind, without a $
+NO_SHELLS = ("nologin", "false")
+# Why an account that is a person's runs nothing, as the keeper finds, who may look.
+CLOSED = {
+    "shell": "has no login shell here",
+    "locked": "is locked here",
+    "expired": "has expired here",
+    "nologin": "may not log in here now (/etc/nologin)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the shadow file and this host say of an account."""
+
+    password: str = ""  # as it is stored
+    expires_day: int = -1  # since 1970; -1 = never
+    today: int = 0
+    no_logins: bool = False  # for anybody but root
+
+
+def why_closed(users: UsersConfig, local: LocalUser, standing: Standing) -> str:
+    """A word of CLOSED, "" if it may log in; `users.allow` overrules. Of PAM nothing is asked.
+
+    Without a password one may log in, with a key. Locked is who has one with a mark before it.
+    """
+    if local.uid == ROOT_UID or is_allowed(users, local):
+        return ""
+    if local.shell.rpartition("/")[2] in NO_SHELLS:
+        return "shell"
+    hidden = standing.password.lstrip("!")
+    if hidden != standing.password and (hidden.startswith("$") or len(hidden) >= HASH_LENGTH):
+        return "locked"
+    if 0 <= standing.expires_day <= standing.today:
+        return "expired"
+    return "nologin" if standing.no_logins else ""
+
+
+def is_allowed(users: UsersConfig, local: LocalUser) -> bool:
+    """By its name."""
+    return any(fnmatch.fnmatchcase(local.name, pattern) for pattern in users.allow)

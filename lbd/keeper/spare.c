@@ -1,0 +1,283 @@
+/* The keeper's nursery: it clones spare children, each of which waits for its steps, then becomes the
+ * command.
+ *
+ * The steps are compiled, and explained, by user_and_start_steps.py: all that is decided is decided there.
+ * interpreter.py carries out the same ones; this program is small because fork and exec are: to copy
+ * a Python for each command and to tear it down again costs more than all the rest of starting a
+ * short one.
+ *
+ *   spare SOCKET
+ *
+ * SOCKET: a descriptor, SOCK_SEQPACKET. A message asks for one spare (preforked.py): one byte, how it
+ * joins its cgroup, with the spare's own socket and perhaps a descriptor of the cgroup. The answer is
+ * its process number, or an errno, negative. The spare is the keeper's child, not ours (CLONE_PARENT).
+ *
+ * Its steps are one frame (local/frames.py): length, 4 bytes, little endian; tag; steps, each a letter,
+ * a length and a value; the command's descriptors come with its first bytes. When the command runs,
+ * the socket closes without a word; else it replies 'F', the letter of the step and the errno. */
+#include "../launch/program.h"
+#include "user_and_start_steps.h"
+
+#include <grp.h>
+#include <linux/keyctl.h>
+#include <linux/sched.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+
+enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64 };
+enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
+enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 6 }; /* stamp.py */
+
+#define NOBODY 0xffffffffLL /* no user, and no group */
+
+struct step {
+    char letter;
+    const unsigned char *value;
+    size_t length;
+};
+
+static int sock, no_keyring;
+static int descriptors[DESCRIPTORS], descriptor_count;
+static char **command, **environment; /* what exec is to get */
+static char letter; /* of the step that is carried out */
+
+_Noreturn static void fail(int error) {
+    char reply[2 + sizeof error] = {FAILED, letter};
+    memcpy(reply + 2, &error, sizeof error);
+    send(sock, reply, sizeof reply, MSG_NOSIGNAL);
+    _exit(127);
+}
+
+static void *must(void *memory) {
+    if (!memory) fail(ENOMEM);
+    return memory;
+}
+
+static void take_descriptors(struct msghdr *message) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        int count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        for (int i = 0; i < count && descriptor_count < DESCRIPTORS; i++)
+            memcpy(&descriptors[descriptor_count++], CMSG_DATA(c) + (size_t)i * sizeof(int), sizeof(int));
+    }
+}
+
+/* Exactly `size` bytes; leaves quietly when the keeper has no use for us any more. */
+static void receive(void *buffer, size_t size) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+    } control;
+    for (size_t got = 0; got < size;) {
+        struct iovec part = {(char *)buffer + got, size - got};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
+                                 .msg_control = &control, .msg_controllen = sizeof control};
+        ssize_t more = recvmsg(sock, &message, MSG_CMSG_CLOEXEC);
+        if (more < 0 && errno == EINTR) continue;
+        if (more <= 0) _exit(0);
+        take_descriptors(&message);
+        got += (size_t)more;
+    }
+}
+
+static size_t count_of(const struct step *step) {
+    if (step->length % sizeof(int64_t)) fail(EBADMSG);
+    return step->length / sizeof(int64_t);
+}
+
+/* One of `count` numbers. */
+static int64_t number(const struct step *step, size_t index, size_t count) {
+    int64_t found;
+    if (count_of(step) != count) fail(EBADMSG);
+    memcpy(&found, step->value + index * sizeof found, sizeof found);
+    return found;
+}
+
+/* The text that begins there, and ends inside the value. */
+static char *text(const struct step *step, size_t at) {
+    if (at >= step->length || !memchr(step->value + at, 0, step->length - at)) fail(EBADMSG);
+    return (char *)step->value + at;
+}
+
+/* The only one. */
+static char *whole(const struct step *step) {
+    char *found = text(step, 0);
+    if (strlen(found) + 1 != step->length) fail(EBADMSG);
+    return found;
+}
+
+static unsigned below(int64_t limit, int64_t value) {
+    if (value < 0 || value >= limit) fail(EBADMSG);
+    return (unsigned)value;
+}
+
+/* All there are, and NULL. */
+static char **texts(const struct step *step) {
+    size_t count = 0;
+    for (size_t at = 0; at < step->length; at++) count += !step->value[at];
+    char **list = must(calloc(count + 1, sizeof *list));
+    for (size_t i = 0, at = 0; at < step->length; at += strlen(list[i++]) + 1) list[i] = text(step, at);
+    return list;
+}
+
+static int set_limit(const struct step *step) {
+    struct rlimit limit = {(rlim_t)number(step, 1, 3), (rlim_t)number(step, 2, 3)};
+    return setrlimit((int)number(step, 0, 3), &limit);
+}
+
+/* A new one, empty; an errno, or 0, also where there are no keyrings. */
+static int join_session_keyring(void) {
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0) return 0;
+    return errno == ENOSYS || errno == EPERM ? 0 : errno;
+}
+
+static int write_file(const struct step *step) {
+    const char *path = text(step, 0), *content = text(step, strlen(path) + 1);
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    ssize_t size = (ssize_t)strlen(content), written = write(file, content, (size_t)size);
+    int error = errno;
+    close(file);
+    errno = error;
+    return written == size ? 0 : -1;
+}
+
+static int set_groups(const struct step *step) {
+    size_t count = count_of(step);
+    gid_t *groups = must(calloc(count + 1, sizeof *groups));
+    for (size_t i = 0; i < count; i++) groups[i] = below(NOBODY, number(step, i, count));
+    return setgroups(count, groups);
+}
+
+static int become_user(const struct step *step) {
+    if (setuid(below(NOBODY, number(step, 0, 1)))) return -1;
+    return prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid cleared it */
+}
+
+/* One of those that came along, at 0, 1 or 2. */
+static int place(const struct step *step) {
+    int from = descriptors[below(descriptor_count, number(step, 0, 2))];
+    return dup2(from, (int)below(DESCRIPTORS, number(step, 1, 2)));
+}
+
+static int here_is_networked(const struct step *step) {
+    struct statfs found;
+    if (statfs(".", &found)) return 0;
+    for (size_t i = COMPARED, count = count_of(step); i < count; i++)
+        if ((unsigned)found.f_type == number(step, i, count)) return 1;
+    return 0;
+}
+
+/* Whether we are in the directory of a stamp: `fits` of stamp.py. */
+static int is_here(const struct step *step) {
+    size_t count = count_of(step);
+    if (count < COMPARED) fail(EBADMSG);
+    int64_t how = number(step, 0, count), device = number(step, 2, count), born_ns = number(step, 3, count);
+    struct stat cached;
+    if (stat(".", &cached) || cached.st_ino != (ino_t)number(step, 1, count)) return 0;
+    if ((int64_t)cached.st_dev == device) return 1;
+    if (how == ONLY_ITSELF || (how != SEEN_ANYWHERE && !here_is_networked(step))) return 0;
+    struct statx here;
+    if (statx(AT_FDCWD, ".", 0, STATX_BTIME | STATX_MTIME, &here)) return 0;
+    if (born_ns && here.stx_mask & STATX_BTIME)
+        return born_ns == here.stx_btime.tv_sec * 1000000000LL + here.stx_btime.tv_nsec;
+    int64_t changed_ns = here.stx_mtime.tv_sec * 1000000000LL + here.stx_mtime.tv_nsec, apart;
+    if (__builtin_sub_overflow(changed_ns, number(step, 4, count), &apart)) return 0;
+    return apart <= number(step, 5, count) && apart >= -number(step, 5, count);
+}
+
+static void carry_out(const struct step *step) {
+    int failed = 0;
+    switch (step->letter) {
+    case WORDS: command = texts(step); break;
+    case VARIABLES: environment = texts(step); break;
+    case WRITE: failed = write_file(step); break;
+    case TRY_WRITE: write_file(step); break; /* as far as it can be done, as limits and nice */
+    case CLOSE: close((int)below(DESCRIPTORS, number(step, 0, 1))); break;
+    case PLACE: failed = place(step) < 0; break;
+    case LIMIT: failed = set_limit(step); break;
+    case TRY_LIMIT: set_limit(step); break;
+    case NICE: setpriority(PRIO_PROCESS, 0, (int)number(step, 0, 1)); break;
+    case GROUPS: failed = set_groups(step); break;
+    case GROUP: failed = setgid(below(NOBODY, number(step, 0, 1))); break;
+    case USER: failed = become_user(step); break;
+    case KEYRING: /* one that belongs to the user, if the user may have another */
+        if (join_session_keyring() && no_keyring) fail(no_keyring);
+        break;
+    case NO_NEW_PRIVILEGES: failed = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); break;
+    case IGNORE:
+        for (int signal_number = 1; signal_number <= SIGNALS; signal_number++)
+            if ((uint64_t)number(step, 0, 1) >> (signal_number - 1) & 1) signal(signal_number, SIG_IGN);
+        break;
+    case UMASK: umask((mode_t)number(step, 0, 1)); break;
+    case DIRECTORY: failed = chdir(whole(step)); break;
+    case SAME: if (!is_here(step)) fail(0); break;
+    case EXEC: /* execvpe looks along our own PATH */
+        if (!command || !*command || !environment) fail(EBADMSG);
+        if (!setenv("PATH", whole(step), 1)) execvpe(*command, command, environment);
+        fail(errno);
+    default: fail(ENOTSUP);
+    }
+    if (failed) fail(errno);
+}
+
+/* The rest of a spare's life. */
+_Noreturn static void live(void) {
+    unsigned char header[HEADER_BYTES] = {0};
+    receive(header, sizeof header);
+    size_t size = length_at(header);
+    if (size > STEPS_LIMIT_BYTES) fail(EMSGSIZE);
+    unsigned char *body = must(calloc(1, size + 1));
+    receive(body, size);
+    for (int i = 0; i < descriptor_count; i++) /* none is in the way of another */
+        if ((descriptors[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, FIRST_FREE)) < 0) fail(errno);
+    for (size_t at = 0; at < size;) {
+        if (size - at < HEADER_BYTES) fail(EBADMSG);
+        struct step step = {(char)body[at], body + at + HEADER_BYTES, length_at(body + at + 1)};
+        at += HEADER_BYTES;
+        if (step.length > size - at) fail(EBADMSG);
+        at += step.length;
+        letter = step.letter;
+        carry_out(&step);
+    }
+    fail(EBADMSG);
+}
+
+/* Clone one, born in its cgroup where the kernel can do that; its process number, or -errno.
+ * Moving a process afterwards makes it wait for a grace period of RCU, up to 15 ms. */
+static int breed(char how, int group) {
+    struct clone_args request = {.flags = CLONE_PARENT};
+    if (how == CGROUP_DIRECTORY) {
+        request.flags |= CLONE_INTO_CGROUP;
+        request.cgroup = (unsigned long long)group;
+    }
+    long pid = syscall(SYS_clone3, &request, sizeof request);
+    if (pid) return pid < 0 ? -errno : (int)pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setsid();
+    no_keyring = join_session_keyring();
+    if (how == CGROUP_PROCS && write(group, "0", 1) != 1) fail(errno);
+    live();
+}
+
+int main(int count, char **arguments) {
+    if (count != 2) return 2;
+    int keeper = atoi(arguments[1]);
+    fcntl(keeper, F_SETFD, FD_CLOEXEC);
+    for (;;) {
+        char how = NO_CGROUP;
+        sock = keeper;
+        descriptor_count = 0;
+        receive(&how, 1);
+        if (!descriptor_count || (sock = fcntl(descriptors[0], F_DUPFD_CLOEXEC, FIRST_FREE)) < 0)
+            return 2;
+        int group = descriptor_count > 1 ? descriptors[1] : -1;
+        int received = descriptor_count;
+        descriptor_count = 0; /* the spare's come with its steps */
+        int32_t answer = breed(how, group);
+        for (int i = 0; i < received; i++) close(descriptors[i]);
+        close(sock);
+        if (send(keeper, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer) return 0;
+    }
+}

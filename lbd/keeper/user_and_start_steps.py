@@ -1,0 +1,252 @@
+"""What a child of the keeper does, in order, to become a command: primitive steps. Pure.
+
+The keeper compiles an order into such a list, once: as whom the command runs, what limits it gets
+and which directory will do are decided here and nowhere else. Two small interpreters carry it out
+and decide nothing: spare.c, and interpreter.py, which also has
+terminals and rules.
+
+A step is a field of frames.py: its letter, a length, a value. A value is a row of signed 64-bit
+numbers in the machine's own order, or texts that end in a zero byte each. An interpreter that fails
+replies with the letter of the step; `PHASES` says what that means to people.
+"""
+
+import errno
+import functools
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lbd.keeper.program_rules import without_code
+from lbd.keeper.spawn_order import ALLOWED, BEHIND, DENIED, SUBJECT, Order
+from lbd.launch.directory_stamp import NETWORK_MAGICS, SEEN_OVER_NETWORK, Stamp, comparison
+from lbd.launch.exec import DEFAULT_PATH
+from lbd.local import frames
+
+STEPS = b"S"  # the tag of the frame with all of them
+# of spare.c, too
+WORDS = b"a"  # texts: of the command
+VARIABLES = b"e"  # texts: NAME=VALUE
+WRITE = b"w"  # path, text
+TRY_WRITE = b"W"  # the same, as far as it can be done
+CLOSE = b"c"  # number
+PLACE = b"d"  # which of the descriptors that came along, number
+LIMIT = b"l"  # resource, soft, hard
+TRY_LIMIT = b"L"
+NICE = b"n"  # value, as far as allowed
+GROUPS = b"g"  # any number of them
+GROUP = b"G"
+USER = b"U"  # and die with the keeper: setuid forgets that
+KEYRING = b"k"  # a session keyring of the user's, or else the one that the child was born with
+NO_NEW_PRIVILEGES = b"P"
+IGNORE = b"i"  # bit N - 1 for signal N
+UMASK = b"u"
+DIRECTORY = b"C"  # path
+SAME = b"="  # numbers of stamp.comparison, then magics of network file systems
+EXEC = b"x"  # text: PATH
+# of interpreter.py alone
+TERMINAL = b"t"  # is it behind, owner (-1: ours), maker: leads the session from here on
+RULES = b"r"  # fields ALLOWED, DENIED, SUBJECT, EXEC: which programs may run
+LOOK = b"?"  # path: reply with its stamp
+CHECK = b"!"  # text: PATH; reply whether there is something to run
+WORKER = b"s"  # the words are for stage_worker.py, here and now; first to load it, last to run it
+
+# What an interpreter replies; nothing and an end of file: it has become the command.
+FAILED = b"F"  # letter of a step, then errno as REPLY_ERRNO
+RULED_OUT = b"R"  # the rule
+ANSWER = b"A"  # to LOOK: the stamp; to CHECK: nothing
+REPLY_ERRNO = struct.Struct("=i")
+
+PHASES = {
+    **dict.fromkeys((WRITE, LIMIT), "limits"),
+    **dict.fromkeys((GROUPS, GROUP, USER), "user"),
+    **dict.fromkeys((CLOSE, PLACE), "descriptors"),
+    **dict.fromkeys((RULES, CHECK, EXEC), "exec"),
+    KEYRING: "keyring",
+    DIRECTORY: "chdir",
+    SAME: "directory",
+}
+OTHER_PHASE = "spawn"
+ALL_SIGNALS = (1 << 64) - 1
+Limit = tuple[int, tuple[int, int]]  # resource, soft and hard
+
+
+class Refused(Exception):
+    """No child can do that: in which phase it would fail, and the errno."""
+
+    def __init__(self, phase: str, number: int) -> None:
+        super().__init__(phase, number)
+        self.phase = phase
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the keeper knows of itself and of the child."""
+
+    identity: tuple[int, ...]  # uid, gid, groups of the keeper
+    kernel: str
+    mark: bytes  # NAME=VALUE so far: the job is added
+    lbm_uid: int
+    joined: tuple[str, ...] = ()  # files of cgroups that it has to write itself into
+    ceilings: tuple[Limit, ...] = ()  # in place of cgroups
+
+
+def compile_order(
+    order: Order,
+    here: Surroundings,
+    take: Callable[[tuple[tuple[int, int, int], ...]], Sequence[Limit]],
+) -> bytes:
+    """The steps. `take`: what of a caller's limits is set here. Raises Refused."""
+    steps = [(WORDS, texts(order.argv))]
+    if order.worker:
+        steps.append((WORKER, b""))
+    if order.terminal:
+        owner = order.user[0] if order.user else -1
+        steps.append((TERMINAL, numbers(order.terminal == BEHIND, owner, here.lbm_uid)))
+    steps += [(WRITE, texts((file.encode(), b"0"))) for file in here.joined]
+    steps += [(LIMIT, numbers(number, *limit)) for number, limit in here.ceilings]
+    first = frames.pack_fields(steps)
+    becomes = order.user if order.user != here.identity else ()
+    taken = tuple(take(order.limits))
+    facts = order.closed_fds & 7, taken, order.nice, becomes, order.no_new_privileges
+    where = order.ignored_signals, order.umask, order.directory, order.stamp, here.kernel
+    last = frames.pack_fields(_last_steps(order, here))
+    return frames.pack(STEPS, first + common_steps(*facts, *where) + last)
+
+
+@functools.lru_cache(maxsize=64)
+def common_steps(
+    closed_fds: int,
+    taken: tuple[Limit, ...],
+    nice: int,
+    becomes: tuple[int, ...],
+    no_new_privileges: bool,
+    ignored_signals: int,
+    umask: int,
+    directory: bytes,
+    stamp: Stamp | None,
+    kernel: str,
+) -> bytes:
+    """Those that many commands in a row have in common. `becomes`: whom; () = nobody else. Raises
+    Refused."""
+    steps = [*placing(closed_fds)]
+    steps += [(TRY_LIMIT, numbers(number, *limit)) for number, limit in taken]
+    if nice:
+        steps.append((NICE, numbers(min(max(nice, -20), 19))))
+    if becomes:
+        steps += becoming(becomes)
+    if no_new_privileges:
+        steps.append((NO_NEW_PRIVILEGES, b""))
+    if ignored_signals:
+        steps.append((IGNORE, numbers(ignored_signals & ALL_SIGNALS)))
+    steps.append((UMASK, numbers(umask & 0o777)))
+    steps.append((DIRECTORY, text(directory)))
+    if stamp is not None:
+        compared = comparison(stamp, kernel)
+        magics = NETWORK_MAGICS if compared[0] == SEEN_OVER_NETWORK else ()
+        steps.append((SAME, numbers(*compared, *magics)))
+    return frames.pack_fields(steps)
+
+
+@functools.lru_cache(maxsize=8)
+def placing(closed_fds: int) -> tuple[tuple[bytes, bytes], ...]:
+    """What becomes of the three standard descriptors."""
+    steps, came = [], 0
+    for number in (0, 1, 2):
+        if closed_fds >> number & 1:
+            steps.append((CLOSE, numbers(number)))
+        else:
+            steps.append((PLACE, numbers(came, number)))
+            came += 1
+    return tuple(steps)
+
+
+@functools.lru_cache(maxsize=16)
+def becoming(user: tuple[int, ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """From root to uid, gid and groups, for good."""
+    uid, gid, *groups = user
+    return (
+        (TRY_WRITE, texts((b"/proc/self/loginuid", b"%d" % uid))),  # audit names them by this
+        (GROUPS, numbers(*groups)),
+        (GROUP, numbers(gid)),
+        (USER, numbers(uid)),
+        (KEYRING, b""),
+    )
+
+
+def _last_steps(order: Order, here: Surroundings) -> list[tuple[bytes, bytes]]:
+    """What it is all for."""
+    if order.worker:
+        return [(WORKER, b"")]
+    if order.look:
+        return [(LOOK, text(order.argv[0]))]
+    steps = []
+    environment = order.environment
+    path = environment.get(b"PATH", DEFAULT_PATH)
+    if order.allowed or order.denied:
+        environment = without_code(environment)
+        rules = [(ALLOWED, one.encode()) for one in order.allowed]
+        rules += [(DENIED, one.encode()) for one in order.denied]
+        rules += [(SUBJECT, order.subject), (EXEC, path)]
+        steps.append((RULES, frames.pack_fields(rules)))
+    if order.check:
+        return [*steps, (CHECK, text(path))]
+    name, _, so_far = here.mark.partition(b"=")
+    marked = {**environment, name: so_far + order.job.encode()}
+    steps.append((VARIABLES, texts([name + b"=" + value for name, value in marked.items()])))
+    return [*steps, (EXEC, text(path))]
+
+
+def failed(letter: bytes, number: int) -> bytes:
+    """What an interpreter replies."""
+    return FAILED + letter + REPLY_ERRNO.pack(number)
+
+
+def read_failure(reply: bytes) -> tuple[str, int]:
+    """Which phase a child failed in, and the errno."""
+    if reply.startswith(RULED_OUT):
+        rule = reply.removeprefix(RULED_OUT).decode(errors="replace")
+        return f"admission.{rule}", errno.EACCES
+    letter, number = reply[1:2], reply[2:]
+    if len(number) != REPLY_ERRNO.size:
+        return OTHER_PHASE, 0
+    return PHASES.get(letter, OTHER_PHASE), int(REPLY_ERRNO.unpack(number)[0])
+
+
+def text(value: bytes) -> bytes:
+    """Raises Refused."""
+    return texts((value,))
+
+
+def texts(values: Sequence[bytes]) -> bytes:
+    """Raises Refused if one has a zero byte: exec would not find it."""
+    joined = b"\0".join((*values, b""))
+    if joined.count(b"\0") != len(values):
+        raise Refused(PHASES[EXEC], errno.ENOENT)
+    return joined
+
+
+def numbers(*values: int) -> bytes:
+    """Raises Refused. What has no sign may use all 64 bits."""
+    layout = f"={len(values)}q"
+    try:
+        return struct.pack(layout, *values)
+    except struct.error:  # one does not fit like this
+        return _packed_as_signed(layout, values)
+
+
+def _packed_as_signed(layout: str, values: Sequence[int]) -> bytes:
+    """Raises Refused."""
+    try:
+        return struct.pack(layout, *map(as_signed, values))
+    except struct.error:
+        raise Refused(OTHER_PHASE, errno.EOVERFLOW) from None
+
+
+def as_signed(value: int) -> int:
+    return value - (1 << 64) if 1 << 63 <= value < 1 << 64 else value
+
+
+def read_numbers(value: bytes) -> tuple[int, ...]:
+    """Raises struct.error."""
+    return struct.unpack(f"={len(value) // 8}q", value)

@@ -1,0 +1,105 @@
+"""Orders that wait until the user database has been asked whether they may begin.
+
+The database may be somewhere else (LDAP), and may not answer. So a child asks it: the keeper waits
+for nobody. What is said meanwhile of a command that waits, is said once it has begun.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from lbd.keeper.child import Parent, leave_keeper
+from lbd.keeper.gate import Gate
+from lbd.keeper.spawn_order import Order
+
+LOOK_S = 10.0
+LOOKS = 32  # at once
+ANSWER_BYTES = 64
+ANSWERED = b"."  # then why it is not let in, if it is not
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An order, its descriptors, and what has come about it since: tag, fields, when."""
+
+    order: Order
+    descriptors: list[int]
+    later: list[tuple[bytes, bytes, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    user: tuple[int, ...]
+    pid: int
+    until_s: float
+
+
+class UserLooks:
+    def __init__(self, parent: Parent, gate: Gate) -> None:
+        self._parent, self._gate = parent, gate
+        self._looks: dict[int, Look] = {}  # by the descriptor that tells
+        self.waiting: dict[str, Waiting] = {}  # by job
+
+    @property
+    def pids(self) -> set[int]:
+        return {look.pid for look in self._looks.values()}
+
+    @property
+    def descriptors(self) -> Container[int]:
+        """Of which one that is ready is to be heard."""
+        return self._looks.keys()
+
+    def due_s(self) -> list[float]:
+        return [look.until_s for look in self._looks.values()]
+
+    def look(self, user: tuple[int, ...]) -> int | None:
+        """Ask for that user: the descriptor that will tell, None if that is under way. Raises
+        OSError if it cannot be."""
+        if any(look.user == user for look in self._looks.values()):
+            return None
+        if len(self._looks) >= LOOKS:
+            raise BlockingIOError("the user database does not answer")
+        ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._ask(theirs, user)
+        except OSError:
+            os.close(ours)
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.close(theirs)
+        self._looks[ours] = Look(user, pid, time.monotonic() + LOOK_S)
+        return ours
+
+    def _ask(self, answer: int, user: tuple[int, ...]) -> None:
+        """In the child."""
+        with contextlib.suppress(BaseException):
+            leave_keeper(self._parent, answer)
+            os.write(answer, ANSWERED + self._gate.look(user).encode())
+        os._exit(0)
+
+    def hear(self, descriptor: int) -> tuple[int, ...]:
+        """One that tells, or is late. Of whom; the gate knows now, unless it did not tell."""
+        look = self._looks.pop(descriptor)
+        try:
+            said = os.read(descriptor, ANSWER_BYTES)
+        except BlockingIOError:  # late; it is not reaped, as it has not closed its end
+            said = b""
+            os.kill(look.pid, signal.SIGKILL)
+        os.close(descriptor)
+        if said:
+            self._gate.learn(look.user, said.removeprefix(ANSWERED).decode(), time.monotonic())
+        return look.user
+
+    def late(self) -> list[int]:
+        """Of those whom the database does not answer."""
+        if not self._looks:
+            return []
+        now_s = time.monotonic()
+        return [one for one, look in self._looks.items() if now_s >= look.until_s]

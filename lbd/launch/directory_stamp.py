@@ -1,0 +1,95 @@
+"""Is a directory there the same object as here? Pure: two stamps, compared.
+
+One kernel (containers, a lab) answers exactly: device and inode. Between kernels a device number
+means nothing, and what is left depends on the file system:
+
+- Both local: two disks, however alike. Machines cloned from one image have the same inodes, birth
+  and modification times.
+- At least one is a network file system; the other may be the server's own disk. The inode is the
+  server's and must agree, then the time of birth, to the nanosecond. Where one side is not told
+  that (NFS before Linux 6.15), the time of the last modification: it may be as old as attributes
+  are cached, and a directory in use changes between two looks, so near is good enough.
+
+An alarm too many keeps a command at home; one too few runs it among the wrong files.
+"""
+
+from dataclasses import dataclass
+
+CACHED_S = 60.0  # attributes of a directory on NFS are believed this long (acdirmax)
+# Types of network file systems as mount(8) names them, and their magics as statfs(2) has them; 0:
+# that of FUSE, or another's.
+NETWORK = {
+    "9p": 0x01021997, "afs": 0x5346414F, "beegfs": 0x19830326, "ceph": 0x00C36400,
+    "cifs": 0xFF534D42, "coda": 0x73757245, "fuse": 0x65735546, "gfs2": 0x01161970,
+    "glusterfs": 0, "gpfs": 0x47504653, "lustre": 0x0BD00BD0, "nfs": 0x6969, "nfs4": 0,
+    "ocfs2": 0x7461636F, "orangefs": 0, "panfs": 0xAAD7AAEA, "prl_fs": 0x7C7C6673,
+    "pvfs2": 0x20030528, "smb3": 0xFE534D42, "vboxsf": 0x786F4256, "virtiofs": 0,
+}  # fmt: skip
+NETWORK_MAGICS = tuple(magic for magic in NETWORK.values() if magic)
+# How another host's stamp may fit here, but for inode and device: not at all; if times agree; if
+# they do, and it is a network file system here.
+ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK = 0, 1, 2
+NO_DEVICE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What one host sees of a directory. Times are UNIX times; 0 = not told."""
+
+    kernel: str  # its boot id: hosts that agree in it are one machine
+    device: int
+    inode: int
+    born_ns: int = 0
+    changed_ns: int = 0  # last modification
+    file_system: str = ""  # its type; "" = not known
+
+    @property
+    def is_networked(self) -> bool:
+        return self.file_system.partition(".")[0] in NETWORK  # fuse.sshfs
+
+    def pack(self) -> bytes:
+        numbers = f"{self.device} {self.inode} {self.born_ns} {self.changed_ns}"
+        return f"{self.kernel or '-'} {numbers} {self.file_system or '-'}".encode()
+
+
+def read_stamp(data: bytes) -> Stamp:
+    """Raises ValueError if it is none."""
+    kernel, device, inode, born_ns, changed_ns, kind = data.decode().split(" ")
+    return Stamp(
+        "" if kernel == "-" else kernel,
+        int(device),
+        int(inode),
+        int(born_ns),
+        int(changed_ns),
+        "" if kind == "-" else kind,
+    )
+
+
+def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
+    """All that a host with that kernel needs to compare a directory with the stamp: how, inode,
+    device, birth, modification, and how far apart that may be."""
+    one_kernel = kernel != "" and kernel == there.kernel
+    how = SEEN_ANYWHERE if there.is_networked else SEEN_OVER_NETWORK
+    if one_kernel:
+        how = SEEN_OVER_NETWORK if there.is_networked else ONLY_ITSELF
+    device = there.device if one_kernel else NO_DEVICE
+    return how, there.inode, device, there.born_ns, there.changed_ns, int(CACHED_S * 1e9)
+
+
+def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
+    """Whether that directory is the one of the stamp. spare.c has the same."""
+    how, inode, device, born_ns, changed_ns, apart_ns = compared
+    if here.inode != inode:
+        return False
+    if device == here.device:
+        return True
+    if how == ONLY_ITSELF or (how == SEEN_OVER_NETWORK and not is_networked):
+        return False
+    if born_ns and here.born_ns:
+        return here.born_ns == born_ns
+    return abs(here.changed_ns - changed_ns) <= apart_ns
+
+
+def is_same(here: Stamp, there: Stamp) -> bool:
+    """Whether both are stamps of one directory."""
+    return fits(comparison(there, here.kernel), here, here.is_networked)

@@ -1,0 +1,86 @@
+"""What of a caller's environment goes along with a command that leaves. Pure.
+
+All of it but what the owner of this host denies: variables that point to something of this host
+(displays, agents, sessions), and secrets, which the command seldom needs and others could read
+there. What the caller names with -e goes all the same.
+
+A jobserver of `make` is a pair of descriptors or a pipe of this host: there it would only earn a
+warning, so it is taken out of the flags, and with it -jN, which alone would let every make that
+leaves start N jobs of its own. One by one is safe; who wants more says so: lbrun make -j4.
+The shims of `lbsh` are of this host, too.
+"""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Set
+
+MAKE_FLAGS = (b"MAKEFLAGS", b"MFLAGS", b"CARGO_MAKEFLAGS")
+JOBSERVER = (b"--jobserver-auth", b"--jobserver-fds", b"--jobserver-style")
+JOBS = re.compile(rb"-j\d*|--jobs(=\d*)?")
+SHIMS, PATH = b"LBD_SHIMS=", b"PATH="
+VERDICTS, NAME_BYTES = 4096, 256  # remembered, of names no longer than that
+
+
+class DenyList:
+    """Names of variables that stay."""
+
+    def __init__(self, deny: Iterable[str], allow: Iterable[str]) -> None:
+        self._deny = any_of(deny)
+        self._allow = any_of(allow)
+        self._verdicts: dict[bytes, bool] = {}  # the same few names come with every command
+
+    def holds(self, name: bytes) -> bool:
+        verdict = self._verdicts.get(name)
+        if verdict is None:
+            text = name.decode("utf-8", "surrogateescape")
+            verdict = bool(self._deny.match(text)) and not self._allow.match(text)
+            if len(self._verdicts) >= VERDICTS:
+                self._verdicts.clear()
+            if len(name) <= NAME_BYTES:  # thousands of megabytes each would be all our memory
+                self._verdicts[name] = verdict
+        return verdict
+
+
+def any_of(patterns: Iterable[str]) -> "re.Pattern[str]":
+    """Matches what one of these file name patterns matches; without any, nothing."""
+    return re.compile("|".join(map(fnmatch.translate, patterns)) or r"(?!)")
+
+
+def outgoing(
+    environment: list[bytes], denied: DenyList, let_through: Set[bytes]
+) -> tuple[list[bytes], list[str]]:
+    """What goes along of these NAME=VALUE, and the names of what is withheld."""
+    leaving, kept = [], []
+    for item in without_shims(environment):
+        name, _, value = item.partition(b"=")
+        if name in MAKE_FLAGS and name not in let_through:
+            leaving.append(name + b"=" + without_jobserver(value))
+        elif denied.holds(name) and name not in let_through:
+            kept.append(name.decode(errors="replace"))
+        else:
+            leaving.append(item)
+    return leaving, kept
+
+
+def without_shims(environment: list[bytes]) -> list[bytes]:
+    """As it was before `lbsh` put its shims first on PATH: on another host there are none."""
+    shims = next((item[len(SHIMS) :] for item in environment if item.startswith(SHIMS)), b"")
+    if not shims:
+        return environment
+    left = [item for item in environment if not item.startswith(SHIMS)]
+    for at, item in enumerate(left):
+        if item.startswith(PATH):
+            entries = item[len(PATH) :].split(b":")
+            left[at] = PATH + b":".join([entry for entry in entries if entry != shims])
+    return left
+
+
+def without_jobserver(flags: bytes) -> bytes:
+    """The value of MAKEFLAGS for a make that has no jobserver to talk to."""
+    words = flags.split(b" ")
+    # What follows "--" are variables of make's command line.
+    end = words.index(b"--") if b"--" in words else len(words)
+    if not any(word.startswith(JOBSERVER) for word in words[:end]):
+        return flags
+    left = [w for w in words[:end] if not w.startswith(JOBSERVER) and not JOBS.fullmatch(w)]
+    return b" ".join(left + words[end:])

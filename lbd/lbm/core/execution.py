@@ -1,0 +1,437 @@
+"""The life of a command that runs on this host: what is promised of it, whatever happens.
+
+    admission ─▶ slot ─▶ files ─▶ spawning ─▶ running ─▶ ending ─▶ collecting ─▶ draining ─▶ over
+        │          │       │          │          └─ by itself ────────▲                        ▲
+        └──────────┴───────┴──────────┴── refused: nothing has run ────────────────────────────┘
+
+It is attached (a user on another host waits for it) or queued (an attempt of the dispatcher's, on a
+lease). `ending`: it was asked to end and still lives. `collecting`, of queued ones: the files that
+it leaves are packed. `draining`, of attached ones: its output is read to the end. Two detours: one
+that is called off among its `files` is `called off` until they have all come, and a queued one
+whose keeper is gone is `unwatched` until another keeper has ended it. One of a gang is `held`, with
+its slot and its files, until the dispatcher knows that all of it are.
+
+1. It is reported once: as refused, if nothing has run, else as ended.
+2. It is spawned at most once, with a slot, with its files, and before its lease expires. Until then
+   whoever wants its end gets it at once.
+3. **Nothing lives on without a lease.** When it expires, the tree is killed; once more when the
+   keeper reports a start that it had not reported by then; and by ourselves, if the keeper does
+   not. The keeper holds the lease, too (`Spawn`, `LimitLease`), in case it is us who hang.
+4. A slot is freed once, and not before the keeper has reported the end of the whole tree.
+5. The first reason to end it is its cause, but "lost" goes before all: nobody may take the result
+   of a command that was begun again elsewhere.
+6. It is plain data: what another LBM loads goes on as before, once it has heard `Resumed`.
+
+Times are seconds of one clock that nobody sets; of a queued command, of the clock of its lease.
+Whoever performs an action hands its answer in as an event, in the order in which things happened.
+
+It is one class because its fields, more than most have, are all that a restart hands over.
+"""
+
+import signal
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.execution_events import Action, Cause, Event, Exit, Kind, Outcome, Process, Spec
+from lbd.lbm.core.execution_outcome import OUT_OF_LEASE, lost, outcome_of
+from lbd.lbm.core.owner_presence import Treatment
+from lbd.model import JobState
+
+DRAINED_S = 0.2  # by then the output of what has ended has gone, unless somebody reads slowly
+KEEPER_S = 0.3  # for the keeper to end a tree: the dispatcher waits for a second at least
+RETRY_S_MIN = 0.5  # between two questions whether there is room beyond the slots
+NO_SLOT = "no free slot"
+RESTARTED = "its host's LBM was restarted"
+
+
+class Phase(Enum):
+    ADMISSION = "admission"
+    SLOT = "slot"
+    FILES = "files"
+    CALLED_OFF = "called off"
+    HELD = "held"
+    SPAWNING = "spawning"
+    RUNNING = "running"
+    ENDING = "ending"
+    UNWATCHED = "unwatched"
+    COLLECTING = "collecting"
+    DRAINING = "draining"
+    OVER = "over"
+
+
+NOT_SPAWNED = (Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD)
+ALIVE = (Phase.SPAWNING, Phase.RUNNING, Phase.ENDING)  # or may be
+
+
+class Timer(IntEnum):
+    """What time brings; of those due at one moment the lower comes first."""
+
+    LEASE = 1
+    SLOT_GIVE_UP = 2
+    SLOT_RETRY = 3
+    TIMEOUT = 4
+    KILL = 5
+    KILL_DIRECTLY = 6
+    SHOW_EXIT = 7
+
+
+class Asked(IntEnum):
+    """How firmly a command has been asked to end."""
+
+    NOT = 0
+    TERM = 1  # by its user's TERM, which it may ignore
+    END = 2  # TERM, a grace, KILL
+    KILL = 3
+
+
+ORDERS: dict[Asked, tuple[Action, ...]] = {
+    Asked.NOT: (),
+    Asked.TERM: (e.Signal(signal.SIGTERM),),
+    Asked.END: (e.Signal(signal.SIGTERM), e.Signal(signal.SIGCONT)),  # it may be stopped
+    Asked.KILL: (e.EndTree(),),
+}
+END_SIGNALS = {0: Asked.END, int(signal.SIGTERM): Asked.TERM, int(signal.SIGKILL): Asked.KILL}
+
+
+@dataclass(slots=True)
+class Execution:
+    """Feed it events; perform what it returns, in order.
+
+    One class because it is one state machine: what an event does depends on all the others.
+    """
+
+    spec: Spec
+    timers: dict[Timer, float] = field(default_factory=dict)
+    phase: Phase = Phase.ADMISSION  # the owner's answer is the first event
+    has_slot: bool = False  # or stands in the line for one
+    has_files: bool = False
+    asked: Asked = Asked.NOT
+    cause: Cause | None = None  # why we have ended it
+    reason: str = ""
+    stop_reason: str = ""  # why its dispatcher wanted its end
+    process: Process | None = None
+    is_stopped: bool = False
+    treatment: Treatment = Treatment.NONE  # as the owner's rules have it
+    is_treated: bool = True  # like that, for all that we know
+    still_reason: str = ""  # why it stands still by them
+    still_since_s: float | None = None
+    still_s: float = 0.0  # all that it stood still before
+    exit: Exit | None = None
+    exited_s: float = 0.0
+    is_reported: bool = False
+
+    @classmethod
+    def leased(cls, spec: Spec, until_s: float) -> "Execution":
+        return cls(spec, {Timer.LEASE: until_s})
+
+    @property
+    def wake_at_s(self) -> float | None:
+        """When it wants a Tick, should nothing happen before."""
+        return min(self.timers.values(), default=None)
+
+    @property
+    def alarm_s(self) -> float | None:
+        """As `wake_at_s`, but for the lease: whoever holds that watches it, by its own clock."""
+        timers = self.timers.items()
+        return min((at_s for timer, at_s in timers if timer is not Timer.LEASE), default=None)
+
+    @property
+    def job_state(self) -> JobState:
+        """As `lbctl jobs` shows it until it is recorded."""
+        if self.process is None:
+            return JobState.PENDING
+        return JobState.SUSPENDED if self.is_stopped or self.is_still else JobState.RUNNING
+
+    @property
+    def is_still(self) -> bool:
+        """Does it stand still by the owner's rules?"""
+        return self.treatment.is_still
+
+    def ran_s(self, now_s: float) -> float:
+        """How long it has run, without the time for which it stood still by the owner's rules."""
+        if self.process is None:
+            return 0.0
+        until_s = now_s if self.still_since_s is None else self.still_since_s
+        return max(0.0, until_s - self.process.began_s - self.still_s)
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """Time passes first; but what was renewed or had ended before we looked, still counts."""
+        if not self.timers:
+            return self._hear(event, now_s)
+        if isinstance(event, e.Renewed | e.Exited):
+            return [*self._hear(event, now_s), *self._passed(now_s)]
+        return [*self._passed(now_s), *self._hear(event, now_s)]
+
+    def _hear(self, event: Event, now_s: float) -> list[Action]:
+        """What does not belong to this phase comes too late and is passed over."""
+        match event, self.phase:
+            case e.Admitted(), Phase.ADMISSION:
+                self.phase, self.has_slot = Phase.SLOT, True
+                return [e.AskSlot()]
+            case e.Denied(), Phase.ADMISSION:
+                return self._refuse(event.reason, event.phase, try_another=event.try_another)
+            case e.SlotGranted(), Phase.SLOT:
+                return self._slot_granted(now_s)
+            case e.SlotAwaited(), Phase.SLOT:
+                return self._slot_awaited(now_s)
+            case e.SlotRefused(), Phase.SLOT if Timer.SLOT_GIVE_UP not in self.timers:
+                phase = "slot" if event.full else "admission"
+                return self._refuse(event.reason, phase, full=event.full)
+            case e.FilesReady(), Phase.FILES:
+                return self._ready(now_s)
+            case e.Released(), Phase.HELD:
+                return self._spawn(now_s)
+            case e.FilesFailed(), Phase.FILES:
+                return self._refuse(event.reason, event.phase)
+            case ((e.FilesReady() | e.FilesFailed()), Phase.CALLED_OFF):
+                return self._clear()
+            case e.Started(), Phase.SPAWNING:
+                return self._started(event.process, now_s)
+            case e.NotStarted(), Phase.SPAWNING:
+                return self._refuse(event.reason, event.phase, event.number)
+            case e.Exited(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
+                return self._exited(event.exit, now_s)
+            case e.KeeperLost(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
+                return self._keeper_lost(event.reason, now_s)
+            case e.KeeperReady(), Phase.UNWATCHED:
+                return self._conclude(now_s)
+            case e.FilesCollected(), Phase.COLLECTING:
+                return self._conclude(now_s, event.complaint)
+            case ((e.OutputsDrained() | e.GivenUp()), Phase.DRAINING):
+                return self._report_end(self._outcome())
+            case e.Stopped(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
+                self.is_stopped = event.stopped
+                return [e.ReportStopped(event.stopped)] if self.process is not None else []
+            case e.OwnerWants(), (Phase.RUNNING | Phase.ENDING):
+                return self._treat(event, now_s)
+            case e.Renewed(), _ if Timer.LEASE in self.timers:
+                return self._renewed(event.lease_until_s, now_s)
+            case e.Resumed(), _:
+                return self._resumed(now_s)
+        return self._wanted(event, now_s)
+
+    # Its end, and who wants it
+
+    def _wanted(self, event: Event, now_s: float) -> list[Action]:
+        match event:
+            case e.Signalled() if self.phase in ALIVE:
+                return [e.Signal(event.number)]
+            case e.KillWanted():
+                return self._end(Asked.KILL, now_s, Cause.KILLED)
+            case e.GivenUp():
+                return self._end(Asked.END, now_s, Cause.LOST, event.reason)
+            case e.EndWanted():
+                self.stop_reason = event.stop_reason or self.stop_reason
+                if event.number in END_SIGNALS:
+                    return self._end(END_SIGNALS[event.number], now_s)
+                if event.stop_reason and self.process is None:
+                    return self._end(Asked.END, now_s)  # it has not begun, and is not to
+                return [e.Signal(event.number)] if self.phase in ALIVE else []
+        return []
+
+    def _end(
+        self, asked: Asked, now_s: float, cause: Cause | None = None, reason: str = ""
+    ) -> list[Action]:
+        if self.phase in NOT_SPAWNED:
+            return self._call_off(reason or "it was to end")
+        if self.phase not in ALIVE or (self.asked is Asked.KILL and asked is not Asked.KILL):
+            return []
+        if cause is Cause.LOST or self.cause is None:
+            self.cause, self.reason = cause, reason
+        self.asked = max(asked, self.asked)
+        if asked is not Asked.TERM:
+            self.timers.pop(Timer.TIMEOUT, None)
+            self.phase = Phase.ENDING if self.process is not None else Phase.SPAWNING
+        if asked is Asked.END:
+            self.timers.setdefault(Timer.KILL, now_s + self.spec.kill_grace_s)
+        if asked is Asked.KILL:
+            self.timers.pop(Timer.KILL, None)
+        return [*ORDERS[asked]]
+
+    def _call_off(self, reason: str) -> list[Action]:
+        """Nothing was spawned, and nothing shall be."""
+        if self.phase is not Phase.FILES:
+            return self._refuse(reason, "late")
+        self.phase, self.is_reported = Phase.CALLED_OFF, True
+        self.timers.clear()
+        return [e.ReportRefused(reason, "late")]
+
+    def _treat(self, event: e.OwnerWants, now_s: float) -> list[Action]:
+        """One that may leave stands still first: then all that it has printed has come."""
+        before, self.treatment = self.treatment, event.treatment
+        is_known, self.is_treated = self.is_treated, True
+        if self.is_still and self.still_since_s is None:
+            self.still_since_s = now_s
+        elif not self.is_still and self.still_since_s is not None:
+            self.still_s += now_s - self.still_since_s
+            self.still_since_s = None
+        reason = event.reason if self.is_still else ""
+        is_new = before.is_still != self.is_still or reason != self.still_reason
+        self.still_reason = reason
+        is_new = is_new or (self.is_still and not is_known)
+        reported = [e.ReportStill(self.is_still, reason)] if is_new else []
+        if before is not event.treatment or not is_known:
+            return [e.Treat(event.treatment), *reported]
+        leaves = self.spec.is_evictable and event.untouched and self.cause is None
+        if event.treatment is Treatment.GO and leaves:
+            return self._end(Asked.KILL, now_s, Cause.EVICTED, reason)
+        return [*reported]
+
+    # Time
+
+    def _passed(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        while self.timers:
+            at_s, timer = min((at_s, timer) for timer, at_s in self.timers.items())
+            if at_s > now_s:
+                break
+            del self.timers[timer]
+            actions += self._due(timer, now_s)
+        return actions
+
+    def _due(self, timer: Timer, now_s: float) -> list[Action]:
+        match timer:
+            case Timer.LEASE:
+                self._watch_death(now_s)
+                return self._end(Asked.KILL, now_s, Cause.LOST, OUT_OF_LEASE)
+            case Timer.TIMEOUT:
+                reason = f"ended after its time limit of {self.spec.timeout_s:g} s"
+                return self._end(Asked.END, now_s, Cause.TIMEOUT, reason)
+            case Timer.KILL:
+                return self._end(Asked.KILL, now_s)
+            case Timer.KILL_DIRECTLY:
+                return [e.KillDirectly()]
+            case Timer.SLOT_RETRY:
+                assert self.spec.slot_retry_s is not None
+                self.timers[timer] = now_s + max(self.spec.slot_retry_s, RETRY_S_MIN)
+                return [e.ExceedSlots()]
+            case Timer.SLOT_GIVE_UP if self.timers.pop(Timer.SLOT_RETRY, None) is not None:
+                return [e.ExceedSlots()]  # for the last time
+            case Timer.SLOT_GIVE_UP:
+                return self._refuse(NO_SLOT, "slot", full=True)
+            case Timer.SHOW_EXIT:
+                assert self.exit is not None
+                return [e.ReportExited(self.exit.signal)]
+
+    def _watch_death(self, now_s: float) -> None:
+        """Of what the keeper is to kill, if it is known."""
+        if self.process is not None:
+            self.timers[Timer.KILL_DIRECTLY] = now_s + KEEPER_S
+
+    def _renewed(self, until_s: float, now_s: float) -> list[Action]:
+        self.timers[Timer.LEASE] = until_s = max(until_s, self.timers[Timer.LEASE])
+        return [e.LimitLease(max(0.0, until_s - now_s))] if self.phase in ALIVE else []
+
+    # From one phase to the next
+
+    def _slot_awaited(self, now_s: float) -> list[Action]:
+        self.timers[Timer.SLOT_GIVE_UP] = now_s + (self.spec.slot_patience_s or 0.0)
+        if self.spec.slot_retry_s is not None:
+            self.timers[Timer.SLOT_RETRY] = now_s + self.spec.slot_retry_s
+        return [e.ReportQueued()]
+
+    def _slot_granted(self, now_s: float) -> list[Action]:
+        self.timers.pop(Timer.SLOT_GIVE_UP, None)
+        self.timers.pop(Timer.SLOT_RETRY, None)
+        if not self.spec.brings_files:
+            return self._ready(now_s)
+        self.phase, self.has_files = Phase.FILES, True
+        return [e.PrepareFiles()]
+
+    def _ready(self, now_s: float) -> list[Action]:
+        if not self.spec.is_of_gang:
+            return self._spawn(now_s)
+        self.phase = Phase.HELD
+        return [e.ReportReady()]
+
+    def _spawn(self, now_s: float) -> list[Action]:
+        self.phase = Phase.SPAWNING
+        until_s = self.timers.get(Timer.LEASE)
+        return [e.Spawn(until_s - now_s if until_s is not None else None)]
+
+    def _started(self, process: Process, now_s: float) -> list[Action]:
+        """If it was asked to end meanwhile, the keeper may not have known of it then."""
+        self.process = process
+        self.phase = Phase.ENDING if self.asked >= Asked.END else Phase.RUNNING
+        if self.spec.timeout_s and self.phase is Phase.RUNNING:
+            self.timers[Timer.TIMEOUT] = process.began_s + self.spec.timeout_s
+        if self.reason == OUT_OF_LEASE:
+            self._watch_death(now_s)
+        stopped = [e.ReportStopped(True)] if self.is_stopped else []
+        return [e.ReportBegun(), *stopped, *ORDERS[self.asked]]
+
+    def _exited(self, how: Exit, now_s: float) -> list[Action]:
+        self.exit, self.exited_s = how, now_s
+        self.timers.clear()
+        is_result = self.cause is not Cause.LOST and how.limit is e.Limit.NONE
+        if self.has_files and is_result:
+            self.phase = Phase.COLLECTING
+            return [*self._free_slot(), e.CollectFiles()]
+        return [*self._free_slot(), *self._conclude(now_s)]
+
+    def _keeper_lost(self, reason: str, now_s: float) -> list[Action]:
+        """Its slot is free at once: nothing can begin before another keeper is there."""
+        self.cause, self.reason, self.exited_s = Cause.LOST, reason, now_s
+        self.timers.clear()
+        if self.spec.kind is Kind.QUEUED:
+            self.phase = Phase.UNWATCHED
+            return [*self._free_slot(), e.AwaitKeeper()]
+        return [*self._free_slot(), *self._conclude(now_s)]
+
+    def _conclude(self, now_s: float, complaint: str = "") -> list[Action]:
+        """All is known of its end that will be."""
+        outcome = self._outcome(complaint)
+        recorded = [*self._drop_files(), e.Record(outcome)]
+        if self.spec.kind is Kind.ATTACHED and self.exit is not None:
+            self.phase = Phase.DRAINING
+            self.timers[Timer.SHOW_EXIT] = now_s + DRAINED_S
+            return [*recorded, e.Drain()]
+        return [*recorded, *self._report_end(outcome)]
+
+    def _outcome(self, complaint: str = "") -> Outcome:
+        wall_s = self.exited_s - self.process.began_s if self.process is not None else 0.0
+        if self.exit is None:
+            return lost(self.reason, wall_s)
+        return outcome_of(self.spec, self.cause, self.reason, self.exit, wall_s, complaint)
+
+    def _report_end(self, outcome: Outcome) -> list[Action]:
+        self.is_reported = True
+        return [*self._clear(), e.ReportEnded(outcome)]
+
+    def _refuse(
+        self, reason: str, phase: str, number: int = 0, *, try_another: bool = True,
+        full: bool = False,
+    ) -> list[Action]:  # fmt: skip
+        self.is_reported = True
+        return [e.ReportRefused(reason, phase, number, try_another, full), *self._clear()]
+
+    def _clear(self) -> list[Action]:
+        self.phase = Phase.OVER
+        self.timers.clear()
+        return [*self._free_slot(), *self._drop_files()]
+
+    def _free_slot(self) -> list[Action]:
+        had, self.has_slot = self.has_slot, False
+        return [e.FreeSlot()] if had else []
+
+    def _drop_files(self) -> list[Action]:
+        had, self.has_files = self.has_files, False
+        return [e.DropFiles()] if had else []
+
+    def _resumed(self, now_s: float) -> list[Action]:
+        """What was under way in the last LBM is answered by nobody any more."""
+        self.is_treated = False
+        match self.phase:
+            case Phase.ADMISSION | Phase.SLOT | Phase.FILES | Phase.HELD:
+                return self._refuse(RESTARTED, "late")
+            case Phase.CALLED_OFF:
+                return self._clear()
+            case Phase.UNWATCHED:
+                return [e.AwaitKeeper()]
+            case Phase.COLLECTING:
+                self.cause, self.reason = Cause.LOST, RESTARTED
+                return self._conclude(now_s)
+            case Phase.DRAINING:
+                return [e.Drain()]
+        return [*ORDERS[self.asked]] if self.asked is Asked.KILL and self.phase in ALIVE else []

@@ -1,0 +1,52 @@
+"""How long this host may go on with each attempt of the queue's. Pure.
+
+What the dispatcher grants counts from when we *sent* the heartbeat that it answers: it counts from
+when the heartbeat came, so of the two ends this one is always the first to let go. Seconds are
+those of a clock that nobody sets.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lbd.metrics.core.histogram import Histogram
+from lbd.metrics.core.table import MARGINS_S
+from lbd.model import JobId
+
+BEATS_KEPT = 64
+Key = tuple[JobId, int]  # job, attempt
+
+
+@dataclass(slots=True)
+class Leases:
+    until_s: dict[Key, float] = field(default_factory=dict)
+    _sent_s: "OrderedDict[int, float]" = field(default_factory=OrderedDict)
+    _number: int = 0
+    margins: Histogram = field(default_factory=lambda: Histogram(MARGINS_S))  # at renewals
+
+    def heartbeat(self, now_s: float) -> int:
+        """The number of the heartbeat that is about to be sent."""
+        self._number += 1
+        self._sent_s[self._number] = now_s
+        while len(self._sent_s) > BEATS_KEPT:
+            self._sent_s.popitem(last=False)
+        return self._number
+
+    def take(self, key: Key, anchor: int, lease_s: float, now_s: float) -> bool:
+        """A new attempt, granted from the heartbeat `anchor` on. False: that is over already."""
+        until_s = self._sent_s.get(anchor, float("-inf")) + lease_s
+        if until_s <= now_s:
+            return False
+        self.until_s[key] = until_s
+        return True
+
+    def renew(self, number: int, keys: Iterable[Key], lease_s: float, now_s: float) -> None:
+        if number in self._sent_s:
+            until_s = self._sent_s[number] + lease_s
+            for key in keys:
+                if key in self.until_s:
+                    self.margins.note(self.until_s[key] - now_s)
+                    self.until_s[key] = max(self.until_s[key], until_s)
+
+    def drop(self, key: Key) -> None:
+        self.until_s.pop(key, None)

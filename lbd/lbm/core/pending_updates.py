@@ -1,0 +1,36 @@
+"""What is to be told the dispatcher of this host's attempts, in order. Pure.
+
+While nobody listens an attempt may be stopped and continued any number of times: of what a later
+word makes untrue only the last is kept, so an attempt has three things to be told at most.
+"""
+
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+HALTS = ("stopped", "continued")
+
+
+class Report(Protocol):
+    """Of an attempt, as in dispatch.proto."""
+
+    job: str
+    attempt: int
+    event: str
+
+
+AnyReport = TypeVar("AnyReport", bound=Report)
+
+
+@dataclass(slots=True)
+class PendingReports(Generic[AnyReport]):
+    _reports: dict[tuple[str, int, str], AnyReport] = field(default_factory=dict)
+
+    def add(self, report: AnyReport) -> None:
+        key = report.job, report.attempt, HALTS[0] if report.event in HALTS else report.event
+        self._reports.pop(key, None)
+        self._reports[key] = report
+
+    def take(self) -> list[AnyReport]:
+        """All of it, which is told by that."""
+        report, self._reports = list(self._reports.values()), {}
+        return report

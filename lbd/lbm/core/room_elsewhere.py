@@ -1,0 +1,68 @@
+"""Where else a command that stands still could run. Pure.
+
+Room on other hosts only counts once it has lasted: a slot or a resource that has just come free
+goes to a job that waits in the queue, and what is moved would only take its place.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lbd.model import Facts, HostId, Needs
+from lbd.policy.needs import jobs_now, unmet
+
+LASTING_LOOKS = 5  # so often seen, room has lasted
+AS_MANY_AS_SLOTS = 1 << 30
+Look = tuple[bool, Mapping[HostId, int], Mapping[HostId, Facts]]
+
+
+@dataclass(slots=True)
+class RoomElsewhere:
+    """As the LIM has it. `facts` are asked for only while a command needs more than slots."""
+
+    others_free: bool = False  # would another host take a command?
+    room: Mapping[HostId, int] = field(default_factory=dict)  # free slots of those that take some
+    facts: Sequence[Mapping[HostId, Facts]] = ()  # of those hosts, at each look that counts
+    _lately: deque[Look] = field(default_factory=deque)
+
+    def look(
+        self,
+        others_free: bool,
+        room: Mapping[HostId, int],
+        facts: Mapping[HostId, Facts],
+        step_s: float,
+    ) -> None:
+        self._lately.append((others_free, room, facts))
+        looks = max(2, round(min(LASTING_LOOKS, step_s)))
+        while len(self._lately) > looks:
+            self._lately.popleft()
+        lasting = list(self._lately) if len(self._lately) == looks else []
+        self.others_free = bool(lasting) and all(free for free, _, _ in lasting)
+        self.room = {
+            host: min(there.get(host, 0) for _, there, _ in lasting) for host in room if lasting
+        }
+        self.facts = [there for _, _, there in lasting]
+
+    def takes(self, host: HostId, slots: int, needs: Needs) -> int:
+        """How many such commands the host has had room for. Where it is not known what a host has,
+        it takes none that needs more than slots."""
+        count = self.room.get(host, 0) // max(1, slots)
+        if not (needs and count):
+            return count
+        if not self.facts or any(host not in there for there in self.facts):
+            return 0
+        return min(count, *(room_by_needs(needs, there[host]) for there in self.facts))
+
+    def beside(self, own: HostId, slots: int, needs: Needs) -> bool:
+        """Would another host than this one take such a command?"""
+        if not (self.others_free and needs):
+            return self.others_free
+        return any(self.takes(host, slots, needs) for host in self.room if host != own)
+
+
+def room_by_needs(needs: Needs, facts: Facts) -> int:
+    """For how many there is enough besides slots."""
+    if unmet(needs, facts) is not None:
+        return 0
+    most = jobs_now(needs, facts)
+    return AS_MANY_AS_SLOTS if most is None else most

@@ -1,0 +1,273 @@
+"""The beginning of an LBM that follows another: what that has left with the keeper is taken up.
+
+Streams to other hosts are opened again by their origin (opened_links.py); what is not asked for
+within `orphan_after_s` is ended. So is what runs here and is not described, or not so that it can
+be gone on with: a wrong stream would be worse than none.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+
+from lbd.errors import PeerError
+from lbd.lbm.as_user import ALONE
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.jobs import Claims
+from lbd.lbm.core.survivors import ONE_SLOT, read_belongings, survivor
+from lbd.lbm.handover import codec
+from lbd.lbm.handover import saving as handover
+from lbd.lbm.handover.fds import Given
+from lbd.lbm.handover.records import (
+    Attached,
+    ClientState,
+    FarRun,
+    LinkFrom,
+    LinkTo,
+    QueuedAttempt,
+    Running,
+    StreamState,
+)
+from lbd.lbm.inbound.attached_job import AttachedJob
+from lbd.lbm.inbound.workdirs import Workdir
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.accepted_links import AcceptedLink, AcceptedLinks, hold_workdir
+from lbd.lbm.link.conversation import Conversation, Stream
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.session.server import ClientServer
+from lbd.local.unwanted_descriptors import close_apart
+from lbd.model import JobId
+from lbd.net.gen import lbm_pb2
+from lbd.net.gen.handover_pb2 import Handover, HeldValue
+
+log = logging.getLogger("lbd.lbm")
+
+TROUBLE = (OSError, ValueError, DecodeError, PeerError)
+Record = TypeVar("Record")
+
+
+@dataclass(slots=True)
+class Left:
+    """By the LBM before, as it was read."""
+
+    links_from: list[LinkFrom]
+    links_to: list[LinkTo]
+    attached: list[Attached]
+    attempts: list[QueuedAttempt]
+    jobs: list[JobId]  # all that the keeper has
+    listener: int | None  # of lbm.sock
+    clients: list[ClientState] = field(default_factory=list)
+
+    @property
+    def has_jobs(self) -> bool:
+        return bool(self.attached or self.attempts or self.jobs)
+
+
+def read_left(descriptors: list[int]) -> Left | None:
+    """None: there is nothing, or it cannot be read here. Those that are of no use are closed."""
+    if not descriptors:
+        return None
+    given = Given(descriptors)
+    try:
+        left = parse(message_of(descriptors[0]), given, len(descriptors) - 1)
+    except (PeerError, OSError) as problem:
+        log.warning("%s; what ran is ended", problem)
+        close_apart(descriptors)
+        return None
+    given.close()
+    return left
+
+
+def message_of(descriptor: int) -> Handover:
+    """Raises PeerError, OSError."""
+    if os.fstat(descriptor).st_size > handover.BYTES_MAX:
+        raise PeerError("what the previous LBM handed over is too long")
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        try:
+            return Handover.FromString(file.read())
+        except DecodeError:
+            raise PeerError("what the previous LBM handed over is not readable") from None
+
+
+def parse(record: Handover, given: Given, count: int) -> Left:
+    """`count`: of the descriptors that came. Raises PeerError."""
+    if record.needs > handover.VERSION or record.version < handover.NEEDS:
+        known = f"this release reads {handover.NEEDS} to {handover.VERSION}"
+        raise PeerError(
+            f"what the previous LBM handed over is of version {record.version}; {known}"
+        )
+    if record.descriptors != count:
+        raise PeerError("the previous LBM was killed while it handed over")
+
+    def each(kind: type[Record], values: Iterable[HeldValue]) -> list[Record]:
+        return [codec.read(kind, value, given) for value in values]
+
+    left = Left(
+        each(LinkFrom, record.links_from),
+        each(LinkTo, record.links_to),
+        each(Attached, record.attached),
+        each(QueuedAttempt, record.attempts),
+        list(map(JobId, record.jobs)),
+        given.take_any(record.listener),
+    )
+    for value in record.clients:
+        try:
+            left.clients += each(ClientState, (value,))
+        except PeerError as problem:
+            log.warning("a client is given up: %s", problem)
+    return left
+
+
+class Adoption:
+    """Of all that was left."""
+
+    def __init__(
+        self,
+        links: AcceptedLinks,
+        home: OutboundContext,
+        clients: ClientServer,
+        attempts: DispatcherLine | None,
+    ) -> None:
+        self._links = links
+        self._host = links.host
+        self._home = home
+        self._clients = clients
+        self._attempts = attempts
+        self._streams: dict[str, Stream] = {}  # to other hosts, by token
+
+    def take_up(self, left: Left) -> None:
+        links = [(self._restore_link(one), one.stream.unread) for one in left.links_from]
+        for attached in left.attached:
+            self._restore_attached(attached)
+        for link, unread in links:
+            try:
+                link.hear_again(unread)
+            except ValueError as problem:
+                give_up("a stream", problem)
+            link.await_return()
+        for attempt in left.attempts:
+            self._restore_attempt(attempt)
+        self._streams = {link.stream.token: Stream.restored(link.stream) for link in left.links_to}
+        for client in left.clients:
+            self._restore_client(client)
+        for link_to in left.links_to:
+            self._open_again(link_to)
+        self._see_out_rest(left.jobs, is_ending=False)
+        running = len(self._host.jobs.running)
+        log.info("took over clients=%d jobs=%d", len(left.clients), running)
+
+    def take_up_nothing(self) -> None:
+        """The LBM before was killed: its keeper ends what it has left."""
+        self._see_out_rest((), is_ending=True)
+
+    def _see_out_rest(self, jobs: Iterable[JobId], *, is_ending: bool) -> None:
+        """What the keeper has and nobody here knows more of, and `jobs`."""
+        link = self._host.link
+        there = link.has
+        for job in {*jobs, *there} - set(link.jobs):
+            if not job.startswith(ALONE):  # which its keeper ends in time
+                self._end(job, there.get(job, b""), is_ending=is_ending)
+        link.adopted()
+
+    # commands of this host's users elsewhere
+
+    def of(self, run: FarRun) -> Conversation:
+        """Raises ValueError."""
+        if run.token not in self._streams:
+            raise ValueError(f"no stream to {run.host} was left")
+        return self._streams[run.token].converse(run.number)
+
+    def _restore_client(self, left: ClientState) -> None:
+        sock = socket.socket(fileno=left.socket)
+        try:
+            connection = self._clients.connection(sock)
+            connection.take_up(left, self)
+            return self._clients.serve(connection, connection.go_on())
+        except TROUBLE as problem:
+            sock.detach()
+            give_up("a client", problem, left)
+        for run in (left.command.run, left.command.workdir) if left.command else ():
+            if run is not None and run.token in self._streams:
+                self._streams[run.token].conversations.pop(run.number, None)
+
+    def _open_again(self, left: LinkTo) -> None:
+        streams, stream = self._home.streams, self._streams[left.stream.token]
+        if streams is None:
+            return
+        for number in set(left.open_numbers) - stream.conversations.keys():
+            talk = stream.converse(number)  # nobody here goes on with it
+            talk.put(tags.HANGUP)
+            talk.close()
+        for message in left.stream.unread:
+            for number, tag, body in tags.unpack(message):
+                stream.deliver(number, tag, body)
+        streams.resume((left.host, left.address), stream, stream.token, left.last_number)
+
+    # commands of other hosts' users here
+
+    def _restore_link(self, left: LinkFrom) -> AcceptedLink:
+        link = AcceptedLink(
+            self._links, Stream.restored(left.stream), (left.caller, left.stream.token)
+        )
+        link.last_number = left.last_number
+        link.claims.restore(left.claims)
+        for held in left.workdirs:
+            self._host.workdirs.adopt(held.id, Workdir(held.origin, held.user, held.path))
+            talk = link.stream.converse(held.number)
+            request = lbm_pb2.WorkdirRequest(id=held.id).SerializeToString()
+            link.serve(hold_workdir(self._host, held.id), talk, request, None)
+        return link
+
+    def _restore_attached(self, left: Attached) -> None:
+        link = self._links.open.get(left.link) if left.link is not None else None
+        if link is None:
+            return self._see_out(left)
+        talk = link.stream.converse(left.number)
+        job = AttachedJob(self._host, talk, link.key[0], link.claims)
+        try:
+            job.adopt(left)
+            link.serve(job.go_on(), talk, left.request, job)
+        except TROUBLE as problem:
+            give_up("a job", problem, left)
+            talk.put(tags.FAILED, b"its lbm was restarted and cannot go on with it")
+            talk.close()
+
+    def _see_out(self, left: Attached) -> None:
+        """Nobody waits for it: only its end is awaited, and its slot kept until then."""
+        talk = Stream.restored(StreamState("")).converse(0)
+        job = AttachedJob(self._host, talk, "", Claims(self._host.jobs))
+        try:
+            job.adopt(left)
+            job.feed(e.Resumed())
+        except TROUBLE as problem:
+            give_up("a job", problem)
+
+    def _restore_attempt(self, left: QueuedAttempt) -> None:
+        try:
+            if self._attempts is not None:
+                self._attempts.adopt(left)
+        except TROUBLE as problem:
+            give_up("an attempt", problem)
+
+    def _end(self, job: JobId, belongings: bytes, *, is_ending: bool) -> None:
+        try:
+            held = read_belongings(belongings)
+        except ValueError as problem:
+            log.warning("%s: %s", job, problem)
+            held = ONE_SLOT
+        life = survivor(job, held, is_ending=is_ending)
+        request = lbm_pb2.RunRequest(job_id=job).SerializeToString()
+        self._see_out(Attached(Running(life, None, held.width, held.grant), request))
+
+
+def give_up(what: str, problem: Exception, left: object = None) -> None:
+    """`left`: its descriptors are closed."""
+    log.warning("%s of the previous LBM is given up: %r", what, problem)
+    if left is not None:
+        close_apart(codec.descriptors_of(left))

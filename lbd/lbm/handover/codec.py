@@ -1,0 +1,289 @@
+"""Plain records as messages and back: what one LBM leaves for the next by way of the keeper.
+
+A record is a dataclass whose fields are records, enums, tuples, lists, sets, dicts, bytes, text,
+numbers, None, and descriptors (`Fd`), which go beside the message by their place (fds.py). What may
+be in a field is what its annotation says, both ways, so a record needs no code of its own.
+
+Records and their fields are named, so that one release can read what another has left:
+
+- A field that is as by default is not written, and one that is absent has its default. So a record
+  of an older release can be read; and by an older release one that makes no use of what is new.
+- A name, kind or value that the annotations do not allow is refused (PeerError), and all of the
+  record with it: what it means is not known here. None of its descriptors is taken then.
+
+So give a new field the default that means "as before"; and give the record another name if a field
+goes, or comes to mean something else.
+"""
+
+import dataclasses
+import enum
+import functools
+import math
+import types
+import typing
+from collections.abc import Collection, Iterable
+from typing import NewType, TypeVar
+
+from lbd.errors import PeerError
+from lbd.lbm.handover.fds import Bundle, Given
+from lbd.net.gen.handover_pb2 import HeldField, HeldItems, HeldRecord, HeldValue
+from lbd.text.one_line import one_line
+
+Fd = NewType("Fd", int)  # a descriptor; negative: none
+NO_FD = Fd(-1)
+SHOWN_CHARS = 255  # of what is wrong with a record
+
+Record = TypeVar("Record")
+Kind = object  # an annotation: a class, a union, `tuple[int, ...]`, a NewType
+SEQUENCES: tuple[type, ...] = (tuple, list, set, frozenset)
+INT_MAX = 1 << 63
+PLAIN = {
+    "none": types.NoneType, "flag": bool, "number": int, "real": float, "data": bytes, "text": str
+}  # fmt: skip
+
+
+class Misfit(ValueError):
+    """What is read is not what was to be read."""
+
+
+def write(record: object, bundle: Bundle) -> HeldValue:
+    """Its descriptors go into the bundle. Raises TypeError: it is not what its class says."""
+    return Writer(bundle).value(type(record), record)
+
+
+def read(kind: type[Record], held: HeldValue, given: Given) -> Record:
+    """Its descriptors are the caller's then. Raises PeerError, and has taken none."""
+    reader = Reader(given)
+    try:
+        record = reader.value(kind, held)
+        assert isinstance(record, kind)
+        return record
+    except (ValueError, TypeError) as problem:
+        reader.give_back()
+        why = one_line(str(problem), SHOWN_CHARS)
+        raise PeerError(
+            f"what the previous LBM handed over is no whole {kind.__name__}: {why}"
+        ) from None
+
+
+def descriptors_of(record: object) -> list[int]:
+    bundle = Bundle()
+    write(record, bundle)
+    return bundle.descriptors
+
+
+# -- kinds -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def fields_of(kind: type) -> dict[str, tuple["dataclasses.Field[object]", Kind]]:
+    """By name: each with its kind."""
+    hints = typing.get_type_hints(kind)
+    assert dataclasses.is_dataclass(kind)
+    return {field.name: (field, hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+@functools.cache
+def choices(kind: Kind) -> tuple[Kind, ...]:
+    """The kinds that a value of this one may be, without the names that NewType gives them."""
+    if kind is None:
+        return (types.NoneType,)
+    if isinstance(kind, NewType) and kind is not Fd:
+        return choices(kind.__supertype__)
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return tuple(one for some in typing.get_args(kind) for one in choices(some))
+    return (kind,)
+
+
+@functools.cache
+def is_record(kind: Kind) -> bool:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
+@functools.cache
+def is_enum(kind: Kind) -> bool:
+    return isinstance(kind, type) and issubclass(kind, enum.Enum)
+
+
+def of_items(kind: Kind, count: int) -> list[Kind]:
+    """What each of so many items of a collection is. Raises Misfit."""
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    if origin is dict:
+        return [tuple[inside]] * count  # type: ignore[valid-type]
+    if origin is tuple and inside[1:] != (...,):
+        if len(inside) != count:
+            raise Misfit(f"{count} items where {len(inside)} belong")
+        return list(inside)
+    return [inside[0]] * count
+
+
+def is_default(field: "dataclasses.Field[object]", value: object) -> bool:
+    if field.default_factory is not dataclasses.MISSING:
+        return value == field.default_factory()
+    return type(value) is type(field.default) and value == field.default
+
+
+def is_one(value: object, kind: Kind) -> bool:
+    if kind is float:  # an int is one, too, as for the type checker
+        return type(value) in (float, int)
+    return type(value) is (int if kind is Fd else typing.get_origin(kind) or kind)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+class Writer:
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+
+    def value(self, kind: Kind, value: object) -> HeldValue:
+        found = next((one for one in choices(kind) if is_one(value, one)), kind)
+        if not is_one(value, found):
+            raise TypeError(f"{value!r} is no {kind}")
+        if is_record(found):
+            return HeldValue(record=self._record(value))
+        match value:
+            case enum.Enum():
+                return self.value(type(value.value), value.value)
+            case int() if found is Fd:
+                return HeldValue(descriptor=self._bundle.add(value))
+            case int() | float() if found is float:
+                return HeldValue(real=value)
+            case dict():
+                return HeldValue(items=self._items(found, value.items()))
+            case tuple() | list() | set() | frozenset():
+                return HeldValue(items=self._items(found, value))
+        return plain(value)
+
+    def _record(self, record: object) -> HeldRecord:
+        made: type = type(record)
+        values = ((getattr(record, name), *of) for name, of in fields_of(made).items())
+        fields = [
+            HeldField(name=field.name, value=self.value(kind, value))
+            for value, field, kind in values
+            if not is_default(field, value)
+        ]
+        return HeldRecord(name=made.__name__, fields=fields)
+
+    def _items(self, kind: Kind, items: Collection[object]) -> HeldItems:
+        kinds = of_items(kind, len(items))
+        return HeldItems(items=map(self.value, kinds, items))
+
+
+def plain(value: object) -> HeldValue:
+    match value:
+        case None:
+            return HeldValue(none=True)
+        case bool():
+            return HeldValue(flag=value)
+        case int() if -INT_MAX <= value < INT_MAX:
+            return HeldValue(number=value)
+        case bytes():
+            return HeldValue(data=value)
+        case str():
+            return HeldValue(text=value.encode(errors="surrogateescape"))
+    raise TypeError(f"{value!r} is nothing plain")
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class Reader:
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._taken: list[tuple[int, int]] = []  # places and their descriptors
+
+    def give_back(self) -> None:
+        for place, descriptor in self._taken:
+            self._given.give_back(place, descriptor)
+        self._taken.clear()
+
+    def value(self, kind: Kind, held: HeldValue) -> object:
+        """Raises ValueError, TypeError."""
+        for one in choices(kind):
+            if self._fits(one, held):
+                return self._read(one, held)
+        raise Misfit(f"{held.WhichOneof('kind')} where {kind} belongs")
+
+    def _fits(self, kind: Kind, held: HeldValue) -> bool:
+        letter = held.WhichOneof("kind")
+        if letter == "descriptor" or kind is Fd:
+            return letter == "descriptor" and kind is Fd
+        if letter == "items":
+            return typing.get_origin(kind) in (*SEQUENCES, dict)
+        if letter == "record" or is_record(kind):
+            return is_record(kind) and held.record.name == getattr(kind, "__name__", "")
+        if is_enum(kind):
+            return letter in ("number", "text")
+        return letter is not None and PLAIN[letter] is kind
+
+    def _read(self, kind: Kind, held: HeldValue) -> object:
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return kind(value_of(held))
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            return self._record(kind, held.record)
+        match held.WhichOneof("kind"):
+            case "descriptor":
+                return self._descriptor(held.descriptor)
+            case "items":
+                return self._items(kind, held.items.items)
+        return value_of(held)
+
+    def _descriptor(self, place: int) -> int:
+        if not place:
+            return -1
+        try:
+            descriptor = self._given.take(place)
+        except KeyError:
+            raise Misfit(f"descriptor {place} is not there, or taken twice") from None
+        self._taken.append((place, descriptor))
+        return descriptor
+
+    def _items(self, kind: Kind, held: Collection[HeldValue]) -> object:
+        items = list(map(self.value, of_items(kind, len(held)), held))
+        origin = typing.get_origin(kind)
+        assert isinstance(origin, type)
+        made = origin(items)
+        if len(made) != len(items):
+            raise Misfit(f"one item twice where {kind} belongs")
+        return made
+
+    def _record(self, kind: type, held: HeldRecord) -> object:
+        fields = fields_of(kind)
+        values = named(held.fields)
+        if unknown := values.keys() - fields.keys():
+            raise Misfit(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+        found = {name: self.value(fields[name][1], value) for name, value in values.items()}
+        record = kind(**{name: found[name] for name in found if fields[name][0].init})
+        for name in found:
+            if not fields[name][0].init:
+                object.__setattr__(record, name, found[name])
+        return record
+
+
+def named(fields: Iterable[HeldField]) -> dict[str, HeldValue]:
+    """Raises Misfit."""
+    found: dict[str, HeldValue] = {}
+    for field in fields:
+        if field.name in found:
+            raise Misfit(f"{field.name} twice")
+        found[field.name] = field.value
+    return found
+
+
+def value_of(held: HeldValue) -> object:
+    """Raises Misfit, ValueError."""
+    match held.WhichOneof("kind"):
+        case "none":
+            return None
+        case "flag":
+            return held.flag
+        case "number":
+            return held.number
+        case "real" if not math.isnan(held.real):
+            return held.real
+        case "data":
+            return held.data
+        case "text":
+            return held.text.decode(errors="surrogateescape")
+    raise Misfit("that is no number")

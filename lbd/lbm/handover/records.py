@@ -1,0 +1,208 @@
+"""All that an LBM leaves for the next one of its host, as plain records; codec.py writes and reads
+them, and says how they may change from one release to the next.
+
+Times are seconds of the clocks that those who hold them go by; they go on meanwhile.
+"""
+
+from dataclasses import dataclass, field
+
+from lbd.lbm.core.execution import Execution
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.journey import Journey
+from lbd.lbm.core.resources import NOTHING, Grant
+from lbd.lbm.handover.codec import NO_FD, Fd
+from lbd.lbm.session.replies import StdFds
+from lbd.model import JobId
+
+# -- bytes on their way ----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SourceState:
+    """One direction of one command, where it is read."""
+
+    window_bytes: int
+    number: int = 0  # 1 or 2, of outputs
+    descriptor: Fd = NO_FD  # none: its end was reached
+    under_way_bytes: int = 0
+    delivered_bytes: int = 0
+    read_bytes: int = 0
+    last_chance: bool = False  # nobody writes any more
+    errno: int = 0  # why not all was read
+
+
+@dataclass(slots=True)
+class SinkState:
+    """And where it is written."""
+
+    acknowledge_bytes: int
+    number: int = 0
+    descriptor: Fd = NO_FD  # none: nobody reads any more, or its end was passed on
+    queue: tuple[bytes, ...] = ()  # not written yet
+    ended: bool = False  # the end of file has come
+    written_bytes: int = 0
+    unreported_bytes: int = 0
+    reported_bytes: int = 0
+    errno: int = 0  # why not all was written
+    is_read: bool = True
+    taken_bytes: int | None = None  # what its reader had read by then, if that is known
+
+
+@dataclass(slots=True)
+class StreamState:
+    """Between two LBMs, at rest."""
+
+    token: str  # what the two call it
+    sent: int = 0  # messages
+    received: int = 0
+    unsent: tuple[bytes, ...] = ()
+    unread: tuple[bytes, ...] = ()  # as they came
+
+
+@dataclass(slots=True)
+class LinkTo:
+    """A stream to another host."""
+
+    host: str
+    address: str
+    stream: StreamState
+    last_number: int = 0  # of a conversation
+    open_numbers: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class WorkdirHeld:
+    """By the conversation of that number."""
+
+    number: int
+    id: str
+    origin: str
+    user: str
+    path: bytes
+
+
+@dataclass(slots=True)
+class LinkFrom:
+    """A stream from another host."""
+
+    caller: str  # the host, "" = any
+    stream: StreamState  # first of all its unread are the requests that wait for a slot
+    last_number: int = 0
+    claims: tuple[JobId, ...] = ()  # jobs that were let in
+    workdirs: tuple[WorkdirHeld, ...] = ()
+
+
+# -- commands that run here ------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Running:
+    """A command that runs here, attached or queued."""
+
+    execution: Execution
+    job: Job | None = None  # until it has ended
+    width: int = 1  # slots that it holds
+    grant: Grant = NOTHING  # and resources
+
+
+@dataclass(slots=True)
+class PtyState:
+    master: Fd
+    device: int  # of the command's side
+    given: bytes  # the modes we have set
+    last_typed: bytes = b"\n"
+
+
+@dataclass(slots=True)
+class StdioState:
+    """Our ends of a command's standard input and outputs."""
+
+    stdin: SinkState | None = None
+    outputs: tuple[SourceState, ...] = ()
+    pty: PtyState | None = None
+    is_screen: bool = False  # it prints as it likes: \n is no longer the end of a line
+    is_behind: bool = False  # the caller is; somebody looks whether its input is wanted
+    was_heard: bool = False  # something came for its input
+    pipe: tuple[int, int] | None = None  # of the input: device and inode
+
+
+@dataclass(slots=True)
+class Attached:
+    """A command of another host's user."""
+
+    running: Running
+    request: bytes  # RunRequest
+    note: str = ""
+    number: int = 0  # of its conversation
+    link: tuple[str, str] | None = None  # caller and token; None: nobody waits for it any more
+    stdio: StdioState | None = None
+
+
+@dataclass(slots=True)
+class QueuedAttempt:
+    running: Running
+    start: bytes  # Start of dispatch.proto
+    report: bytes | None = None  # AttemptReport of its end, which is not settled yet
+    workdir: bytes = b""  # its directory, if it has brought files along
+    has_stopped: bool = False
+    was_shown: bool = False  # what it has printed, to somebody
+    files_s: float = 0.0  # how long its files were on their way
+
+
+# -- commands of this host's users elsewhere -------------------------------------------------------
+
+
+@dataclass(slots=True)
+class FarRun:
+    """A command on another host, or its workdir there."""
+
+    host: str
+    address: str
+    token: str = ""  # of the stream
+    number: int = 0  # of the conversation
+    has_terminal: bool = False
+    is_following: bool = False  # the caller's descriptors are in use
+    stdin: SourceState | None = None
+    outputs: tuple[SinkState, ...] = ()
+    input_file: Fd = NO_FD  # the caller's, which may be put back
+    typed_bytes: int = 0  # at the caller's terminal, and not acknowledged
+    has_printed: bool = False
+    asked_to_end: bool = False
+    has_exited: bool = False
+    ended: bytes | None = None  # Ended, if it has come and its output has not all been written
+
+
+@dataclass(slots=True)
+class Outbound:
+    """A command on its way out, or that stays."""
+
+    journey: Journey
+    job: Job
+    withheld: str = ""  # of its environment, for -v
+    run: FarRun | None = None
+    workdir: FarRun | None = None
+
+
+@dataclass(slots=True)
+class CallerState:
+    """The descriptors of a caller."""
+
+    asked: bool = False
+    came: StdFds | None = None  # and nobody has taken them
+    is_ready: bool = False
+    terminal: Fd = NO_FD
+    modes: bytes = b""  # to be restored; none: it is not to be raw
+
+
+@dataclass(slots=True)
+class ClientState:
+    """A connection to lbm.sock."""
+
+    socket: Fd
+    received: bytes = b""  # frames to be read again, and what there is of the next
+    descriptors: tuple[Fd, ...] = ()  # that came and were not taken
+    request: bytes = b""  # RUN, of a command that has left or stays
+    command: Outbound | None = None
+    caller: CallerState = field(default_factory=CallerState)
+    process: Fd = NO_FD  # the client's pidfd
+    stays: bool = False  # the client has become the command

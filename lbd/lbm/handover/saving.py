@@ -1,0 +1,224 @@
+"""The end of an LBM whose commands are to live on: all that it holds goes to the keeper.
+
+1. It accepts nobody any more, and every stream to another LBM comes to rest (conversation.py):
+   nothing is under way then. A stream that is just being resumed goes on first. Commands go on
+   meanwhile, and what they print waits.
+2. The keeper keeps what it has to tell for the next LBM (fd_store.py).
+3. Between two steps of the event loop, when nothing is half done, all is written down, and given to
+   the keeper with the descriptors. There is no further step: the process ends on the spot, without
+   a single `finally`, so that nothing can be read, written or told to anybody twice.
+
+What cannot be written down (files of --send that are on their way, a thread in a system call) is
+given up as if this LBM had been stopped.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NoReturn
+
+from lbd.errors import EXIT_RESTART
+from lbd.lbm.core.execution import ALIVE
+from lbd.lbm.handover import codec
+from lbd.lbm.handover.fds import Bundle, NotNow
+from lbd.lbm.handover.records import Attached, LinkFrom, LinkTo, QueuedAttempt, WorkdirHeld
+from lbd.lbm.inbound.attached_job import AttachedJob
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.accepted_links import AcceptedLink, AcceptedLinks
+from lbd.lbm.link.conversation import Stream
+from lbd.lbm.link.opened_links import PeerLink, PeerLinks
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.session.server import ClientServer
+from lbd.lbm.session.session import Connection
+from lbd.net.gen import lbm_pb2
+from lbd.net.gen.handover_pb2 import Handover
+
+log = logging.getLogger("lbd.lbm")
+
+# Both change only with the messages of handover.proto; how records may change codec.py says.
+VERSION = 3  # of what is written
+NEEDS = 3  # whoever reads it must know this much
+BYTES_MAX = (1 << 31) - 1  # more than that is no message
+FILES_S = 5.0  # for files that are on their way
+REST_S = 3.0  # for the streams to come to rest
+SETTLE_S = 3.0  # for what is half done; a thread has its turn late on a busy host
+POLL_S = 0.005
+ROUNDS = 10
+
+
+async def hand_over(
+    links: AcceptedLinks,
+    home: OutboundContext,
+    clients: ClientServer,
+    attempts: DispatcherLine | None,
+    release: Callable[[list[int]], None],
+) -> None:
+    """Does not return, unless the keeper cannot hold it: then what runs is to be ended.
+
+    `release` lets go of what the next LBM needs, but for the descriptors it is given: the kernel
+    does that only when the last thread has ended, and one may be in a call that never ends.
+    """
+    try:
+        await leave(links, home, clients, attempts, release)
+    except (TimeoutError, OSError, TypeError) as problem:
+        log.warning("what runs cannot be handed over, so it is ended: %r", problem)
+
+
+async def leave(
+    links: AcceptedLinks,
+    home: OutboundContext,
+    clients: ClientServer,
+    attempts: DispatcherLine | None,
+    release: Callable[[list[int]], None],
+) -> NoReturn:
+    """Raises TimeoutError, OSError, TypeError."""
+    began_s = time.monotonic()
+    host = links.host
+    host.executions.leaving = True
+    listener, connections = clients.leave()
+    await until(lambda: not any(client.is_moving_files for client in connections), FILES_S)
+    await come_to_rest(links, home.streams)
+    await home.eligible.close()
+    await host.link.leave()
+    home.threads.rest()
+    await until(lambda: is_settled(host) and home.threads.are_settled(), SETTLE_S)
+    left = attempts.left() if attempts is not None else []
+    record, descriptors = write_down(links, home, listener, connections, left)
+    host.link.hand_over([in_memory(packed(record)), *descriptors])
+    log.info(
+        "handed over commands_here=%d clients=%d descriptors=%d after_s=%.3f",
+        len(record.attached),
+        len(record.clients),
+        len(descriptors),
+        time.monotonic() - began_s,
+    )
+    home.usage.finish()
+    release(descriptors)
+    logging.shutdown()
+    os._exit(EXIT_RESTART)
+
+
+async def come_to_rest(links: AcceptedLinks, opened: PeerLinks | None) -> None:
+    """Nothing is under way on any stream, and none is about to be resumed; or the time is over.
+
+    One that is just being resumed goes on first: its other end may have gone on already, and
+    would take what follows for a broken stream.
+    """
+    if opened is not None:
+        opened.leave()
+    await until(lambda: links.are_settled and (opened is None or opened.are_settled), REST_S)
+    streams = list(all_streams(links, opened))
+    for stream in streams:
+        stream.rest()
+    await until(lambda: all(stream.confirmed.is_set() for stream in streams), REST_S)
+
+
+def packed(record: Handover) -> bytes:
+    """Raises OSError."""
+    if record.ByteSize() > BYTES_MAX:
+        raise OSError(errno.EFBIG, "too many bytes are on their way")
+    return record.SerializeToString()
+
+
+def in_memory(data: bytes) -> int:
+    descriptor = os.memfd_create("lbm-handover", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)
+    return descriptor
+
+
+async def until(condition: Callable[[], bool], limit_s: float) -> None:
+    """Or until the time is over."""
+    deadline_s = time.monotonic() + limit_s
+    for _ in range(ROUNDS):  # whoever was woken has done what it was woken for
+        await asyncio.sleep(0)
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def all_streams(links: AcceptedLinks, opened: PeerLinks | None) -> Iterator[Stream]:
+    for incoming in links.open.values():
+        yield incoming.stream
+    for outgoing in opened.all if opened is not None else ():
+        yield outgoing.stream
+
+
+def is_settled(host: InboundContext) -> bool:
+    """Is nobody in the middle of something that is over in a moment?"""
+    return host.link.is_idle and host.executions.are_settled
+
+
+def write_down(
+    links: AcceptedLinks,
+    home: OutboundContext,
+    listener: int,
+    connections: list[Connection],
+    attempts: list[QueuedAttempt],
+) -> tuple[Handover, list[int]]:
+    """From here on there is no further step of the event loop. Raises TypeError."""
+    bundle, host = Bundle(), links.host
+    record = Handover(version=VERSION, needs=NEEDS, listener=bundle.add(listener))
+    for connection in connections:
+        try:
+            if (client := connection.left()) is not None:
+                record.clients.append(codec.write(client, bundle))
+        except (NotNow, TypeError) as problem:
+            log.info("a client is given up: %r", problem)
+            if connection.command is not None:
+                connection.command.let_go()
+    if home.streams is not None:
+        record.links_to.extend(codec.write(link_to(peer), bundle) for peer in home.streams.all)
+    attached: list[Attached] = []
+    for link in links.open.values():
+        record.links_from.append(codec.write(link_from(host, link, attached), bundle))
+    for live in host.executions:
+        if isinstance(live, AttachedJob) and live.is_alone and live.execution.phase in ALIVE:
+            attached.extend(filter(None, [live.left(None)]))
+    record.attached.extend(codec.write(one, bundle) for one in attached)
+    record.attempts.extend(codec.write(one, bundle) for one in attempts)
+    record.jobs.extend(host.link.jobs)
+    record.descriptors = len(bundle.descriptors)
+    return record, bundle.descriptors
+
+
+def link_to(peer: PeerLink) -> LinkTo:
+    numbers = tuple(peer.stream.conversations)
+    return LinkTo(peer.host, peer.address, peer.stream.left(), peer.last_number, numbers)
+
+
+def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]) -> LinkFrom:
+    """`attached` gets its commands that have begun; the requests of others are to be read again."""
+    again, workdirs = [], []
+    for number, serving in link.jobs.items():
+        job, request = serving.job, serving.request
+        if serving.task.done() or (job is not None and job.is_done):
+            continue
+        if job is None:
+            name = lbm_pb2.WorkdirRequest.FromString(request).id
+            if (made := host.workdirs.get(name)) is not None:
+                workdirs.append(WorkdirHeld(number, name, made.origin, made.user, made.path))
+            else:
+                again.append(tags.pack(number, tags.WORKDIR, request))
+            continue
+        try:
+            held = job.left(link.key)
+        except NotNow:
+            serving.talk.put(tags.FAILED, b"its lbm was restarted as the command began")
+            continue
+        if held is not None:
+            attached.append(held)
+        else:  # it waits for a slot, or is being looked at
+            again.append(tags.pack(number, tags.RUN, request))
+            link.claims.give_back(job.id)
+    caller, token = link.key
+    stream, claims = link.stream.left(), tuple(link.claims.ids)
+    stream = replace(stream, token=token, unread=(*again, *stream.unread))
+    return LinkFrom(caller, stream, link.last_number, claims, tuple(workdirs))

@@ -1,0 +1,325 @@
+"""A command of another host's user on this host, as its Execution has it.
+
+One `AttachedJob` serves one conversation with the host where its user waits. If the origin hangs up
+or the stream breaks (the caller died, its host is cut off), it goes on alone until it has ended.
+"""
+
+import asyncio
+import os
+import time
+
+from lbd.errors import LbdError, PeerError
+from lbd.keeper.stdin_watch import is_read
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.execution import NOT_SPAWNED, Execution
+from lbd.lbm.core.jobs import Claims
+from lbd.lbm.core.resources import variables
+from lbd.lbm.handover.fds import NotNow
+from lbd.lbm.handover.records import Attached
+from lbd.lbm.inbound.checked_request import job_of, read_run_request, spec_of
+from lbd.lbm.inbound.context import DRAINED, InboundContext
+from lbd.lbm.inbound.order_from_request import explain, make_order, over_memory
+from lbd.lbm.inbound.origin import Origin
+from lbd.lbm.inbound.performer import FAULT, Performer, not_started
+from lbd.lbm.inbound.stdio import JobStdio
+from lbd.lbm.inbound.steps import Step, Steps
+from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import Conversation
+from lbd.model import HostId, JobId
+from lbd.net.gen import lbm_pb2
+
+LINGER_S = 0.002  # a command as short as this is reported in one message
+NOBODY = "nobody waits for it any more"
+
+
+class AttachedJob(Performer):
+    def __init__(
+        self, host: InboundContext, talk: Conversation, caller: str, claims: Claims
+    ) -> None:
+        """`caller`: the host at the other end, "" = it may be any."""
+        super().__init__(host, time.monotonic)
+        self.id = JobId("")
+        self.talk = talk
+        self._caller = caller
+        self._claims = claims
+        self.note = ""
+        self.ends: JobStdio | None = None
+        self._origin: Origin | None = None  # once it is listened to
+        self._taken: int | None = None
+        self.is_alone = False  # nobody waits for it any more
+        self._steps = Steps()
+
+    @property
+    def is_untouched(self) -> bool:
+        return self.ends is not None and self.ends.is_untouched
+
+    @property
+    def has_terminal(self) -> bool:
+        return self.ends is not None and self.ends.pty is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Is there nothing more to say to its origin?"""
+        return self.is_alone or self._steps.are_over
+
+    async def serve(self, message: memoryview) -> None:
+        """`message`: the RunRequest as it came. Until it is reported, or `give_up`."""
+        if self.is_alone:
+            return
+        try:
+            limit_bytes = self.host.config.lbm.max_request_bytes
+            self.request = read_run_request(message, limit_bytes, self._caller)
+            self.id = JobId(self.request.job_id)
+            self._claims.take(self.id)
+        except PeerError as problem:
+            refused = e.ReportRefused(str(problem), "request")
+            return self._say_last(tags.REFUSED, refused_of(refused))
+        config = self.host.config
+        self.execution = Execution(spec_of(self.request, config.lbm))
+        # Before anything is awaited: its id is taken.
+        self.host.jobs.add(job_of(self.request, HostId(config.host.name), time.time()))
+        self.host.executions.add(self)
+        self.answer(self.admit(), e.Denied(FAULT, "admission"))
+        await self._take_steps()
+
+    def left(self, link: tuple[str, str] | None) -> Attached | None:
+        """By which link it is waited for. None: its request says it all. Raises NotNow.
+
+        Between two steps of the event loop, after which there are none.
+        """
+        if not self.id or self.execution.phase in NOT_SPAWNED:
+            return None
+        if self.is_busy:
+            raise NotNow
+        request, stdio = self.request.SerializeToString(), None
+        if link is not None and self.ends is not None:
+            stdio = self.ends.left()
+        return Attached(self.running(), request, self.note, self.talk.number, link, stdio)
+
+    def adopt(self, left: Attached) -> None:
+        """As it was. Raises DecodeError, OSError, ValueError."""
+        self.request = lbm_pb2.RunRequest.FromString(left.request)
+        self.id, self.note = JobId(self.request.job_id), left.note
+        self.is_alone = left.link is None
+        if left.stdio is not None:
+            self.ends = self.make_ends()
+            self.ends.restore(left.stdio)
+        self.take_up(left.running)
+
+    async def go_on(self) -> None:
+        """In place of `serve`, of one that an earlier LBM has begun."""
+        if self.execution.process is not None:
+            self._follow_ends()
+        self.feed(e.Resumed())
+        await self._take_steps()
+
+    async def _take_steps(self) -> None:
+        """Its pumps and its origin go on by themselves meanwhile."""
+        try:
+            await self._steps.take()
+        finally:
+            self.give_up()
+            for step in self._steps.left():
+                super().go_on_with(step)
+
+    def go_on_with(self, step: Step) -> None:
+        if self.is_alone:  # perhaps nobody serves it any more
+            super().go_on_with(step)
+        else:
+            self._steps.add(step)
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: what has begun is ended."""
+        if not self.is_done:
+            self.is_alone = True
+            self._steps.end()
+            if self.id:  # else it has not been looked at
+                self._let_go()
+                self.feed(e.GivenUp(NOBODY))
+
+    async def admit(self) -> e.Event:
+        if complaint := workdir_trouble(self):
+            return e.Denied(complaint, "admission")
+        answer = await super().admit()
+        self.note = self.admitted.note
+        complaint = self.host.threads.of(self.request.user).why_stuck()
+        admitted = isinstance(answer, e.Admitted)
+        return e.Denied(complaint, "admission") if admitted and complaint else answer
+
+    def perform(self, action: e.Action) -> None:
+        match action:
+            case e.AskSlot():
+                super().perform(action)
+                self.host.changed()
+            case e.Spawn():
+                self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
+            case e.Drain():
+                self._drain()
+            case e.ReportQueued():
+                self._say(tags.QUEUED)
+            case e.ReportRefused():
+                self._report_refused(action)
+            case e.ReportBegun():
+                self._report_begun()
+            case e.ReportStopped() if action.stopped and self.ends is not None:
+                self.ends.stopped()
+            case e.ReportStill():
+                super().perform(action)
+                self._say(tags.STILL, action.reason.encode())
+            case e.ReportExited():
+                self._say(tags.EXITED, bytes((action.signal,)))
+            case e.ReportEnded():
+                self._report_ended(action.outcome)
+            case _:
+                super().perform(action)
+
+    def _say(self, tag: bytes, body: bytes = b"", linger_s: float = 0.0) -> None:
+        if not self.is_alone:
+            self.talk.put(tag, body, linger_s)
+
+    def _say_last(self, tag: bytes, body: bytes) -> None:
+        self._say(tag, body)
+        self._steps.end()
+
+    # The start
+
+    def make_ends(self) -> JobStdio:
+        threads = self.host.threads.of(self.request.user)
+        return JobStdio(self.request, self.talk, self.host.config.lbm.chunk_bytes, threads)
+
+    async def _spawn(self) -> e.Event | None:
+        """Pipes, and the keeper's fork."""
+        host, request = self.host, self.request
+        try:
+            ends = self.make_ends()
+            ends.make()
+        except (OSError, ValueError) as problem:
+            return without_pipes(request, getattr(problem, "errno", 0) or 0)
+        self.ends = ends
+        try:
+            config, run_as = host.rules.config, self.admitted.run_as
+            weighs_cpu = host.link.weighs_cpu
+            order = make_order(request, run_as, config, host.workdirs.path_of(request), weighs_cpu)
+            if request.slots:
+                order.environment[b"LBD_SLOTS"] = b"%d" % host.slots.widths.get(self.id, 1)
+            order.environment |= variables(host.slots.pool.grant_of(self.id))
+            await self.spawn(order, ends.childs)
+        except OSError as problem:
+            return without_pipes(request, problem.errno or 0)
+        except LbdError as problem:
+            return not_started(problem, "keeper")
+        finally:
+            ends.close_childs()
+            if self.is_alone:
+                self._let_go()
+        return None
+
+    def _report_begun(self) -> None:
+        pid = self.show_begun()
+        if (job := self.host.jobs.running.get(self.id)) is not None:
+            job.started = time.time()
+        self.show_state()
+        self.host.changed()
+        name, load = self.host.config.host.name, self.host.rules.load
+        started = lbm_pb2.Started(host=name, pid=pid, note=self.note, index=load)
+        self._say(tags.STARTED, started.SerializeToString(), LINGER_S)
+        if not self.is_alone:
+            self._follow_ends()
+
+    # While it runs
+
+    def _follow_ends(self) -> None:
+        assert self.ends is not None
+        assert self.execution.process is not None
+        self._origin = Origin(self.talk, self.ends, self.feed)
+        self._origin.follow(self.execution.process.pid, self._is_read)
+
+    async def _is_read(self, wanted: set[tuple[int, int]]) -> bool:
+        process = self.execution.process
+        if self.host.link.uid == os.geteuid() and process is not None:
+            return is_read(wanted, process.pid, process.group)
+        return await self.host.link.ask_read(self.id, wanted)
+
+    # Its end
+
+    def _drain(self) -> None:
+        """Mostly all has been read by now: then its end is reported at once."""
+        pumps: list[asyncio.Task[None]] = []
+        has_ends = self.ends is not None and not self.is_alone
+        if self.ends is not None and has_ends:
+            self.ends.writers_gone()
+            pumps = self._origin.pumps if self._origin is not None else []
+        if pumps or (has_ends and self.request.wants_stdin):
+            self.answer(self._drained(pumps), e.OutputsDrained())
+        else:
+            self.feed(e.OutputsDrained())
+
+    async def _drained(self, pumps: list[asyncio.Task[None]]) -> e.Event:
+        if pumps:
+            await asyncio.wait(pumps)
+        if self.ends is not None and not self.is_alone:
+            self._taken = await self.ends.input_taken_bytes()
+        return e.OutputsDrained()
+
+    def _let_go(self) -> None:
+        ends, self.ends = self.ends, None
+        if ends is not None and self._origin is not None:
+            self._origin.stop()
+        elif ends is not None:
+            ends.close()
+
+    def _report_refused(self, refused: e.ReportRefused) -> None:
+        self._claims.give_back(self.id)
+        self.host.jobs.running.pop(self.id, None)
+        self._let_go()
+        self._say_last(tags.REFUSED, refused_of(refused))
+
+    def _report_ended(self, outcome: e.Outcome) -> None:
+        self._let_go()
+        if outcome.exit is None:
+            return self._say_last(tags.FAILED, outcome.reason.encode())
+        by_memory = outcome.cause is e.Cause.MEMORY
+        why = over_memory(self.request, self.host.rules.config) if by_memory else ""
+        self._say_last(tags.ENDED, ended_of(outcome, outcome.exit, why, self._taken))
+
+
+def without_pipes(request: lbm_pb2.RunRequest, number: int) -> e.Event:
+    return e.NotStarted(explain(request, SpawnFailed("pipes", number)), "pipes", number)
+
+
+def refused_of(refused: e.ReportRefused) -> bytes:
+    return lbm_pb2.Refused(
+        reason=refused.reason,
+        phase="admission" if refused.phase in ("slot", DRAINED) else refused.phase,
+        try_another=refused.try_another,
+        errno=refused.number,
+        full=refused.full,
+    ).SerializeToString()
+
+
+def ended_of(outcome: e.Outcome, how: e.Exit, why: str, taken_bytes: int | None) -> bytes:
+    """`taken_bytes`: of its input, if that is known."""
+    return lbm_pb2.Ended(
+        exit_status=outcome.exit_status,
+        signal=outcome.signal,
+        reason=why,
+        cause=outcome.cause.value,
+        user_cpu_s=how.user_cpu_s,
+        system_cpu_s=how.system_cpu_s,
+        max_rss_bytes=how.max_rss_bytes,
+        wall_s=outcome.wall_s,
+        input_taken_bytes=taken_bytes,
+    ).SerializeToString()
+
+
+def workdir_trouble(job: AttachedJob) -> str:
+    """Why this step of a workdir may not run, "" if it may: they come one after the other."""
+    if not job.request.HasField("workdir"):
+        return ""
+    if not job.host.workdirs.path_of(job.request):
+        return "its working directory is gone"
+    alive = (live for live in job.host.executions if isinstance(live, AttachedJob))
+    name = job.request.workdir.id
+    first = next(live for live in alive if live.request.workdir.id == name)
+    return "another step in its working directory is under way" if first is not job else ""

@@ -1,0 +1,64 @@
+"""What all commands of other hosts share on this one, and who of them is let in."""
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from lbd.config.schema import Config
+from lbd.keeper.run_as import Admit, Asker, LocalUser, Refuse, identify, wanted_account
+from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.inbound.submitted import Submitted
+from lbd.lbm.inbound.workdirs import Workdirs
+from lbd.lbm.keeper_link import KeeperLink
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.owner.rules import InForce
+from lbd.local.budget import Budget
+from lbd.local.rate_limit import Rates
+from lbd.model import JobId
+
+DRAINED = "drained"  # also the phase in which an attempt is refused for that
+UserLookup = Callable[[str | int], Awaitable[LocalUser | None]]
+
+
+@dataclass(slots=True)
+class InboundContext:
+    """What the foreign jobs of this host share."""
+
+    config: Config
+    rules: InForce
+    link: KeeperLink
+    slots: Slots
+    jobs: Jobs
+    look_up_user: UserLookup
+    changed: Callable[[], None]  # slots or jobs changed: tell the LIM
+    job_began: Callable[[JobId, int, str], None]
+    job_ended: Callable[[JobId], None]
+    workdirs: Workdirs
+    threads: UserThreads
+    # a file that is there as long as the owner wants no new jobs; the LIM's doing
+    drained_mark: str
+    submitted: Submitted = field(default_factory=Submitted)
+    executions: Executions = field(init=False)
+    rates: Rates = field(init=False)  # of the commands of each host
+    requests: Budget = field(init=False)  # bytes that are held of each host's
+
+    def __post_init__(self) -> None:
+        rate = self.config.lbm.max_rate
+        self.rates = Rates(rate, 2 * rate)
+        self.executions = Executions(self.slots)
+        lbm = self.config.lbm
+        self.requests = Budget(lbm.host_request_bytes, lbm.hosts_request_bytes)
+
+    async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
+        """May who is `user` there run commands here, and as whom?"""
+        if os.path.exists(self.drained_mark):
+            return Refuse(DRAINED)
+        users, asker = self.config.users, Asker(user, uid)
+        local = await self.look_up_user(wanted_account(users, asker))
+        if local is None and users.unknown:
+            local = await self.look_up_user(users.unknown)
+        found = identify(users, asker, local, self.link.uid)
+        if isinstance(found, Admit) and (reason := self.rules.refusal(asker, found.run_as, origin)):
+            return Refuse(reason)
+        return found

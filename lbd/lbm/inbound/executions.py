@@ -1,0 +1,146 @@
+"""The commands that run on this host, attached and queued: one hears of each event in its turn."""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from lbd.lbm.core.execution_events import Event, SlotGranted
+from lbd.lbm.core.jobs import Slots
+from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.wait_for_room import SlotLine
+from lbd.model import HostId, JobId, Needs
+
+if TYPE_CHECKING:
+    import asyncio
+
+log = logging.getLogger("lbd.lbm")
+
+
+class Live(Protocol):
+    """One of them, with whoever performs its actions."""
+
+    id: JobId
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Is it half done with something that is over in a moment?"""
+        ...
+
+    def handle(self, event: Event) -> None: ...
+
+    @property
+    def is_running(self) -> bool:
+        """Has it begun, and not ended?"""
+        ...
+
+    @property
+    def is_movable(self) -> bool:
+        """May it begin again on another host, as things are?"""
+        ...
+
+    @property
+    def moving_cost_s(self) -> float:
+        """What moving it loses."""
+        ...
+
+    @property
+    def gang_hosts(self) -> tuple[HostId, ...]:
+        """Of all tasks of its gang, if it is one of a gang."""
+        ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def needs(self) -> Needs:
+        """Of its host besides slots."""
+        ...
+
+    def owner_wants(self, treatment: Treatment, reason: str = "") -> None: ...
+
+
+class Signals:
+    """Those of one command that wait for the keeper. Of one number the last does, as for a process:
+    so nobody's signals keep the orders for other commands waiting."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, None] = {}  # in order
+        self._are_sent = False
+
+    def add(self, number: int) -> bool:
+        """Is `send` to be called now?"""
+        self._waiting.pop(number, None)
+        self._waiting[number] = None
+        were_sent, self._are_sent = self._are_sent, True
+        return not were_sent
+
+    async def send(self, send: Callable[[int], Awaitable[None]]) -> None:
+        try:
+            while self._waiting:
+                number = next(iter(self._waiting))
+                del self._waiting[number]
+                await send(number)
+        finally:
+            self._are_sent = False
+
+
+class Executions:
+    def __init__(self, slots: Slots) -> None:
+        self.line = SlotLine(slots)
+        self._live: dict[JobId, Live] = {}
+        self._events: deque[tuple[Live, Event]] = deque()  # fed while another is dealt with
+        self._is_performing = False
+        self.orders: set[asyncio.Task[None]] = set()  # on their way to the keeper
+        self.tasks: set[asyncio.Task[None]] = set()  # whose answers are awaited
+        self.leaving = False  # another LBM is to follow: who waits for a slot waits for that
+
+    def __iter__(self) -> Iterator[Live]:
+        return iter(list(self._live.values()))
+
+    @property
+    def are_settled(self) -> bool:
+        return not self.orders and not any(live.is_busy for live in self._live.values())
+
+    def add(self, live: Live) -> None:
+        self._live[live.id] = live
+
+    def feed(self, live: Live, event: Event) -> None:
+        """And what follows from it, in order: also what is fed while that is performed."""
+        if self._is_performing:
+            self._events.append((live, event))
+            return
+        self._is_performing = True
+        self._handle(live, event)
+        while self._events:
+            self._handle(*self._events.popleft())
+        self._is_performing = False
+
+    def _handle(self, live: Live, event: Event) -> None:
+        try:
+            live.handle(event)
+        except Exception:  # whoever's fault it is: the others go on
+            log.exception("%s: its event %r is lost", live.id, event)
+        if live.is_over and self._live.get(live.id) is live:
+            del self._live[live.id]
+
+    def free(self, job: JobId) -> None:
+        self._grant(self.line.free(job))
+        self._give()
+
+    def resize(self, total: int, beyond: int) -> None:
+        self._grant(self.line.slots.resize(total, beyond))
+        self._give()
+
+    def _give(self) -> None:
+        if not self.leaving:
+            self._grant(self.line.give())
+
+    def _grant(self, jobs: Iterable[JobId]) -> None:
+        for job in jobs:
+            live = self._live.get(job)
+            if live is not None and not self.leaving:
+                self.feed(live, SlotGranted())

@@ -1,0 +1,74 @@
+"""The host where a command's user waits: what it says while the command runs here."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+from lbd.errors import LbdError
+from lbd.keeper import session_leader as monitor
+from lbd.keeper.stdin_watch import IsRead
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.inbound.performer import FAULT
+from lbd.lbm.inbound.stdio import JobStdio
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import Conversation
+
+log = logging.getLogger("lbd.lbm")
+
+PROTOCOL = "its origin does not follow the protocol"
+
+
+class Origin:
+    """Each message is dealt with as it comes, until `stop`: it becomes an event of the command's,
+    or is for its `ends`."""
+
+    def __init__(self, talk: Conversation, ends: JobStdio, feed: Callable[[e.Event], None]) -> None:
+        self._talk, self._ends, self._feed = talk, ends, feed
+        self._pumps: tuple[asyncio.Task[None], ...] = ()
+        self._is_over = False
+
+    def follow(self, leader: int, is_read: IsRead) -> None:
+        """Of the process `leader`; `is_read` as for `JobStdio.pump`."""
+        self._pumps = self._ends.pump(leader, lambda: self._feed(e.KillWanted()), is_read)
+        self._talk.follow(self._listen, self._lost)
+
+    @property
+    def pumps(self) -> list[asyncio.Task[None]]:
+        """Those that have not come to the end of their output."""
+        return [pump for pump in self._pumps if not pump.done()]
+
+    def stop(self) -> None:
+        self._is_over = True
+        for pump in self._pumps:
+            pump.cancel()
+        self._ends.stop()
+
+    def _lost(self, problem: LbdError) -> None:
+        if not self._is_over:
+            self._feed(e.GivenUp(str(problem)))
+
+    def _listen(self, tag: bytes, body: memoryview) -> None:
+        if self._is_over:  # what comes after its end is of no interest
+            return
+        try:
+            self._hear(tag, body)
+        except ValueError:  # it counts wrongly: its streams would stand still for ever
+            self._feed(e.GivenUp(PROTOCOL))
+        except Exception:  # the commands of others come by the same stream
+            log.exception("what an origin said with %r was not understood", tag)
+            self._feed(e.GivenUp(FAULT))
+
+    def _hear(self, tag: bytes, body: memoryview) -> None:
+        """Raises ValueError."""
+        if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
+            self._feed(e.Signalled(body[0]))
+        elif tag == tags.FORCE:
+            self._feed(e.KillWanted())
+        elif tag == tags.GROUND and self._ends.pty is not None:
+            number = monitor.BACKGROUND if body and body[0] else monitor.FOREGROUND
+            self._feed(e.Signalled(number))
+        elif tag in tags.FOR_ENDS:
+            self._ends.hear(tag, body)
+        elif tag != tags.UNKNOWN:
+            self._talk.put(tags.UNKNOWN, tag)

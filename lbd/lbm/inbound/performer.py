@@ -1,0 +1,319 @@
+"""What is done for every command that runs here, attached or queued, as its Execution orders."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+from lbd.errors import LbdError
+from lbd.keeper import protocol as keeper
+from lbd.keeper import suspension
+from lbd.keeper.limits.time_limits import limit_frame
+from lbd.keeper.run_as import Admit, Refuse
+from lbd.keeper.spawn_order import Order
+from lbd.keeper.stdin_watch import command_of
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.execution import ALIVE, Execution, Phase
+from lbd.lbm.core.execution_outcome import note_of
+from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.survivors import Belongings, pack_belongings
+from lbd.lbm.handover.records import Running
+from lbd.lbm.inbound.context import DRAINED, InboundContext
+from lbd.lbm.inbound.executions import Signals
+from lbd.lbm.inbound.order_from_request import explain, phase_of
+from lbd.lbm.inbound.steps import Step
+from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
+from lbd.lbm.without_keeper import kill_directly
+from lbd.model import HostId, JobId, Needs
+from lbd.net.gen import lbm_pb2
+
+log = logging.getLogger("lbd.lbm")
+
+KEEPER_POLL_S = 0.1
+FAULT = "an error in its LBM, which is in that log"
+LIMITS = {limit.value: limit for limit in e.Limit}
+TREATMENTS = {
+    Treatment.NONE: suspension.AS_EVER,
+    Treatment.NICE: suspension.NICE_LOWEST,
+    Treatment.STILL: suspension.STAND_STILL,
+    Treatment.GO: suspension.STAND_STILL,
+}
+
+
+class Performer:
+    """Feeds one Execution, and performs what both kinds have in common; a kind does the rest."""
+
+    id: JobId
+    request: lbm_pb2.RunRequest
+    execution: Execution
+
+    def __init__(self, host: InboundContext, clock: Callable[[], float]) -> None:
+        self.host = host
+        self.clock = clock  # of the times in its Execution
+        self.admitted = Admit(None)
+        self.spawned: Spawned | None = None
+        self._keeper_pid = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s: float | None = None
+        self._signals = Signals()
+        self.files_s = 0.0  # how long its files were on their way
+
+    @property
+    def is_untouched(self) -> bool:
+        """Has nothing come in or gone out? Then another could take its place unnoticed."""
+        return False
+
+    @property
+    def has_terminal(self) -> bool:
+        return False
+
+    @property
+    def is_movable(self) -> bool:
+        return self.execution.spec.is_evictable and self.is_untouched
+
+    @property
+    def is_running(self) -> bool:
+        return self.execution.phase in (Phase.RUNNING, Phase.ENDING)
+
+    @property
+    def moving_cost_s(self) -> float:
+        """All is to be done again, and its files once more on their way."""
+        return self.execution.ran_s(self.clock()) + self.files_s
+
+    @property
+    def gang_hosts(self) -> tuple[HostId, ...]:
+        return ()
+
+    @property
+    def slots(self) -> int:
+        return self.host.slots.widths.get(self.id, 1)
+
+    @property
+    def needs(self) -> Needs:
+        return self.execution.spec.needs
+
+    @property
+    def is_over(self) -> bool:
+        return self.execution.phase is Phase.OVER
+
+    @property
+    def is_busy(self) -> bool:
+        return self.execution.phase is Phase.SPAWNING and self.spawned is None
+
+    def feed(self, event: e.Event) -> None:
+        self.host.executions.feed(self, event)
+
+    def handle(self, event: e.Event) -> None:
+        """For `Executions`, in its turn."""
+        for action in self.execution.handle(event, self.clock()):
+            try:
+                self.perform(action)
+            except Exception:  # a slot is freed whatever else fails
+                log.exception("%s: could not perform %r", self.id, action)
+        if self.execution.timers or self._timer is not None:
+            self._set_timer()
+
+    def owner_wants(self, wanted: Treatment, reason: str = "") -> None:
+        self.feed(e.OwnerWants(wanted, self.is_untouched, reason))
+
+    # From one LBM to the next
+
+    def running(self) -> Running:
+        """As it is now."""
+        job, grant = self.host.jobs.running.get(self.id), self.host.slots.pool.grant_of(self.id)
+        return Running(self.execution, job, self.slots, grant)
+
+    def take_up(self, left: Running) -> None:
+        """An earlier LBM has spawned it. `Resumed` is to be fed yet."""
+        host, execution = self.host, left.execution
+        self.execution = execution
+        if left.job is not None:
+            host.jobs.add(left.job)
+        if execution.has_slot:
+            host.slots.hold(self.id, execution.spec.user, left.width, left.grant)
+        host.executions.add(self)
+        if execution.phase not in ALIVE:
+            return
+        process = execution.process
+        begun = Forked(process.pid, process.group) if process is not None else None
+        self._follow(host.link.adopt(self.id, self.stopped, begun))
+        if begun is not None:
+            self.show_begun()
+
+    def _set_timer(self) -> None:
+        at_s = self.execution.alarm_s
+        if at_s == self._timer_at_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at_s = None, at_s
+        if at_s is not None:
+            left_s = max(0.0, at_s - self.clock())
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_at_s = None
+        self.feed(e.Tick())
+
+    # Actions
+
+    async def admit(self) -> e.Event:
+        """By the owner's rules."""
+        request = self.request
+        found = await self.host.admit(request.user, request.uid, request.origin)
+        if isinstance(found, Refuse):
+            passing = found.reason in (DRAINED, self.host.rules.closed())
+            phase = DRAINED if passing else "admission"
+            return e.Denied(found.reason, phase, found.try_another)
+        self.admitted = found
+        return e.Admitted()
+
+    def perform(self, action: e.Action) -> None:
+        executions, link = self.host.executions, self.host.link
+        match action:
+            case e.AskSlot():
+                self.feed(executions.line.ask(self.execution.spec))
+            case e.ExceedSlots():
+                self.feed(executions.line.exceed(self.id))
+            case e.FreeSlot():
+                executions.free(self.id)
+                self.host.changed()
+            case e.Signal():
+                if self._signals.add(action.number):
+                    send = partial(link.send, keeper.SIGNAL, self.id)
+                    self._order(self._signals.send(send))
+            case e.EndTree():
+                self._order(link.send(keeper.END_TREE, self.id))
+            case e.LimitLease():
+                cutoff_s = self.execution.spec.cutoff_s
+                self._order(link.say(limit_frame(self.id, self.clock() + action.lease_s, cutoff_s)))
+            case e.KillDirectly() if self.spawned is not None:
+                self.answer(kill_directly(self.spawned))
+            case e.AwaitKeeper():
+                self.answer(self._await_keeper())
+            case e.Treat():
+                self._order(link.send(keeper.TREAT, self.id, TREATMENTS[action.treatment]))
+                self.show_state("" if self.execution.is_still else self.host.rules.owner)
+            case e.ReportStill():
+                self.show_state(action.reason)
+            case e.Record():
+                outcome, now = action.outcome, time.time()
+                status, cpu_s = outcome.exit_status, outcome.cpu_s
+                note = note_of(self.execution.spec, outcome)
+                self.host.jobs.end(self.id, outcome.state, now, status, cpu_s, note)
+                self.host.job_ended(self.id)
+
+    def show_begun(self) -> int:
+        """To the LIM and the owner's watch. Returns the pid that its user sees."""
+        process = self.execution.process
+        assert process is not None
+        pid = command_of(process.pid, process.group) if self.has_terminal else process.pid
+        self.host.job_began(self.id, pid, process.group)
+        return pid
+
+    def show_state(self, reason: str | None = None) -> None:
+        """In `lbctl jobs`."""
+        job = self.host.jobs.running.get(self.id)
+        if job is not None:
+            job.state = self.execution.job_state
+            job.reason = job.reason if reason is None else reason
+
+    def _order(self, sending: Step) -> None:
+        start_among(self.host.executions.orders, sending, f"order for {self.id}")
+
+    def answer(
+        self, work: Coroutine[object, object, e.Event | None], failed: e.Event | None = None
+    ) -> None:
+        """Feed what it returns; `failed` if it fails in a way that nobody has thought of."""
+        self.go_on_with(self._answer(work, failed))
+
+    async def _answer(
+        self, work: Coroutine[object, object, e.Event | None], failed: e.Event | None
+    ) -> None:
+        event = failed
+        try:
+            event = await work
+        except Exception as problem:
+            log.error("%s: %r", self.id, problem, exc_info=problem)
+        finally:  # also if it is cancelled
+            if event is not None:
+                self.feed(event)
+
+    def go_on_with(self, step: Step) -> None:
+        """In a task of its own."""
+        start_among(self.host.executions.tasks, step, f"work for {self.id}")
+
+    # The keeper
+
+    async def spawn(self, order: Order, descriptors: list[int], limit: bytes = b"") -> None:
+        """Raises Unavailable, OSError; nothing runs then."""
+        held = Belongings(self.slots, self.host.slots.pool.grant_of(self.id))
+        order.belongings = pack_belongings(held)
+        spawned = await self.host.link.spawn(order, descriptors, self.stopped, limit)
+        self._follow(spawned)
+
+    def _follow(self, spawned: Spawned) -> None:
+        self.spawned, self._keeper_pid = spawned, self.host.link.pid
+        if self.execution.process is None:
+            spawned.begun.add_done_callback(self._begun)
+        if self.execution.exit is None:
+            spawned.exited.add_done_callback(self._exited)
+
+    def _begun(self, begun: "asyncio.Future[Forked]") -> None:
+        if begun.cancelled():
+            return
+        trouble = begun.exception()
+        if trouble is None:
+            leader = begun.result()
+            self.feed(e.Started(e.Process(leader.pid, leader.group, self.clock())))
+        elif isinstance(trouble, SpawnFailed):
+            reason = explain(self.request, trouble)
+            self.spawned = None
+            self.feed(e.NotStarted(reason, phase_of(trouble), trouble.number))
+
+    def _exited(self, exited: "asyncio.Future[ProcessExit]") -> None:
+        if exited.cancelled() or isinstance(trouble := exited.exception(), SpawnFailed):
+            return
+        if trouble is None:
+            self.feed(e.Exited(exit_of(exited.result())))
+        else:
+            self.feed(e.KeeperLost(str(trouble)))
+
+    def stopped(self, stopped: bool) -> None:
+        self.feed(e.Stopped(stopped))
+        self.show_state()
+
+    async def _await_keeper(self) -> e.Event:
+        """A new keeper ends what the last one left before it says hello, with its pid."""
+        while self.host.link.pid in (0, self._keeper_pid):  # noqa: ASYNC110
+            await asyncio.sleep(KEEPER_POLL_S)
+        return e.KeeperReady()
+
+
+def exit_of(ended: ProcessExit) -> e.Exit:
+    return e.Exit(
+        ended.status,
+        ended.signal,
+        ended.user_cpu_s,
+        ended.system_cpu_s,
+        ended.max_rss_bytes,
+        ended.out_of_memory,
+        LIMITS.get(ended.over, e.Limit.NONE),
+    )
+
+
+def not_started(trouble: LbdError | OSError, phase: str) -> e.NotStarted:
+    """Nothing has run. `phase`: unless it is the keeper that is away."""
+    if isinstance(trouble, SpawnFailed):
+        return e.NotStarted(str(trouble), trouble.phase, trouble.number)
+    if isinstance(trouble, LbdError):
+        return e.NotStarted(str(trouble), "keeper")
+    return e.NotStarted(str(trouble), phase, trouble.errno or 0)
+
+
+def start_among(tasks: set[asyncio.Task[None]], work: Step, name: str) -> None:
+    """In a task that is one of these until it is over."""
+    task = asyncio.create_task(work, name=name)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

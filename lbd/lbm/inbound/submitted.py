@@ -1,0 +1,125 @@
+"""What the attempts of one submission have in common on this host, worked out once.
+
+Under whose name it is admitted and runs is what the dispatcher says beside the request, where the
+host that submitted it had proven its name; what the request itself says of that must agree.
+
+An array's attempts differ in little more than their names. To read the request of each again, and
+to write down its whole environment for the keeper, took longer than a short job runs.
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from lbd.config.schema import Config
+from lbd.keeper.run_as import LocalUser
+from lbd.keeper.spawn_order import Order, pack_common
+from lbd.lbm.inbound.checked_request import QUEUED_ID, fault_of
+from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
+from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.net.submitter import Submitter, contradiction
+
+UNSAID = "its dispatcher, of an older release, does not say whose it is; update that host"
+GANG_MAX = 4096
+GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # of one string, as execve has it
+KNOWN = 8  # submissions whose attempts take turns here
+# Variables of each attempt's own.
+OWN = {
+    b"LBD_JOB_ID", b"LBD_ATTEMPT", b"LBD_TIER", b"LBD_SLOTS", b"LBD_ARRAY_INDEX", b"LBD_ARRAY_ID",
+    b"LBD_CUTOFF_S", b"LBD_CHECKPOINT", b"LBD_GANG_HOSTS",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Common:
+    # of no job in particular, in its submitter's name; nobody changes it
+    request: lbm_pb2.RunRequest
+    fault: str  # why it cannot be run, or ""
+    _circumstances: tuple[LocalUser | None, Config, bool] | None = None
+    _packed: bytes = b""
+
+    @property
+    def phase(self) -> str:
+        """Where it fails. What its dispatcher does not vouch for waits until that is up to date."""
+        return "late" if self.fault == UNSAID else "request"
+
+    def order(self, run_as: LocalUser | None, config: Config, *, limited_cpu: bool) -> Order:
+        """For the keeper, without what is the attempt's own."""
+        if self.request.HasField("workdir"):  # each in a directory of its own
+            return self._make(run_as, config, limited_cpu)
+        known = self._circumstances
+        # A configuration is compared by identity: it is large, and a new one is another object.
+        if known is None or (known[0], known[2]) != (run_as, limited_cpu) or known[1] is not config:
+            self._packed = pack_common(self._make(run_as, config, limited_cpu))
+            self._circumstances = run_as, config, limited_cpu
+        return Order(argv=list(self.request.argv), packed=self._packed)
+
+    def _make(self, run_as: LocalUser | None, config: Config, limited_cpu: bool) -> Order:
+        order = make_order(self.request, run_as, config, limited_cpu=limited_cpu)
+        for name in OWN:
+            order.environment.pop(name, None)
+        return order
+
+
+class Submitted:
+    """The last few."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[bytes, Submitter | None], Common] = OrderedDict()
+
+    def common(self, start: dispatch_pb2.Start) -> Common:
+        run_request = start.spec.staged_request or start.spec.run_request  # as it is stored
+        key = run_request, submitter_of(start)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = read(*key)
+            if len(self._known) > KNOWN:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(key)
+        return found
+
+
+def submitter_of(start: dispatch_pb2.Start) -> Submitter | None:
+    """None: the dispatcher does not say."""
+    if not (start.origin and start.user and start.HasField("uid")):
+        return None
+    return Submitter(start.origin, start.user, start.uid)
+
+
+def read(run_request: bytes, submitter: Submitter | None) -> Common:
+    request = lbm_pb2.RunRequest()
+    if len(run_request) > REQUEST_BYTES_MAX:
+        return Common(request, f"it has more than {REQUEST_BYTES_MAX} bytes")
+    try:
+        request.ParseFromString(run_request)
+    except DecodeError:
+        return Common(request, "no RunRequest")
+    request.job_id = "0"
+    fault = UNSAID if submitter is None else contradiction(request, submitter)
+    if submitter is not None:
+        request.origin, request.user, request.uid = submitter.origin, submitter.user, submitter.uid
+    return Common(request, fault or fault_of(request))
+
+
+def fault_of_start(start: dispatch_pb2.Start) -> str:
+    """Which of an order's own values cannot be; "" if all can."""
+    rules = {
+        "job": QUEUED_ID.fullmatch(start.job) is not None,
+        "attempt": 1 <= start.attempt < 1 << 31,
+        "lease_s": math.isfinite(start.lease_s) and start.lease_s > 0,
+        "cutoff_s": math.isfinite(start.cutoff_s) and start.cutoff_s >= 0,
+        "requeued": math.isfinite(start.requeued),
+        "submitted": math.isfinite(start.spec.submitted),
+        "slots": start.slots <= SLOTS_MAX,
+        "array_index": start.array_index >= 0,
+        "array": start.array >= 0,
+        "gang_hosts": len(start.gang_hosts) <= GANG_MAX
+        and len(",".join(start.gang_hosts).encode()) < GANG_HOSTS_BYTES
+        and all(map(str.isprintable, start.gang_hosts)),
+        "spec": not (start.spec.staged_request and start.spec.run_request),
+    }
+    return ", ".join(name for name, holds in rules.items() if not holds)

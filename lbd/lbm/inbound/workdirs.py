@@ -1,0 +1,157 @@
+"""The private directories of this host for commands that bring their files along (--send).
+
+A stage belongs to one conversation with the origin: it is made when that opens and removed when it
+ends, however it ends, once nothing runs in it any more. What an LBM that was killed has left is
+removed at the next start.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import LocalUser
+from lbd.lbm.as_user import AsUser
+from lbd.lbm.core.jobs import USER_SHARE, Jobs
+from lbd.net.gen import lbm_pb2
+from lbd.pack.pack import clear_away
+
+POLL_S = 0.05
+POLLS = 600  # for what ran in a stage to be gone
+
+
+@dataclass(frozen=True, slots=True)
+class Workdir:
+    origin: str
+    user: str
+    path: bytes
+
+
+class Workdirs:
+    """Those of this host, by id."""
+
+    def __init__(self, root: str, host: str, jobs: Jobs, as_user: AsUser) -> None:
+        self._as_user = as_user
+        # The root may be on a file system that other hosts use as well.
+        self._root = Path(root) / host
+        self._jobs = jobs
+        self._workdirs: dict[str, Workdir] = {}
+        self._making: dict[str, Workdir] = {}
+        self._removing: set[asyncio.Task[None]] = set()
+
+    def sweep(self, grace_s: float) -> None:
+        """Remove what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
+        with contextlib.suppress(OSError):
+            kept = {workdir.path for workdir in self._workdirs.values()}
+            left = [os.fsencode(entry) for entry in self._root.iterdir()]
+            left = [path for path in left if path not in kept]
+            until_s = time.monotonic() + grace_s
+            if left:
+                self._start_removing(left, lambda: time.monotonic() < until_s)
+
+    def why_full(self, request: lbm_pb2.WorkdirRequest, most: int) -> str:
+        """Why this one has no place among `most`, of which no user and no host has them all; ""
+        if it has one."""
+        held = [*self._workdirs.values(), *self._making.values()]
+        share = max(1, int(most * USER_SHARE))
+        if len(held) >= most:
+            return "too many commands that bring files are here"
+        if sum(workdir.user == request.user for workdir in held) >= share:
+            return f"too many commands of {request.user} that bring files are here"
+        if sum(workdir.origin == request.origin for workdir in held) >= share:
+            return f"too many commands of {request.origin} that bring files are here"
+        return ""
+
+    async def make(self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None) -> None:
+        """Raises OSError. `owner`: who is not the daemon's own user."""
+        if request.id in self._workdirs or request.id in self._making:
+            raise FileExistsError(errno.EEXIST, "a working directory of that name is here already")
+        self._make_root()
+        path = os.fsencode(self._root / f"{request.id}.{os.urandom(4).hex()}")
+        made = self._making[request.id] = Workdir(request.origin, request.user, path)
+        try:
+            await self._make(path, owner)
+            self._workdirs[request.id] = made
+        except asyncio.CancelledError:  # its origin has hung up; it may be there all the same
+            self._start_removing([path], lambda: False)
+            raise
+        finally:
+            del self._making[request.id]
+
+    async def _make(self, path: bytes, owner: LocalUser | None) -> None:
+        """Raises OSError."""
+        if owner is not None and self._as_user.is_needed:
+            try:
+                await self._as_user.work(owner.uid, b"make", path)
+            except Unavailable as problem:
+                raise OSError(errno.EACCES, str(problem)) from None
+        else:
+            os.mkdir(path, 0o700)
+            if owner is not None:
+                os.chown(path, owner.uid, owner.gid)
+
+    def _make_root(self) -> None:
+        """Raises OSError, also if it is not ours: anybody may have made it in /var/tmp."""
+        for directory in (self._root.parent, self._root):
+            # Whatever our umask is: its users pass through here, or have theirs made by the keeper.
+            mode = 0o1733 if self._as_user.is_needed and directory == self._root else 0o711
+            if not directory.exists():
+                directory.mkdir(parents=True)
+                directory.chmod(mode)
+            if directory.lstat().st_uid not in (0, os.geteuid()):
+                raise PermissionError(errno.EPERM, f"{directory} is another user's")
+
+    def path_of(self, request: lbm_pb2.RunRequest) -> bytes:
+        """Of the one in which it is to run, if that is its user's; b"" = there is none."""
+        workdir = self._workdirs.get(request.workdir.id)
+        if workdir is None or (workdir.origin, workdir.user) != (request.origin, request.user):
+            return b""
+        return workdir.path
+
+    def get(self, name: str) -> Workdir | None:
+        return self._workdirs.get(name)
+
+    def adopt(self, name: str, workdir: Workdir) -> None:
+        """One that an earlier LBM has made."""
+        self._workdirs[name] = workdir
+
+    def end(self, name: str) -> None:
+        """Nobody needs it any more: remove it as soon as nothing runs in it."""
+        workdir = self._workdirs.pop(name, None)
+        if workdir is not None:
+            self._start_removing([workdir.path], lambda: self._is_used(name))
+
+    def _is_used(self, name: str) -> bool:
+        return any(job == name or job.startswith(f"{name}.") for job in self._jobs.running)
+
+    def _start_removing(self, paths: list[bytes], is_used: Callable[[], bool]) -> None:
+        task = asyncio.create_task(self._remove(paths, is_used), name="remove a stage")
+        self._removing.add(task)
+        task.add_done_callback(self._removing.discard)
+
+    async def _remove(self, paths: list[bytes], is_used: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(POLLS):
+            if not is_used():
+                break
+            await asyncio.sleep(POLL_S)
+        for path in paths:
+            with contextlib.suppress(OSError, Unavailable):
+                owner = os.lstat(path).st_uid
+                if self._as_user.is_needed and owner != os.geteuid():
+                    await self._as_user.work(owner, b"clear", path)
+                else:
+                    await loop.run_in_executor(None, clear_away, path)
+
+    async def close(self) -> None:
+        """All of them, at once: the keeper has ended what ran in them."""
+        for task in self._removing:
+            task.cancel()
+        with contextlib.suppress(OSError):
+            for entry in self._root.iterdir():
+                clear_away(os.fsencode(entry))

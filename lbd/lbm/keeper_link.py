@@ -1,0 +1,404 @@
+"""The LBM's end of the keeper: orders out, ends of jobs in; starts a keeper where none runs.
+
+One file because all of it goes over one socket, on which no two orders may mix.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from lbd.config.access import LimitsConfig
+from lbd.config.schema import Config
+from lbd.errors import ConfigError, LbdError, Unavailable
+from lbd.keeper import fd_store as holding
+from lbd.keeper import protocol as keeper
+from lbd.keeper import spawn_order as spawn_order
+from lbd.keeper.limits import time_limits
+from lbd.keeper.limits.ceilings import Totals, pack_totals
+from lbd.keeper.spawn_order import Order, pack_order
+from lbd.keeper.stdin_watch import pack_wanted
+from lbd.lbm.keeper_start import start_keeper
+from lbd.local import frames
+from lbd.local.caller import caller_of
+from lbd.local.descriptors import receive
+from lbd.model import JobId
+
+Value = TypeVar("Value")
+HELLO_TIMEOUT_S = 10.0
+CONNECTIONS_MAX = 3
+READ_S = 2.0
+FRAME_LIMIT_BYTES = 1 << 20
+START = "`lbd keeper`, started by root, is to be there first (`lbd up` sees to that)"
+LEAVE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    pid: int
+    group: str  # cgroup directory, "" without
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """How a job ended: wait status and usage of wait4."""
+
+    wait_status: int
+    user_cpu_s: float
+    system_cpu_s: float
+    max_rss_bytes: int
+    out_of_memory: bool
+    over: str = ""  # the limit that ended it
+
+    @property
+    def signal(self) -> int:
+        return os.WTERMSIG(self.wait_status) if os.WIFSIGNALED(self.wait_status) else 0
+
+    @property
+    def status(self) -> int:
+        """The command's own, or 128+N."""
+        return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.wait_status)
+
+
+class SpawnFailed(LbdError):
+    """The keeper could not start it, and nothing ran. `phase` and `number`, an errno, say where."""
+
+    def __init__(self, phase: str, number: int) -> None:
+        super().__init__(f"{phase}: {os.strerror(number)}")
+        self.phase = phase
+        self.number = number
+
+
+@dataclass(slots=True)
+class Spawned:
+    stopped: Callable[[bool], None]
+    begun: asyncio.Future[Forked] = field(default_factory=asyncio.Future)
+    exited: asyncio.Future[ProcessExit] = field(default_factory=asyncio.Future)
+    answered: asyncio.Future[str] = field(default_factory=asyncio.Future)  # of one that only asks
+    read: asyncio.Future[bool] | None = None
+
+    def fail(self, problem: LbdError) -> None:
+        for future in (self.begun, self.exited, self.answered):
+            if not future.done():
+                future.set_exception(problem)
+                future.exception()  # seen: nobody need be waiting for it
+
+
+class KeeperLink:
+    """One connection to one keeper. `on_lost` is called once when it breaks."""
+
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        self._jobs: dict[JobId, Spawned] = {}
+        self._split = frames.Splitter(FRAME_LIMIT_BYTES)
+        self._sending = asyncio.Lock()
+        self._socket: socket.socket | None = None
+        self.containment = "none"
+        self.pid = self.lost_pid = 0
+        self.uid = os.geteuid()  # of the keeper
+        self.limits = ""  # by what it limits jobs
+        self.given: list[int] = []  # by an earlier LBM
+        self._awaited = 0  # so many of them
+        self._meanwhile: list[tuple[bytes, dict[bytes, bytes]]] | None = None
+        self._left: asyncio.Future[None] | None = None
+
+    @property
+    def jobs(self) -> list[JobId]:
+        """Those that have not ended."""
+        return list(self._jobs)
+
+    @property
+    def has(self) -> dict[JobId, bytes]:
+        """The jobs of which it spoke before its hello, each with what it holds; until `adopted`."""
+        jobs = [given for tag, given in self._meanwhile or () if tag == keeper.HAS]
+        return {JobId(one[spawn_order.JOB].decode()): one[spawn_order.BELONGINGS] for one in jobs}
+
+    @property
+    def weighs_cpu(self) -> bool:
+        """Has it better than nice values for `limits.cpu_weight`?"""
+        return "cpu=nice" not in self.limits
+
+    @property
+    def alive(self) -> bool:
+        return self._socket is not None
+
+    async def connect(self, path: Path, config: Config) -> None:
+        """To the keeper that listens at `path`; one is started if none does. Raises ConfigError,
+        Unavailable."""
+        for _ in range(CONNECTIONS_MAX):
+            self._socket = await self._socket_to(path, config)
+            self._split = frames.Splitter(FRAME_LIMIT_BYTES)  # the last may have gone in mid-frame
+            loop = asyncio.get_running_loop()
+            self._hello = loop.create_future()
+            self.given, self._meanwhile = [], []
+            loop.add_reader(self._socket.fileno(), self._receive)
+            try:
+                async with asyncio.timeout(HELLO_TIMEOUT_S):
+                    await self._hello
+            except TimeoutError:
+                break
+            except Unavailable:  # it was about to end as we came: the next try finds that it has
+                continue
+            return
+        raise ConfigError(f"the keeper at {path} does not answer; end it and start again")
+
+    async def _socket_to(self, path: Path, config: Config) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, str(path))
+        except OSError as problem:
+            if config.daemons.keeper == "apart":
+                sock.close()
+                raise Unavailable(f"no keeper at {path}: {problem.strerror}; {START}") from None
+            start_keeper(path, config)
+            await loop.sock_connect(sock, str(path))
+        if (owner := caller_of(sock).uid) not in (0, os.geteuid()):
+            sock.close()
+            raise ConfigError(
+                f"the keeper at {path} is user {owner}'s, not root's or ours; remove {path}"
+            )
+        return sock
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        try:
+            if self._meanwhile is None:
+                data = self._socket.recv(1 << 16)
+            else:
+                data, given = receive(self._socket, 1 << 16, holding.AT_ONCE)
+                self.given += given
+            received = self._split.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            data, received = b"", []
+        for tag, body in received:
+            self._heard(tag, dict(frames.fields(body)))
+        if not data:
+            self._lost()
+
+    def _lost(self) -> None:
+        self.close()
+        if not self._hello.done():
+            self._hello.set_exception(Unavailable("the keeper went away"))
+            return
+        self.lost_pid, self.pid = self.pid, 0
+        jobs, self._jobs = self._jobs, {}
+        for spawned in jobs.values():
+            spawned.fail(Unavailable("the keeper went away"))
+        self._on_lost()
+
+    def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
+        if tag == keeper.HELLO:
+            self.containment = given[keeper.KIND].decode()
+            self.pid = int(given[keeper.PID])
+            self.uid = int(given[keeper.UID])
+            self.limits = given.get(keeper.LIMITS, b"").decode()
+            self._awaited = int(given.get(holding.COUNT, b"0"))
+        if tag in (keeper.HELLO, holding.GIVEN):
+            if len(self.given) >= self._awaited:
+                _settle(self._hello, None)
+            return
+        if tag == holding.LEFT and self._left is not None:
+            _settle(self._left, None)
+            return
+        if self._meanwhile is not None:
+            self._meanwhile.append((tag, given))
+            return
+        job = JobId(given[spawn_order.JOB].decode())
+        spawned = self._jobs.get(job)
+        if spawned is None:
+            return
+        if tag == keeper.BEGUN:
+            _settle(spawned.begun, Forked(int(given[keeper.PID]), given[keeper.GROUP].decode()))
+        elif tag == keeper.READ and spawned.read is not None:
+            _settle(spawned.read, given[keeper.NUMBER] == b"1")
+        elif tag == keeper.STOPPED:
+            spawned.stopped(given[keeper.NUMBER] == b"1")
+        elif tag == keeper.FAILED:
+            del self._jobs[job]
+            # Who waited for its beginning may have gone; its end frees the slot in any case.
+            spawned.fail(SpawnFailed(given[keeper.PHASE].decode(), int(given[keeper.NUMBER])))
+        elif tag == keeper.ANSWERED:
+            del self._jobs[job]
+            _settle(spawned.answered, given[keeper.ANSWER].decode())
+        elif tag == keeper.EXITED:
+            del self._jobs[job]
+            _settle(spawned.exited, read_exit(given))
+
+    async def spawn(
+        self,
+        order: Order,
+        descriptors: list[int],
+        stopped: Callable[[bool], None],
+        limit: bytes = b"",
+    ) -> Spawned:
+        """Send the order, and the frame `limit` in the same breath; the two futures of the answer
+        tell the rest. Raises Unavailable, NotStarted."""
+        spawned, job, body = Spawned(stopped), JobId(order.job), pack_order(order)
+        if len(body) > keeper.ORDER_LIMIT_BYTES:  # it would hang up, and end everybody's commands
+            raise SpawnFailed("spawn", errno.E2BIG)
+        data, sent = memoryview(frames.pack(keeper.SPAWN, body) + limit), 0
+        await self._sending.acquire()
+        sock = self._socket
+        try:
+            if sock is None:
+                raise Unavailable("the keeper is away")
+            self._jobs[job] = spawned
+            sent = await _send_descriptors(sock, data, descriptors)
+        except OSError as problem:
+            raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+        finally:
+            if sent == 0:
+                self._jobs.pop(job, None)
+            if sent in (0, len(data)):
+                self._sending.release()
+        if sent < len(data):
+            await self._send_rest(sock, data[sent:], job, spawned)
+        return spawned
+
+    async def ask(self, order: Order, patience_s: float) -> str:
+        """What a child answers that runs nothing. Raises TimeoutError, NotStarted, Unavailable."""
+        spawned = await self.spawn(order, [], lambda _: None)
+        try:
+            async with asyncio.timeout(patience_s):
+                return await spawned.answered
+        except TimeoutError:
+            await self.send(keeper.END_TREE, JobId(order.job))
+            raise
+
+    async def _send_rest(
+        self, sock: socket.socket, rest: memoryview, job: JobId, spawned: Spawned
+    ) -> None:
+        """Even if we are cancelled: half an order would swallow what is sent after it."""
+
+        async def send() -> None:
+            try:
+                await asyncio.get_running_loop().sock_sendall(sock, rest)
+            except OSError as problem:
+                raise Unavailable(f"the keeper went away ({problem.strerror})") from None
+            finally:
+                self._sending.release()
+
+        sending = asyncio.create_task(send(), name=f"order {job}")
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            spawned.begun.cancel()
+            self._unwanted = asyncio.gather(
+                sending, self.send(keeper.END_TREE, job), return_exceptions=True
+            )
+            raise
+
+    async def send_totals(self, limits: LimitsConfig) -> None:
+        """What all jobs may use together."""
+        totals = Totals(limits.memory_bytes, limits.cpu_weight, limits.cpus)
+        await self._send(keeper.TOTALS, pack_totals(totals))
+
+    async def ask_read(self, job: JobId, wanted: set[tuple[int, int]]) -> bool:
+        """`readers.is_read` by the keeper, for which no process is out of sight."""
+        if (spawned := self._jobs.get(job)) is None:
+            return False
+        spawned.read = asyncio.get_running_loop().create_future()
+        body = frames.field(spawn_order.JOB, job.encode())
+        await self._send(keeper.READ, body + frames.field(keeper.WANTED, pack_wanted(wanted)))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_S):
+                return await spawned.read
+        return False
+
+    def adopt(self, job: JobId, stopped: Callable[[bool], None], begun: Forked | None) -> Spawned:
+        """A job that an earlier LBM had the keeper start; None: not known yet."""
+        self._jobs[job] = spawned = Spawned(stopped)
+        if begun is not None:
+            spawned.begun.set_result(begun)
+        return spawned
+
+    def adopted(self) -> None:
+        """Every job is known again: now what has happened to them meanwhile."""
+        meanwhile, self._meanwhile = self._meanwhile or [], None
+        for tag, given in meanwhile:
+            self._heard(tag, given)
+
+    async def leave(self) -> None:
+        """From now on the keeper tells the next LBM what happens. Raises TimeoutError."""
+        self._left = asyncio.get_running_loop().create_future()
+        await self.send(holding.LEAVE)
+        async with asyncio.timeout(LEAVE_TIMEOUT_S):
+            await self._left
+
+    @property
+    def is_idle(self) -> bool:
+        """Is no order half sent?"""
+        return not self._sending.locked()
+
+    def hand_over(self, descriptors: list[int]) -> None:
+        """After which this process ends. Raises OSError."""
+        if self._socket is None:
+            raise BrokenPipeError(errno.EPIPE, "the keeper is away")
+        self._socket.setblocking(True)
+        self._socket.settimeout(LEAVE_TIMEOUT_S)
+        holding.send_descriptors(self._socket, holding.HOLD, descriptors)
+
+    async def send(self, tag: bytes, job: JobId | None = None, number: int = 0) -> None:
+        """SIGNAL, END_TREE or QUIT; quietly nothing if the keeper is away."""
+        body = b""
+        if job is not None:
+            body = frames.field(spawn_order.JOB, job.encode())
+            body += frames.field(keeper.NUMBER, str(number).encode())
+        await self._send(tag, body)
+
+    async def _send(self, tag: bytes, body: bytes) -> None:
+        await self.say(frames.pack(tag, body))
+
+    async def say(self, frame: bytes) -> None:
+        """Quietly nothing if the keeper is away."""
+        async with self._sending:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    await asyncio.get_running_loop().sock_sendall(self._socket, frame)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+
+def read_exit(given: dict[bytes, bytes]) -> ProcessExit:
+    return ProcessExit(
+        int(given[keeper.NUMBER]),
+        int(given[keeper.USER_US]) / 1e6,
+        int(given[keeper.SYSTEM_US]) / 1e6,
+        int(given[keeper.RSS_KIB]) * 1024,
+        given[keeper.OUT_OF_MEMORY] == b"1",
+        given[time_limits.OVER].decode(),
+    )
+
+
+async def _send_descriptors(sock: socket.socket, data: memoryview, descriptors: list[int]) -> int:
+    """How many bytes went with them: not none. Raises OSError."""
+    try:
+        return socket.send_fds(sock, [data], descriptors)
+    except BlockingIOError:
+        pass
+    loop = asyncio.get_running_loop()
+    writable: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(sock, lambda: _settle(writable, None))
+    try:
+        await writable
+    finally:
+        loop.remove_writer(sock)
+    return socket.send_fds(sock, [data], descriptors)
+
+
+def _settle(future: "asyncio.Future[Value]", value: Value) -> None:
+    if not future.done():
+        future.set_result(value)

@@ -1,0 +1,86 @@
+"""The LBM's keeper over time: connected to, replaced while it has nothing to do, missed, ended."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+
+from lbd.config.schema import Config
+from lbd.errors import LbdError, Unavailable
+from lbd.keeper import protocol as keeper
+from lbd.lbm.keeper_link import KeeperLink
+from lbd.lbm.owner.rules import InForce
+from lbd.process.stop import Stop
+
+log = logging.getLogger("lbd.lbm")
+
+KEEPER_S = 10.0
+PAUSES_S = (0.1, 0.3, 1.0, 3.0)
+STOP_TIMEOUT_S = 5.0
+
+
+class KeeperWatch:
+    """Holds the connection to the keeper and makes a new one when it is lost."""
+
+    def __init__(self, config: Config, rules: InForce, stop: Stop) -> None:
+        self._config, self._rules, self._stop = config, rules, stop
+        self.link = KeeperLink(self._lost)
+        self.failure: LbdError | None = None  # why the LBM had to stop
+        self._gone = asyncio.Event()
+        self._is_being_replaced = False
+
+    async def connect(self) -> None:
+        """Raises LbdError."""
+        path, until_s = (
+            Path(self._config.host.runtime_dir) / "keeper.sock",
+            time.monotonic() + KEEPER_S,
+        )
+        while True:
+            try:
+                await self.link.connect(path, self._config)
+                break
+            except Unavailable:  # `lbd keeper` is being started beside us
+                if time.monotonic() > until_s or self._stop.is_set():
+                    raise
+                await asyncio.sleep(PAUSES_S[0])
+        await self.link.send_totals(self._rules.config.limits)
+        log.info("keeper pid=%d containment=%s", self.link.pid, self.link.containment)
+
+    async def end(self) -> None:
+        if self.link.alive:
+            await self.link.send(keeper.QUIT)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    await self._gone.wait()
+        self.link.close()
+
+    async def replace(self) -> None:
+        """It has nothing to do, and may be of an older version. Raises LbdError."""
+        self._is_being_replaced = True
+        await self.end()
+        self._is_being_replaced = False
+        self._gone.clear()
+        await self.connect()
+
+    def _lost(self) -> None:
+        """Its jobs are ended by the kernel (PDEATHSIG) and by us; a new keeper takes the next."""
+        if self._stop.is_set() or self._is_being_replaced:
+            self._gone.set()
+            return
+        log.warning("the keeper has gone; its jobs are lost, starting another")
+        self._restarting = asyncio.create_task(self._start_again(), name="restart the keeper")
+
+    async def _start_again(self) -> None:
+        for pause_s in PAUSES_S:
+            try:
+                await self.connect()
+                if self.link.pid == self.link.lost_pid:  # it lives, and ends what it had
+                    await self.replace()
+                self.link.adopted()
+                return
+            except (LbdError, OSError) as problem:
+                log.warning("no keeper yet: %s", problem)
+            await asyncio.sleep(pause_s)
+        self.failure = Unavailable("the keeper cannot be started again")
+        self._stop.set()

@@ -1,0 +1,247 @@
+"""What the LBM does with `learnt.Book`: keeps it on disk, asks it, answers `lbctl` and `lbsh`.
+
+A user's lists are told by the user's own programs, over the socket whose other end the kernel
+vouches for: a daemon that is root must not read files that users may point anywhere.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lbd.config.schema import Config
+from lbd.lbm.core.learnt_commands import Book, UserBook, generation_of, read_lists
+from lbd.local.json_socket import Json, Refusal
+from lbd.local.rate_limit import Rates
+from lbd.model import Needs
+from lbd.policy.eligibility import Known, Lists, Verdict, fault_of_patterns, in_list
+from lbd.policy.invocation import key_of, name_of
+from lbd.process.whole_file import write_whole
+from lbd.text.needs_words import needs_text
+
+log = logging.getLogger("lbd.lbm")
+
+SAVE_PAUSE_S = 5.0  # a build's thousand compilations are one write
+CANNOT_BE_RUN = (126, 127)
+BY_SIGNAL = 128
+WORDS_MAX = 10_000
+# Lists that a user's programs bring and that are others than before: their patterns are compiled.
+CHANGES_PER_S, CHANGES_AT_ONCE = 2.0, 20
+
+
+class Run:
+    """One run here of a command that the book speaks of, from its beginning to its end."""
+
+    def __init__(self, eligible: "Eligibility", uid: int, key: str, *, measured: bool) -> None:
+        self._eligible = eligible
+        self._uid = uid
+        self._key = key
+        self._began_s = time.monotonic()
+        self.measured = measured
+        self._reported = False
+        eligible.book.begun_here(uid, key, measured=measured)
+
+    def used(self, cpu_s: float, status: int, peak_bytes: int = 0) -> None:
+        """What the client measured, once."""
+        if self.measured and not self._reported:
+            self._reported = True
+            self._eligible.learn(self._uid, self._key, cpu_s, status, peak_bytes)
+
+    def ended(self) -> None:
+        wall_s = time.monotonic() - self._began_s
+        book = self._eligible.book
+        book.ended_here(self._uid, self._key, measured=self.measured, wall_s=wall_s)
+
+
+class Eligibility:
+    """The book of this host, with its file."""
+
+    def __init__(self, config: Config, save_pause_s: float = SAVE_PAUSE_S) -> None:
+        self._save_pause_s = save_pause_s
+        own = config.eligibility
+        self.book = Book(
+            Lists(own.always, own.never, own.features),
+            own.max_commands,
+            own.max_users,
+            config.lim.job_threshold_s,
+        )
+        self._path = Path(config.host.state_dir) / "learnt.json"
+        self._timer: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._changed = False
+        self._changes = Rates(CHANGES_PER_S, CHANGES_AT_ONCE)
+        self._load()
+
+    def kept_by_owner(self, argv: Sequence[bytes]) -> bool:
+        """Does the owner of this host say that it never leaves?"""
+        never = self.book.host.never
+        return bool(never) and in_list(never, name_of(argv), key_of(argv))
+
+    def judge(self, uid: int, argv: Sequence[bytes], directory: bytes) -> Verdict:
+        return self.book.judge(uid, argv, directory, time.time())
+
+    def needed(self, uid: int, argv: Sequence[bytes]) -> Needs:
+        return self.book.needed(uid, argv)
+
+    def expected_cpu_s(self, uid: int, argv: Sequence[bytes]) -> float:
+        """Of its next run, by what was learnt of it; 0: nothing."""
+        known = self.book.peek(uid).commands.get(key_of(argv))
+        return 0.0 if known is None or known.estimate is None else known.estimate.mean_s
+
+    def expected_peak_bytes(self, uid: int, argv: Sequence[bytes]) -> int:
+        """Of memory; 0: nothing was learnt."""
+        known = self.book.peek(uid).commands.get(key_of(argv))
+        return known.peak_bytes if known is not None else 0
+
+    def run_here(self, uid: int, argv: Sequence[bytes], verdict: Verdict) -> Run | None:
+        """The beginning of a run; None if lists or tables decide, so there is nothing to learn."""
+        if verdict.by:
+            return None
+        return Run(self, uid, key_of(argv), measured=verdict.measure)
+
+    def ran_there(
+        self, uid: int, argv: Sequence[bytes], cpu_s: float, cause: str, peak_bytes: int = 0
+    ) -> None:
+        status = 0 if cause == "exited" else BY_SIGNAL
+        self.learn(uid, key_of(argv), cpu_s, status, peak_bytes)
+
+    def learn(self, uid: int, key: str, cpu_s: float, status: int, peak_bytes: int = 0) -> None:
+        if status in CANNOT_BE_RUN:
+            return
+        whole = status < BY_SIGNAL
+        says_more = self.book.measured(uid, key, cpu_s, time.time(), whole=whole)
+        if self.book.took(uid, key, peak_bytes, whole=whole) or says_more:
+            self._note_change()
+
+    # Questions
+
+    def answer(self, question: Json, uid: int) -> Json:
+        """`eligible` of lbctl, `shims` of lbsh. Raises Refusal."""
+        if question.keys() & {"always", "never", "features"}:
+            try:
+                lists = read_lists(question)
+            except ValueError as problem:
+                raise Refusal(str(problem)) from None
+            if lists == self.book.host:  # both have read the same lbd.toml
+                lists = Lists()
+            if lists != self.book.peek(uid).lists:
+                self._check_new(lists, uid)
+                self.book.set_lists(uid, lists)
+                self._note_change()
+        if question["op"] == "shims":
+            names = self.book.shimless(uid, time.time())
+            return {"generation": generation_of(names), "shimless": names}
+        if question.get("command") is not None:
+            return self._explain(question, uid)
+        book = self.book.peek(uid)
+        return {
+            "threshold_s": self.book.threshold_s,
+            "always": list(book.lists.always),
+            "never": list(book.lists.never),
+            "features": list(book.lists.features),
+            "host_features": list(self.book.host.features),
+            "host_always": list(self.book.host.always),
+            "host_never": list(self.book.host.never),
+            "commands": [
+                self._row(uid, key, known) for key, known in book.commands.items() if known.estimate
+            ],
+        }
+
+    def _check_new(self, lists: Lists, uid: int) -> None:
+        """Nobody's patterns stop the event loop. Raises Refusal."""
+        for key, entries in (("always", lists.always), ("never", lists.never)):
+            if fault := fault_of_patterns(entries):
+                raise Refusal(f"eligibility.{key} {fault}")
+        if self._changes.turn_s(uid, time.monotonic(), 0.0) is None:
+            raise Refusal("your lists of eligibility change too often")
+
+    def _row(self, uid: int, key: str, known: Known) -> Json:
+        verdict = self.book.judge_key(uid, key, time.time())
+        return {
+            "key": key,
+            "eligible": verdict.leaves,
+            "reason": verdict.reason,
+            "list": verdict.by or None,
+            **figures(known),
+        }
+
+    def _explain(self, question: Json, uid: int) -> Json:
+        words, directory = question["command"], question.get("directory", "/")
+        if not isinstance(words, list) or not 0 < len(words) <= WORDS_MAX:
+            raise Refusal('"command" must be a list of words')
+        argv = [os.fsencode(str(word)) for word in words]
+        verdict = self.judge(uid, argv, os.fsencode(str(directory)))
+        book: UserBook = self.book.peek(uid)
+        return {
+            "key": key_of(argv),
+            "eligible": verdict.leaves,
+            "reason": verdict.reason,
+            "why": verdict.why,
+            "list": verdict.by or None,
+            "needs": needs_text(self.book.needed(uid, argv)),
+            "measure": verdict.measure,
+            "threshold_s": self.book.threshold_s,
+            **figures(book.commands.get(key_of(argv), Known())),
+        }
+
+    # The file
+
+    def _load(self) -> None:
+        """A damaged one is set aside, with one line."""
+        try:
+            self.book.read(json.loads(self._path.read_bytes()))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, RecursionError) as problem:
+            aside = self._path.with_suffix(".damaged")
+            log.warning("%s: %s; set aside as %s", self._path, str(problem)[:200], aside.name)
+            self.book.forget_all()
+            try:
+                self._path.replace(aside)
+            except OSError as failure:
+                log.warning("%s: %s", self._path, failure)
+
+    def _note_change(self) -> None:
+        self._changed = True
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(
+                self._save_pause_s, self._save_later
+            )
+
+    def _save_later(self) -> None:
+        self._timer = None
+        if self._saving is not None and not self._saving.done():
+            self._note_change()  # a slow disk: later
+            return
+        stored = self.book.to_json()
+        self._changed = False
+        self._saving = asyncio.create_task(asyncio.to_thread(self._write, stored))
+
+    async def close(self) -> None:
+        """Write what is not written yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._saving is not None:
+            await self._saving
+        if self._changed:
+            self._write(self.book.to_json())
+
+    def _write(self, stored: Json) -> None:
+        """Whole or not at all. For its owner alone: it says what people run."""
+        try:
+            write_whole(self._path, json.dumps(stored, separators=(",", ":")).encode(), 0o600)
+        except OSError as problem:
+            log.warning("what was learnt of commands cannot be kept: %s", problem)
+
+
+def figures(known: Known) -> Json:
+    estimate = known.estimate
+    return {
+        "cpu_s": None if estimate is None else round(estimate.mean_s, 6),
+        "runs": 0 if estimate is None else estimate.runs,
+        "measured": None if estimate is None else estimate.measured,
+        "peak_bytes": known.peak_bytes or None,
+    }

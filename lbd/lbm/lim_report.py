@@ -1,0 +1,109 @@
+"""What the LIM is told of this host's slots and jobs, and what it answers."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lbd.errors import LbdError
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.model import Facts, HostId
+from lbd.text.needs_words import facts_fields, read_facts_fields
+
+if TYPE_CHECKING:
+    from lbd.lbm.queue.dispatcher_line import DispatcherLine
+
+log = logging.getLogger("lbd.lbm")
+
+REPORT_S, PAUSE_S = 1.0, 0.05  # as often as its load changes; between changes
+PATIENCE_S = 0.5  # for its answer, and from one attempt to connect to the next
+
+
+def room_in(answer: Mapping[str, object]) -> dict[HostId, int]:
+    """Free slots of hosts that take commands."""
+    room = answer.get("room")
+    if not isinstance(room, dict):
+        return {}
+    return {HostId(str(name)): free for name, free in room.items() if type(free) is int}
+
+
+def facts_in(answer: Mapping[str, object]) -> dict[HostId, Facts]:
+    """What those have of what jobs may need. Empty unless that was asked."""
+    facts = answer.get("facts")
+    if not isinstance(facts, dict):
+        return {}
+    found = {}
+    for name, said in facts.items():
+        with contextlib.suppress(ValueError):
+            found[HostId(str(name))] = read_facts_fields(said)
+    return found
+
+
+class LimReport:
+    def __init__(self, host: InboundContext, home: OutboundContext) -> None:
+        self._host, self._home, self._lim = host, home, home.lim
+        self.attempts: DispatcherLine | None = None  # the queue's on this host, if it takes any
+        self.is_served = False  # do commands of other hosts reach us?
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Report slots and jobs at every change, and now and then; connect again."""
+        while True:
+            self._changed.clear()
+            if not self._lim.connected and await self._lim.connect():
+                self._home.notes.again()
+            if self._lim.connected:
+                await self.report()
+            reported_s = time.monotonic()
+            pause_s = REPORT_S if self._lim.connected else PATIENCE_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._changed.wait()
+            if (left_s := reported_s + PAUSE_S - time.monotonic()) > 0:
+                await asyncio.sleep(left_s)  # changes come in bursts
+
+    async def report(self, returns_s: float = 0.0) -> None:
+        """`returns_s`: so soon another LBM is in our place."""
+        host, jobs = self._host, self._home.jobs
+        try:
+            answer = await self._lim.call(
+                {
+                    "op": "lbm",
+                    "slots_total": host.slots.total,
+                    "slots_used": host.slots.used,
+                    "hog": host.slots.hog(),
+                    "local": jobs.count(foreign=False),
+                    "foreign": jobs.count(foreign=True),
+                    "accepting": self.is_served and not host.rules.closed(),
+                    "owner": host.rules.owner_state,
+                    "facts": facts_fields(host.slots.pool.facts()),
+                    "wants_owners": host.rules.decides,
+                    "wants_facts": host.rules.decides and any(one.needs for one in host.executions),
+                    "returns_s": returns_s,
+                    "keeper": host.link.pid,  # neither of us is load of this host
+                    "dispatcher": self.attempts.summary if self.attempts else None,
+                },
+                PATIENCE_S,
+            )
+        except LbdError as problem:
+            return log.debug("the LIM did not take the report: %s", problem)
+        host.rules.load_is(answer.get("index"))
+        if self._home.queue is not None:
+            hosts = answer.get("queue")  # none from a LIM of an older release
+            self._home.queue.follow(list(map(str, hosts)) if isinstance(hosts, list) else None)
+        if self.attempts is not None:
+            is_closed = bool(answer.get("drained") or host.rules.closed())
+            self.attempts.load_is(answer.get("index"), is_closed)
+        if isinstance(away := answer.get("away"), dict):
+            known = {HostId(str(name)): bool(free) for name, free in away.items()}
+            others_free = answer.get("others_free") is True
+            host.rules.cluster = known, others_free, room_in(answer), facts_in(answer)
+        threshold_s = answer.get("job_threshold_s")
+        if isinstance(threshold_s, float):  # as in force now, perhaps changed by lbctl
+            self._home.eligible.book.threshold_s = threshold_s

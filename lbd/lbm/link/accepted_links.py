@@ -1,0 +1,322 @@
+"""The streams on which other LBMs send us their users' commands: a task for each command."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from lbd.keeper.run_as import Refuse
+from lbd.lbm.core.execution_events import GivenUp
+from lbd.lbm.core.jobs import Claims
+from lbd.lbm.inbound.attached_job import AttachedJob
+from lbd.lbm.inbound.checked_request import JOB_ID, is_job_of
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Conversation, Stream
+from lbd.local.rate_limit import turns_of
+from lbd.net import release as wire
+from lbd.net.gen import lbm_pb2
+
+FOR_EVER_S = float("inf")
+CONVERSATION_BYTES = 4096
+EARLY_BYTES = 1 << 16  # of a command that has not begun there is nothing to hear but signals
+NOTHING_TO_RESUME = "its lbm was restarted and holds no such commands any more"
+RESTARTS = "its lbm is being restarted"  # with UNAVAILABLE: the origin asks again
+Key = tuple[str, str]  # the caller, and its name for the stream
+if TYPE_CHECKING:  # generic in the stubs only
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+    Write = Callable[[bytes], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Serving:
+    """A conversation: a command's, or that of a stage."""
+
+    task: "asyncio.Task[None]"
+    talk: Conversation
+    request: bytes
+    job: AttachedJob | None
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        if self.job is not None:
+            self.job.give_up()
+        else:
+            self.task.cancel()
+
+    def call_off(self, reason: str) -> None:
+        """Its origin waits for it, and has broken a rule."""
+        if self.job is not None and self.job.id:
+            if not self.job.is_done:
+                self.job.feed(GivenUp(reason))
+        else:
+            self.talk.put(tags.REFUSED, refusal(reason))
+            self.give_up()
+
+
+class AcceptedLinks:
+    """Those of this host."""
+
+    def __init__(self, host: InboundContext) -> None:
+        self.host = host
+        self.open: dict[Key, AcceptedLink] = {}
+        self._half_open = 0
+
+    @property
+    def is_leaving(self) -> bool:
+        """Is another LBM to follow? Then no stream is opened or resumed here any more."""
+        return self.host.executions.leaving
+
+    @property
+    def are_settled(self) -> bool:
+        """Does each stream either rest or go on, and its origin know which?"""
+        return not self._half_open
+
+    @contextmanager
+    def opening(self) -> "Iterator[None]":
+        """Around what its origin takes for a stream that goes on, until it does."""
+        self._half_open += 1
+        try:
+            yield
+        finally:
+            self._half_open -= 1
+
+
+async def serve_stream(links: AcceptedLinks, context: "Context", caller: str) -> None:
+    """Until it breaks, which ends every command on it, unless that was said beforehand.
+
+    `caller`: the host, "" = any.
+    """
+    metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+    key = caller, metadata.get(tags.STREAM_HEADER, f"?{id(context)}")
+    write = context.write
+    incoming: AcceptedLink | None = None
+    if links.is_leaving:  # the origin sends nothing before it has heard of us: it asks the next
+        await asyncio.get_running_loop().create_future()
+    trouble: tuple[grpc.StatusCode, str] | None = None
+    try:
+        with links.opening():
+            if tags.RESUME_HEADER not in metadata:
+                incoming = AcceptedLink(links, Stream(write), key)
+            await context.send_initial_metadata(((wire.HEADER, wire.OWN.announcement()),))
+        while trouble is None and isinstance(message := await context.read(), bytes):
+            if incoming is not None:
+                incoming.hear(message)
+                if incoming.ahead_s:  # it sends too many commands: read on when they are due
+                    await asyncio.sleep(incoming.ahead_s)
+            elif links.is_leaving:
+                trouble = grpc.StatusCode.UNAVAILABLE, RESTARTS
+            elif (incoming := resumed(links, key, message)) is not None:
+                with links.opening():
+                    await write(tags.pack(0, tags.RESUME, incoming.stream.counts()))
+                    incoming.go_on(write)
+            else:
+                trouble = grpc.StatusCode.NOT_FOUND, NOTHING_TO_RESUME
+    except ValueError as fault:
+        trouble = grpc.StatusCode.INVALID_ARGUMENT, str(fault)
+    finally:
+        if incoming is not None:
+            await incoming.broken(write)
+    if trouble is not None:
+        await context.abort(*trouble)
+
+
+def resumed(links: AcceptedLinks, key: Key, message: bytes) -> "AcceptedLink | None":
+    """What rests here of that stream, if it is all there. Raises ValueError."""
+    incoming = links.open.get(key)
+    if incoming is None or not incoming.stream.rests:
+        return None
+    if not incoming.stream.can_resume or not incoming.stream.agrees(message[tags.HEADER_BYTES :]):
+        incoming.close()
+        return None
+    return incoming
+
+
+async def serve_workdir(
+    host: InboundContext, talk: Conversation, message: memoryview, caller: str
+) -> None:
+    """A directory for a command and its files, until the origin hangs up (that cancels us)."""
+    request, refused = (
+        lbm_pb2.WorkdirRequest(),
+        lbm_pb2.Refused(phase="admission", try_another=True),
+    )
+    try:
+        request.ParseFromString(bytes(message))
+    except DecodeError:
+        refused.reason = "the request is not a StageRequest"
+    if not refused.reason and caller not in ("", request.origin):
+        refused.reason = f"{caller} asks in the name of {request.origin}"
+    if not refused.reason:
+        admitted = await host.admit(request.user, request.uid, request.origin)
+        if isinstance(admitted, Refuse):
+            refused.reason = admitted.reason
+        elif not JOB_ID.fullmatch(request.id) or not is_job_of(request.origin, request.id):
+            refused.reason = f"the request lacks an id of {request.origin}'s"
+        elif not (host.config.stage.max_bytes and host.config.stage.max_files):
+            refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
+        elif not request.forced and not host.slots.has_room(request.user, max(1, request.slots)):
+            refused.reason, refused.full = "no free slot", True
+        elif complaint := host.workdirs.why_full(request, host.slots.places):
+            refused.reason = complaint
+        else:
+            try:
+                await host.workdirs.make(request, admitted.run_as)
+            except OSError as problem:
+                refused.reason, refused.phase = f"stage.root: {problem.strerror}", "stage"
+    if refused.reason:
+        talk.put(tags.REFUSED, refused.SerializeToString())
+        return
+    talk.put(tags.STARTED, lbm_pb2.Started(host=host.config.host.name).SerializeToString())
+    await hold_workdir(host, request.id)
+
+
+async def hold_workdir(host: InboundContext, name: str) -> None:
+    """Until the origin hangs up."""
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        host.workdirs.end(name)
+
+
+def refusal(reason: str) -> bytes:
+    refused = lbm_pb2.Refused(reason=reason, phase="admission", try_another=True)
+    return refused.SerializeToString()
+
+
+def held_bytes(request: bytes | memoryview) -> int:
+    """What a conversation takes, before it has begun to run."""
+    return len(request) + CONVERSATION_BYTES
+
+
+class AcceptedLink:
+    """One peer's commands on this host."""
+
+    def __init__(self, links: AcceptedLinks, stream: Stream, key: Key) -> None:
+        self._links = links
+        self._host = host = links.host
+        self.stream = stream
+        self.key = key
+        self._sender = key[0] or key  # hosts whose names are not proved are told apart by streams
+        self.jobs: dict[int, Serving] = {}
+        self.claims = Claims(host.jobs)
+        self._orphaned: asyncio.TimerHandle | None = None
+        self.ahead_s = 0.0
+        self.last_number = 0  # conversations are numbered upwards: a higher one is a new one
+        # Slots and their queue bound the jobs; this bounds what has not got that far.
+        self._limit = 2 * (host.config.lbm.max_waiting + host.slots.total)
+        links.open[key] = self
+
+    def hear(self, message: bytes) -> None:
+        """Raises ValueError on a message that makes no sense."""
+        self._deal_with(self.stream.take(message))
+
+    def hear_again(self, messages: Iterable[bytes]) -> None:
+        """What an earlier LBM has received and not dealt with. Raises ValueError."""
+        for message in messages:
+            self._deal_with(tags.unpack(message))
+
+    def _deal_with(self, received: list[tuple[int, bytes, memoryview]]) -> None:
+        self.ahead_s = 0.0
+        for number, tag, body in received:
+            if tag in (tags.RUN, tags.WORKDIR) or number > self.last_number:
+                self._begin(number, tag, body)
+                continue
+            if tag == tags.HANGUP:
+                if number in self.jobs:
+                    self.jobs[number].give_up()
+            elif not self.stream.deliver(number, tag, body) and number in self.jobs:
+                self.jobs[number].call_off(TOO_MUCH_AHEAD)
+
+    def _begin(self, number: int, tag: bytes, body: memoryview) -> None:
+        if number in self.jobs:
+            raise ValueError(f"a second command as number {number}")
+        self.last_number = max(number, self.last_number)
+        turns, now_s = turns_of(len(body)), time.monotonic()
+        self.ahead_s = self._host.rates.turn_s(self._sender, now_s, FOR_EVER_S, turns) or 0.0
+        talk = self.stream.converse(number)
+        if tag not in (tags.RUN, tags.WORKDIR):
+            self._refuse(talk, f"{wire.OWN} knows no request {tag!r}")
+            return
+        if len(self.jobs) >= self._limit:
+            self._refuse(talk, "too many commands at once")
+            return
+        if not self._host.requests.take(self._sender, held_bytes(body)):
+            many = "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
+            self._refuse(talk, many)
+            return
+        talk.ahead_bytes = EARLY_BYTES
+        if tag == tags.RUN:
+            job = AttachedJob(self._host, talk, self.key[0], self.claims)
+            self._serve(job.serve(body), talk, bytes(body), job)
+        else:
+            self._serve(serve_workdir(self._host, talk, body, self.key[0]), talk, bytes(body), None)
+
+    def _refuse(self, talk: Conversation, reason: str) -> None:
+        talk.put(tags.REFUSED, refusal(reason))
+        talk.close()
+
+    def serve(
+        self,
+        living: "Coroutine[object, object, None]",
+        talk: Conversation,
+        request: bytes,
+        job: AttachedJob | None,
+    ) -> None:
+        """What an earlier LBM had let in. `job`: None for a stage."""
+        self._host.requests.add(self._sender, held_bytes(request))
+        self._serve(living, talk, request, job)
+
+    def _serve(
+        self,
+        living: "Coroutine[object, object, None]",
+        talk: Conversation,
+        request: bytes,
+        job: AttachedJob | None,
+    ) -> None:
+        number = talk.number
+        task = asyncio.create_task(living, name=f"foreign job {number}")
+        self.jobs[number] = Serving(task, talk, request, job)
+        task.add_done_callback(lambda done: self._over(talk, done))
+
+    def _over(self, talk: Conversation, task: "asyncio.Task[None]") -> None:
+        talk.close()
+        done = self.jobs.pop(talk.number)
+        self._host.requests.give_back(self._sender, held_bytes(done.request))
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            raise problem
+
+    async def broken(self, write: "Write") -> None:
+        """That stream is; perhaps there is another by now."""
+        if not self.stream.goes_by(write):
+            return
+        self.stream.confirmed.set()
+        if self.stream.can_resume:
+            self.await_return()
+            return
+        self.close()
+        await self.stream.outbox.last_written()
+
+    def await_return(self) -> None:
+        """The other LBM, or ours, is about to open the stream that goes on where this stopped."""
+        limit_s = self._host.config.lbm.orphan_after_s
+        self._orphaned = asyncio.get_running_loop().call_later(limit_s, self.close)
+
+    def go_on(self, write: "Write") -> None:
+        if self._orphaned is not None:
+            self._orphaned.cancel()
+        self.stream.go_on(write)
+
+    def close(self) -> None:
+        if self._links.open.get(self.key) is self:
+            del self._links.open[self.key]
+        self.stream.outbox.close()
+        for serving in list(self.jobs.values()):
+            serving.give_up()

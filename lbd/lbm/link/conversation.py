@@ -1,0 +1,214 @@
+"""One job's share of the stream between two LBMs, and the stream itself seen from either end."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from lbd.errors import LbdError, LostContact
+from lbd.lbm.handover.records import StreamState
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.outbox import Outbox
+from lbd.lbm.link.wire import PIECE_MAX_BYTES, WINDOW_BYTES, pack, unpack
+
+Message = tuple[bytes, memoryview]  # tag, body
+# Come and not yet read, of one job: two outputs, as far as their windows allow, and some control
+# messages. Who sends more does not keep to the windows.
+INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
+MESSAGE_BYTES = 128  # what even an empty one takes
+TOO_MUCH_AHEAD = "more was sent ahead than may be"
+
+
+class Conversation:
+    """Messages of one job, both ways."""
+
+    def __init__(self, stream: "Stream", number: int) -> None:
+        self._stream = stream
+        self.number = number
+        self._inbox: deque[Message] = deque()
+        self._inbox_bytes = 0
+        self.ahead_bytes = INBOX_BYTES  # so much may come before it is read
+        self._waiting: asyncio.Future[None] | None = None
+        self._broken: LbdError | None = None
+        self._hear: Callable[[bytes, memoryview], None] | None = None  # in place of the inbox
+        self._lost: Callable[[LbdError], None] | None = None
+
+    def put(self, tag: bytes, body: bytes = b"", linger_s: float = 0.0) -> None:
+        """`linger_s`: it may wait that long for another message to travel with."""
+        self._stream.outbox.put(pack(self.number, tag, body), linger_s)
+
+    async def flush(self) -> None:
+        """Until what was put is with gRPC: a sender of much waits for it between its pieces."""
+        await self._stream.outbox.flush()
+
+    def follow(
+        self, hear: Callable[[bytes, memoryview], None], lost: Callable[[LbdError], None]
+    ) -> None:
+        """In place of `read`: from now on each message goes to `hear` as it comes, after those that
+        have come already, and `lost` is called with what broke the stream."""
+        received = list(self._inbox)
+        self._inbox.clear()
+        self._inbox_bytes = 0
+        self._hear, self._lost = hear, lost
+        for tag, body in received:
+            hear(tag, body)
+        if self._broken is not None:
+            lost(self._broken)
+
+    def hear(self, message: Message) -> bool:
+        """False if that is more than may come ahead: then it is broken, for this job alone."""
+        if self._hear is not None:
+            self._hear(*message)
+            return True
+        if self._broken is not None:
+            return True
+        self._inbox_bytes += MESSAGE_BYTES + len(message[1])
+        if self._inbox_bytes > self.ahead_bytes:
+            self._inbox.clear()
+            self.lose(LostContact(f"lost contact: {TOO_MUCH_AHEAD}"))
+            return False
+        self._inbox.append(message)
+        self._wake()
+        return True
+
+    def lose(self, problem: LbdError) -> None:
+        """The stream is broken: no more messages."""
+        self._broken = problem
+        if self._lost is not None:
+            self._lost(problem)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def read(self) -> list[Message]:
+        """What has come, at least one message. Raises what broke the stream, if it is broken."""
+        while not self._inbox:
+            if self._broken is not None:
+                raise self._broken
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        found = list(self._inbox)
+        self._inbox.clear()
+        self._inbox_bytes = 0
+        return found
+
+    @property
+    def token(self) -> str:
+        """What the stream is known by."""
+        return self._stream.token
+
+    def give_back(self, messages: list[Message]) -> None:
+        """Read, but not dealt with."""
+        self._inbox.extendleft(reversed(messages))
+
+    def unread(self) -> list[bytes]:
+        """What has come and was not read, as it came."""
+        return [pack(self.number, tag, bytes(body)) for tag, body in self._inbox]
+
+    def close(self) -> None:
+        """What still comes is of no interest."""
+        self._stream.conversations.pop(self.number, None)
+
+
+class Stream:
+    """All conversations between this LBM, as origin or as target, and one other.
+
+    It outlives a planned restart of either LBM. PAUSE says that nothing comes after it, PAUSED that
+    all up to there has come, and nothing more comes either; what is put then waits in the outbox.
+    So nothing is under way once PAUSED is there. To be sure, both count messages, and they go on
+    (RESUME) only if what the one has sent is what the other has received.
+    """
+
+    def __init__(
+        self, write: Callable[[bytes], Awaitable[None]], outbox: Outbox | None = None
+    ) -> None:
+        self.outbox = outbox or Outbox(write)
+        self._write = write
+        self.token = ""  # the origin's name for it
+        self.conversations: dict[int, Conversation] = {}
+        self.received = 0
+        self.rests = False  # nothing more comes
+        self.confirmed = asyncio.Event()  # and all that we sent has come, or it has broken
+
+    def converse(self, number: int) -> Conversation:
+        conversation = self.conversations[number] = Conversation(self, number)
+        return conversation
+
+    def take(self, message: bytes) -> list[tuple[int, bytes, memoryview]]:
+        """Those for a conversation, in order. Raises ValueError."""
+        found = []
+        for number, tag, body in unpack(message):
+            if number:
+                found.append((number, tag, body))
+            elif tag == tags.PAUSE:
+                self.rests = True
+                self.outbox.rest(pack(0, tags.PAUSED))
+            elif tag == tags.PAUSED and self.outbox.rests:
+                self.rests = True
+                self.confirmed.set()
+        self.received += len(found)
+        return found
+
+    @classmethod
+    def restored(cls, left: StreamState) -> "Stream":
+        """One that an earlier LBM has left, at rest until `go_on`; what is unread is to be
+        delivered yet."""
+        outbox = Outbox(nowhere, list(left.unsent))
+        outbox.count = left.sent
+        made = cls(nowhere, outbox)
+        made.token, made.received, made.rests = left.token, left.received, True
+        made.confirmed.set()
+        return made
+
+    def left(self) -> StreamState:
+        unread = tuple(one for talk in self.conversations.values() for one in talk.unread())
+        return StreamState(
+            self.token, self.outbox.count, self.received, tuple(self.outbox.held()), unread
+        )
+
+    @property
+    def can_resume(self) -> bool:
+        """Now that it has ended."""
+        return self.rests and not self.outbox.broken
+
+    def rest(self) -> None:
+        """Ours is the LBM to be restarted."""
+        self.outbox.rest(pack(0, tags.PAUSE))
+
+    def counts(self) -> bytes:
+        return tags.counts(self.outbox.count, self.received)
+
+    def agrees(self, body: bytes) -> bool:
+        """Has all that was sent arrived, both ways? Raises ValueError."""
+        sent, received = tags.read_counts(body)
+        return (sent, received) == (self.received, self.outbox.count)
+
+    def go_on(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self.rests = False
+        self.confirmed.clear()
+        self._write = write
+        self.outbox.go_on(write)
+
+    def goes_by(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
+        return self._write is write
+
+    def deliver(self, number: int, tag: bytes, body: memoryview) -> bool:
+        """To its conversation; what comes after the end of one is of no interest.
+
+        False if that conversation is broken by it.
+        """
+        conversation = self.conversations.get(number)
+        return conversation is None or conversation.hear((tag, body))
+
+    def lose(self, problem: LbdError) -> None:
+        """It is broken, for every conversation."""
+        self.outbox.close()
+        self.confirmed.set()
+        for conversation in self.conversations.values():
+            conversation.lose(problem)
+        self.conversations.clear()
+
+
+async def nowhere(_message: bytes) -> None:
+    """Where a stream at rest writes, which it does not."""

@@ -1,0 +1,78 @@
+"""What a descriptor is that a user has given us, without asking anybody.
+
+fstat and isatty ask the file system, and that may be a dead file server or a program of the user's
+that does not answer. statx can be had to say only what the kernel knows.
+"""
+
+import ctypes
+import enum
+import functools
+import os
+import socket
+import stat
+import struct
+
+AT_EMPTY_PATH, AT_STATX_DONT_SYNC = 0x1000, 0x4000
+STATX_TYPE = 1
+STATX = struct.Struct("=28xH98xII120x")  # mode and device number
+MEMORY = 1  # the major number of null, zero and the like
+NEVER_BLOCK = (3, 5, 7, 9)  # of these null, zero, full, urandom
+# Major numbers: consoles and serial lines, tty, pts, ttyACM, ttyUSB, the small serial ones, hvc.
+TERMINALS = {4, 5, *range(136, 144), 166, 188, 204, 229}
+
+
+class DescriptorKind(enum.Enum):
+    PIPE = enum.auto()
+    SOCKET = enum.auto()
+    MEMORY = enum.auto()  # a device that never blocks
+    TERMINAL = enum.auto()
+    REGULAR = enum.auto()
+    OTHER = enum.auto()
+    NONE = enum.auto()  # no file of any sort: eventfd, timerfd, inotify, epoll, ...
+
+
+KINDS = {
+    stat.S_IFIFO: DescriptorKind.PIPE,
+    stat.S_IFSOCK: DescriptorKind.SOCKET,
+    stat.S_IFREG: DescriptorKind.REGULAR,
+}
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def kind_of(descriptor: int) -> DescriptorKind:
+    """OTHER, of which nothing is assumed, where the kernel does not tell."""
+    buffer = ctypes.create_string_buffer(STATX.size)
+    call = getattr(_libc(), "statx", None)
+    flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC
+    if call is None or call(descriptor, b"", flags, STATX_TYPE, buffer) != 0:
+        return DescriptorKind.OTHER
+    mode, major, minor = STATX.unpack(buffer.raw)
+    kind = stat.S_IFMT(mode)
+    if kind == stat.S_IFCHR and major == MEMORY and minor in NEVER_BLOCK:
+        return DescriptorKind.MEMORY
+    if kind == stat.S_IFCHR and major in TERMINALS:
+        return DescriptorKind.TERMINAL
+    return KINDS.get(kind, DescriptorKind.OTHER) if kind else DescriptorKind.NONE
+
+
+def is_polled_at_once(descriptor: int) -> bool:
+    """Of a socket: does poll(2) on it take no lock that another process may hold for ever?"""
+    family, size = ctypes.c_int(-1), ctypes.c_uint(ctypes.sizeof(ctypes.c_int))
+    reply = ctypes.byref(family), ctypes.byref(size)
+    _libc().getsockopt(descriptor, socket.SOL_SOCKET, socket.SO_DOMAIN, *reply)
+    return family.value in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+
+
+def why_not(name: str, descriptor: int) -> str:
+    """Why it cannot be the input or an output of a command; "" if it can."""
+    if kind_of(descriptor) is not DescriptorKind.NONE:
+        return ""
+    try:
+        found = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        found = "of an unknown kind"
+    return f"{name} is no file, pipe, socket or terminal, but {found}"

@@ -1,0 +1,320 @@
+"""The streams to the hosts our users' commands are sent to: opened at the first, then kept."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from lbd.errors import LbdError, LostContact, Unavailable
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import Conversation, Stream
+from lbd.net import release as wire
+from lbd.net.details import in_plain_words
+from lbd.net.transport import Peers
+from lbd.text.one_line import one_line
+
+METHOD = "/lbd.v1.Lbm/Run"
+# With these codes the far LBM (or gRPC before it) turned the stream away unread.
+NOTHING_RAN = (
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)  # it may be starting
+AGAIN_S = 0.1
+MAX_NUMBER = (1 << 32) - 1
+if TYPE_CHECKING:  # generic in the stubs only
+    OpenStream = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
+    Call = grpc.aio.StreamStreamCall[bytes, bytes]
+
+
+@dataclass(slots=True)
+class Resumes:
+    """Of all streams of this LBM."""
+
+    leaving: bool = False  # another LBM of ours is to follow: what is left to resume is left to it
+    under_way: int = 0  # so many other LBMs may have gone on with one, and we have not
+
+
+class PeerLink:
+    """A stream to one host; if one of the two LBMs is restarted, it goes on where it stopped."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        place: tuple[str, str],
+        limits_s: tuple[float, float],
+        resumes: Resumes,
+        stream: Stream | None = None,
+        token: str = "",
+        last_number: int = 0,
+    ) -> None:
+        """`place`: host and address; `limits_s`: to connect, and to come back after a restart.
+
+        `stream`: one that an earlier LBM has left, with its `token` and `last_number`.
+        """
+        self.host, self.address = place
+        self._peers = peers
+        self._connect_s, self._return_s = limits_s
+        self.generation = peers.trust.generation  # of our certificates, as it is opened
+        token = token or os.urandom(16).hex()
+        self.last_number = last_number
+        self._heard = stream is not None
+        self._resumes = resumes
+        self.turned_away: LbdError | None = None
+        if stream is None:
+            self._call = self._open((tags.STREAM_HEADER, token))
+            self.stream = Stream(self._call.write)
+        else:
+            self.stream = stream
+        self.stream.token = token
+        self.announced: asyncio.Future[wire.Wire] = asyncio.get_running_loop().create_future()
+        living = self._live(resumed=stream is not None)
+        self.reading = asyncio.create_task(living, name=f"stream to {self.host}")
+
+    def _open(self, *own: tuple[str, str]) -> "Call":
+        opening: OpenStream = self._peers.channel(self.host, self.address).stream_stream(METHOD)
+        return opening(metadata=(*self._peers.metadata, *own))
+
+    @property
+    def token(self) -> str:
+        """What it is known by when it is resumed."""
+        return self.stream.token
+
+    @property
+    def usable(self) -> bool:
+        if self.stream.outbox.broken or self.stream.rests or self.last_number == MAX_NUMBER:
+            return False
+        return not self.reading.done()
+
+    @property
+    def returns(self) -> bool:
+        """Is its LBM being restarted? Then it goes on in a moment, or is lost."""
+        return self.stream.rests and not self.reading.done()
+
+    async def has_heard(self) -> bool:
+        """Does the other LBM serve it? One of an older release does not say so. Raises what it was
+        turned away for."""
+        await asyncio.wait((self.announced,), timeout=self._connect_s)
+        if self.turned_away is not None:
+            raise self.turned_away
+        return self.usable
+
+    def converse(self) -> Conversation:
+        self.last_number += 1
+        return self.stream.converse(self.last_number)
+
+    async def _live(self, *, resumed: bool) -> None:
+        """Until it breaks for good: then every job on it has lost its host."""
+        problem: LbdError = LostContact(f"lost contact with {self.host}: it is cut off")
+        try:
+            while True:
+                if resumed:
+                    await self._resume()
+                problem = await self._read()
+                if not self.stream.can_resume:
+                    return
+                self.stream.confirmed.set()
+                resumed = True
+        except LostContact as lost:
+            problem = lost
+        except asyncio.CancelledError:  # ours, or the channel was closed under us
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        finally:
+            self.turned_away = problem if isinstance(problem, Unavailable) else None
+            if not self.announced.done():
+                self.announced.set_result(wire.BEFORE)
+            self.stream.lose(problem)
+
+    async def _read(self) -> LbdError:
+        """Until it breaks; how it broke."""
+        try:
+            self._learn_release(await self._call.initial_metadata())
+            while isinstance(message := await self._call.read(), bytes):
+                self._heard = True
+                for number, tag, body in self.stream.take(message):
+                    self.stream.deliver(number, tag, body)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass
+        except ValueError as fault:
+            self._call.cancel()
+            return LostContact(f"protocol error from {self.host}: {fault}")
+        details = await details_of(self._call)
+        if not self._heard and await self._call.code() in NOTHING_RAN:
+            return Unavailable(f"{self.host} refused it: {details}")
+        return LostContact(f"lost contact with {self.host}: {details}")
+
+    def _learn_release(self, metadata: "grpc.aio.Metadata | None") -> None:
+        """Raises ValueError."""
+        announced = metadata.get(wire.HEADER) if metadata is not None else None
+        release = wire.read(str(announced)) if announced else wire.BEFORE
+        if self.announced.done():  # it may have been upgraded
+            self.announced = asyncio.get_running_loop().create_future()
+        self.announced.set_result(release)
+
+    async def _resume(self) -> None:
+        """Raises LostContact if the other LBM does not come back, or has nothing to resume."""
+        try:
+            async with asyncio.timeout(self._return_s):
+                while True:
+                    if await self._has_resumed():
+                        return
+                    await asyncio.sleep(AGAIN_S)
+        except TimeoutError:
+            if self._resumes.leaving:
+                await asyncio.get_running_loop().create_future()
+            raise LostContact(
+                f"lost contact with {self.host}: "
+                f"no answer within {self._return_s:g} s of a restart of its lbm or ours"
+            ) from None
+
+    async def _has_resumed(self) -> bool:
+        """Raises LostContact."""
+        try:
+            channel = self._peers.channel(self.host, self.address)
+            await until_ready(channel, self.host, self._connect_s)
+            if self._resumes.leaving:
+                return False
+            self._call = self._open((tags.STREAM_HEADER, self.token), (tags.RESUME_HEADER, "1"))
+        except (grpc.aio.AioRpcError, Unavailable):
+            return False
+        self._resumes.under_way += 1
+        try:
+            return await resume(self.stream, self._call, self.host)
+        finally:
+            self._resumes.under_way -= 1
+
+
+async def resume(stream: Stream, call: "Call", host: str) -> bool:
+    """Does the other LBM go on with it? Then so do we, in the same step. Raises LostContact."""
+    try:
+        await call.write(tags.pack(0, tags.RESUME, stream.counts()))
+        answer = await call.read()
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        return False
+    if not isinstance(answer, bytes):
+        if await call.code() in RETRIED:
+            return False
+        raise LostContact(f"lost contact with {host}: {await details_of(call)}")
+    if not answer.startswith(tags.pack(0, tags.RESUME)):
+        raise LostContact(f"protocol error from {host}: no answer to RESUME")
+    stream.go_on(call.write)
+    return True
+
+
+async def details_of(call: "Call") -> str:
+    """How it ended, in plain words."""
+    return one_line(in_plain_words(await call.details()))
+
+
+class PeerLinks:
+    """At most one stream a host; a broken one is replaced when it is next needed.
+
+    So is one opened with a certificate that has been renewed; the commands on it go on.
+    """
+
+    def __init__(self, peers: Peers, connect_timeout_s: float, orphan_after_s: float) -> None:
+        self._peers = peers
+        self._limits_s = connect_timeout_s, orphan_after_s
+        self._streams: dict[tuple[str, str], PeerLink] = {}
+        self.all: set[PeerLink] = set()  # those that rest, too
+        self._resumes = Resumes()
+
+    async def converse(self, host: str, address: str) -> Conversation:
+        """For one command. Raises Unavailable: nothing has been sent then."""
+        place = host, address
+        until_s = asyncio.get_running_loop().time() + self._limits_s[1]
+        while True:
+            if self._resumes.leaving:
+                await asyncio.get_running_loop().create_future()  # the next LBM sends it
+            known = self._streams.get(place)
+            if known is not None and known.returns:
+                await asyncio.wait((known.reading,), timeout=AGAIN_S)
+                continue
+            stream = self._usable(place)
+            if stream is None or host in self._peers.cuts:
+                stream = await self._open(place)
+            # What is sent before it has heard of us may be lost unread in a restart of its LBM.
+            if stream.announced.done() or await stream.has_heard():
+                return stream.converse()
+            if asyncio.get_running_loop().time() > until_s:
+                raise Unavailable(f"{host} ({address}) cannot be reached")
+            await asyncio.sleep(AGAIN_S)
+
+    async def _open(self, place: tuple[str, str]) -> PeerLink:
+        """Raises Unavailable."""
+        channel = self._peers.channel(*place)
+        await until_ready(channel, "{} ({})".format(*place), self._limits_s[0])
+        if self._resumes.leaving:
+            await asyncio.get_running_loop().create_future()
+        stream = self._usable(place)  # another command may have opened it meanwhile
+        return stream or self.add(PeerLink(self._peers, place, self._limits_s, self._resumes))
+
+    def _usable(self, place: tuple[str, str]) -> PeerLink | None:
+        stream = self._streams.get(place)
+        if stream is None or not stream.usable:
+            return None
+        return stream if stream.generation == self._peers.trust.generation else None
+
+    async def lacking(self, host: str, address: str, wanted: set[str]) -> str:
+        """What of these features the host has not announced, as a line; "" if it has them all."""
+        stream = self._streams.get((host, address)) if wanted else None
+        if stream is None:
+            return ""
+        try:
+            async with asyncio.timeout(self._limits_s[0]):
+                return wire.lacking(await asyncio.shield(stream.announced), wanted)
+        except TimeoutError:
+            raise Unavailable(f"{host} does not say which release it runs") from None
+
+    def resume(
+        self, place: tuple[str, str], stream: Stream, token: str, last_number: int
+    ) -> PeerLink:
+        """One that an earlier LBM has left."""
+        ours = self._peers, place, self._limits_s, self._resumes
+        return self.add(PeerLink(*ours, stream, token, last_number))
+
+    def add(self, stream: PeerLink) -> PeerLink:
+        self._streams[stream.host, stream.address] = stream
+        self.all.add(stream)
+        stream.reading.add_done_callback(lambda _: self._forget(stream))
+        return stream
+
+    def _forget(self, stream: PeerLink) -> None:
+        self.all.discard(stream)
+        if self._streams.get((stream.host, stream.address)) is stream:
+            del self._streams[stream.host, stream.address]
+
+    def leave(self) -> None:
+        """From now on none is opened or resumed: another LBM of ours is to follow."""
+        self._resumes.leaving = True
+
+    @property
+    def are_settled(self) -> bool:
+        """Is no other LBM asked to go on with one?"""
+        return not self._resumes.under_way
+
+    async def close(self) -> None:
+        """Every job on them is ended by its host."""
+        streams = list(self.all)
+        for stream in streams:
+            stream.reading.cancel()
+        await asyncio.gather(*(stream.reading for stream in streams), return_exceptions=True)
+
+
+async def until_ready(channel: grpc.aio.Channel, what: str, limit_s: float) -> None:
+    """Raises Unavailable."""
+    if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+        return
+    try:
+        async with asyncio.timeout(limit_s):
+            await channel.channel_ready()
+    except TimeoutError:
+        raise Unavailable(f"{what} cannot be reached") from None

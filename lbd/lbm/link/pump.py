@@ -1,0 +1,396 @@
+"""The two ends of one direction of one job: what `Source` reads and sends, `Sink` writes.
+
+The window between them and its acknowledgements are those of lbm/link/wire.py. Both are in
+one file because what one reads the other counts: neither makes sense without its other end.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from lbd.lbm.handover.records import SinkState, SourceState
+from lbd.lbm.link.nonblocking_fd import Descriptor
+from lbd.lbm.link.wire import (
+    ACKNOWLEDGE_BYTES,
+    ACKNOWLEDGE_SHARE,
+    PIECE_MAX_BYTES,
+    WINDOW_BYTES,
+)
+
+# Of a command's input no more than this, and what its pipe holds, is taken before it reads any:
+# what it leaves unread is for the next reader of the caller's pipe.
+FIRST_WINDOW_BYTES = 1 << 16
+# A writer and we may fall into step, on one CPU: it writes a page, which wakes us, and waits for
+# the CPU while we send that page. After so many crumbs in a row it gets a moment to write on.
+CRUMB_BYTES = 1 << 14
+CRUMBS = 16
+LULL_S = 0.002
+GATHER_S = 0.001
+UNREADABLE = (errno.EBADF, errno.EISDIR)
+
+
+def errno_of(trouble: OSError) -> int:
+    return trouble.errno or errno.EIO
+
+
+def trouble_of(number: int) -> OSError | None:
+    return OSError(number, os.strerror(number)) if number else None
+
+
+class Source:
+    """Reads a descriptor and sends what it reads, never more than the window ahead."""
+
+    def __init__(
+        self,
+        descriptor: Descriptor,
+        send: Callable[[bytes], None],
+        sent: Callable[[], Awaitable[None]],
+        window_bytes: int,
+        chunk_bytes: int,
+        *,
+        slow_start: bool = False,
+        at_once: bool = False,
+        left: SourceState | None = None,
+    ) -> None:
+        """`slow_start`: the window opens as the other side is seen to read on.
+
+        `at_once`: somebody looks at it, so no crumbs are gathered. `left`: by an earlier LBM.
+        """
+        self._at_once = at_once
+        self._descriptor = descriptor
+        self._send = send
+        self._sent = sent
+        first_bytes = FIRST_WINDOW_BYTES if slow_start else window_bytes
+        self._state = state = left or SourceState(first_bytes)
+        self._largest_window_bytes = window_bytes
+        self._chunk_bytes = chunk_bytes
+        self._room = asyncio.Event()
+        if state.under_way_bytes < state.window_bytes:
+            self._room.set()
+        if state.last_chance:
+            descriptor.hurry()
+        self._crumbs = 0
+        self._crumb_at_s = 0.0
+        self._reading: asyncio.Task[bytes] | None = None
+
+    @property
+    def read_bytes(self) -> int:
+        return self._state.read_bytes
+
+    @property
+    def trouble(self) -> OSError | None:
+        """Why what was read was not all."""
+        return trouble_of(self._state.errno)
+
+    def delivered(self, count: int) -> None:
+        """The other side has handed over `count` bytes more."""
+        state = self._state
+        state.under_way_bytes = max(0, state.under_way_bytes - count)
+        state.delivered_bytes += count
+        if state.delivered_bytes > FIRST_WINDOW_BYTES:
+            state.window_bytes = min(2 * state.window_bytes, self._largest_window_bytes)
+        if state.under_way_bytes < state.window_bytes:
+            self._room.set()
+
+    def read_what_is_there(self) -> None:
+        """And send it, as far as the window allows: what is sent next comes after it."""
+        with contextlib.suppress(OSError):  # `run` meets it too
+            while self._room.is_set() and not self._state.last_chance:
+                data = self._descriptor.read_now(self._piece_bytes)
+                if not data:
+                    return
+                self._sending(data)
+
+    @property
+    def _piece_bytes(self) -> int:
+        return min(self._chunk_bytes, self._state.window_bytes)
+
+    def _sending(self, data: bytes) -> None:
+        state = self._state
+        state.read_bytes += len(data)
+        state.under_way_bytes += len(data)
+        if state.under_way_bytes >= state.window_bytes:
+            self._room.clear()
+        self._send(data)
+
+    def writers_gone(self) -> None:
+        """Every process that could write is dead: what is in the pipe now is all there will be."""
+        self._state.last_chance = True
+        self._descriptor.hurry()
+
+    def reader_gone(self) -> None:
+        """Nobody reads the other end: close ours, so that the writer gets SIGPIPE."""
+        self.writers_gone()
+        self._descriptor.close()
+        self._room.set()  # nobody will acknowledge what is under way
+
+    async def lost_bytes(self) -> int:
+        """Besides `read_bytes`: what was still being read as `run` was cancelled."""
+        return await self._descriptor.lost_bytes()
+
+    def close(self) -> None:
+        """In place of `run`."""
+        self._descriptor.close()
+
+    def start(self) -> "asyncio.Task[None]":
+        """`run` as a task. Cancelled before its first step it closes the descriptor, too."""
+        task = asyncio.create_task(self.run())
+        task.add_done_callback(lambda _: self.close())
+        return task
+
+    def left(self, number: int = 0) -> SourceState:
+        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        self._take_up_what_was_read()
+        return replace(self._state, number=number, descriptor=self._descriptor.left())
+
+    def _take_up_what_was_read(self) -> None:
+        """But `run` has not been told of yet."""
+        reading = self._reading
+        if reading is None or not reading.done() or reading.cancelled() or reading.exception():
+            if data := self._descriptor.unseen():
+                self._sending(data)
+            return
+        if data := reading.result():
+            self._sending(data)
+            return
+        self._descriptor.close()
+        if not self._state.last_chance:
+            self._send(b"")
+
+    async def run(self) -> None:
+        """Until end of file, which is sent as an empty message unless the end itself is near."""
+        if not self._descriptor.is_open:  # an earlier LBM has done it
+            return
+        try:
+            await self._room.wait()
+            while data := await self._next():
+                self._sending(data)
+                self._read_on()
+                # What is written meanwhile gathers in the pipe: a writer of small pieces would
+                # otherwise cost a message each.
+                await self._sent()
+                await self._room.wait()
+                if self._in_step(len(data)):
+                    self._descriptor.widen()
+                    await asyncio.sleep(GATHER_S)
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+            self._descriptor.close()
+        if not self._state.last_chance:
+            self._send(b"")
+
+    def _in_step(self, count: int) -> bool:
+        """After a piece of that many bytes."""
+        now_s = asyncio.get_running_loop().time()
+        follows = count <= CRUMB_BYTES and now_s - self._crumb_at_s <= LULL_S
+        self._crumbs = self._crumbs + 1 if follows else 0
+        self._crumb_at_s = now_s
+        if self._crumbs < CRUMBS:
+            return False
+        self._crumbs = 0
+        return not (self._state.last_chance or self._at_once)
+
+    def _read_on(self) -> None:
+        """While a piece is being sent, a thread may read the next one."""
+        if self._descriptor.flows and self._room.is_set():
+            self._start_reading()
+
+    def _start_reading(self) -> "asyncio.Task[bytes]":
+        self._reading = asyncio.create_task(self._descriptor.read(self._piece_bytes))
+        self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._reading
+
+    async def _next(self) -> bytes:
+        try:
+            if self._reading is not None:
+                return await self._reading
+            found = self._descriptor.read_now(self._piece_bytes)
+            return found if found is not None else await self._start_reading()
+        except OSError as problem:  # EIO of a vanished terminal is an end like any other
+            # What cannot be read at all was hardly meant as input.
+            if self._descriptor.is_trouble(problem) and problem.errno not in UNREADABLE:
+                self._state.errno = errno_of(problem)
+            return b""
+        finally:
+            self._reading = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Was something printed that could be sent, and is not?"""
+        is_read = self._reading is not None and self._reading.done()
+        return self._room.is_set() and (is_read or self._descriptor.is_behind)
+
+
+class Sink:
+    """Writes what arrives to a descriptor and reports what was delivered."""
+
+    def __init__(
+        self,
+        descriptor: Descriptor,
+        delivered: Callable[[int], None],
+        gone: Callable[[], None],
+        acknowledge_bytes: int = ACKNOWLEDGE_BYTES,
+        *,
+        of_command: bool = False,
+        left: SinkState | None = None,
+    ) -> None:
+        """`gone` is called once if nobody reads the descriptor any more.
+
+        `of_command`: it is the pipe of a command's input. The `Source` at the other end starts
+        slowly; what the command leaves unread is told at its end, by `taken_bytes`. `left`: by an
+        earlier LBM.
+        """
+        self._of_command = of_command
+        self._largest_acknowledge_bytes = acknowledge_bytes
+        first_bytes = FIRST_WINDOW_BYTES // ACKNOWLEDGE_SHARE if of_command else acknowledge_bytes
+        self._state = left or SinkState(first_bytes)
+        self._descriptor = descriptor
+        self._delivered = delivered
+        self._gone = gone
+        self._queue: deque[bytes | memoryview] = deque()
+        self._queued_bytes = 0
+        self._more = asyncio.Event()
+        self._current: bytes | memoryview = b""  # of which some may be written
+        self._current_from = 0
+        self._is_turned = False
+        self._idle = True
+        self._next: list[Callable[[], None]] = []
+        if left is not None:
+            descriptor.written_bytes = left.written_bytes
+            for piece in left.queue:
+                self.put(piece)
+            if left.ended:
+                self.put(b"")
+
+    @property
+    def trouble(self) -> OSError | None:
+        """Why not everything was written."""
+        return trouble_of(self._state.errno)
+
+    def put(self, data: bytes | memoryview) -> None:
+        """An empty piece is the end of file. Raises ValueError on more than the window allows."""
+        if data:
+            self._queued_bytes += len(data)
+            if self._queued_bytes > WINDOW_BYTES + PIECE_MAX_BYTES:
+                raise ValueError("more than the window of its stream")
+            self._queue.append(data)
+        else:
+            self._state.ended = True
+        self._idle = False
+        self._more.set()
+
+    def then(self, call: Callable[[], None], limit_s: float) -> None:
+        """Once all that was put is written, but after `limit_s` in any case."""
+        if self._idle:
+            call()
+            return
+        self._next.append(call)
+        asyncio.get_running_loop().call_later(limit_s, self._call, call)
+
+    def _call(self, call: Callable[[], None]) -> None:
+        if call in self._next:
+            self._next.remove(call)
+            call()
+
+    def close(self) -> None:
+        """In place of `run`, or after it."""
+        if self._of_command and self._state.taken_bytes is None:
+            with contextlib.suppress(OSError, ValueError):
+                unread = self._descriptor.unread_bytes_now()
+                self._state.taken_bytes = self._descriptor.written_bytes - unread
+        self._descriptor.close()
+
+    def start(self) -> "asyncio.Task[None]":
+        """As that of a `Source`."""
+        task = asyncio.create_task(self.run())
+        task.add_done_callback(lambda _: self._over())
+        return task
+
+    async def run(self) -> None:
+        """Until the end of file has been passed on (the descriptor is closed then)."""
+        state = self._state
+        if not self._descriptor.is_open and state.is_read and not state.ended:
+            return
+        try:
+            while True:
+                while self._queue:
+                    self._current = piece = self._queue.popleft()
+                    self._queued_bytes -= len(piece)
+                    self._current_from = self._descriptor.written_bytes
+                    if state.is_read:
+                        await self._write(piece)
+                    self._current = b""
+                    state.unreported_bytes += len(piece)
+                    if state.unreported_bytes >= state.acknowledge_bytes:
+                        self._report()
+                for call in list(self._next):
+                    self._call(call)
+                if state.ended:
+                    await self._pass_on_end()
+                    return
+                self._idle = True
+                self._more.clear()
+                await self._more.wait()
+        finally:
+            self._over()
+
+    async def _pass_on_end(self) -> None:
+        """What has been passed on may be read for a long time yet, or never."""
+        if not (self._of_command and self._state.is_read):
+            return
+        unread = await self._descriptor.turn_round() if self._descriptor.written_bytes else 0
+        if unread:
+            self._is_turned = True
+        elif unread == 0:
+            self._state.taken_bytes = self._descriptor.written_bytes
+
+    def _over(self) -> None:
+        if not self._is_turned:
+            self.close()
+
+    async def _write(self, piece: bytes | memoryview) -> None:
+        try:
+            await self._descriptor.write(piece)
+        except OSError as problem:
+            if self._descriptor.is_trouble(problem):
+                self._state.errno = errno_of(problem)
+            self._state.is_read = False
+            self.close()
+            self._gone()
+
+    def left(self, number: int = 0) -> SinkState:
+        """As that of a `Source`."""
+        written = self._descriptor.written_bytes
+        done = written - self._current_from if self._current else 0
+        return replace(
+            self._state,
+            number=number,
+            descriptor=self._descriptor.left(),
+            queue=tuple(bytes(piece) for piece in (self._current[done:], *self._queue) if piece),
+            written_bytes=written,
+            unreported_bytes=self._state.unreported_bytes + done,
+        )
+
+    def _report(self) -> None:
+        state = self._state
+        self._delivered(state.unreported_bytes)
+        state.reported_bytes += state.unreported_bytes
+        state.unreported_bytes = 0
+        if state.reported_bytes > FIRST_WINDOW_BYTES:
+            largest_bytes = self._largest_acknowledge_bytes
+            state.acknowledge_bytes = min(2 * state.acknowledge_bytes, largest_bytes)
+
+    async def taken_bytes(self) -> int | None:
+        """What the reader of our pipe has read of it; None if that cannot be told."""
+        if self._state.taken_bytes is not None:
+            return self._state.taken_bytes
+        try:
+            unread = await self._descriptor.unread_bytes()
+            return self._descriptor.written_bytes - unread
+        except (OSError, ValueError):
+            return None

@@ -1,0 +1,236 @@
+"""A local user's command: what its journey (core/journey.py) wants done is done here.
+
+One task goes from question to answer; signals and the end of the client come in between. Nothing is
+decided here.
+"""
+
+import asyncio
+import time
+from dataclasses import replace
+
+from lbd.errors import LbdError, LostContact
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.journey import Journey, JourneyPhase
+from lbd.lbm.core.next_host_after_refusal import Place
+from lbd.lbm.handover.records import Outbound
+from lbd.lbm.outbound.bookkeeping import Bookkeeping
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.outbound.directory import Directory
+from lbd.lbm.outbound.lim_questions import ask_place, ask_slots
+from lbd.lbm.outbound.remote_command import RemoteCommand, Talks
+from lbd.lbm.outbound.remote_run import RemoteRun
+from lbd.lbm.outbound.request import bounds_of, new_job
+from lbd.lbm.session.replies import Client
+from lbd.lbm.session.request import ClientRequest
+from lbd.local import client_tags as tags
+from lbd.model import HostId
+from lbd.policy.needs import with_features
+
+
+class Command:
+    """One `lbrun`, from its request to its end."""
+
+    def __init__(
+        self, home: OutboundContext, client: Client, request: ClientRequest, user: str, uid: int
+    ) -> None:
+        self._home = home
+        self._client = client
+        self._request = request
+        if request.mode == "local":
+            request.mode, request.host = "host", HostId(home.config.host.name)
+        if request.has(tags.FLAG_SHELL) and request.mode == "auto":
+            rules = home.eligible.needed(uid, request.argv)
+            request.needs = with_features(request.needs, rules)
+        self._uid, self._peer = uid, client.peer
+        must_stay = home.is_leader(self._peer) or request.depth >= home.config.lbm.max_hops
+        bounds = bounds_of(home.config, has_peers=home.streams is not None)
+        self.journey = Journey(request.demands(must_stay=must_stay), bounds)
+        self.job = new_job(home.new_id(), request, (user, uid), bounds.own, time.time())
+        self.job.pinned = must_stay or request.mode == "host"
+        self._books = Bookkeeping(home, request, self.job)
+        self._directory = Directory(home.looker, home.unshared, request, uid, self._peer)
+        self.remote: RemoteCommand | None = None
+        self._task: asyncio.Task[bool] | None = None
+
+    async def run(self) -> bool:
+        """True if the client now runs it itself; else it has had its answer."""
+        self._home.jobs.add(self.job)
+        self._home.commands[self.job.id] = self
+        self._task = asyncio.current_task()
+        try:
+            if self.journey.phase is JourneyPhase.NEW:
+                actions = self._handle(self._books.judge())
+            else:  # an earlier LBM has sent it
+                actions = self.journey.resumed(time.monotonic())
+            while (event := await self._carry_out(actions)) is not None:
+                actions = self._handle(event)
+        except asyncio.CancelledError:
+            if self.journey.phase is not JourneyPhase.DONE:
+                self._feed(e.CallerGone())
+                raise
+        finally:
+            del self._home.commands[self.job.id]
+            self.let_go()
+        return self.journey.phase is JourneyPhase.HERE
+
+    def stay(self) -> bool:
+        """Its caller runs it here, and only says so. False if the request says otherwise."""
+        self._home.jobs.add(self.job)
+        self._feed(e.Judged(leaves=False, reason="asked-to-stay"))
+        if self.journey.phase is JourneyPhase.NEEDS and not self._request.needs:
+            self._feed(self._take_needs())  # its memory is counted, and nobody waits for that
+        if self.journey.phase is JourneyPhase.HERE:
+            return True
+        self._feed(e.CallerGone())  # it needs what is to be asked for: there is no more to it
+        return False
+
+    def _handle(self, event: e.Event) -> list[e.Action]:
+        return self.journey.handle(event, time.monotonic())
+
+    def _feed(self, event: e.Event) -> None:
+        """One that nothing follows from but what is done at once."""
+        for action in self._handle(event):
+            self._do(action)
+
+    async def _carry_out(self, actions: list[e.Action]) -> e.Event | None:
+        """What came of the last of them; None: nothing more is to come."""
+        try:
+            for action in actions:
+                if (answer := await self._answer(action)) is not None:
+                    return answer
+        except LostContact as problem:
+            return e.ContactLost(str(problem))
+        except TimeoutError:
+            return e.Failed("lbrun did not pass on its descriptors")
+        except LbdError as problem:
+            return e.Failed(str(problem))
+        except OSError as problem:
+            return e.Failed(problem.strerror or str(problem))
+        return None
+
+    async def _answer(self, action: e.Action) -> e.Event | None:
+        """None of what is done at once. Raises LbdError, TimeoutError, OSError."""
+        match action:
+            case e.Look(lacking, host):
+                strangers = await self._directory.strangers() if lacking else frozenset()
+                address = self._home.known_address(host)
+                return e.Looked(strangers, self._directory.left_out, address)
+            case e.AskSlots(insist):
+                return await ask_slots(self._home, self._request.host, insist)
+            case e.AskLim(question, insist):
+                asked = self._books.in_json(question)
+                said = await ask_place(self._home, asked, question, insist)
+                self._books.said = said if isinstance(said, e.LimSaid) else None
+                return said
+            case e.WaitForRoom(limit_s):
+                await self._home.room.wait(limit_s)
+                return e.Waited()
+            case e.TakeTurn():
+                return e.TurnTaken(self._home.cap.take(self.job.id, self._request.depth))
+            case e.TakeNeeds():
+                return self._take_needs()
+            case e.Start(host, address):
+                self.remote = self._remote(Place(host, address))
+                return await self.remote.start(self._directory, lambda: self._feed(e.Sent()))
+            case e.AwaitAnswer() if self.remote is not None:
+                return await self.remote.answer()
+            case e.Follow(keep) if self.remote is not None:
+                return await self.remote.follow(keep=keep)
+            case e.Fetch(status) if self.remote is not None:
+                return await self.remote.fetch(status)
+        self._do(action)
+        return None
+
+    def _take_needs(self) -> e.NeedsTaken:
+        request = self._request
+        needs = replace(request.needs, counted_bytes=request.memory_bytes)
+        return self._home.own_needs.take(self.job.id, needs, self._peer)
+
+    def _do(self, action: e.Action) -> None:
+        self._books.note(action)
+        job = self.job
+        match action:
+            case e.BegunHere(host, reason, note):
+                self._directory.found(host)
+                self._client.placed(job.id, host, self._books.spoken(reason) + note)
+            case e.Finish(end):
+                self._client.done(end)
+            case e.LetGo():
+                self.let_go()
+            case e.RunHere(reason, slots, measure, grant=grant):
+                said = self._books.spoken(reason)
+                self._client.here(job.id, said, slots, measure=measure, grant=grant)
+            case e.Away():
+                self._client.away()
+            case e.Warn(text):
+                self._client.warn(text)
+            case e.Forward(number) if self.remote is not None:
+                self.remote.signal(number)
+            case e.Lacks(host, phase):
+                self._directory.refused(phase, host)
+
+    def let_go(self) -> None:
+        """Of the other host: it ends and removes what is there of this command."""
+        if self.remote is not None:
+            self.remote.close()
+            self.remote = None
+
+    # from outside
+
+    def used(self, used: e.Used) -> None:
+        self._feed(used)
+
+    def ended_here(self, seen_s: float | None = None, status: int | None = None) -> None:
+        """The client's process, which had become the command, has ended."""
+        self._books.ended_here()
+        self._feed(e.EndedHere(seen_s, status))
+
+    def signal(self, number: int) -> None:
+        """Pass it on; before the command has begun it ends the wait, if it is one that ends."""
+        was_done = self.journey.phase is JourneyPhase.DONE
+        self._feed(e.UserSignal(number))
+        if self.journey.phase is JourneyPhase.DONE and not was_done and self._task is not None:
+            self._task.cancel()
+
+    def force(self) -> None:
+        """It is ended at once, wherever it runs."""
+        if self.remote is not None and self.journey.phase is JourneyPhase.RUNNING:
+            self.remote.force()
+
+    @property
+    def far(self) -> RemoteRun | None:
+        """What the client's messages are for, once there is one."""
+        return self.remote.run if self.remote is not None else None
+
+    # over a restart of this LBM
+
+    def withdraw(self) -> None:
+        """It is asked for again, so the LIM is to forget it."""
+        self._home.notes.ended(self.job.id, self.job.host, charged=self.journey.is_charged)
+
+    def left(self) -> Outbound:
+        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        left, remote = Outbound(self.journey, self.job), self.remote
+        if remote is not None and self.journey.phase is not JourneyPhase.CONNECTING:
+            remote.leave(left)
+        return left
+
+    def take_up(self, left: Outbound, talks: Talks) -> None:
+        """What an earlier LBM has left; `run` goes on with it. Raises OSError, DecodeError,
+        ValueError."""
+        home, bounds = self._home, self.journey.bounds
+        if left.run is not None and home.streams is None:
+            raise ValueError("this host has no certificate any more")
+        self.journey, self.job = left.journey, left.job
+        self.journey.taken_up(bounds)
+        self._books = Bookkeeping(home, self._request, self.job)
+        if self.journey.stay.has_turn:
+            home.cap.hold(self.job.id, self._request.depth)
+        home.own_needs.hold(self.job.id, self.journey.stay.grant)
+        if left.run is not None:
+            self.remote = self._remote(self.journey.place)
+            self.remote.take_up(left, talks)
+
+    def _remote(self, place: Place) -> RemoteCommand:
+        caller = self._client, self._request, self.job, self._uid
+        return RemoteCommand(self._home, *caller, (place.host, place.address))

@@ -1,0 +1,160 @@
+"""What all commands of this host's users share."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lbd.config.schema import Config
+from lbd.errors import Unavailable
+from lbd.lbm.core.environment import DenyList
+from lbd.lbm.core.jobs import Job, Jobs, LocalCap
+from lbd.lbm.core.journey_events import NeedsTaken
+from lbd.lbm.core.resources import Grant
+from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.learnt_file import Eligibility
+from lbd.lbm.link.opened_links import PeerLinks
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.outbound.directory import Looker
+from lbd.lbm.outbound.lim_notices import LimNotes
+from lbd.lbm.owner.rules import InForce
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.outputs import QueuedFiles
+from lbd.lbm.session.cluster import Cluster
+from lbd.lbm.session.peer_process import PeerProcess
+from lbd.lbm.usage.log import UsageLog
+from lbd.local.budget import Budget
+from lbd.local.json_socket import Json, JsonClient
+from lbd.local.long_answers import LongAnswers
+from lbd.local.rate_limit import Rates
+from lbd.model import HostId, JobId, Needs
+from lbd.net.gen import lbm_pb2
+from lbd.net.transport import Peers
+
+ASK_TIMEOUT_S = 1.0
+LIM_REST_S = 5.0  # a LIM that did not answer is not asked again for this long
+ADDRESS_KEPT_S = 5.0
+
+
+class GrantsNeeds(Protocol):
+    """What commands have of this host that run on it."""
+
+    def take(self, job: JobId, needs: Needs, holder: PeerProcess) -> NeedsTaken: ...
+    def hold(self, job: JobId, grant: Grant) -> None: ...
+    def free(self, job: JobId) -> None: ...
+    def take_up(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class Underway(Protocol):
+    """A command that is on its way out, for who has only its name."""
+
+    @property
+    def job(self) -> Job: ...
+    def signal(self, number: int) -> None: ...
+    def force(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Room:
+    """Commands waiting for room somewhere, longest first; woken one by one as jobs end."""
+
+    waiting: "deque[asyncio.Future[None]]" = field(default_factory=deque)
+
+    def made(self) -> None:
+        while self.waiting:
+            waiter = self.waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def wait(self, limit_s: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(waiter)
+        try:
+            async with asyncio.timeout(limit_s):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            if waiter in self.waiting:
+                self.waiting.remove(waiter)
+
+
+@dataclass(slots=True)
+class OutboundContext:
+    """What all commands of this host's users share."""
+
+    config: Config
+    lim: JsonClient
+    notes: LimNotes
+    peers: Peers | None
+    streams: PeerLinks | None
+    jobs: Jobs
+    cap: LocalCap
+    eligible: Eligibility
+    room: Room
+    new_id: Callable[[], JobId]
+    is_leader: Callable[[PeerProcess], bool]  # is this process the very command of a placed job?
+    looker: Looker
+    unshared: Unshared
+    denied: DenyList
+    usage: UsageLog
+    rules: InForce
+    own_needs: GrantsNeeds
+    queue: DispatcherClient | None = None  # without a key there is none
+    files: QueuedFiles | None = None  # likewise
+    lim_rests_until_s: float = 0.0
+    commands: dict[JobId, Underway] = field(default_factory=dict)  # until they end or stay here
+    staying: dict[JobId, PeerProcess] = field(default_factory=dict)  # what has become a command
+    # Where the LIM said that hosts' LBMs are, and until when that needs no asking.
+    addresses: dict[HostId, tuple[str, float]] = field(default_factory=dict)
+    long_answers: LongAnswers = field(default_factory=LongAnswers)
+    rates: Rates = field(init=False)  # of the commands and questions of each user
+    long_requests: Budget = field(init=False)  # bytes of each user's
+
+    @property
+    def threads(self) -> UserThreads:
+        return self.looker.threads
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(self.config, self.lim, self.peers)
+
+    def __post_init__(self) -> None:
+        rate = self.config.lbm.max_rate
+        self.rates = Rates(rate, 2 * rate)
+        lbm = self.config.lbm
+        self.long_requests = Budget(lbm.user_request_bytes, lbm.users_request_bytes)
+
+    def is_no_less_busy(self, started: lbm_pb2.Started) -> bool:
+        """Was the host where a command has begun at least as busy as ours? A wrong transfer."""
+        return started.HasField("index") and started.index >= self.rules.load
+
+    async def ask_lim(self, question: Json, must: bool) -> Json:
+        """About where a command is to go. `must`: nothing else will do, so the LIM is asked even if
+        it did not answer a moment ago. Raises Unavailable and Refusal."""
+        if not must and time.monotonic() < self.lim_rests_until_s:
+            raise Unavailable("the LIM has not answered lately")
+        try:
+            answer = await self.lim.call(question, ASK_TIMEOUT_S)
+        except Unavailable:
+            if self.lim.connected:
+                self.lim_rests_until_s = time.monotonic() + LIM_REST_S
+            raise
+        self.lim_rests_until_s = 0.0
+        return answer
+
+    def is_at(self, host: HostId, address: str) -> None:
+        self.addresses[host] = address, time.monotonic() + ADDRESS_KEPT_S
+
+    def known_address(self, host: HostId | None) -> str:
+        """Where its LBM is: what the LIM said lately, or said last while it does not answer."""
+        if host is None:
+            return ""
+        address, until_s = self.addresses.get(host, ("", 0.0))
+        now_s = time.monotonic()
+        lately = self.lim.connected and now_s < until_s
+        return address if lately or now_s < self.lim_rests_until_s else ""

@@ -1,0 +1,186 @@
+"""Where a client's command is to run, and which hosts have that directory too.
+
+A look must not hang with a dead file server: what is not known here already is asked for in a
+thread of the client's user, and given up after a while.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import time
+from typing import Protocol
+
+from lbd.errors import Unavailable
+from lbd.launch.directory_look import file_system, kernel_id, look
+from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.as_user import AsUser
+from lbd.lbm.core.journey_events import NOT_SHARED
+from lbd.lbm.core.unshared_directories import Unshared
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.session.request import ClientRequest
+from lbd.local import client_tags as tags
+from lbd.model import HostId
+from lbd.process.timed_cache import TimedCache
+
+LOOK_S = 2.0
+OUR_VIEW = "/proc/self/mountinfo"
+KNOWN_S = 60.0  # the number of a mount may be another's by then
+PROGRAM = -1  # for `Unshared`, in place of a device: what is not there is a program
+
+
+class Looker:
+    """One for an LBM."""
+
+    def __init__(self, as_user: AsUser, threads: UserThreads) -> None:
+        self.threads = threads
+        self.as_user = as_user
+        self._kernel = kernel_id()
+        self._libc = ctypes.CDLL(None)
+        self._mounts: TimedCache[tuple[int, str], str] = TimedCache(KNOWN_S)
+
+    async def at(self, uid: int, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
+        """For a client of that user's. `is_current`: it is where the process `pid` is, so no path
+        need be walked (root may not be let through it on a file server). Raises Unavailable if it
+        cannot be seen."""
+        if is_current and pid > 0:
+            current = b"/proc/%d/cwd" % pid
+            with contextlib.suppress(OSError):
+                stamp = self._look(current, pid, cached=True)
+                if stamp.born_ns or not stamp.is_networked:
+                    return stamp
+                return await self._wait_for(uid, current, pid)
+        if pid > 0 and os.access(f"/proc/{pid}/root", os.X_OK):
+            return await self._wait_for(uid, b"/proc/%d/root" % pid + directory, pid)
+        if pid > 0 and self.as_user.is_needed:
+            return await self._for_another(uid, pid, directory, is_current=is_current)
+        return await self._wait_for(uid, directory, 0)
+
+    async def _for_another(
+        self, uid: int, pid: int, directory: bytes, *, is_current: bool
+    ) -> Stamp:
+        """The client's view of the file system is not ours to enter. Raises Unavailable."""
+        if has_our_view(pid):
+            with contextlib.suppress(Unavailable):
+                return await self._wait_for(uid, directory, 0)
+        theirs = b"/proc/%d/" % pid
+        return await self.as_user.look(
+            uid, theirs + (b"cwd" if is_current else b"root" + directory)
+        )
+
+    def _look(self, path: bytes, pid: int, *, cached: bool) -> Stamp:
+        def file_system_of(mount: int, device: str) -> str:
+            now_s = time.monotonic()
+            if (known := self._mounts.get((mount, device), now_s)) is not None:
+                return known[0]
+            found = file_system(mount, device, str(pid) if pid else "self")
+            return self._mounts.put((mount, device), found, now_s)
+
+        return look(path, self._kernel, self._libc, file_system_of, cached=cached)
+
+    async def _wait_for(self, uid: int, path: bytes, pid: int) -> Stamp:
+        """In a thread of that user's. Raises Unavailable."""
+        threads = self.threads.of(uid)
+        try:
+            async with asyncio.timeout(LOOK_S):
+                return await threads.run(lambda: self._look(path, pid, cached=False))
+        except TimeoutError:
+            raise Unavailable("its file server does not answer") from None
+        except OSError as problem:
+            raise Unavailable(problem.strerror or "it cannot be seen") from None
+
+
+def has_our_view(pid: int) -> bool:
+    """Does a path mean to that process what it means to us?"""
+    try:
+        with open(f"/proc/{pid}/mountinfo", "rb") as theirs, open(OUR_VIEW, "rb") as ours:
+            return theirs.read() == ours.read()
+    except OSError:
+        return False
+
+
+class CheckedPeer(Protocol):
+    """A client's process. `check` raises Unavailable if its number may be another's by now."""
+
+    @property
+    def pid(self) -> int: ...
+    def check(self) -> None: ...
+
+
+class Directory:
+    """The working directory of one command, and its program."""
+
+    def __init__(
+        self,
+        looker: Looker,
+        unshared: Unshared,
+        request: ClientRequest,
+        uid: int,
+        peer: CheckedPeer,
+    ) -> None:
+        self._looker = looker
+        self._unshared = unshared
+        self._uid = uid
+        self._peer = peer
+        self._path = request.directory
+        self._is_current = not request.has(tags.FLAG_CHDIR)
+        # Who names both the host and the directory means what is there.
+        self._by_name = request.mode == "host" and request.has(tags.FLAG_ROOTED)
+        self._stamp: Stamp | None = None
+        self._name = request.argv[0]
+        self._program = program_key(request)
+        self.left_out = ""  # who is no candidate and why, for people
+
+    async def stamp(self) -> Stamp | None:
+        """None: any directory of that name will do. Raises Unavailable if it cannot be seen."""
+        if self._stamp is None and not self._by_name:
+            try:
+                found = await self._looker.at(
+                    self._uid, self._peer.pid, self._path, is_current=self._is_current
+                )
+                self._peer.check()
+                self._stamp = found
+            except Unavailable as problem:
+                name = self._path.decode(errors="replace")
+                raise Unavailable(f"{name} cannot be looked at here: {problem}") from None
+        return self._stamp
+
+    async def strangers(self) -> frozenset[HostId]:
+        """The hosts that have lately said that they do not have it, or not the program."""
+        found: dict[str, set[HostId]] = {}
+        if self._unshared:
+            now_s = time.monotonic()
+            with contextlib.suppress(Unavailable):
+                if (stamp := await self.stamp()) is not None:
+                    name = self._path.decode(errors="replace")
+                    hosts = self._unshared.hosts(self._uid, stamp.device, self._path, now_s)
+                    found[f"{name} is not the same on"] = hosts
+            name = self._name.decode(errors="replace")
+            hosts = self._unshared.hosts(self._uid, PROGRAM, self._program, now_s)
+            found[f"{name} is not found on"] = hosts
+        self.left_out = "; ".join(
+            f"{what} {', '.join(sorted(hosts))}" for what, hosts in found.items() if hosts
+        )
+        return frozenset().union(*found.values())
+
+    def refused(self, phase: str, host: HostId) -> None:
+        now_s = time.monotonic()
+        if phase in NOT_SHARED and self._stamp is not None:
+            self._unshared.note(self._uid, self._stamp.device, self._path, host, now_s)
+        elif phase == "exec" and self._program:
+            self._unshared.note(self._uid, PROGRAM, self._program, host, now_s)
+
+    def found(self, host: HostId) -> None:
+        """The command has begun there."""
+        if self._stamp is not None:
+            self._unshared.shares(self._uid, self._stamp.device, self._path, host)
+        if self._program:
+            self._unshared.shares(self._uid, PROGRAM, self._program, host)
+
+
+def program_key(request: ClientRequest) -> bytes:
+    """Of what is looked up on PATH; b"" for a path, which may be about to be made by a build."""
+    if b"/" in request.argv[0]:
+        return b""
+    path = next((item for item in request.environment if item.startswith(b"PATH=")), b"")
+    return b"%d" % hash((request.argv[0], path))

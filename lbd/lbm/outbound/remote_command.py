@@ -1,0 +1,159 @@
+"""A local user's command on one other host, with the files that it brings along."""
+
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+from lbd.errors import Unavailable
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.environment import outgoing
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.handover.records import FarRun, Outbound
+from lbd.lbm.link import wire as stream
+from lbd.lbm.link.conversation import Conversation
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.outbound.directory import Directory
+from lbd.lbm.outbound.remote_run import RemoteRun
+from lbd.lbm.outbound.request import make_request, withheld
+from lbd.lbm.outbound.staging import Staging
+from lbd.lbm.session.replies import Client
+from lbd.lbm.session.request import ClientRequest
+from lbd.model import HostId, JobState
+from lbd.net.gen import lbm_pb2
+
+STOPPED = "stopped by a signal"
+
+
+class Talks(Protocol):
+    """The conversations that go on after a restart."""
+
+    def of(self, run: FarRun) -> Conversation: ...
+
+
+class RemoteCommand:
+    """Each answer is an event of its journey."""
+
+    def __init__(
+        self,
+        home: OutboundContext,
+        client: Client,
+        request: ClientRequest,
+        job: Job,
+        uid: int,
+        place: tuple[HostId, str],
+    ) -> None:
+        """`place`: host and address."""
+        self._home = home
+        self._client = client
+        self._request = request
+        self._job = job
+        self._uid = uid
+        self._place = place
+        self.withheld = ""  # of its environment, for -v
+        self.run = self._new_run()
+        self.staging = self._new_staging() if request.is_staged else None
+
+    def _new_run(self) -> RemoteRun:
+        assert self._home.streams is not None
+        threads = self._home.threads.of(self._uid)
+        return RemoteRun(self._home.config.lbm, self._home.streams, *self._place, threads)
+
+    # As its run's follower
+
+    def input_taken(self) -> None:
+        self._client.input_taken()
+
+    def notice(self, tag: bytes) -> None:
+        if tag == stream.STOPPED:
+            self.stands_still(STOPPED)
+        self._client.notice(tag)
+
+    def stands_still(self, why: str) -> None:
+        """For `lbctl jobs`."""
+        self._job.state = JobState.SUSPENDED if why else JobState.RUNNING
+        self._job.reason = why
+
+    def _new_staging(self) -> Staging:
+        assert self._home.streams is not None
+        config, pipes, caller = (
+            self._home.config,
+            self._client.pipes,
+            (self._uid, self._client.peer),
+        )
+        streams, request = self._home.streams, self._request
+        return Staging(config, streams, self._place, pipes, self._job, request, caller)
+
+    async def start(self, directory: Directory, sent: Callable[[], None]) -> e.Event:
+        """`sent` is called before anything of it may run. Raises LbdError, TimeoutError."""
+        try:
+            stamp = None if self._request.is_staged else await directory.stamp()
+        except Unavailable as problem:
+            return e.Unseen(str(problem))
+        wanted = self._request.environment, self._home.denied, self._request.let_through
+        environment, names = outgoing(*wanted)
+        self.withheld = withheld(names)
+        peer = self._client.peer
+        request = make_request(self._job, self._request, environment, self._uid, peer, stamp)
+        if self.staging is not None:
+            if (refused := await self.staging.open()) is not None:
+                return self._event(refused)
+            self.staging.enter(request)
+        return self._event(await self.run.start(request, sent=sent))
+
+    async def answer(self) -> e.Event:
+        """To a start that an earlier LBM has sent. Raises LbdError."""
+        return self._event(await self.run.answer())
+
+    def _event(self, answer: lbm_pb2.Started | e.Refused) -> e.Event:
+        if not isinstance(answer, e.Refused):
+            self._job.pid = answer.pid
+            note = (f"; {answer.note}" if answer.note else "") + self.withheld
+            return e.StartedThere(note, self._home.is_no_less_busy(answer))
+        self._home.addresses.pop(self._place[0], None)
+        return answer
+
+    async def follow(self, *, keep: bool) -> e.Event:
+        """`keep`: the caller's descriptors may be needed again. Raises LbdError, TimeoutError."""
+        run = self.run
+        if (ended := run.ended_already()) is None:  # else it needs no descriptors
+            if not run.is_following:
+                run.attach(await self._client.descriptors(keep=keep))
+            ended = await run.follow(self)
+        cpu_s = ended.user_cpu_s + ended.system_cpu_s
+        how = ended.exit_status, ended.cause, ended.reason, ended.signal, cpu_s
+        return e.Ended(*how, run.trouble(), run.is_untouched, ended.max_rss_bytes)
+
+    async def fetch(self, status: int) -> e.Event:
+        return e.Fetched(await self.staging.fetch(status) if self.staging is not None else "")
+
+    @property
+    def is_moving_files(self) -> bool:
+        return self.staging is not None and self.staging.is_busy
+
+    def signal(self, number: int) -> None:
+        if number == signal.SIGCONT and self._job.reason == STOPPED:
+            self.stands_still("")
+        if self.staging is None or not self.staging.signal(number):
+            self.run.send(stream.SIGNAL, bytes((number,)))
+
+    def force(self) -> None:
+        """All of it is ended at once, if it has begun."""
+        self.run.send(stream.FORCE)
+
+    def leave(self, left: Outbound) -> None:
+        """For another LBM. Raises NotNow."""
+        left.run, left.withheld = self.run.left(), self.withheld
+        left.workdir = self.staging.run.left() if self.staging is not None else None
+
+    def take_up(self, left: Outbound, talks: Talks) -> None:
+        """As `leave` has left it. Raises OSError, DecodeError, ValueError."""
+        self.withheld = left.withheld
+        for run, far in ((left.run, self.run), (left.workdir, self.staging and self.staging.run)):
+            if run is not None and far:
+                far.restore(run, talks.of(run))
+
+    def close(self) -> None:
+        """It ends there, and what there is of it is removed."""
+        self.run.close()
+        if self.staging is not None:
+            self.staging.close()

@@ -1,0 +1,388 @@
+"""A command of ours on another host: this side of its conversation."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+
+from lbd.config.schema import LbmConfig
+from lbd.errors import LostContact, Unavailable
+from lbd.lbm.core.journey_events import Refused
+from lbd.lbm.handover.codec import NO_FD, Fd
+from lbd.lbm.handover.records import FarRun, SinkState, SourceState
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import Conversation, Message
+from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of
+from lbd.lbm.link.nonblocking_fd import Descriptor
+from lbd.lbm.link.opened_links import PeerLinks
+from lbd.lbm.link.pump import Sink, Source
+from lbd.lbm.link.user_threads import Threads
+from lbd.lbm.session.replies import Follower, StdFds
+from lbd.net import release as wire
+from lbd.net.gen import lbm_pb2
+from lbd.text.one_line import one_line
+
+FLUSH_S = 1.0
+log = logging.getLogger("lbd.lbm")
+
+PUT_BACK_S = 2.0  # by a file server that may not answer
+DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
+Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
+
+
+def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest) -> set[str]:
+    """The features a host needs for it (lbd/net/release.py)."""
+    wanted = {wire.SLOTS} if request.slots else set()
+    if isinstance(request, lbm_pb2.WorkdirRequest):
+        return wanted | {wire.FILES}
+    if request.needs:
+        wanted.add(wire.NEEDS)
+    return wanted | {wire.TERMINAL} if request.HasField("terminal") else wanted
+
+
+class RemoteRun:
+    """One attempt on one host."""
+
+    def __init__(
+        self,
+        config: LbmConfig,
+        streams: PeerLinks,
+        host: str,
+        address: str,
+        threads: Threads,
+    ) -> None:
+        """`threads`: those of the user whose descriptors it gets."""
+        self._threads = threads
+        self._config = config
+        self._streams = streams
+        self._host = host
+        self._state = FarRun(host, address)
+        self._talk: Conversation | None = None
+        self._sinks: dict[int, Sink] = {}
+        self._stdin: Source | None = None
+        self._stdin_task: asyncio.Task[None] | None = None
+        self._listener: Follower | None = None
+        self._early: list[Message] = []
+        self._writing: dict[int, asyncio.Task[None]] = {}
+        self._ended = False
+        self._final: lbm_pb2.Ended | None = None
+
+    async def start(
+        self,
+        request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest,
+        tag: bytes = tags.RUN,
+        sent: Callable[[], None] = lambda: None,
+    ) -> lbm_pb2.Started | Refused:
+        """Ask the host to run it. `sent`: from now on it may. Raises LostContact if it may have
+        begun, but nobody knows."""
+        is_run, place = isinstance(request, lbm_pb2.RunRequest), (self._host, self._state.address)
+        self._state.has_terminal = is_run and request.HasField("terminal")
+        try:
+            self._talk = await self._streams.converse(*place)
+            if lack := await self._streams.lacking(*place, wanted_of(request)):
+                self._ended = True
+                return Refused(f"{self._host} {lack}", "feature")
+        except Unavailable as problem:
+            return Refused(str(problem), fault=True)
+        self._talk.put(tag, request.SerializeToString())
+        sent()
+        return await self.answer()
+
+    async def answer(self) -> lbm_pb2.Started | Refused:
+        """As `start`, to a request that was sent."""
+        assert self._talk is not None
+        try:
+            return await self._first_answer(self._talk)
+        except Unavailable as problem:
+            return Refused(str(problem), fault=True)
+        except TimeoutError:
+            raise LostContact(
+                f"{self._host} has not said within {self._config.start_timeout_s:g} s "
+                "whether it started the command"
+            ) from None
+
+    async def _first_answer(self, talk: Conversation) -> lbm_pb2.Started | Refused:
+        limit_s: float | None = self._config.start_timeout_s
+        while True:
+            if not self._early:
+                async with asyncio.timeout(limit_s):
+                    self._early = await talk.read()
+            tag, body = self._early.pop(0)
+            if tag == tags.STARTED:
+                started = self._decoded(lbm_pb2.Started(), body)
+                started.note = one_line(started.note)
+                return started
+            if tag == tags.REFUSED:
+                self._ended = True
+                refused = self._decoded(lbm_pb2.Refused(), body)
+                reason = one_line(refused.reason) or "refused without a reason"
+                declined = refused.phase in ("admission", "exec", "chdir", "directory", "user")
+                why = refused.phase, refused.errno, not declined, refused.full
+                return Refused(f"{self._host}: {reason}", *why)
+            if tag == tags.FAILED:
+                raise self._lost(body)
+            limit_s = None  # QUEUED: it waits for a slot, as long as that takes
+
+    def _lost(self, body: memoryview) -> LostContact:
+        self._ended = True
+        return LostContact(
+            f"lost contact with {self._host}: {one_line(bytes(body).decode(errors='replace'))}"
+        )
+
+    def _decoded(self, message: Reply, body: memoryview) -> Reply:
+        """`message`, filled in. Raises LostContact if it is none."""
+        try:
+            message.ParseFromString(bytes(body))
+        except DecodeError:
+            raise LostContact(
+                f"protocol error from {self._host}: no {type(message).__name__}"
+            ) from None
+        return message
+
+    def ended_already(self) -> lbm_pb2.Ended | None:
+        """The end, if it came with the start and nothing was printed: then no stream is needed."""
+        if not self._early or any(body for _, body in self._early[:-1]):
+            return None
+        tag, body = self._early[-1]
+        return self._end(body) if tag == tags.ENDED else None
+
+    def _end(self, body: memoryview) -> lbm_pb2.Ended:
+        self._ended = True
+        return self._decoded(lbm_pb2.Ended(), body)
+
+    async def follow(self, listener: Follower | None) -> lbm_pb2.Ended:
+        """Move the bytes until the command has ended and its output is handed over, with what was
+        attached. Raises LostContact."""
+        assert self._talk is not None
+        self._listener = listener
+        self._writing = {number: sink.start() for number, sink in self._sinks.items()}
+        if self._stdin is not None:
+            self._stdin_task = self._stdin.start()
+        self._acknowledge()
+        try:
+            if self._final is None:
+                self._final = await self._hear_out(self._talk)
+            ended = self._final
+            self._exited(ended.signal)
+            if self._writing:
+                await asyncio.wait(self._writing.values())
+            await self._put_back(ended)
+            return ended
+        finally:
+            for task in self._writing.values():
+                task.cancel()
+            if self._stdin_task is not None:
+                self._stdin_task.cancel()
+            file, self._state.input_file = self._state.input_file, NO_FD
+            if file >= 0:
+                self._threads.close(file)
+
+    def _exited(self, number: int) -> None:
+        """It has ended, by signal `number` if that is not 0; its output may still be under way."""
+        self._state.has_exited = True
+        if self._state.asked_to_end and number:
+            self._give_up_soon()
+
+    def _give_up_soon(self) -> None:
+        """The command has ended as its caller wished: whose output is not read has had its time."""
+        for number, task in self._writing.items():
+            asyncio.get_running_loop().call_later(DRAIN_S, self._give_up, number, task)
+
+    def _give_up(self, number: int, task: asyncio.Task[None]) -> None:
+        if task.cancel():
+            self.send(tags.OUTPUT_GONE, bytes((number,)))
+
+    async def _put_back(self, ended: lbm_pb2.Ended) -> None:
+        """What was taken from a file and not read by the command is for its next reader."""
+        file = self._state.input_file
+        if file < 0 or self._stdin is None:
+            return
+        if self._stdin_task is not None:
+            self._stdin_task.cancel()
+        if not ended.HasField("input_taken_bytes"):
+            return
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(PUT_BACK_S):
+                if self._stdin_task is not None:
+                    await asyncio.wait((self._stdin_task,))
+                taken = self._stdin.read_bytes + await self._stdin.lost_bytes()
+                if (left := taken - ended.input_taken_bytes) > 0:
+                    await self._threads.run(lambda: os.lseek(file, -left, os.SEEK_CUR))
+
+    def attach(self, ends: StdFds) -> None:
+        """The caller's descriptors."""
+        assert self._talk is not None
+        self._state.is_following, talk = True, self._talk
+        for number, output in ((1, ends.stdout), (2, ends.stderr)):
+            if output is not None:
+                descriptor = Descriptor(output, self._threads)
+                self._sinks[number] = self._sink(number, descriptor, talk)
+        if ends.stdin is not None:
+            if kind_of(ends.stdin) is DescriptorKind.REGULAR:
+                self._state.input_file = Fd(os.dup(ends.stdin))
+            self._stdin = self._source(Descriptor(ends.stdin, self._threads), talk)
+
+    def _sink(
+        self, number: int, descriptor: Descriptor, talk: Conversation, left: SinkState | None = None
+    ) -> Sink:
+        window_bytes = tags.SCREEN_BYTES if self._state.has_terminal else tags.WINDOW_BYTES
+        return Sink(
+            descriptor,
+            lambda count: talk.put(tags.DELIVERED, tags.delivered(number, count)),
+            lambda: talk.put(tags.OUTPUT_GONE, bytes((number,))),
+            window_bytes // tags.ACKNOWLEDGE_SHARE,
+            left=left,
+        )
+
+    def _source(
+        self, descriptor: Descriptor, talk: Conversation, left: SourceState | None = None
+    ) -> Source:
+        return Source(
+            descriptor,
+            lambda data: talk.put(tags.STDIN, data),
+            talk.flush,
+            tags.WINDOW_BYTES,
+            self._config.chunk_bytes,
+            slow_start=True,
+            left=left,
+        )
+
+    async def _hear_out(self, talk: Conversation) -> lbm_pb2.Ended:
+        received, self._early = self._early, []
+        while True:
+            for tag, body in received:
+                if tag == tags.ENDED:
+                    for sink in self._sinks.values():
+                        sink.put(b"")
+                    return self._end(body)
+                if tag == tags.FAILED:
+                    raise self._lost(body)
+                try:
+                    self._hear(tag, body)
+                except ValueError as fault:
+                    raise LostContact(f"protocol error from {self._host}: {fault}") from None
+            received = await talk.read()
+
+    def _hear(self, tag: bytes, body: memoryview) -> None:
+        if tag in (tags.STDOUT, tags.STDERR):
+            self._state.has_printed = self._state.has_printed or bool(body)
+            sink = self._sinks.get(tag[0] - ord("0"))
+            if sink is not None:
+                sink.put(body)
+        elif tag == tags.DELIVERED:
+            number, count = tags.read_delivered(bytes(body))
+            if number == 0 and self._stdin is not None:
+                self._stdin.delivered(count)
+            elif number == 0:
+                self._state.typed_bytes -= count
+                self._acknowledge()
+        elif tag == tags.STDIN_GONE and self._stdin_task is not None:
+            self._stdin_task.cancel()
+        elif tag == tags.EXITED and len(body) == 1:
+            self._exited(body[0])
+        elif tag == tags.STOPPED and 1 in self._sinks:
+            self._sinks[1].then(lambda: self._notify(tag), SHOWN_WITHIN_S)
+        elif tag in (tags.STOPPED, tags.WANTED, tags.SCREEN):
+            self._notify(tag)
+        elif tag == tags.STILL and self._listener is not None:
+            self._listener.stands_still(one_line(bytes(body).decode(errors="replace")))
+        elif tag == tags.UNKNOWN:
+            log.warning(
+                "%s does not know our message %r (another release?)", self._host, bytes(body)
+            )
+        elif tag not in (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL):
+            self.send(tags.UNKNOWN, tag)
+
+    def _acknowledge(self) -> None:
+        if self._listener is not None:
+            self._listener.input_taken()
+
+    def _notify(self, tag: bytes) -> None:
+        if self._listener is not None:
+            self._listener.notice(tag)
+
+    @property
+    def is_following(self) -> bool:
+        """Are the caller's descriptors in use?"""
+        return self._state.is_following
+
+    def left(self) -> FarRun:
+        """Between two steps of the event loop, after which there are none. Raises NotNow."""
+        assert self._talk is not None
+        self._talk.give_back(self._early)
+        return replace(
+            self._state,
+            token=self._talk.token,
+            number=self._talk.number,
+            stdin=self._stdin.left() if self._stdin is not None else None,
+            outputs=tuple(sink.left(number) for number, sink in self._sinks.items()),
+            ended=self._final.SerializeToString() if self._final is not None else None,
+        )
+
+    def restore(self, left: FarRun, talk: Conversation) -> None:
+        """In place of `start`. Raises OSError, DecodeError, ValueError."""
+        self._state, self._talk = left, talk
+        if left.ended is not None:
+            self._ended, self._final = True, lbm_pb2.Ended.FromString(left.ended)
+        for output in left.outputs:
+            descriptor = Descriptor.given(output.descriptor, self._threads)
+            self._sinks[output.number] = self._sink(output.number, descriptor, talk, output)
+        if left.stdin is not None:
+            descriptor = Descriptor.given(left.stdin.descriptor, self._threads)
+            self._stdin = self._source(descriptor, talk, left.stdin)
+
+    @property
+    def is_untouched(self) -> bool:
+        """It has printed nothing, and nothing was read for it, so another could take its place."""
+        is_read = self._stdin is not None and self._stdin.read_bytes
+        return not self._state.has_printed and not is_read
+
+    def trouble(self) -> str:
+        """Why not all of the caller's input or the command's output was moved; "" if it was."""
+        ends = (("standard input", self._stdin), ("standard output", self._sinks.get(1)))
+        troubles = [(name, end.trouble) for name, end in ends if end is not None]
+        return "; ".join(f"{name}: {found.strerror}" for name, found in troubles if found)
+
+    def typed(self, data: bytes) -> None:
+        """Terminal input that the client has read; b"" is the end of file.
+
+        Raises ValueError if more comes than was asked for.
+        """
+        self._state.typed_bytes += len(data)
+        if self._state.typed_bytes > 2 * tags.WINDOW_BYTES:
+            raise ValueError("input without waiting until it is taken")
+        self.send(tags.STDIN, data)
+        if self._state.typed_bytes < tags.WINDOW_BYTES // 2:
+            self._acknowledge()
+
+    def send(self, tag: bytes, body: bytes = b"") -> None:
+        if tag == tags.FORCE or (tag == tags.SIGNAL and body[0] in ENDING_SIGNALS):
+            self._state.asked_to_end = True  # a reader that reads no more must not stand in the way
+            if self._state.has_exited:
+                self._give_up_soon()
+        if self._talk is not None:
+            self._talk.put(tag, body)
+
+    async def flush(self) -> None:
+        """Until what was told is with gRPC; not for ever, for its caller has a client to watch."""
+        if self._talk is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_S):
+                    await self._talk.flush()
+
+    def close(self) -> None:
+        """Nobody waits for it any more; unless it has ended, the far host ends it."""
+        if self._talk is None:
+            return
+        if not self._ended:
+            self._talk.put(tags.HANGUP)
+        self._talk.close()
+        self._talk = None

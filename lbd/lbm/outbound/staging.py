@@ -1,0 +1,153 @@
+"""A command that brings its files along: what of that is done where it came from.
+
+Three commands run one after the other in a private directory of the far host, as the user: one that
+unpacks, the user's own, one that packs. What they read and write goes through the same streams and
+windows as any command's. Packing and unpacking at this end is the client's, which gives us pipes.
+The directory is there as long as the conversation that asked for it.
+"""
+
+import os
+
+from lbd.config.schema import Config, StageConfig
+from lbd.errors import LbdError, Unavailable
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.journey_events import Refused
+from lbd.lbm.handover.codec import Fd
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.opened_links import PeerLinks
+from lbd.lbm.outbound.remote_run import RemoteRun
+from lbd.lbm.outbound.request import make_request
+from lbd.lbm.session.peer_process import PeerProcess
+from lbd.lbm.session.replies import Pipes, StdFds
+from lbd.lbm.session.request import ClientRequest
+from lbd.local import client_tags
+from lbd.net.gen import lbm_pb2
+
+COMPLAINT_BYTES = 4096
+
+
+class Staging:
+    """The stage of one command on one host."""
+
+    def __init__(
+        self,
+        config: Config,
+        streams: PeerLinks,
+        place: tuple[str, str],
+        pipes: Pipes,
+        job: Job,
+        request: ClientRequest,
+        caller: tuple[int, PeerProcess],
+    ) -> None:
+        """`place`: host and address; `caller`: uid and process."""
+        self._config = config
+        self._streams = streams
+        self._place = place
+        self._pipes = pipes
+        self._job = job
+        self._request = request
+        self._caller = caller
+        self.run = self._new_run()
+        self.is_busy = False  # files are on their way
+        self._step: RemoteRun | None = None
+
+    def _new_run(self) -> RemoteRun:
+        return RemoteRun(self._config.lbm, self._streams, *self._place, self._pipes.threads)
+
+    def enter(self, request: lbm_pb2.RunRequest, step: str = "run") -> None:
+        """Make it a command in this stage."""
+        request.workdir.id = self._job.id
+        request.workdir.step = step
+        request.workdir.send.extend(self._request.send)
+        request.workdir.fetch.extend(self._request.fetch)
+
+    async def open(self) -> Refused | None:
+        """Make it, and send what is to be sent. Raises LbdError."""
+        workdir_request = lbm_pb2.WorkdirRequest(
+            id=self._job.id,
+            origin=self._job.origin,
+            user=self._job.user,
+            uid=self._caller[0],
+            forced=self._request.mode == "host",
+            slots=self._request.slots[0] if self._request.slots[1] > 1 else 0,
+        )
+        self.is_busy = True
+        answer = await self.run.start(workdir_request, tags.WORKDIR)
+        if isinstance(answer, Refused):
+            return answer
+        refused = await self._start("unpack", "in")
+        if refused is not None:
+            return refused
+        pipe = await self._pipes.open(client_tags.PACK, bounds(self._config.stage))
+        said = await self._follow(StdFds(pipe))
+        if complaint := await self._pipes.outcome():
+            raise Unavailable(f"{complaint}; nothing ran")
+        self.is_busy = False
+        return Refused(said, "stage") if said else None
+
+    async def fetch(self, status: int) -> str:
+        """What went wrong with it, "" if nothing did."""
+        self.is_busy = True
+        try:
+            return await self._fetch(status) if self._request.fetch else ""
+        except LbdError as problem:
+            return f"--fetch: {problem}"
+
+    async def _fetch(self, status: int) -> str:
+        refused = await self._start("pack", "out")
+        if refused is not None:
+            return refused.reason
+        body = bounds(self._config.stage) + b" %d" % status
+        pipe = await self._pipes.open(client_tags.UNPACK, body)
+        said = await self._follow(StdFds(stdout=pipe))
+        complaint = await self._pipes.outcome()
+        return f"--fetch {said}" if said else complaint
+
+    async def _start(self, step: str, suffix: str) -> Refused | None:
+        request = make_request(self._job, self._request, [], *self._caller, None)
+        self.enter(request, step)
+        request.job_id = f"{self._job.id}.{suffix}"
+        request.wants_stdin = step == "unpack"
+        request.closed_fds = request.null_outputs = 0
+        request.ClearField("terminal")
+        request.timeout_s = request.memory_bytes = request.slots = request.slots_most = 0
+        request.needs = ""
+        del request.argv[:]
+        request.argv.append(b"lbd-stage")
+        self._step = self._new_run()
+        answer = await self._step.start(request)
+        return answer if isinstance(answer, Refused) else None
+
+    async def _follow(self, ends: StdFds) -> str:
+        """What the far end says went wrong; "" if nothing."""
+        assert self._step is not None
+        said = os.memfd_create("complaint", os.MFD_CLOEXEC)
+        try:
+            ends.stderr = Fd(os.dup(said))
+            self._step.attach(ends)
+            ended = await self._step.follow(None)
+            if ended.exit_status == 0:
+                return self._step.trouble()
+            text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
+            return f"{self._place[0]}: {text or f'ended with {ended.exit_status}'}"
+        finally:
+            os.close(said)
+            self._step.close()
+            self._step = None
+
+    def signal(self, number: int) -> bool:
+        """End a transfer that is under way; False if there is none."""
+        if self._step is None:
+            return False
+        self._step.send(tags.SIGNAL, bytes((number,)))
+        return True
+
+    def close(self) -> None:
+        """The far host removes it."""
+        if self._step is not None:
+            self._step.close()
+        self.run.close()
+
+
+def bounds(config: StageConfig) -> bytes:
+    return b"%d %d" % (config.max_bytes, config.max_files)

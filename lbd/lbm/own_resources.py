@@ -1,0 +1,202 @@
+"""What this host has to hand out, and what commands of its own users have of that.
+
+Such a command has no slot, and the keeper does not know it: the client's process becomes it. If the
+LBM was killed, nobody would know what it has. So each grant is noted in a file beside the sockets,
+with the process that has it, before the client hears of it; the file is removed when the grant is
+returned. The next LBM holds what is noted until that process has ended.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Container, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from lbd.config.schema import Config
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.jobs import Slots
+from lbd.lbm.core.resources import GPU, Grant, ResourcePool
+from lbd.lbm.core.survivors import Belongings, pack_belongings, read_belongings
+from lbd.lbm.inbound.executions import Executions
+from lbd.load import equipment
+from lbd.load.memory import own_memory
+from lbd.load.process_table import task_of
+from lbd.load.procfs import read_small
+from lbd.model import JobId, Needs
+from lbd.text.units import size_bytes
+
+log = logging.getLogger("lbd.lbm")
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+NOTE_BYTES_MAX = 1 << 16
+NOTES_MAX = 100_000
+
+
+def slots_of(config: Config, total: int, beyond: int) -> Slots:
+    return Slots(total, beyond, config.lbm.max_waiting, pool=pool_of(config))
+
+
+def pool_of(config: Config) -> ResourcePool:
+    features = {*equipment.features(), *config.host.features}
+    amounts = dict(config.resources.amounts)
+    if GPU not in amounts:
+        amounts[GPU] = equipment.gpus()
+    there = {name: amount for name, amount in amounts.items() if amount}
+    return ResourcePool(tuple(sorted(features)), there, memory_of(config))
+
+
+def memory_of(config: Config) -> int:
+    """That jobs may be given, in bytes."""
+    if config.host.memory:
+        return size_bytes(config.host.memory)
+    return own_memory(own_group=config.load.scope != "host").read().total
+
+
+class Keeper(Protocol):
+    pid: int
+    lost_pid: int
+
+
+class Holder(Protocol):
+    """The process that has what was granted."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def is_there(self) -> bool: ...
+
+
+class OwnNeeds:
+    """What commands of this host's own users have that run here, without a slot, and so without
+    the keeper; but what its commands had is free when it is lost, and they may live until the next
+    one has ended them."""
+
+    def __init__(
+        self, executions: Executions, changed: Callable[[], None], keeper: Keeper, notes: "Notes"
+    ) -> None:
+        self._executions, self._changed, self._keeper = executions, changed, keeper
+        self._pool, self._notes = executions.line.slots.pool, notes
+        self._is_leaving = False
+        self._awaited: dict[int, JobId] = {}  # by pidfd: of an earlier LBM's users
+
+    def take(self, job: JobId, needs: Needs, holder: Holder) -> e.NeedsTaken:
+        if (lack := self._pool.unmet(needs)) is not None:
+            return e.NeedsTaken(None, lack.why, lack.later)
+        if self._keeper.pid in (0, self._keeper.lost_pid):  # the next one says hello after that
+            return e.NeedsTaken(None, "its keeper is being restarted", later=True)
+        self._pool.take(job, needs)
+        grant = self._pool.grant_of(job)
+        if grant and (fault := self._notes.write(job, holder, grant)):
+            log.warning("%s: what it has is lost if this LBM is killed: %s", job, fault)
+            if grant.resources:  # nobody else may ever get the same ones
+                self._pool.free(job)
+                return e.NeedsTaken(None, f"its LBM cannot note who has what: {fault}")
+        self._changed()
+        return e.NeedsTaken(grant)
+
+    def hold(self, job: JobId, grant: Grant) -> None:
+        """What the LBM before us gave it."""
+        self._pool.hold(job, grant)
+
+    def free(self, job: JobId) -> None:
+        """Who has waited for it may have a slot by that."""
+        if not self._is_leaving:
+            self._notes.remove(job)
+        self._executions.free(job)
+        self._changed()
+
+    # from one LBM to the next
+
+    def take_up(self) -> None:
+        """What an earlier LBM gave to commands that live on, and has not handed over."""
+        for job, pidfd, grant in self._notes.read(self._pool.held):
+            log.info("%s: it has what an earlier LBM gave it", job)
+            self._pool.hold(job, grant)
+            self._awaited[pidfd] = job
+            asyncio.get_running_loop().add_reader(pidfd, self._ended, pidfd)
+        self._changed()
+
+    def leave(self) -> None:
+        """From here on nothing is freed for good: the commands live on without this LBM."""
+        self._is_leaving = True
+        for pidfd in self._awaited:
+            asyncio.get_running_loop().remove_reader(pidfd)
+            os.close(pidfd)
+        self._awaited.clear()
+
+    def _ended(self, pidfd: int) -> None:
+        asyncio.get_running_loop().remove_reader(pidfd)
+        os.close(pidfd)
+        self.free(self._awaited.pop(pidfd))
+
+
+class Notes:
+    """A file for each grant, named after its command. None is read in another boot, and a process
+    is the same one only if it also began at the same moment."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, job: JobId, holder: Holder, grant: Grant) -> str:
+        """Returns why it cannot; "" if the note is there, or the process is out of sight."""
+        task = task_of(holder.pid) if holder.pid > 0 else None
+        if task is None or not holder.is_there:  # what has ended is about to give it back
+            return ""
+        had = pack_belongings(Belongings(grant=grant)).decode()
+        record = [_boot(), holder.pid, task.started_ticks, had]
+        try:
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            (self._directory / job).write_text(json.dumps(record))
+        except OSError as problem:
+            self.remove(job)  # half of it may be there
+            return problem.strerror or str(problem)
+        return ""
+
+    def remove(self, job: JobId) -> None:
+        try:
+            (self._directory / job).unlink(missing_ok=True)
+        except OSError as problem:
+            log.warning("%s: %s", self._directory / job, problem.strerror)
+
+    def read(self, known: Container[JobId]) -> Iterator[tuple[JobId, int, Grant]]:
+        """Of processes that live, each with a pidfd, but for those of `known` jobs."""
+        try:
+            names = [JobId(entry.name) for entry in islice(os.scandir(self._directory), NOTES_MAX)]
+        except OSError:
+            return
+        for job in names:
+            if job in known:
+                continue
+            try:
+                found = self._read(job)
+            except (OSError, ValueError, TypeError, RecursionError) as problem:
+                log.warning("%s: %s; it is passed over", self._directory / job, problem)
+                found = None
+            if found is None:
+                self.remove(job)
+            else:
+                yield job, *found
+
+    def _read(self, job: JobId) -> tuple[int, Grant] | None:
+        """None: its process has ended. Raises OSError, ValueError, TypeError."""
+        data = read_small(str(self._directory / job), NOTE_BYTES_MAX)
+        boot, pid, started_ticks, had = json.loads(data)
+        grant = read_belongings(str(had).encode()).grant
+        if boot != _boot():
+            return None
+        try:
+            pidfd = os.pidfd_open(int(pid))
+        except ProcessLookupError:
+            return None
+        task = task_of(int(pid))  # after the pidfd: so it is that one's
+        if task is None or task.has_ended or task.started_ticks != started_ticks:
+            os.close(pidfd)
+            return None
+        return pidfd, grant
+
+
+def _boot() -> str:
+    return read_small(BOOT_ID).decode(errors="replace").strip()

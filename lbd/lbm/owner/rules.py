@@ -1,0 +1,122 @@
+"""The owner's rules as they are in force on this host, with what they ask of it."""
+
+import functools
+import grp
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from lbd.config.reload import reloaded
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+from lbd.keeper.run_as import Asker, LocalUser
+from lbd.lbm.core.admission import Conditions, Guest, Rules
+from lbd.load.memory import own_pressure
+from lbd.process.timed_cache import TimedCache
+from lbd.text.windows import Moment
+
+if TYPE_CHECKING:
+    from lbd.model import Facts, HostId
+
+log = logging.getLogger("lbd.lbm")
+
+GROUPS_KNOWN_S = 60.0
+PRESSURE_KNOWN_S = 1.0
+BEYOND_MIN = 32  # the commands of a pipeline wait for each other, also on a host of one slot
+
+
+class InForce:
+    """`load` and `owner` are kept up to date by the LBM."""
+
+    def __init__(self, config: Config, reread: Callable[[], Config]) -> None:
+        self._reread = reread
+        self._groups: TimedCache[LocalUser, frozenset[str]] = TimedCache(GROUPS_KNOWN_S)
+        self.config = config
+        self.rules = Rules(config.admission)
+        self.load = 0.0
+        self._pressure = own_pressure(own_group=config.load.scope != "host")
+        self._pressure_seen = 0.0, 0.0  # and when
+        self.owner = ""  # what shows that they are here
+        self.owner_state = ""  # "here", "away", or "": nobody looks
+        # hosts whose owners are away, of all, whether another has room, free slots, and what else
+        # those hosts have, while a job here needs that; as the LIM has it
+        self.cluster: tuple[
+            Mapping[HostId, bool], bool, Mapping[HostId, int], Mapping[HostId, Facts]
+        ] = {}, False, {}, {}
+
+    def reload(self) -> None:
+        """What lbd.toml says now of the settings that are `config.reload.RELOADED`; as before if it
+        is wrong. Raises ConfigError."""
+        try:
+            found = self._reread()
+        except ConfigError as problem:
+            log.warning("the rules stay as they were: %s", problem)
+            raise
+        self.config = reloaded(self.config, found)
+        self.rules = Rules(found.admission)
+        log.info("the owner's rules were read again")
+
+    @property
+    def decides(self) -> bool:
+        """Does the LBM weigh moving against waiting?"""
+        admission = self.config.admission
+        is_watched = bool(admission.owner_idle_s or admission.owner_load)
+        return is_watched and admission.owner_is_back == "decide"
+
+    def load_is(self, index: object) -> None:
+        """As the LIM says."""
+        if isinstance(index, float):
+            self.load = index
+
+    def refusal(self, asker: Asker, account: LocalUser | None, origin: str) -> str:
+        """`account`: whom the command would run as; None: the keeper's own user."""
+        user = account.name if account is not None else asker.user
+        guest = Guest(user, self._groups_of(account), origin)
+        return self.rules.refusal(guest, self._conditions())
+
+    def closed(self) -> str:
+        """Why nobody's commands are taken now, or ""."""
+        return self.rules.closed(self._conditions())
+
+    def slots(self, total: int) -> tuple[int, int]:
+        """And how many commands may run beyond them. `total`: as lbm.slots has it."""
+        if self.config.admission.slots:  # the owner's word: nobody overrules it
+            return min(self.config.admission.slots, total), 0
+        return total, self.config.lbm.beyond_slots or max(total, BEYOND_MIN)
+
+    def _conditions(self) -> Conditions:
+        minute = this_minute(int(time.time() // 60))
+        return Conditions(minute, self.load, self.owner, self._memory_pressure())
+
+    def _memory_pressure(self) -> float:
+        """The kernel changes it every two seconds."""
+        percent, seen_s = self._pressure_seen
+        now_s = time.monotonic()
+        if now_s - seen_s > PRESSURE_KNOWN_S:
+            percent = self._pressure.read() if self.config.admission.memory_pressure else 0.0
+            self._pressure_seen = percent, now_s
+        return percent
+
+    def _groups_of(self, account: LocalUser | None) -> frozenset[str]:
+        admission = self.config.admission
+        if account is None or not (admission.groups or admission.deny_groups):
+            return frozenset()
+        if (known := self._groups.get(account, time.monotonic())) is not None:
+            return known[0]
+        found = frozenset(filter(None, map(group_name, account.groups)))
+        return self._groups.put(account, found, time.monotonic())
+
+
+@functools.lru_cache(maxsize=1)
+def this_minute(unix_minutes: int) -> Moment:
+    """By the clock on the wall, which changes with the minute at the soonest."""
+    now = time.localtime(60 * unix_minutes)
+    return Moment(now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_wday)
+
+
+def group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return ""

@@ -1,0 +1,328 @@
+"""One attempt of a queued job on this host, as its Execution has it.
+
+It has no caller: its output goes to the spool, its input comes from what was submitted. What
+becomes of it is news for the dispatcher, which `report` passes on.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from lbd.errors import LbdError
+from lbd.keeper.limits.time_limits import limit_frame
+from lbd.keeper.spawn_order import Order
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.attempts_ahead import WAIT_S
+from lbd.lbm.core.execution import Execution, Phase, Timer
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.core.resources import variables
+from lbd.lbm.handover.records import QueuedAttempt
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.order_from_request import over_memory
+from lbd.lbm.inbound.performer import FAULT, Performer, not_started
+from lbd.lbm.queue.attempt_files import AttemptFiles, FilesRefused
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.job_input import input_of
+from lbd.lbm.queue.name_patterns import fill_in, shown_id
+from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
+from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.process.boot_clock import clock_s
+from lbd.text.needs_words import read_needs_text
+
+# Where its output goes. What cannot be opened is our failure, 125, and no status of the command's.
+BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
+APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
+ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
+
+
+class Attempt(Performer):
+    def __init__(
+        self,
+        host: InboundContext,
+        client: DispatcherClient,
+        start: dispatch_pb2.Start,
+        report: Callable[[dispatch_pb2.AttemptReport], None],
+        lease_until_s: float,
+    ) -> None:
+        super().__init__(host, clock_s)
+        self.id = JobId(f"{start.job}.{start.attempt}")  # for the keeper
+        self.start = start
+        self._client = client
+        self._report = report
+        self._common = host.submitted.common(start)
+        self.request = self._common.request
+        self.files = self._own_files() if self.request.HasField("workdir") else None
+        self.has_stopped = False  # ever
+        self.execution = Execution.leased(self._spec(), lease_until_s)
+        if self.gang_hosts:
+            client.spool.when_shown[start.job, start.attempt] = self._report_stopped
+
+    def _own_files(self) -> AttemptFiles:
+        """The request is to have names of its own."""
+        common, self.request = self.request, lbm_pb2.RunRequest()
+        self.request.CopyFrom(common)
+        self.request.job_id = self.start.job
+        return AttemptFiles(self.host, self._client, self.start, self.request, self.id)
+
+    def _spec(self) -> e.Spec:
+        start, request = self.start, self.request
+        width = max(1, start.slots)
+        return e.Spec(
+            self.id,
+            e.Kind.QUEUED,
+            request.user,
+            self.host.config.lbm.kill_grace_s,
+            (width, width),
+            slot_patience_s=WAIT_S,
+            timeout_s=request.timeout_s,
+            cutoff_s=start.cutoff_s,
+            brings_files=self.files is not None,
+            takes_checkpoints=bool(start.spec.checkpoint),
+            is_evictable=start.movable,
+            is_of_gang=bool(start.gang_hosts),
+            # What cannot be read is refused.
+            needs=NO_NEEDS if self._common.fault else read_needs_text(request.needs),
+        )
+
+    def begin(self) -> None:
+        self.host.executions.add(self)
+        if fault := self._common.fault:
+            reason = f"its stored request cannot be run: {fault}"
+            self.feed(e.Denied(reason, self._common.phase))
+        else:
+            self.answer(self.admit(), e.Denied(FAULT, "admission"))
+
+    def left(self, report: dispatch_pb2.AttemptReport | None) -> QueuedAttempt:
+        """`report`: of its end, which is not settled yet."""
+        start, path = self.start.SerializeToString(), self.files.path if self.files else b""
+        end = report.SerializeToString() if report is not None else None
+        shown, files_s = not self.is_untouched, self.files_s
+        return QueuedAttempt(self.running(), start, end, path, self.has_stopped, shown, files_s)
+
+    def adopt(self, left: QueuedAttempt) -> None:
+        """In place of `begin`, as it was."""
+        self.has_stopped, self.files_s = left.has_stopped, left.files_s
+        if left.was_shown:
+            self._client.spool.shown.add((self.start.job, self.start.attempt))
+        if self.files is not None and left.workdir:
+            self.files.adopt(left.workdir)
+        self.take_up(left.running)
+        self.feed(e.Resumed())
+
+    def perform(self, action: e.Action) -> None:
+        match action:
+            case e.Spawn():
+                self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
+            case e.PrepareFiles() if self.files is not None:
+                self.answer(self._prepare(self.files), e.FilesFailed(FAULT, "stage"))
+            case e.CollectFiles() if self.files is not None:
+                self.answer(self._collect(self.files), e.FilesCollected(FAULT))
+            case e.DropFiles() if self.files is not None:
+                self.files.close()
+            case e.ReportRefused():
+                report = dispatch_pb2.AttemptReport(event="refused", reason=action.reason)
+                report.phase, report.errno = action.phase, action.number
+                self._say(report)
+            case e.ReportReady():
+                self._say(dispatch_pb2.AttemptReport(event="ready"))
+            case e.ReportBegun():
+                self._list()
+                self.show_begun()
+                self._say(begun_report(self.execution))
+            case e.ReportStopped():
+                self._report_stopped()
+            case e.ReportStill():
+                super().perform(action)
+                self._report_stopped()
+            case e.ReportEnded():
+                self._say(self._end_of(action.outcome))
+            case _:
+                super().perform(action)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Its input is there to be read again, and what it has printed can be thrown away as long
+        as nobody was shown it."""
+        return (self.start.job, self.start.attempt) not in self._client.spool.shown
+
+    @property
+    def is_movable(self) -> bool:
+        """Of a gang all begin again, if the dispatcher finds that they may."""
+        return self.is_untouched and (self.execution.spec.is_evictable or bool(self.gang_hosts))
+
+    @property
+    def gang_hosts(self) -> tuple[HostId, ...]:
+        return tuple(map(HostId, self.start.gang_hosts))
+
+    def stopped_report(self) -> dispatch_pb2.AttemptReport:
+        """Does it stand still, and why? Of one of a gang also whether all are to begin again."""
+        execution = self.execution
+        is_stopped = execution.is_stopped or execution.is_still
+        event = "stopped" if is_stopped else "continued"
+        self.has_stopped = self.has_stopped or is_stopped
+        report = dispatch_pb2.AttemptReport(event=event, reason=execution.still_reason)
+        report.job, report.attempt = self.start.job, self.start.attempt
+        if self.gang_hosts and not self.is_untouched:
+            report.stop_reason = GANG_SHOWN
+        elif self.gang_hosts and execution.is_still and execution.treatment is Treatment.GO:
+            report.stop_reason = GANG_MOVES
+        return report
+
+    def _report_stopped(self) -> None:
+        self._say(self.stopped_report())
+
+    # Files
+
+    async def _prepare(self, files: AttemptFiles) -> e.Event:
+        began_s = self.clock()
+        try:
+            await files.open(self.admitted.run_as)
+        except FilesRefused as trouble:
+            return e.FilesFailed(str(trouble), trouble.phase)
+        self.files_s = self.clock() - began_s
+        return e.FilesReady()
+
+    async def _collect(self, files: AttemptFiles) -> e.Event:
+        how = self.execution.exit
+        assert how is not None
+        complaint = await files.collect(how.status)
+        if complaint:
+            complaint = f"--fetch {complaint}; the command itself ended with {how.status}"
+        return e.FilesCollected(complaint)
+
+    # The start
+
+    async def _spawn(self) -> e.Event | None:
+        descriptors: list[int] = []
+        link, run_as = self.host.link, self.admitted.run_as
+        try:
+            config, path = self.host.rules.config, self.files.path if self.files else None
+            order = self._common.order(run_as, config, limited_cpu=link.weighs_cpu)
+            add_own(order, self.start, self.host.config.host.name, path)
+            order.environment |= variables(self.host.slots.pool.grant_of(self.id))
+            until_s = self.execution.timers.get(Timer.LEASE, 0.0)
+            order.start_by_ms = int(until_s * 1e3)
+            self._open(descriptors, link.uid if run_as is None else run_as.uid)
+            limit = limit_frame(self.id, until_s, self.start.cutoff_s)
+            await self.spawn(order, descriptors, limit)
+        except (LbdError, OSError) as trouble:
+            return not_started(trouble, "spawn")
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return None
+
+    def _open(self, descriptors: list[int], uid: int) -> None:
+        """The command's, in order, of one that runs as `uid`. Raises OSError."""
+        request, start = self.request, self.start
+        closed = request.closed_fds
+        if not closed & 1:
+            descriptors.append(input_of(start.spec.input))
+        if not closed & 2:
+            descriptors.append(self._client.spool.open(start.job, start.attempt, "out", uid))
+        if not closed & 4:
+            if request.joined_outputs and not closed & 2:
+                descriptors.append(os.dup(descriptors[-1]))
+            else:
+                descriptors.append(self._client.spool.open(start.job, start.attempt, "err", uid))
+
+    # What is known of it
+
+    def reports(self, *, has_ended: bool) -> Iterator[dispatch_pb2.AttemptReport]:
+        """What a dispatcher is to hear of it that has heard nothing yet, but for its end."""
+        job, number = self.start.job, self.start.attempt
+        if self.execution.phase is Phase.HELD:
+            yield dispatch_pb2.AttemptReport(job=job, attempt=number, event="ready")
+        if self.execution.process is not None:
+            yield begun_report(self.execution, job, number)
+        if not has_ended and (self.has_stopped or (self.gang_hosts and not self.is_untouched)):
+            yield self.stopped_report()
+
+    def _list(self) -> None:
+        """In `lbctl jobs`."""
+        request, start, now = self.request, self.start, time.time()
+        self.host.jobs.add(
+            Job(
+                self.id,
+                tuple(request.argv),
+                request.user,
+                HostId(""),
+                HostId(self.host.config.host.name),
+                submitted=start.requeued or start.spec.submitted or now,
+                name=request.name,
+                started=now,
+                state=JobState.RUNNING,
+                foreign=True,
+                queued_at=HostId(request.origin),
+                queued_as=shown_id(start.job, start.array, start.array_index),
+            )
+        )
+
+    def _end_of(self, outcome: e.Outcome) -> dispatch_pb2.AttemptReport:
+        self._client.spool.shown.discard((self.start.job, self.start.attempt))
+        self._client.spool.when_shown.pop((self.start.job, self.start.attempt), None)
+        report = dispatch_pb2.AttemptReport(
+            event="ended", cause=outcome.cause.value, reason=outcome.reason
+        )
+        report.at_s = self.execution.exited_s
+        report.signal = outcome.signal
+        if outcome.cause is e.Cause.EVICTED:
+            report.cause, report.evicted = e.Cause.LOST.value, True
+        if outcome.cause is e.Cause.MEMORY:
+            report.reason = over_memory(self.request, self.host.rules.config)
+        if outcome.exit_status is not None:
+            report.exit_status = outcome.exit_status
+        if outcome.cpu_s is not None:
+            report.cpu_s = outcome.cpu_s
+        if outcome.exit is not None and not report.reason:
+            spool, spooled = self._client.spool, not self.start.spec.output
+            report.reason = spool.ended(self.start.job, self.start.attempt, spooled=spooled)
+        return report
+
+    def _say(self, report: dispatch_pb2.AttemptReport) -> None:
+        report.job, report.attempt = self.start.job, self.start.attempt
+        if self.execution.is_reported:
+            report.stop_reason = self.execution.stop_reason
+        self._report(report)
+
+
+def begun_report(
+    execution: Execution, job: str = "", attempt: int = 0
+) -> dispatch_pb2.AttemptReport:
+    at_s = execution.process.began_s if execution.process is not None else 0.0
+    return dispatch_pb2.AttemptReport(job=job, attempt=attempt, event="begun", at_s=at_s)
+
+
+def add_own(order: Order, start: dispatch_pb2.Start, host: str, directory: bytes | None) -> None:
+    """What the attempt has not in common with others of its submission. `directory`: one of its
+    own, if it brings files along."""
+    environment, spec = order.environment, start.spec
+    job = shown_id(start.job, start.array, start.array_index)
+    order.job = f"{start.job}.{start.attempt}"
+    environment |= {
+        b"LBD_JOB_ID": job.encode(),
+        b"LBD_ATTEMPT": b"%d" % start.attempt,
+        b"LBD_TIER": b"%d" % start.tier,
+        b"LBD_SLOTS": b"%d" % max(1, start.slots),
+    }
+    if start.cutoff_s:  # how far it may go
+        environment[b"LBD_CUTOFF_S"] = b"%g" % start.cutoff_s
+    if spec.checkpoint:  # where it may leave what it has done by then
+        environment[b"LBD_CHECKPOINT"] = spec.checkpoint
+    index = start.array_index if start.HasField("array_index") else None
+    if index is not None:
+        environment[b"LBD_ARRAY_INDEX"] = b"%d" % index
+        if start.array:  # not of a dispatcher of the release before
+            environment[b"LBD_ARRAY_ID"] = b"%d" % start.array
+    if start.gang_hosts:
+        environment[b"LBD_GANG_HOSTS"] = ",".join(start.gang_hosts).encode()
+    if directory is not None:
+        order.directory = environment[b"PWD"] = directory
+    output, error = (fill_in(path, job, index, host) for path in (spec.output, spec.error))
+    if output or error:
+        script = APART if output and error else BOTH if output else ERROR_ONLY
+        if spec.checkpoint and start.attempt > 1:
+            script = script.replace(b">", b">>").replace(b">>&", b">&")  # it goes on
+        order.subject = order.argv[0]
+        order.argv = [b"/bin/sh", b"-c", script, b"lbd", output, error, *order.argv]

@@ -1,0 +1,126 @@
+"""The directory of one queued attempt that brings files along: its inputs before, outputs after.
+
+The inputs come whole from the host where the job was submitted, each time again; the outputs are
+packed into the spool, where that host finds them. What is done in the directory, a child of the
+keeper does as its user (stage_worker.py).
+"""
+
+import os
+
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import LocalUser
+from lbd.keeper.spawn_order import Order
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.workdirs import Workdir
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.name_patterns import fill_in, shown_id
+from lbd.lbm.queue.receiving import receive_pack
+from lbd.lbm.workdir_step import run_step
+from lbd.model import JobId
+from lbd.net.gen import dispatch_pb2, lbm_pb2
+
+AWAY = "files"  # the stage at which an attempt is refused while its files cannot be had
+
+
+class FilesRefused(Exception):
+    """Nothing has run. `stage`: as in Refused of lbm.proto, or AWAY."""
+
+    def __init__(self, reason: str, phase: str) -> None:
+        super().__init__(reason)
+        self.phase = phase
+
+
+class AttemptFiles:
+    def __init__(
+        self,
+        host: InboundContext,
+        client: DispatcherClient,
+        start: dispatch_pb2.Start,
+        request: lbm_pb2.RunRequest,
+        name: JobId,
+    ) -> None:
+        """`name`: of the attempt. What is to be fetched gets its final names in `request`."""
+        self._host = host
+        self._client = client
+        self._start = start
+        self._request = request
+        self._name = name
+        index = start.array_index if start.HasField("array_index") else None
+        own_name = host.config.host.name
+        job = shown_id(start.job, start.array, index)
+        filled = [fill_in(path, job, index, own_name) for path in request.workdir.fetch]
+        del request.workdir.fetch[:]
+        request.workdir.fetch.extend(filled)
+
+    async def open(self, run_as: LocalUser | None) -> bytes:
+        """Make it, with what was sent in it. Raises StageRefused."""
+        request, limits = self._request, self._host.config.stage
+        if not (limits.max_bytes and limits.max_files):
+            reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
+            raise FilesRefused(reason, "admission")
+        workdir_request = lbm_pb2.WorkdirRequest(
+            id=self._name, origin=request.origin, user=request.user
+        )
+        try:
+            await self._host.workdirs.make(workdir_request, run_as)
+        except OSError as problem:
+            raise FilesRefused(f"stage.root: {problem.strerror}", "stage") from None
+        spool, asked = self._client.spool, dispatch_pb2.FilesRequest(name=self._start.spec.files)
+        try:
+            with await receive_pack(
+                self._client, request.origin, asked, str(spool.root), limits
+            ) as file:
+                order = self._order("unpack", run_as)
+                complaint = await run_step(self._host.link, order, file.fileno(), None)
+        except OSError as problem:
+            raise FilesRefused(f"its files: {problem.strerror}", "stage") from None
+        except Unavailable as problem:
+            raise FilesRefused(f"its files: {problem}", AWAY) from None
+        if complaint:
+            raise FilesRefused(f"its files: {complaint}", "stage")
+        return self.path
+
+    @property
+    def path(self) -> bytes:
+        workdir = self._host.workdirs.get(self._name)
+        return workdir.path if workdir is not None else b""
+
+    def adopt(self, path: bytes) -> None:
+        """An earlier LBM has made it."""
+        workdir = Workdir(self._request.origin, self._request.user, path)
+        self._host.workdirs.adopt(self._name, workdir)
+
+    async def collect(self, status: int) -> str:
+        """Pack what is to be fetched; why that failed, "" if it did not."""
+        if not self._request.workdir.fetch:
+            return ""
+        spool, job, attempt = self._client.spool, self._start.job, self._start.attempt
+        try:
+            owner = os.stat(self.path).st_uid
+            own = owner == self._host.link.uid
+            run_as = None if own else await self._host.look_up_user(owner)
+            descriptor = spool.open_pack(job, attempt, owner)
+        except OSError as problem:
+            return problem.strerror or str(problem)
+        try:
+            order = self._order("collect" if status == 0 else "pack", run_as)
+            complaint = await run_step(self._host.link, order, None, descriptor)
+        finally:
+            os.close(descriptor)
+        if complaint:
+            spool.pack(job, attempt).unlink(missing_ok=True)
+        return complaint
+
+    def _order(self, step: str, run_as: LocalUser | None) -> Order:
+        request = lbm_pb2.RunRequest()
+        request.CopyFrom(self._request)
+        request.workdir.step = step
+        request.job_id = f"{self._name}.{step}"
+        request.memory_bytes = 0
+        config, weighs_cpu = self._host.rules.config, self._host.link.weighs_cpu
+        return make_order(request, run_as, config, self.path, weighs_cpu)
+
+    def close(self) -> None:
+        """It is removed once nothing runs in it."""
+        self._host.workdirs.end(self._name)

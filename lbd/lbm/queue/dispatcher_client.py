@@ -1,0 +1,283 @@
+"""The dispatcher as an LBM reaches it, and the spools of the other LBMs."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from lbd.config.schema import Config
+from lbd.errors import Unavailable
+from lbd.lbm.core.leases import Leases
+from lbd.lbm.queue.spool import Spool
+from lbd.lbm.session.cluster import Cluster
+from lbd.local.json_socket import JsonClient
+from lbd.model import target_of
+from lbd.net.details import in_plain_words
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.question import Unanswered, ask
+from lbd.net.transport import Peers
+from lbd.text.ranges import ranges_in
+
+if TYPE_CHECKING:
+    Call = grpc.aio.StreamStreamCall[bytes, bytes]
+    OpenStream = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
+    Follow = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
+
+Reply = TypeVar("Reply", bound=Message)
+Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
+SERVICE = "/lbd.v1.Dispatch/"
+LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
+CHECKPOINT = "checkpoint"  # the state of an attempt that is continued by the next
+ASK_S = 10.0
+ACT_S = 20.0  # on very many jobs; less than who asks us waits
+OWN_KEY = "lbrun:"  # an idempotency key that no user chose
+TERMS_WAITED = 3  # for another dispatcher to take over
+SEEK_AGAIN_S = 0.2
+RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
+
+
+NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
+
+
+class NotKept(Unavailable):
+    """The host has no such file, or not any more."""
+
+
+class DispatcherClient:
+    def __init__(self, config: Config, peers: Peers, lim: JsonClient) -> None:
+        self._config = config
+        self._peers = peers
+        self._cluster = Cluster(config, lim, peers)
+        own = config.dispatch
+        self.spool = Spool(config.host.state_dir, own.max_output_bytes)
+        self.hosts = own.hosts  # that may lead
+        self.has_queue = asyncio.Event()  # some host may
+        self.leader = own.host  # the last that was there
+        self.leases = Leases()  # of the attempts here: those of the line that renews them
+        self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
+        self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
+        self.follow(None)
+
+    def follow(self, hosts: Sequence[str] | None) -> None:
+        """The hosts that the cluster's settings name; None: lbd.toml says."""
+        found = self._config.dispatch.hosts if hosts is None else tuple(hosts)
+        if found != self.hosts:
+            self.hosts, self._doubted = found, ""
+            self.leader = self.leader if self.leader in found else next(iter(found), "")
+        if found:
+            self.has_queue.set()
+        else:
+            self.has_queue.clear()
+
+    async def work(self) -> "Call":
+        """The line for this host's attempts, once the cluster has a queue. Raises Unavailable."""
+        await self.has_queue.wait()
+        channel = await self._channel()
+        opening: OpenStream = channel.stream_stream(SERVICE + "Work")
+        return opening(metadata=self._peers.metadata)
+
+    async def read(self, call: "Call", lease_s: float) -> object:
+        """From that line. Raises Unavailable if it is silent for so long that another dispatcher
+        should renew what is held here."""
+        if len(self.hosts) < 2:
+            return await call.read()
+        try:
+            async with asyncio.timeout(lease_s / 2):
+                return await call.read()
+        except TimeoutError:
+            raise Unavailable(f"the dispatcher on {self.leader} is silent") from None
+
+    async def submit(self, request: pb.SubmitRequest) -> pb.SubmitReply:
+        """Raises Unavailable; then it may be queued all the same.
+
+        Where another dispatcher may take over, it is waited for; the key sees to it that what was
+        queued just before is not queued again.
+        """
+        own = self._config.dispatch
+        if len(self.hosts) > 1:
+            request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
+        until_s = time.monotonic() + TERMS_WAITED * own.term_s
+        while True:
+            try:
+                return await self._ask("Submit", request, pb.SubmitReply)
+            except Unavailable:
+                if len(self.hosts) < 2 or time.monotonic() > until_s:
+                    raise
+                await asyncio.sleep(SEEK_AGAIN_S)
+
+    async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo:
+        """Raises Unavailable."""
+        return await self._ask("Jobs", request, pb.JobsInfo)
+
+    async def predict(self, request: pb.PredictAsked) -> pb.PredictInfo:
+        """Raises Unavailable."""
+        return await self._ask("Predict", request, pb.PredictInfo)
+
+    async def act(self, request: pb.ActRequest) -> pb.ActReply:
+        """Raises Unavailable."""
+        return await self._ask("Act", request, pb.ActReply, ACT_S)
+
+    async def tags(self) -> pb.TagsInfo:
+        """Raises Unavailable."""
+        return await self._ask("Tags", pb.TagsAsked(), pb.TagsInfo)
+
+    async def status(self) -> pb.StatusInfo:
+        """Raises Unavailable."""
+        return await self._ask("Status", pb.StatusAsked(), pb.StatusInfo)
+
+    async def watch(self, request: pb.JobsAsked) -> AsyncIterator[pb.JobsInfo]:
+        """As they change, until all have ended. Raises Unavailable when it breaks."""
+        channel = await self._channel()
+        asking: Follow = channel.unary_stream(SERVICE + "Watch")
+        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
+        try:
+            async for message in call:
+                yield pb.JobsInfo.FromString(message)
+        except (grpc.aio.AioRpcError, DecodeError) as problem:
+            raise self._unavailable(problem) from None
+        finally:
+            call.cancel()
+
+    async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+        """From that host's spool. Raises Unavailable."""
+        if host == self._config.host.name and self.own_logs is not None:
+            async for piece in self.own_logs(request):
+                yield piece
+            return
+        target = await self._cluster.lbm_of(host)
+        asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
+        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
+        try:
+            async for message in call:
+                yield pb.LogsPiece.FromString(message)
+        except grpc.aio.AioRpcError as problem:
+            raise Unavailable(f"{host} cannot be asked for output: {why_of(problem)}") from None
+        finally:
+            call.cancel()
+
+    async def files(self, host: str, request: pb.FilesRequest) -> AsyncIterator[bytes]:
+        """A pack that is kept there. Raises Unavailable, NotKept."""
+        target = await self._cluster.lbm_of(host)
+        asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
+        call = asking(request.SerializeToString(), metadata=self._peers.metadata)
+        try:
+            async for message in call:
+                piece = pb.FilesPiece.FromString(message)
+                if piece.trouble:
+                    raise NotKept(f"{host}: {piece.trouble}")
+                yield piece.data
+        except (grpc.aio.AioRpcError, DecodeError) as problem:
+            raise Unavailable(f"{host} cannot be asked for files: {why_of(problem)}") from None
+        finally:
+            call.cancel()
+
+    async def _ask(
+        self, method: str, request: Message, kind: type[Reply], timeout_s: float = ASK_S
+    ) -> Reply:
+        channel, data = await self._channel(), request.SerializeToString()
+        try:
+            answer = await ask(channel, SERVICE + method, data, self._peers.metadata, timeout_s)
+            reply = kind.FromString(answer)
+        except (Unanswered, DecodeError) as problem:
+            raise self._unavailable(problem) from None
+        self.leads(self.leader)
+        return reply
+
+    def _unavailable(self, problem: Exception) -> Unavailable:
+        self.doubt()
+        return Unavailable(f"the dispatcher on {self.leader} does not answer: {why_of(problem)}")
+
+    # Who leads
+
+    def leads(self, host: str) -> None:
+        """Its dispatcher has answered."""
+        self.leader, self._doubted = host, ""
+
+    def doubt(self) -> None:
+        """The last leader does not answer as it should: the others are looked at first."""
+        self._doubted = self.leader
+
+    async def _channel(self) -> grpc.aio.Channel:
+        """To the dispatcher that leads, ready. Raises Unavailable."""
+        hosts = self.hosts
+        if not hosts:
+            raise Unavailable(NO_QUEUE)
+        if len(hosts) > 1:
+            return await self._seek(hosts)
+        channel = await self._channel_to(hosts[0])
+        if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+            return channel
+        ready: dict[str, grpc.aio.Channel] = {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
+                await self._reach(hosts[0], ready)
+        if not ready:
+            raise Unavailable(f"the dispatcher on {hosts[0]} cannot be reached")
+        return channel
+
+    async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:
+        """Only who leads listens; but one that hangs still does, so one in doubt comes last."""
+        if self.leader != self._doubted:
+            with contextlib.suppress(Unavailable):
+                channel = await self._channel_to(self.leader)
+                if channel.get_state() == grpc.ChannelConnectivity.READY:
+                    return channel
+        ready: dict[str, grpc.aio.Channel] = {}
+        trying = [asyncio.create_task(self._reach(host, ready), name=host) for host in hosts]
+        try:
+            async with asyncio.timeout(self._config.lbm.connect_timeout_s):
+                for reached in asyncio.as_completed(trying):
+                    await reached
+                    if ready.keys() - {self._doubted}:
+                        break
+        except TimeoutError:
+            pass
+        finally:
+            for task in trying:
+                task.cancel()
+            await asyncio.gather(*trying, return_exceptions=True)
+        if not ready:
+            raise Unavailable(f"no dispatcher leads just now ({', '.join(hosts)})")
+        found = min(ready, key=lambda host: host == self._doubted)
+        if found != self._doubted:
+            self.leads(found)
+        return ready[found]
+
+    async def _reach(self, host: str, ready: dict[str, grpc.aio.Channel]) -> None:
+        """The bare connection first: after one that is refused, gRPC's own pauses for long."""
+        try:
+            address, _, port = (await self._target(host)).rpartition(":")
+            _, writer = await asyncio.open_connection(address.strip("[]"), int(port))
+            writer.close()
+            channel = await self._channel_to(host)
+        except (Unavailable, OSError):
+            return
+        channel.get_state(try_to_connect=True)
+        await channel.channel_ready()
+        ready[host] = channel
+
+    async def _channel_to(self, host: str) -> grpc.aio.Channel:
+        """Raises Unavailable."""
+        return self._peers.channel(host, await self._target(host))
+
+    async def _target(self, host: str) -> str:
+        """ "address:port" of its dispatcher. Raises Unavailable."""
+        address = (await self._cluster.lbm_of(host)).rpartition(":")[0].strip("[]")
+        return target_of(address, self._config.dispatch.port)
+
+
+def why_of(problem: Exception) -> str:
+    if isinstance(problem, grpc.aio.AioRpcError):
+        return in_plain_words(problem.details())
+    return str(problem)
+
+
+def ranges_of(ids: list[str]) -> list[str]:
+    """The same jobs in fewer selectors."""
+    return [f"{first}-{last}" for first, last in ranges_in(map(int, ids))]

@@ -1,0 +1,368 @@
+"""The queue's attempts on this host, and the line to the dispatcher.
+
+One stream to it, opened again whenever it breaks. Heartbeats go out several times within a lease
+and when the slots have changed; they name what is held here and so renew it. News of an attempt's
+end is repeated on each new stream until the dispatcher says that it is settled (on disk).
+
+An attempt whose lease runs out is killed: from then on the dispatcher may start another elsewhere.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from lbd.errors import LbdError
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.attempts_ahead import Ahead
+from lbd.lbm.core.execution import Phase, Timer
+from lbd.lbm.core.leases import Key, Leases
+from lbd.lbm.core.pending_updates import PendingReports
+from lbd.lbm.handover.records import QueuedAttempt
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.submitted import fault_of_start
+from lbd.lbm.queue.attempt import Attempt
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.logs import output_of
+from lbd.lbm.queue.others_use import OthersUse
+from lbd.lbm.queue.spool_room import SpoolCare
+from lbd.model import JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from lbd.text.needs_words import resources_text
+
+if TYPE_CHECKING:
+    from lbd.local.json_socket import Json
+
+    Call = grpc.aio.StreamStreamCall[bytes, bytes]
+
+log = logging.getLogger("lbd.lbm")
+
+RECONNECT_S = 0.3
+HEARTBEATS_PER_LEASE = 4
+WATCH_S = 0.1
+LINGER_S = 0.005
+SLOTS_SETTLE_S = 0.05  # most slots that were taken are free again by then: nothing to tell
+TOLD_S, TOLD_POLL_S = 1.0, 0.01
+FINAL = ("ended", "refused")
+# An LBM that is restarted leaves none of these to the next.
+UNFINISHED = (
+    Phase.ADMISSION, Phase.SLOT, Phase.FILES, Phase.HELD, Phase.CALLED_OFF, Phase.COLLECTING
+)  # fmt: skip
+STOPPED = "its host's LBM was stopped"
+
+
+@dataclass(slots=True)
+class Held:
+    """An attempt that is alive, or whose end is not settled yet."""
+
+    attempt: Attempt
+    end: pb.AttemptReport | None = None
+
+
+class DispatcherLine:
+    def __init__(
+        self,
+        host: InboundContext,
+        client: DispatcherClient,
+        beside: Callable[[], Coroutine[None, None, None]],
+    ) -> None:
+        """`beside`: to be done as long as we run."""
+        self._beside = beside
+        self._host = host
+        self._client = client
+        self.spool = client.spool
+        client.own_logs = partial(output_of, self)
+        self._held: dict[Key, Held] = {}
+        client.leases = self._leases = Leases()
+        self._lease_s = host.config.dispatch.lease_s
+        self._ahead = Ahead(host.config.dispatch.ahead_s)
+        self._names: set[JobId] = set()  # of what is held, as the slots know it
+        self._pending = PendingReports[pb.AttemptReport]()
+        self._wake = asyncio.Event()
+        self._heartbeat_wanted = False
+        self._others = OthersUse(host.slots, self._names)
+        self._waking: asyncio.TimerHandle | None = None
+        self._settling: asyncio.TimerHandle | None = None
+        self._load, self._ceiling = 0.0, host.config.dispatch.load_ceiling
+        self._drained = self._ending = False
+        self.summary: Json | None = None  # of the queue, for `lbctl status`
+
+    async def run(self) -> None:
+        keep_days = self._host.config.dispatch.output_keep_days
+        if not self._held:  # of what was taken over, the leases are watched whatever the LIM says
+            await self._client.has_queue.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_leases(), name="leases")
+            group.create_task(SpoolCare(self.spool, keep_days, self).run(), name="spool")
+            group.create_task(self._beside(), name="files of queued jobs")
+            while True:
+                try:
+                    await self._converse()
+                except (LbdError, grpc.aio.AioRpcError, asyncio.InvalidStateError) as problem:
+                    log.debug("no connection to the dispatcher: %s", problem)
+                except (DecodeError, ValueError) as problem:
+                    log.warning("protocol error from the dispatcher: %s", problem)
+                self._client.doubt()
+                self.summary = None
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _converse(self) -> None:
+        """One stream, until it breaks. Raises LbdError, AioRpcError, DecodeError."""
+        call = await self._client.work()
+        self._pending = self._all_reports()
+        self._heartbeat_wanted = True
+        sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
+        try:
+            while isinstance(message := await self._client.read(call, self._lease_s), bytes):
+                self._hear(pb.WorkDown.FromString(message))
+        finally:
+            call.cancel()
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+                await sending
+
+    def _all_reports(self) -> PendingReports[pb.AttemptReport]:
+        """The last stream may have broken before any of it was heard."""
+        pending = PendingReports[pb.AttemptReport]()
+        for held in self._held.values():
+            for report in held.attempt.reports(has_ended=held.end is not None):
+                pending.add(report)
+            if held.end is not None:
+                pending.add(held.end)
+        return pending
+
+    async def _send(self, call: "Call") -> None:
+        heartbeat_due_s = 0.0
+        while True:
+            up = pb.WorkUp()
+            if self._heartbeat_wanted or clock_s() >= heartbeat_due_s:
+                self._heartbeat_wanted = False
+                heartbeat_due_s = clock_s() + self._lease_s / HEARTBEATS_PER_LEASE
+                up.heartbeat.CopyFrom(self._heartbeat())
+            up.reports.extend(self._pending.take())
+            up.sent_s = clock_s() if up.reports else 0.0
+            self._wake.clear()
+            if up.ByteSize():
+                await call.write(up.SerializeToString())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, heartbeat_due_s - clock_s())):
+                    await self._wake.wait()
+
+    def _heartbeat(self) -> pb.Heartbeat:
+        total, ahead = self._host.slots.total, self._ahead
+        used, facts = self._others.note()
+        ahead.reported = ahead.depth(total)
+        return pb.Heartbeat(
+            number=self._leases.heartbeat(clock_s()),
+            slots=total,
+            open_slots=max(0, total - used),
+            load=self._load,
+            drained=self._drained or self._ending,
+            held=[
+                pb.Held(job=job, attempt=number, stop_reason=held.attempt.execution.stop_reason)
+                for (job, number), held in self._held.items()
+            ],
+            ahead=ahead.reported,
+            holds_gangs=True,
+            features=" ".join(facts.features),
+            resources=resources_text(facts),
+            memory_for_jobs=facts.memory_total,
+            memory_given=facts.memory_given,
+        )
+
+    def _hear(self, down: pb.WorkDown) -> None:
+        if down.HasField("reply"):
+            reply = down.reply
+            if not (math.isfinite(reply.lease_s) and reply.lease_s > 0):
+                raise ValueError(f"a lease of {reply.lease_s} s")
+            self._client.leads(self._client.leader)
+            self._lease_s = reply.lease_s
+            renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
+            self._leases.renew(reply.number, renewed, reply.lease_s, clock_s())
+            for key in renewed:
+                if (held := self._held.get(key)) is not None and key in self._leases.until_s:
+                    held.attempt.feed(e.Renewed(self._leases.until_s[key]))
+            self.summary = {
+                "mode": reply.mode,
+                "leader": self._client.leader,
+                "queued": reply.queued,
+                "running": reply.running,
+            }
+        for item in down.settled:
+            self._settled((JobId(item.job), item.attempt))
+        for stop in down.stops:
+            held = self._held.get((JobId(stop.job), stop.attempt))
+            if held is not None and 0 <= stop.signal < signal.NSIG:
+                held.attempt.feed(e.EndWanted(stop.signal, stop.stop_reason))
+        for start in down.starts:
+            self._start(start)
+        for item in down.released:
+            if (held := self._held.get((JobId(item.job), item.attempt))) is not None:
+                held.attempt.feed(e.Released())
+
+    def _start(self, start: pb.Start) -> None:
+        key = JobId(start.job), start.attempt
+        if key in self._held:
+            return
+        if fault := fault_of_start(start):
+            return self._turn_away(start, "request", f"its order cannot be followed: {fault}")
+        if self._ending:
+            return self._turn_away(start, "late", STOPPED)
+        if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
+            return self._turn_away(start, "late", "the order came too late")
+        until_s = self._leases.until_s[key]
+        report = partial(self._report, key)
+        attempt = Attempt(self._host, self._client, start, report, until_s)
+        self._hold(key, attempt)
+        attempt.begin()
+
+    def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
+        self._held[key] = Held(attempt, end)
+        self._names.add(attempt.id)
+
+    def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:
+        """Before it is held."""
+        job, number = start.job, start.attempt
+        refused = pb.AttemptReport(
+            job=job, attempt=number, event="refused", phase=phase, reason=reason
+        )
+        self._pending.add(refused)
+        self._wake.set()
+
+    def _report(self, key: Key, report: pb.AttemptReport) -> None:
+        held = self._held.get(key)
+        if held is not None and report.event in FINAL:
+            held.end = report
+            self._leases.drop(key)
+            self._learn(held.attempt, report)
+        self._pending.add(report)
+        if report.phase == "slot" or self._ahead.has_changed(self._host.slots.total):
+            self._heartbeat_wanted = True
+        # While others wait here to take the slot, the end of one may wait for more of them; and a
+        # command as short as LINGER_S is told of in one message.
+        if 2 * len(self._host.executions.line.turns) > self._ahead.reported:
+            self._wake_in(self._host.config.dispatch.ahead_s)
+        elif report.event == "begun":
+            self._wake_in(LINGER_S)
+        else:
+            self._wake.set()
+
+    def _learn(self, attempt: Attempt, report: pb.AttemptReport) -> None:
+        """How long attempts hold their slots."""
+        execution = attempt.execution
+        if report.phase == "slot" and execution.spec.slots == (1, 1):
+            self._ahead.waited()
+        elif execution.exit is not None and execution.process is not None:
+            self._ahead.ran(execution.exited_s - execution.process.began_s)
+
+    def _wake_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._waking is None or self._waking.when() > loop.time() + seconds:
+            if self._waking is not None:
+                self._waking.cancel()
+            self._waking = loop.call_later(seconds, self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._waking = None
+        self._wake.set()
+
+    def _settled(self, key: Key) -> None:
+        held = self._held.get(key)
+        if held is not None and held.attempt.execution.is_reported:
+            del self._held[key]
+            self._names.discard(held.attempt.id)
+
+    # From one LBM to the next
+
+    def left(self) -> list[QueuedAttempt]:
+        """Between two steps of the event loop, after which there are none."""
+        for held in list(self._held.values()):
+            if held.attempt.execution.phase in UNFINISHED:
+                held.attempt.feed(e.Resumed())
+        held_now = self._held.values()
+        return [held.attempt.left(held.end) for held in held_now if not held.attempt.is_busy]
+
+    def adopt(self, left: QueuedAttempt) -> None:
+        """Raises DecodeError."""
+        start, timers = pb.Start.FromString(left.start), left.running.execution.timers
+        report = pb.AttemptReport.FromString(left.report) if left.report is not None else None
+        key = JobId(start.job), start.attempt
+        until_s = timers.get(Timer.LEASE, 0.0)
+        if until_s:
+            self._leases.until_s[key] = until_s
+        attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
+        self._hold(key, attempt, report)
+        attempt.adopt(left)
+
+    # What it must know of this host
+
+    def slots_changed(self) -> None:
+        """At once if commands wait in the queue for one that is free now."""
+        if not self._others.has_changed:
+            return
+        if (self.summary or {}).get("queued") and self._others.may_be_less:
+            self._report_slots()
+        elif self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(SLOTS_SETTLE_S, self._report_slots)
+
+    def _report_slots(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
+        if self._others.has_changed:
+            self._heartbeat_wanted = True
+            self._wake.set()
+
+    def load_is(self, load: object, drained: object) -> None:
+        was_over, ceiling = self._load > self._ceiling, self._ceiling
+        self._load = float(load) if isinstance(load, int | float) else 0.0
+        if bool(drained) != self._drained or (self._load > ceiling) != was_over:
+            self._drained = bool(drained)
+            self._heartbeat_wanted = True
+            self._wake.set()
+
+    def alive(self, job: str, attempt: int) -> bool:
+        held = self._held.get((JobId(job), attempt))
+        return held is not None and not held.attempt.execution.is_reported
+
+    # Time
+
+    async def _watch_leases(self) -> None:
+        while True:
+            now_s = clock_s()
+            for key, held in list(self._held.items()):
+                until_s = held.attempt.execution.timers.get(Timer.LEASE)
+                if until_s is not None and until_s <= now_s:
+                    log.warning("attempt %s.%d: its lease has expired, ending it", *key)
+                    held.attempt.feed(e.Tick())
+            await asyncio.sleep(WATCH_S)
+
+    def held_jobs(self) -> set[str]:
+        return {job for job, _ in self._held}
+
+    def begun(self) -> list[Key]:
+        """Those that run, and whose end is not settled."""
+        return [k for k, held in self._held.items() if held.attempt.execution.process is not None]
+
+    async def end_all(self) -> None:
+        """We are to stop: end what runs here and say so, that it may begin elsewhere at once."""
+        self._ending = True
+        for held in list(self._held.values()):
+            held.attempt.feed(e.GivenUp(STOPPED))
+        self._heartbeat_wanted = True
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._host.config.lbm.kill_grace_s + TOLD_S):
+                while self._held:  # noqa: ASYNC110  # it empties as ends are settled
+                    await asyncio.sleep(TOLD_POLL_S)

@@ -1,0 +1,217 @@
+"""An `lbrun -q` at its origin once its job is queued: what that prints, what it made, its end."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from lbd.errors import LbdError, Unavailable
+from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd
+from lbd.lbm.outbound.remote_run import ENDING_SIGNALS
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.followed_array import KILL, FollowedArray
+from lbd.lbm.queue.outputs import QueuedFiles
+from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
+from lbd.lbm.session.replies import pack_end
+from lbd.local import client_tags as tags
+from lbd.model import ENDED_NAMES
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.job_phrases import jobs_do
+from lbd.text.units import duration_text
+
+LAST_WORDS_S = 1.0
+REMARK_AFTER_S = 3.0
+AWAY = "its dispatcher is away"
+Frame = tuple[bytes, bytes]
+
+
+@dataclass(slots=True)
+class FollowedJobs:
+    """A client that waits for its job, or for those of its array."""
+
+    queue: DispatcherClient
+    files: QueuedFiles
+    user: str
+    uid: int
+    jobs: str  # its id, or that of its array
+    numbers: str  # of all jobs of it: a selector
+    send: Callable[[bytes, bytes], Awaitable[None]]
+    pack: str  # name of what was sent, "" = nothing was
+    pending: bool = True
+    shown_reason: str = ""  # why it waits
+    array: FollowedArray | None = None
+    interrupted: int = 0  # by this signal
+    _output: ShownOutput = field(init=False)
+    _live: "asyncio.Task[None] | None" = None
+    _ended: dict[int, pb.JobInfo] = field(default_factory=dict)
+    _acts: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._output = ShownOutput(self.queue, self.user, self.send)
+
+    async def follow(self) -> None:
+        """Until all have ended and the client has been told. Raises OSError if it is gone."""
+        try:
+            await self._follow()
+        finally:
+            if self._live is not None:  # it may wait for a client that reads no more
+                self._live.cancel()
+                await asyncio.gather(self._live, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        patience = Patience(RETRY_FOR_S)
+        while True:
+            try:
+                asked = pb.JobsAsked(
+                    selectors=[self.numbers], user=self.user, uid=self.uid, by_number=True
+                )
+                async for reply in self.queue.watch(asked):
+                    patience.heard()
+                    if reply.error:
+                        raise Unavailable(reply.error)
+                    await self._report_progress(reply.jobs)
+                    for job in reply.jobs:
+                        await self._heard(job)
+                await self._report_end()
+                return
+            except LbdError as problem:
+                now_s = asyncio.get_running_loop().time()
+                await self._report_away(str(problem), patience.lasts_s(now_s))
+                if patience.ends(now_s):
+                    text = (
+                        f"{problem}; {jobs_do(self.jobs, 'goes', 'go')} on: lbctl wait {self.jobs}"
+                    )
+                    end = CommandEnd(LBRUN_FAILED, "lost", reason=text)
+                    await self.send(tags.DONE, pack_end(end))
+                    return
+                await asyncio.sleep(RETRY_S)
+
+    async def _report_away(self, problem: str, lasts_s: float) -> None:
+        """Of a dispatcher that is away, once it is more than a moment."""
+        if lasts_s >= REMARK_AFTER_S and self.shown_reason != AWAY:
+            self.shown_reason = AWAY
+            await self.send(tags.WAITS, problem.encode())
+
+    async def _report_progress(self, changed: Iterable[pb.JobInfo]) -> None:
+        """To a terminal, of an array."""
+        if self.array is not None and self.array.shows_progress:
+            self.array.heard(changed)
+            line = self.array.progress(asyncio.get_running_loop().time())
+            await self.send(tags.PROGRESS, line.encode())
+
+    async def _heard(self, job: pb.JobInfo) -> None:
+        if job.id in self._ended:
+            return
+        self.pending = job.state == "pending"
+        one = self.array is None
+        if one and job.state not in ENDED_NAMES and job.reason and job.reason != self.shown_reason:
+            self.shown_reason, text = job.reason, job.reason
+            if self.pending and job.HasField("predicted_wait_s"):
+                text += f"; begins in about {duration_text(job.predicted_wait_s)}"
+            await self.send(tags.WAITS, text.encode())
+        if job.state == "running" and job.is_final and one and self._live is None:
+            self._live = asyncio.create_task(
+                self._output.show(job, follow=True), name=f"show {job.id}"
+            )
+        elif self._live is not None and job.state != "running":
+            await self._stop_showing(job.state in ENDED_NAMES)
+        if job.state in ENDED_NAMES:
+            if job.attempt:
+                await self._output.show(job, follow=False)
+            await self._fetch(job)
+            self._ended[job.id] = job
+            self._output.forget(job.id)
+
+    async def _fetch(self, job: pb.JobInfo) -> None:
+        """Its outputs; if they cannot be had, that is how it ended."""
+        note = self.files.waited_for(job.id) if self.pack else None
+        if note is None:
+            return
+        try:
+            trouble = await self.files.bring(note, job)
+        except LbdError as problem:
+            trouble = str(problem)
+        if trouble:
+            status = job.exit_status if job.HasField("exit_status") else "no status"
+            job.reason = f"--fetch {trouble}; the command itself ended with {status}"
+            job.exit_status, job.signal, job.state, job.cause = LBRUN_FAILED, 0, "failed", "failed"
+        await self.files.done(note, job.id, write=bool(job.attempt))  # else there is nothing
+
+    async def _stop_showing(self, ended: bool) -> None:
+        """The host ends the stream itself when the attempt is over."""
+        live, self._live = self._live, None
+        assert live is not None
+        if not ended:  # lost with its host, or stopped at a checkpoint
+            await asyncio.wait((live,), timeout=LAST_WORDS_S)
+            live.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await live
+
+    async def _report_end(self) -> None:
+        """Of the only job; of an array, of the first task that did not succeed."""
+        jobs = sorted(self._ended.values(), key=lambda job: job.id)
+        bad = [job for job in jobs if job.state != "done"]
+        failed = [job for job in bad if job.state != "cancelled"]
+        job = [*failed, *bad, *jobs][0]
+        status = job.exit_status if job.HasField("exit_status") else LBRUN_FAILED
+        if job.state == "cancelled" and not job.HasField("exit_status"):
+            status = BY_SIGNAL + self.interrupted if self.interrupted else LBRUN_FAILED
+        signal, cause = job.signal, job.cause or job.state
+        reason = job.reason if job.cause not in ("exited", "signalled") or status == 125 else ""
+        if self.array is not None:
+            signal, reason = 0, self.array.end(jobs, self.interrupted)
+            if self.interrupted and bad:
+                status, cause = BY_SIGNAL + self.interrupted, "interrupted"
+        attempt = max(1, job.attempt)
+        end = CommandEnd(status, cause, job.host, reason, signal, job.cpu_s, attempt)
+        await self.send(tags.DONE, pack_end(end))
+
+    async def listen(
+        self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]
+    ) -> None:
+        """Signals from the client; returns when it is gone."""
+        try:
+            while True:
+                for tag, body in received:
+                    if tag == tags.SIGNAL and len(body) == 1:
+                        self._act_soon(body[0])
+                    elif tag == tags.FORCE:
+                        self._act_soon(KILL)
+                received = await listen()
+                if not received:
+                    return
+        finally:
+            for task in self._acts:
+                task.cancel()
+
+    def _act_soon(self, number: int) -> None:
+        """With many tasks an order takes a while; a second one does not wait for it."""
+        ends = number in ENDING_SIGNALS
+        if ends:
+            self.interrupted = number
+        task = asyncio.create_task(
+            self.act(number, cancels_waiting=ends), name=f"act on {self.jobs}"
+        )
+        self._acts.add(task)
+        task.add_done_callback(self._acts.discard)
+
+    async def leave(self) -> None:
+        """Its caller is gone, and so is to be what it waits for, once the dispatcher is there."""
+        self.files.left_alone(self.pack)
+        give_up_s = asyncio.get_running_loop().time() + RETRY_FOR_S
+        while asyncio.get_running_loop().time() < give_up_s:
+            try:
+                await self.queue.act(self._kill(0))
+                return
+            except LbdError:
+                await asyncio.sleep(RETRY_S)
+
+    async def act(self, number: int, *, cancels_waiting: bool = False) -> None:
+        with contextlib.suppress(LbdError):
+            await self.queue.act(self._kill(number, cancels_waiting=cancels_waiting))
+
+    def _kill(self, number: int, *, cancels_waiting: bool = False) -> pb.ActRequest:
+        return pb.ActRequest(
+            verb="kill", selectors=[self.numbers], user=self.user, uid=self.uid, signal=number,
+            cancels_waiting=cancels_waiting, by_number=True,
+        )  # fmt: skip

@@ -1,0 +1,134 @@
+"""What attempts of the queue have printed here, and packs kept here, for the LBM of who asks.
+
+That LBM sees to it that only a job's user gets to see what it printed. So a host from which no
+command may come does not get it either: it would be as any user of the jobs that others sent.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Protocol
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from lbd.lbm.core.admission import origin_fault
+from lbd.lbm.inbound.checked_request import QUEUED_ID
+from lbd.lbm.queue.pack_store import PackStore
+from lbd.lbm.queue.spool import Spool
+from lbd.net.gen import dispatch_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lbd.lbm.inbound.context import InboundContext
+    from lbd.net.transport import Trust
+
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+    CheckReader = Callable[["Context"], Awaitable[None]]
+
+POLL_S = 0.02
+POLL_MAX_S = 0.25
+PIECE_BYTES = 1 << 18
+
+
+class KnownAttempts(Protocol):
+    """Those of the queue on this host."""
+
+    spool: Spool
+
+    def alive(self, job: str, number: int) -> bool: ...
+
+
+async def check_reader(host: "InboundContext", trust: "Trust", context: "Context") -> None:
+    """Aborts the call of a host from which nothing may run here."""
+    reader = await trust.caller(context)
+    if reader and (rule := origin_fault(host.rules.config.admission, reader)):
+        text = f"jobs here are not for {reader} to read (admission.{rule})"
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+
+async def serve_logs(
+    check: "CheckReader", attempts: KnownAttempts, data: bytes, context: "Context"
+) -> None:
+    await check(context)
+    asked = pb.LogsRequest()
+    try:
+        asked.ParseFromString(data)
+        if not QUEUED_ID.fullmatch(asked.job):
+            raise DecodeError
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a LogsRequest")
+    async for piece in output_of(attempts, asked):
+        await context.write(piece.SerializeToString())
+
+
+async def output_of(attempts: KnownAttempts, asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+    """What there is from the given places on; with `follow`, until the attempt is over."""
+    spool, job, number = attempts.spool, asked.job, asked.attempt
+    if not spool.exists(job, number) and not attempts.alive(job, number):
+        yield pb.LogsPiece(trouble="its output is not kept here (any more)")
+        return
+    output_at, error_at, pause_s = asked.output_at, asked.error_at, POLL_S
+    while True:
+        alive = attempts.alive(job, number)  # asked first: what comes later is read below
+        piece = await asyncio.to_thread(next_piece, spool, job, number, output_at, error_at)
+        output_at, error_at = piece.output_at, piece.error_at
+        if asked.follow and (output_at or error_at) and attempts.alive(job, number):
+            spool.was_shown(job, number)
+        if piece.output or piece.error:
+            yield piece
+            pause_s = POLL_S
+        elif not (asked.follow and alive):
+            if piece.cut and asked.asks_cut:
+                yield piece
+            return
+        else:
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, POLL_MAX_S)
+
+
+def next_piece(spool: Spool, job: str, number: int, output_at: int, error_at: int) -> pb.LogsPiece:
+    """Of both files; it may be empty."""
+    piece = pb.LogsPiece(output_at=output_at, error_at=error_at)
+    with contextlib.suppress(OSError):
+        found = spool.read(job, number, "out", output_at)
+        piece.output, piece.output_at = found.data, found.next_at
+        piece.dropped_bytes += found.dropped_bytes
+        piece.cut |= found.cut
+    with contextlib.suppress(OSError):
+        found = spool.read(job, number, "err", error_at)
+        piece.error, piece.error_at = found.data, found.next_at
+        piece.dropped_bytes += found.dropped_bytes
+        piece.cut |= found.cut
+    return piece
+
+
+def cut_short(host: str) -> str:
+    return f"the output may be cut short: the disk of {host} was full while the job ran"
+
+
+async def serve_files(
+    check: "CheckReader", store: PackStore, spool: Spool, data: bytes, context: "Context"
+) -> None:
+    """The whole of one pack. What a job takes along has a name that only its hosts know."""
+    asked = pb.FilesRequest()
+    try:
+        asked.ParseFromString(data)
+        if not asked.name and not QUEUED_ID.fullmatch(asked.job):
+            raise DecodeError
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")
+    if not asked.name:
+        await check(context)
+    try:
+        path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
+        file = await asyncio.to_thread(path.open, "rb", buffering=0)
+    except OSError:
+        trouble = "these files are not kept here (any more)"
+        await context.write(pb.FilesPiece(trouble=trouble).SerializeToString())
+        return
+    with file:
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            await context.write(pb.FilesPiece(data=piece).SerializeToString())

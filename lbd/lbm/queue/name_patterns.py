@@ -1,0 +1,23 @@
+"""Names that differ from job to job: of -o, --error, and --fetch with the queue. Pure."""
+
+import re
+
+SIGN = re.compile(rb"%(.?)", re.DOTALL)
+
+
+def shown_id(job: str, array: int, index: int | None) -> str:
+    """The id of a job as people know it. `array`: of a task, else 0."""
+    return f"{array}_{index}" if array else job
+
+
+def fill_in(pattern: bytes, job: str, index: int | None, host: str) -> bytes:
+    """%j job id, %A that of its array, %a array index, %h host, %% a per cent sign; any other stays
+    as it is."""
+    meanings = {
+        b"j": job.encode(),
+        b"A": job.partition("_")[0].encode(),
+        b"a": b"%d" % index if index is not None else b"",
+        b"h": host.encode(),
+        b"%": b"%",
+    }
+    return SIGN.sub(lambda found: meanings.get(found[1], found[0]), pattern)

@@ -1,0 +1,297 @@
+"""`--notify`: a line for `sh -c` that runs here, as its user, once a job of this host has ended.
+
+What is to be run is on disk before `lbrun` returns, and is removed as soon as it has begun, so that
+each runs once: twice only if this host dies between the two. It begins as everything does that runs
+as a user, as a child of the keeper, which ends it when its time is over. What it prints goes
+nowhere, and each user's run one after the other, so nobody waits for another's.
+
+Of each user some jobs are watched, the same number for each notice, and of a large array the next
+ones when those have ended: so neither the queue's answer nor our memory grows with the array, and
+jobs that never begin keep nobody from hearing of others.
+"""
+
+import asyncio
+import base64
+import contextlib
+import errno
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from lbd.config.schema import Config
+from lbd.errors import LbdError, Unavailable
+from lbd.keeper.limits.time_limits import KEEPER
+from lbd.lbm.as_user import AsUser
+from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.pack_store import sync
+from lbd.model import ENDED_NAMES
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+from lbd.net.submitter import request_in
+from lbd.process.whole_file import write_whole
+from lbd.text.ranges import ranges_in
+
+log = logging.getLogger("lbd.lbm")
+
+LINE_BYTES_MAX = 8192
+OF_USER_MAX = 1000  # jobs whose end is to be notified
+OF_USER_BYTES = 64 << 20  # of what is kept for these
+RUN_S = 60.0
+GRACE_S = 10.0  # for the keeper to end it
+RETRY_S = 5.0
+PAUSE_S = 0.2
+WATCHED_MAX = 10_000  # jobs, unless users have more notices than that
+# The keeper or the user may have more of it in a moment; anything else is as it is.
+SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT)
+SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Of one submission."""
+
+    first: int  # id of its first job
+    count: int
+    uid: int
+    line: str  # as os.fsdecode has it
+    request: str  # the submission's RunRequest without its command, in base64
+    state: str = ""  # in which it ended
+    exit_status: int | None = None
+
+
+@dataclass(slots=True)
+class OpenJobs:
+    """Of a notice's jobs, those that have not ended as far as is known."""
+
+    notice: Notice
+    next: int  # from here on none was watched
+    watched: set[int]
+
+    @classmethod
+    def of(cls, notice: Notice) -> "OpenJobs":
+        return cls(notice, notice.first, set())
+
+    @property
+    def last(self) -> int:
+        return self.notice.first + self.notice.count - 1
+
+    def watch(self, most: int) -> None:
+        """So many at once, if there are."""
+        while len(self.watched) < most and self.next <= self.last:
+            self.watched.add(self.next)
+            self.next += 1
+
+
+class NoticeStore:
+    """state/notify: a file for each."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.root = Path(state_dir) / "notify"
+
+    def write(self, notice: Notice) -> None:
+        """Raises OSError."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = json.dumps(asdict(notice)).encode()
+        write_whole(self.path(notice), data, 0o600, is_durable=True)
+        sync(self.root)
+
+    def drop(self, notice: Notice) -> None:
+        with contextlib.suppress(OSError):
+            self.path(notice).unlink(missing_ok=True)
+            sync(self.root)
+
+    def path(self, notice: Notice) -> Path:
+        return self.root / f"{notice.first}{SUFFIX}"
+
+    def all(self) -> Iterator[Notice]:
+        """All that can be read."""
+        for path in self.root.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                yield Notice(**json.loads(path.read_text()))
+
+
+class Notifications:
+    def __init__(self, config: Config, as_user: AsUser, queue: DispatcherClient) -> None:
+        self._config, self._as_user, self._queue = config, as_user, queue
+        self.store = NoticeStore(config.host.state_dir)
+        self._open: dict[int, Notice] = {}  # by first job
+        self._left: dict[int, OpenJobs] = {}  # of those whose end is awaited
+        self._fresh = asyncio.Event()
+        self._turns: dict[int, asyncio.Lock] = {}  # of users
+
+    def check(self, uid: int, line: bytes) -> None:
+        """Raises Unavailable if no more is kept for this user."""
+        if not line.strip() or b"\0" in line or len(line) > LINE_BYTES_MAX:
+            raise Unavailable(
+                f"--notify: write a line for sh -c, of {LINE_BYTES_MAX} bytes at most"
+            )
+        own = [one for one in self._open.values() if one.uid == uid]
+        if len(own) >= OF_USER_MAX:
+            raise Unavailable(f"--notify: {OF_USER_MAX} of your jobs have one already")
+        if sum(len(one.request) for one in own) > OF_USER_BYTES:
+            raise Unavailable(f"--notify: yours have more than {OF_USER_BYTES} bytes here already")
+
+    async def queued(
+        self, uid: int, line: bytes, submission: pb.SubmitRequest, reply: pb.SubmitReply
+    ) -> None:
+        """Its number is known. Raises Unavailable."""
+        if reply.is_other or reply.first in self._open:  # the same --idempotency-key once more
+            return
+        request = request_in(submission.spec)
+        assert request is not None
+        for name in ("argv", "workdir", "terminal", "directory_stamp", "memory_bytes"):
+            request.ClearField(name)
+        packed = base64.b64encode(request.SerializeToString()).decode()
+        notice = Notice(reply.first, reply.count, uid, os.fsdecode(line), packed)
+        try:
+            await asyncio.to_thread(self.store.write, notice)
+        except OSError as problem:
+            raise Unavailable(
+                f"--notify: {problem.strerror}; the job is queued as {reply.first}, and nothing "
+                "is run at its end"
+            ) from None
+        self._add(notice)
+        self._fresh.set()
+
+    def _add(self, notice: Notice) -> None:
+        self._open[notice.first] = notice
+        self._left[notice.first] = OpenJobs.of(notice)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        for notice in await asyncio.to_thread(lambda: list(self.store.all())):
+            self._add(notice)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._fresh.clear()
+                watching = group.create_task(self._watch(group), name="watch for notifications")
+                await self._fresh.wait()
+                watching.cancel()
+                await asyncio.sleep(PAUSE_S)
+
+    async def _watch(self, group: asyncio.TaskGroup) -> None:
+        """Until all have ended; a line that breaks is opened again."""
+        while watched := self._watched():
+            selectors = [f"{low}-{high}" for low, high in ranges_in(watched)]
+            asked = pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
+            with contextlib.suppress(LbdError):
+                async for reply in self._queue.watch(asked):
+                    if reply.error:  # the queue has forgotten some of them, or they are too many
+                        await self._look_at_each(group)
+                    for job in reply.jobs:
+                        self._job_ended(job, group)
+            if self._left:
+                await asyncio.sleep(RETRY_S)
+
+    def _watched(self) -> list[int]:
+        """Jobs, some of each notice."""
+        of_user: dict[int, list[OpenJobs]] = {}
+        for left in self._left.values():
+            of_user.setdefault(left.notice.uid, []).append(left)
+        for own in of_user.values():
+            for left in own:
+                left.watch(WATCHED_MAX // len(of_user) // len(own) or 1)
+        return [job for left in self._left.values() for job in left.watched]
+
+    def _job_ended(self, job: pb.JobInfo, group: asyncio.TaskGroup) -> None:
+        first = job.array_id or job.id
+        if (left := self._left.get(first)) is None:
+            return
+        left.watched.discard(job.id)
+        if not left.watched and left.next <= left.last:
+            self._fresh.set()
+        elif not left.watched:
+            self._ended(first, group)
+
+    def _ended(self, first: int, group: asyncio.TaskGroup) -> None:
+        notice = self._left.pop(first).notice
+        group.create_task(self._notify(notice), name=f"notify of job {first}")
+
+    async def _look_at_each(self, group: asyncio.TaskGroup) -> None:
+        for first in list(self._left):
+            reply = await self._found(first)
+            if first not in self._left:
+                continue
+            if reply.error:
+                log.warning("--notify of job %d: the queue has forgotten the job", first)
+                await self._done(self._open[first])
+            elif {job.state for job in reply.jobs} <= ENDED_NAMES and reply.jobs:
+                self._ended(first, group)
+
+    async def _found(self, first: int) -> pb.JobsInfo:
+        """The job of that number, or the array as one. Raises LbdError."""
+        asked = pb.JobsAsked(selectors=[str(first)], ended_too=True, by_array=True)
+        return await self._queue.jobs(asked)
+
+    async def _notify(self, notice: Notice) -> None:
+        """In its user's turn. What cannot be run harms nobody."""
+        lock = self._turns.setdefault(notice.uid, asyncio.Lock())
+        async with lock:
+            while notice.first in self._open:
+                try:
+                    ended = await self._with_end(notice)
+                    if ended.state not in ENDED_NAMES:  # it was requeued meanwhile
+                        self._add(notice)
+                        self._fresh.set()
+                        return
+                    await self._run(ended)
+                except (ValueError, DecodeError) as problem:
+                    await self._give_up(notice, problem)
+                except (LbdError, OSError) as problem:
+                    if isinstance(problem, SpawnFailed) and not is_passing(problem):
+                        await self._give_up(notice, problem)
+                        continue
+                    log.info("--notify of job %d: %s; will try again", notice.first, problem)
+                    await asyncio.sleep(RETRY_S)
+
+    async def _give_up(self, notice: Notice, problem: Exception) -> None:
+        log.warning("--notify of job %d: %s", notice.first, problem)
+        await self._done(notice)
+
+    async def _with_end(self, notice: Notice) -> Notice:
+        """With how the job ended, of an array all of it. Raises Unavailable."""
+        reply = await self._found(notice.first)
+        if reply.error or not reply.jobs:
+            raise Unavailable(reply.error or "the queue does not know the job")
+        (job,) = reply.jobs
+        status = job.exit_status if job.HasField("exit_status") else None
+        if job.HasField("array"):
+            bad = [task.exit_status for task in job.array.bad if task.HasField("exit_status")]
+            status = 0 if job.state == "done" else next(iter(bad), None)
+        return replace(notice, state=job.state, exit_status=status)
+
+    async def _run(self, notice: Notice) -> None:
+        """Raises Unavailable, SpawnFailed."""
+        request = lbm_pb2.RunRequest.FromString(base64.b64decode(notice.request))
+        request.argv.extend((b"sh", b"-c", os.fsencode(notice.line)))
+        order = make_order(request, None, self._config)
+        order.allowed, order.denied = (), ()  # rules for the jobs of others: this is at home
+        status = "" if notice.exit_status is None else str(notice.exit_status)
+        order.environment |= {
+            b"LBD_JOB_ID": str(notice.first).encode(),
+            b"LBD_STATE": notice.state.encode(),
+            b"LBD_EXIT_STATUS": status.encode(),
+        }
+        spawned = await self._as_user.begin(notice.uid, order, RUN_S)
+        await self._done(notice)
+        with contextlib.suppress(TimeoutError, LbdError):
+            async with asyncio.timeout(RUN_S + GRACE_S):
+                await asyncio.shield(spawned.exited)
+
+    async def _done(self, notice: Notice) -> None:
+        """Its file is gone first: until then the same submission once more adds nothing."""
+        await asyncio.to_thread(self.store.drop, notice)
+        self._open.pop(notice.first, None)
+        self._left.pop(notice.first, None)
+
+
+def is_passing(trouble: SpawnFailed) -> bool:
+    """Is it a keeper that was stopped, or something that there may be more of in a moment?"""
+    return trouble.phase == KEEPER or trouble.number in SCARCE

@@ -1,0 +1,263 @@
+"""What queued commands of this host's users take along, and what comes back to them.
+
+When an `lbrun` submits, what it sends is packed here, in its directory and with its user's rights;
+when a job has ended, what it made is fetched from where it ran and put into that directory, in one
+step. Of a job that nobody waits for we do that ourselves, once both hosts are there: the dispatcher
+tells us of its end, also if we have been away then.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from operator import attrgetter
+from typing import TypeVar
+
+from lbd.config.schema import Config
+from lbd.errors import LbdError, Unavailable
+from lbd.keeper.spawn_order import Order
+from lbd.lbm.as_user import AsUser
+from lbd.lbm.queue.dispatcher_client import DispatcherClient, NotKept, ranges_of
+from lbd.lbm.queue.name_patterns import fill_in, shown_id
+from lbd.lbm.queue.notifications import Notifications
+from lbd.lbm.queue.pack_store import Note, PackStore
+from lbd.lbm.queue.receiving import receive_pack
+from lbd.lbm.session.request import ClientRequest
+from lbd.net.gen import dispatch_pb2 as pb
+
+log = logging.getLogger("lbd.lbm")
+Result = TypeVar("Result")
+
+TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
+RETRY_S = 10.0
+PAUSE_S = 0.5
+WATCHED_MAX = 10_000  # jobs; the others follow
+SWEEP_EVERY_S = 3600.0
+DAY_S = 86400.0
+first_job = attrgetter("first")
+
+
+class QueuedFiles:
+    def __init__(self, config: Config, as_user: AsUser, queue: DispatcherClient) -> None:
+        self._config = config
+        self._as_user = as_user
+        self._queue = queue
+        self.notifications = Notifications(config, as_user, queue)
+        self.store = PackStore(config.host.state_dir)
+        self._open: dict[str, Note] = {}  # by name: some of their jobs are not done with
+        self._in_hand: dict[int, Note] = {}  # jobs that have ended
+        self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
+        self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
+        self._fresh = asyncio.Event()
+        self._leaves_out = False  # there are more to watch
+        self.troubles: dict[int, str] = {}  # why outputs of an ended job have not come yet
+
+    # Out
+
+    async def gather(self, request: ClientRequest, uid: int) -> str:
+        """The name of the pack, once it is on disk. Raises Unavailable; nothing is kept then."""
+        if not (self._config.stage.max_bytes and self._config.stage.max_files):
+            raise Unavailable("no command may take files along (stage.max_bytes, stage.max_files)")
+        name = ""
+        try:
+            name, descriptor = await asyncio.to_thread(self.store.create)
+            with os.fdopen(descriptor, "wb", buffering=0):
+                left = self.store.room.left(uid, await asyncio.to_thread(self.store.free_bytes))
+                most = min(left, self._config.stage.max_bytes)
+                self.store.room.take(name, uid, most)
+                order = self._order(b"gather", request.send, [], most)
+                order.directory = request.directory
+                if complaint := await self._as_user.step(uid, order, (None, descriptor)):
+                    if most == left:
+                        complaint += (
+                            f"; what your queued jobs bring along may take {most} more here"
+                        )
+                    raise Unavailable(f"--send {complaint}; nothing was queued")
+                await asyncio.to_thread(self.store.finish, name, descriptor)
+                self.store.room.take(name, uid, os.fstat(descriptor).st_size)
+        except OSError as problem:
+            self.store.drop(name)
+            raise Unavailable(f"--send: {problem.strerror}; nothing was queued") from None
+        except BaseException:
+            self.store.drop(name)
+            raise
+        return name
+
+    def _order(
+        self, step: bytes, send: list[bytes], fetch: list[bytes], most: int | None = None
+    ) -> Order:
+        limits = self._config.stage
+        numbers = limits.max_bytes if most is None else most, limits.max_files, len(send)
+        return Order(argv=[step, *(b"%d" % number for number in numbers), *send, *fetch])
+
+    async def queued(self, note: Note) -> None:
+        """The jobs of a pack are known, and on disk."""
+        if any(one.first == note.first for one in self._open.values()):
+            self.store.drop(note.name)  # the same --idempotency-key once more
+            return
+        self._open[note.name] = note
+        try:
+            await asyncio.to_thread(self.store.write, note)
+        except OSError as problem:
+            log.warning("files of job %d: %s", note.first, problem.strerror)
+        self._fresh.set()
+
+    # Back
+
+    def waited_for(self, job: int) -> Note | None:
+        """By an lbrun that is to have its outputs before it ends."""
+        notes = (note for note in self._open.values() if note.waited_for and note.is_left(job))
+        return next(notes, None)
+
+    def left_alone(self, name: str) -> None:
+        """Its lbrun went away, and nobody wants what it makes."""
+        if (note := self._open.get(name)) is not None:
+            note.waited_for, note.fetch = False, []
+            self._fresh.set()
+
+    async def bring(self, note: Note, job: pb.JobInfo) -> str:
+        """Its outputs into its directory; why not, "" if all is well. Raises Unavailable if they
+        cannot be had just now."""
+        if not note.fetch or not job.attempt or job.state == "lost":
+            return ""
+        index = job.array_index if job.HasField("array_index") else None
+        name = shown_id(str(job.id), job.array_id, index)
+        fetch = [fill_in(os.fsencode(path), name, index, job.host) for path in note.fetch]
+        fetch = [os.path.normpath(path) for path in fetch]
+        if any(path.startswith((b"/", b"../")) or path in (b"..", b".") for path in fetch):
+            return f"the name of {job.host} leads out of the directory"
+        asked = pb.FilesRequest(job=str(job.id), attempt=job.attempt)
+        root, limits = str(self.store.root), self._config.stage
+        try:
+            with await receive_pack(self._queue, job.host, asked, root, limits) as file:
+                send = [b"%d" % job.id, *map(os.fsencode, note.send)]
+                order = self._order(b"place", send, fetch)
+                order.directory, order.umask = os.fsencode(note.directory), note.umask
+                return await self._as_user.step(note.uid, order, (file.fileno(), None))
+        except NotKept:  # it has made nothing, or its line says why
+            return ""
+        except OSError as problem:
+            return problem.strerror or str(problem)
+
+    async def done(self, note: Note, job: int, *, write: bool = True) -> None:
+        """Nothing more is to be done with it."""
+        note.end(job)
+        self.troubles.pop(job, None)
+        if note.is_over:
+            self._open.pop(note.name, None)
+        if write or note.is_over:
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(self.store.write, note)
+
+    # Those that nobody waits for
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        notes = await asyncio.to_thread(lambda: sorted(self.store.notes(), key=first_job))
+        for pack in await asyncio.to_thread(self.store.sizes, notes):
+            self.store.room.take(*pack)
+        for note in notes:
+            note.waited_for = False  # not by anybody who could still be there
+            if not note.is_over:
+                self._open[note.name] = note
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._bring_all(group), name="outputs")
+            group.create_task(self._sweep(), name="files")
+            group.create_task(self.notifications.run(), name="notifications")
+            while True:
+                self._fresh.clear()
+                awaited = self._awaited()
+                watching = asyncio.create_task(self._watch(awaited), name="watch jobs")
+                fresh = asyncio.create_task(self._fresh.wait(), name="await jobs")
+                try:
+                    wanted = (fresh, watching) if awaited else (fresh,)
+                    await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    watching.cancel()
+                    fresh.cancel()
+                await asyncio.sleep(PAUSE_S)
+
+    def _awaited(self) -> dict[int, Note]:
+        """The jobs to watch. Of each user the first few: nobody's that never begin keep us from
+        seeing how another's ended."""
+        by_user: dict[int, list[Note]] = {}
+        for note in self._open.values():
+            if not note.waited_for:
+                by_user.setdefault(note.uid, []).append(note)
+        share = WATCHED_MAX // max(1, len(by_user)) or 1
+        self._leaves_out, awaited = False, dict[int, Note]()
+        for notes in by_user.values():
+            jobs = ((job, note) for note in notes for job in note.left if job not in self._in_hand)
+            awaited |= dict(islice(jobs, share))
+            self._leaves_out = self._leaves_out or next(jobs, None) is not None
+        return awaited
+
+    async def _watch(self, notes: dict[int, Note]) -> None:
+        """Until all of them have ended, or the line breaks."""
+        if not notes:
+            return
+        selectors = ranges_of([str(job) for job in notes])
+        with contextlib.suppress(LbdError):
+            async for reply in self._queue.watch(
+                pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
+            ):
+                for number in notes if reply.error else ():  # the queue has forgotten them
+                    await self.done(notes[number], number)
+                for job in reply.jobs:
+                    if job.id not in self._in_hand and job.id in notes:
+                        self._in_hand[job.id] = notes[job.id]
+                        self._ended.put_nowait(job)
+
+    async def _bring_all(self, group: asyncio.TaskGroup) -> None:
+        """Each user's one after the other: a step runs as its user, who may keep it from ending."""
+        while True:
+            job = await self._ended.get()
+            uid = self._in_hand[job.id].uid
+            if (ended := self._ended_of.get(uid)) is None:
+                ended = self._ended_of[uid] = deque()
+                group.create_task(self._bring_of(uid, ended), name=f"outputs of user {uid}")
+            ended.append(job)
+
+    async def _bring_of(self, uid: int, ended: deque[pb.JobInfo]) -> None:
+        while ended:
+            job = ended.popleft()
+            note, trouble = self._in_hand[job.id], ""
+            try:
+                trouble = await self.bring(note, job)
+            except Unavailable as problem:
+                trouble = str(problem)
+            old = time.time() - job.finished > self._config.dispatch.output_keep_days * DAY_S
+            if trouble and not old:
+                if job.id not in self.troubles:
+                    log.warning("outputs of job %d: %s; will try again", job.id, trouble)
+                self.troubles[job.id] = trouble
+                loop = asyncio.get_running_loop()
+                loop.call_later(RETRY_S, self._ended.put_nowait, job)
+                continue
+            # Of an array, the note is written once for those that ended together.
+            await self.done(note, job.id, write=bool(note.fetch) and not ended)
+            del self._in_hand[job.id]
+            await asyncio.sleep(0)  # of many that never ran there is nothing to wait for
+        del self._ended_of[uid]
+        if self._leaves_out:
+            self._fresh.set()
+
+    async def _sweep(self) -> None:
+        own = self._config.dispatch
+        while True:
+            await asyncio.to_thread(
+                self.store.sweep, own.output_keep_days, own.jobs_keep_days, set(self._open)
+            )
+            self.store.room.keep(await asyncio.to_thread(self.store.names))
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+
+async def reporting(work: "asyncio.Future[Result]", report: Callable[[], object]) -> Result:
+    """The result of what may take long; `tell` is called now and then meanwhile."""
+    while not (await asyncio.wait((work,), timeout=TOLD_EVERY_S))[0]:
+        report()
+    return work.result()

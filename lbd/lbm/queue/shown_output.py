@@ -1,0 +1,144 @@
+"""What an `lbrun -q` shows of its jobs' output: each attempt's from where it was shown last."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from lbd.errors import LbdError
+from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient, NotKept
+from lbd.lbm.queue.logs import cut_short
+from lbd.local import client_tags as tags
+from lbd.net.gen import dispatch_pb2 as pb
+
+RETRY_S = 0.5
+RETRY_FOR_S = 60.0  # a daemon that is being started again
+
+
+@dataclass(slots=True)
+class Shown:
+    """How far one attempt's output has been shown."""
+
+    output: int = 0
+    error: int = 0
+    cut: bool = False  # and that it was cut short has been said
+
+
+@dataclass(slots=True)
+class Patience:
+    """With a daemon that is away: counted from when it was missed, not from when it last had
+    something to say. Pure."""
+
+    limit_s: float
+    since_s: float | None = None  # nothing was heard
+
+    def heard(self) -> None:
+        self.since_s = None
+
+    def lasts_s(self, now_s: float) -> float:
+        """For how long, as it was asked in vain now."""
+        self.since_s = now_s if self.since_s is None else self.since_s
+        return now_s - self.since_s
+
+    def ends(self, now_s: float) -> bool:
+        return self.lasts_s(now_s) >= self.limit_s
+
+
+@dataclass(slots=True)
+class ShownOutput:
+    queue: DispatcherClient
+    user: str
+    send: Callable[[bytes, bytes], Awaitable[None]]
+    _shown: dict[int, dict[int, Shown]] = field(default_factory=dict)  # by job and attempt
+    _given_up: set[str] = field(default_factory=set)  # hosts that were asked in vain
+
+    async def show(self, job: pb.JobInfo, *, follow: bool) -> None:
+        """What it has printed and was not shown; with `follow` until its attempt is over."""
+        continued = await self._continued(job)
+        for number, host in continued:
+            await self._show_attempt(job.id, number, host, follow=False)
+        if not job.started and job.state != "lost":  # it was to begin, and never did
+            return
+        if job.attempt not in self._shown.setdefault(job.id, {}):
+            await self._report_vain(job, {number for number, _ in continued})
+        # Who has ended was there a moment ago, and so was its host, unless it is lost with it.
+        patience_s = 0.0 if follow or job.state == "lost" else RETRY_FOR_S
+        await self._show_attempt(
+            job.id, job.attempt, job.host, follow=follow, patience_s=patience_s
+        )
+
+    def forget(self, job: int) -> None:
+        self._shown.pop(job, None)
+
+    async def _report_vain(self, job: pb.JobInfo, continued: set[int]) -> None:
+        """Of an attempt that was shown and is made again, lest both be taken for one output."""
+        vain = [
+            number
+            for number, shown in self._shown[job.id].items()
+            if number not in continued and shown.output + shown.error
+        ]
+        if vain:
+            text = f"attempt {max(vain)} came to nothing; this is attempt {job.attempt}"
+            await self.send(tags.WARN, text.encode())
+
+    async def _continued(self, job: pb.JobInfo) -> list[tuple[int, str]]:
+        """The attempts before its last that stopped at a checkpoint."""
+        if job.attempt < 2:
+            return []
+        try:
+            asked = pb.JobsAsked(
+                selectors=[str(job.id)], ended_too=True, with_attempts=True, user=self.user,
+                by_number=True,
+            )  # fmt: skip
+            reply = await self.queue.jobs(asked)
+        except LbdError:
+            return []
+        found = [one for row in reply.jobs for one in row.attempts if one.number < job.attempt]
+        return [(one.number, one.host) for one in found if one.state == CHECKPOINT]
+
+    async def _show_attempt(
+        self, job: int, number: int, host: str, *, follow: bool, patience_s: float = 0.0
+    ) -> None:
+        """A host that is away is asked again for so long, but for one job only."""
+        patience = Patience(0.0 if host in self._given_up else patience_s)
+        while True:
+            try:
+                await self._show_pieces(job, number, host, follow=follow)
+                self._given_up.discard(host)
+                return
+            except LbdError as problem:
+                if follow:
+                    return  # it is asked again once the attempt has ended
+                if isinstance(problem, NotKept):
+                    await self.send(tags.WARN, f"job {job}: {problem}".encode())
+                    return
+                if patience.ends(asyncio.get_running_loop().time()):
+                    self._given_up.add(host)
+                    text = f"job {job}: {problem}; its output once {host} is back: lbctl logs {job}"
+                    await self.send(tags.WARN, text.encode())
+                    return
+            await asyncio.sleep(RETRY_S)
+
+    async def _show_pieces(self, job: int, number: int, host: str, *, follow: bool) -> None:
+        shown = self._shown.setdefault(job, {}).setdefault(number, Shown())
+        asked = pb.LogsRequest(
+            job=str(job),
+            attempt=number,
+            output_at=shown.output,
+            error_at=shown.error,
+            follow=follow,
+            asks_cut=True,
+        )
+        async for piece in self.queue.logs(host, asked):
+            if piece.trouble:
+                raise NotKept(piece.trouble)
+            shown.output, shown.error = piece.output_at, piece.error_at
+            if piece.dropped_bytes:
+                text = f"{piece.dropped_bytes} bytes of output were dropped here"
+                await self.send(tags.WARN, text.encode())
+            if piece.cut and not shown.cut:
+                shown.cut = True
+                await self.send(tags.WARN, cut_short(host).encode())
+            if piece.output:
+                await self.send(tags.OUTPUT, piece.output)
+            if piece.error:
+                await self.send(tags.ERRORS, piece.error)

@@ -1,0 +1,301 @@
+"""Where the output of the queue's attempts is kept: spool/THOUSAND/JOB.ATTEMPT.out and .err,
+and .pack for what is fetched.
+
+A directory for each job would take longer to make than a short job runs: file systems spread
+directories over the disk, so a thousand jobs share one.
+
+The command writes into the file itself, so output outlives whatever happens to us. A file that
+grows too large loses its middle (a hole is punched into it, so that the disk has it back): the
+beginning and the end are what people look for. `.cut` beside it says what is missing.
+
+What a command could not write because the disk was full it alone has seen. So all that run while it
+is full are marked: theirs may be cut short. The mark is the sticky bit of their files, which means
+nothing for a file otherwise and takes no room on that disk.
+
+Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 goes
+through all inodes that were freed within the last minutes. So a file that an attempt has left empty
+becomes that of a later one of the same account, if nobody has it open any more; `silent` lists
+whose are gone so. No file ever passes from one account to another, for a process can keep a
+descriptor of it of which no lease knows (O_PATH).
+
+All files are ours, with mode 0600: a job has descriptors, and cannot take away our right to read
+its file and to bound it, as an owner could. So that it can open its own output again (/dev/stdout)
+the access control list names its account, where the file system has such lists.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import stat
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
+PIECE_BYTES = 256 << 10
+DAY_S = 86400.0
+AGAIN = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
+MODE = 0o600
+ACCESS_LIST = "system.posix_acl_access"
+OWNER = "user.lbd.uid"  # an attribute of packs, which have no such list
+STREAMS = ("out", "err")
+SILENT = "silent"
+OWNERS_MAX = 100_000  # attempts under way whose account is remembered
+BLANKS = 16  # empty files that are remembered for others
+FULL_BYTES = 64 << 10  # with less a disk counts as full
+FULL_WHY = "its output may be cut short: its host's disk was full"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    data: bytes
+    next_at: int
+    dropped_bytes: int = 0  # just before `data`
+    cut: bool = False  # there may have been more
+
+
+def punch_hole(descriptor: int, first: int, size: int) -> None:
+    """Not every file system can. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    where = ctypes.c_longlong(first), ctypes.c_longlong(size)
+    if libc.fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, *where):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class Spool:
+    def __init__(
+        self,
+        state_dir: str,
+        limit_bytes: int,
+        punch_hole: Callable[[int, int, int], None] = punch_hole,
+    ) -> None:
+        self.root = Path(state_dir) / "spool"
+        self.limit_bytes = limit_bytes
+        self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # of which account
+        self._owners: dict[tuple[str, int], int] = {}
+        self._silent = "", -1  # the list that is being written, and its descriptor
+        self._punch_hole = punch_hole
+        self._keeps_all = False  # for no hole can be punched there
+        # attempts that run, and of which somebody who waits for them has got some output
+        self.shown: set[tuple[str, int]] = set()
+        self.when_shown: dict[tuple[str, int], Callable[[], None]] = {}  # for those of gangs
+
+    def open(self, job: str, attempt: int, name: str, uid: int | None = None) -> int:
+        """For the command to write to, which runs as `uid`; None: as nobody it could share with.
+        Nobody else gets here. Raises OSError."""
+        file = self._file(job, attempt, name)
+        if uid is not None:
+            if len(self._owners) >= OWNERS_MAX:
+                self._owners.clear()
+            self._owners[job, attempt] = uid
+            if name in STREAMS and (blank := self._take_blank(file, uid)) is not None:
+                return blank
+        path = Path(file)
+        try:
+            descriptor = os.open(path, FLAGS, MODE)
+        except FileNotFoundError:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(path, FLAGS, MODE)
+        if uid is not None and uid != os.geteuid():
+            with contextlib.suppress(OSError):  # then a job cannot open it again
+                os.setxattr(descriptor, ACCESS_LIST, access_list(uid))
+        return descriptor
+
+    def was_shown(self, job: str, attempt: int) -> None:
+        """Somebody who waits for it has got some of its output, while it runs."""
+        if (job, attempt) not in self.shown:
+            self.shown.add((job, attempt))
+            if (notify := self.when_shown.get((job, attempt))) is not None:
+                notify()
+
+    def ended(self, job: str, attempt: int, *, spooled: bool = True) -> str:
+        """All of its processes have. Why its output may not be whole, "" if it is. `spooled`: it
+        wrote here, and not to files of its own."""
+        if spooled and self.is_full():
+            self.mark_cut(job, attempt)
+        cut, uid = False, self._owners.pop((job, attempt), None)
+        for name in STREAMS:
+            with contextlib.suppress(OSError):
+                found = os.stat(self._file(job, attempt, name))
+                cut = cut or is_marked(found)
+                if not (cut or found.st_size) and uid is not None:
+                    self._blanks.append((uid, job, attempt, name))
+        return FULL_WHY if cut and spooled else ""
+
+    def is_full(self) -> bool:
+        """The disk. Some file systems do not say how large they are."""
+        try:
+            found = os.statvfs(self.root)
+        except OSError:
+            return False
+        return found.f_blocks > 0 and found.f_bavail * found.f_frsize < FULL_BYTES
+
+    def mark_cut(self, job: str, attempt: int) -> None:
+        """What it prints while the disk is full may not get here."""
+        for name in STREAMS:
+            with contextlib.suppress(OSError):
+                path = self._file(job, attempt, name)
+                os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_ISVTX)
+
+    def _take_blank(self, path: str, uid: int) -> int | None:
+        """An empty file of an attempt of that account that has ended, as `path` from now on. Raises
+        OSError."""
+        blank = next((blank for blank in reversed(self._blanks) if blank[0] == uid), None)
+        if blank is None:
+            return None
+        self._blanks.remove(blank)
+        _, job, attempt, name = blank
+        old = self._file(job, attempt, name)
+        try:
+            if name == "out":
+                self._add_silent(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
+            os.rename(old, path)
+        except OSError:  # it was swept, or there is no such directory yet
+            return None
+        descriptor = os.open(path, AGAIN)
+        if is_ours_alone(descriptor):
+            os.utime(descriptor)
+            return descriptor
+        os.close(descriptor)
+        os.rename(path, old)
+        return None
+
+    def _add_silent(self, path: str, line: str) -> None:
+        """Raises OSError."""
+        known, descriptor = self._silent
+        if path != known or not os.fstat(descriptor).st_nlink:  # it was swept
+            self._silent = "", -1
+            if known:
+                os.close(descriptor)
+            descriptor = os.open(path, AGAIN | os.O_CREAT, 0o600)
+            self._silent = path, descriptor
+        os.write(descriptor, line.encode())
+
+    def _file(self, job: str, attempt: int, name: str) -> str:
+        """As text: a `Path` takes longer to make than a file to open."""
+        thousand = int(job) // 1000 if job.isdecimal() else 0
+        return f"{self.root}/{thousand}/{job}.{attempt}.{name}"
+
+    def output(self, job: str, attempt: int) -> str:
+        """Where it is kept."""
+        return self._file(job, attempt, "out")
+
+    def _path(self, job: str, attempt: int, name: str) -> Path:
+        return Path(self._file(job, attempt, name))
+
+    def open_pack(self, job: str, attempt: int, uid: int) -> int:
+        """For what that user leaves for --fetch. Raises OSError."""
+        descriptor = self.open(job, attempt, "pack")
+        with contextlib.suppress(OSError):  # then it counts as our own
+            os.setxattr(descriptor, OWNER, b"%d" % uid)
+        return descriptor
+
+    def pack(self, job: str, attempt: int) -> Path:
+        """What it has made for --fetch, if anything."""
+        return self._path(job, attempt, "pack")
+
+    def exists(self, job: str, attempt: int) -> bool:
+        path = self._path(job, attempt, "out")
+        if path.exists():
+            return True
+        with contextlib.suppress(OSError):
+            return f"{job}.{attempt}" in path.with_name(SILENT).read_text().split()
+        return False
+
+    def read(self, job: str, attempt: int, name: str, at: int) -> Piece:
+        """What there is from `at` on, up to a piece; of none, no bytes. Raises OSError."""
+        path = self._path(job, attempt, name)
+        first, last = self._hole(path)
+        dropped = 0
+        if first <= at < last:
+            dropped, at = last - at, last
+        size = PIECE_BYTES if at >= last else min(PIECE_BYTES, first - at)
+        with path.open("rb") as file:
+            file.seek(at)
+            data = file.read(size)
+            cut = is_marked(os.fstat(file.fileno()))
+        return Piece(data, at + len(data), dropped, cut)
+
+    def _hole(self, path: Path) -> tuple[int, int]:
+        try:
+            first, last = path.with_suffix(path.suffix + ".cut").read_text().split()
+            return int(first), int(last)
+        except (OSError, ValueError):
+            return 0, 0
+
+    def trim(self, job: str, attempt: int, limit_bytes: int | None = None) -> None:
+        """Drop the middle of what is too large. Raises OSError if that cannot be done; from then on
+        all is kept. `limit_bytes`: in place of the usual one."""
+        limit_bytes = limit_bytes or self.limit_bytes
+        for name in STREAMS:
+            path = self._path(job, attempt, name)
+            with contextlib.suppress(FileNotFoundError):  # swept, or a blank of another's by now
+                size = path.stat().st_size
+                first, last = self._hole(path)
+                if size - (last - first) > limit_bytes and not self._keeps_all:
+                    self._punch(path, min(first or size, limit_bytes // 4), size - limit_bytes // 2)
+
+    def _punch(self, path: Path, first: int, last: int) -> None:
+        """Raises OSError. The note comes first, for what is read from a hole looks like output."""
+        before = self._hole(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._note_hole(path, first, last)
+            try:
+                self._punch_hole(descriptor, first, last - first)
+            except OSError:
+                self._keeps_all = True  # else its note would be wrong for a moment again and again
+                self._note_hole(path, *before)
+                raise
+        finally:
+            os.close(descriptor)
+
+    def _note_hole(self, path: Path, first: int, last: int) -> None:
+        """Raises OSError."""
+        note = path.with_suffix(path.suffix + ".cut")
+        fresh = note.with_suffix(".new")
+        fresh.write_text(f"{first} {last}\n")
+        fresh.rename(note)
+
+    def sweep(self, keep_days: float, running: set[str]) -> None:
+        """Remove what is older."""
+        before_s = time.time() - keep_days * DAY_S
+        with contextlib.suppress(OSError):
+            for directory in self.root.iterdir():
+                with contextlib.suppress(OSError):
+                    for path in directory.iterdir():
+                        is_old = path.stat().st_mtime < before_s
+                        if is_old and path.name.partition(".")[0] not in running:
+                            path.unlink(missing_ok=True)
+                    directory.rmdir()  # unless there is something in it
+
+
+def access_list(uid: int) -> bytes:
+    """That of a file of ours which `uid` may read and write, and nobody else (acl(5))."""
+    everybody = 0xFFFFFFFF
+    entries = (0x01, 6, everybody), (0x02, 6, uid), (0x04, 0, everybody), (0x10, 6, everybody)
+    last = (0x20, 0, everybody)
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *item) for item in (*entries, last))
+
+
+def is_marked(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_ISVTX)
+
+
+def is_ours_alone(descriptor: int) -> bool:
+    """Empty, and open nowhere else: of such a file alone a lease to write can be had, which nobody
+    can get around; a process that has escaped from its job may have kept the job's output."""
+    try:
+        if os.fstat(descriptor).st_size:
+            return False
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True

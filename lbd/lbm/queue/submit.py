@@ -1,0 +1,356 @@
+"""`lbrun -q` and `-d` at their origin: into the queue, and with -q what the job prints and its end.
+
+The client is told QUEUED once the dispatcher has the job on disk. If a client of -q goes away, its
+job is cancelled or ended; if we go away, it runs on, and `lbctl wait` and `logs` find it.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from lbd.errors import LbdError, Unavailable
+from lbd.lbm.core.command_end import LBRUN_FAILED, CommandEnd
+from lbd.lbm.core.environment import outgoing
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.outbound.directory import Directory
+from lbd.lbm.outbound.request import make_request
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.follow import FollowedJobs, Frame
+from lbd.lbm.queue.followed_array import FollowedArray
+from lbd.lbm.queue.outputs import QueuedFiles, reporting
+from lbd.lbm.queue.pack_store import Note
+from lbd.lbm.session.peer_process import PeerProcess
+from lbd.lbm.session.replies import pack_end
+from lbd.lbm.session.request import ClientRequest, read_request, within
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller
+from lbd.model import HostId, JobId, Needs
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+from lbd.text.index_list import COUNT_MAX, Runs, count_of, is_number, read_runs, runs_text
+from lbd.text.job_phrases import jobs_do
+from lbd.text.needs_words import needs_text
+
+PRIORITY_MAX = 999
+TIME_MAX = 1e11  # seconds, UNIX ones as well
+SPEEDUP_MAX = 1e6
+WORK_S_MAX = 1e9
+ClientLine = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
+
+
+@dataclass(slots=True)
+class SubmitOptions:
+    """What a QUEUE frame says beyond a RUN frame."""
+
+    array: Runs = ()  # its indexes
+    at_once: int = 0  # of the array
+    key: str = ""
+    input: bytes = b""
+    output: bytes = b""
+    error: bytes = b""
+    checkpoint: bytes = b""
+    priority: int = 0
+    target_s: float | None = None
+    deadline: float | None = None  # UNIX seconds
+    speedup: tuple[float, float] | None = None  # A and σ
+    work_s: float | None = None
+    after: tuple[str, ...] = ()  # "ok:12", as in SubmitRequest
+    begin: float | None = None  # UNIX seconds
+    notify: bytes = b""  # a line for `sh -c`
+
+
+Asked = tuple[ClientRequest, SubmitOptions]
+
+
+def read_options(body: bytes) -> SubmitOptions:
+    """Raises ValueError."""
+    options = SubmitOptions()
+    for key, value in frames.fields(body):
+        if key == tags.ARRAY:
+            options.array, options.at_once = read_indexes(value)
+        elif key == tags.KEY:
+            options.key = value.decode()
+            if "\0" in options.key:
+                raise ValueError("a zero byte in the idempotency key")
+        elif key == tags.INPUT_DATA:
+            options.input = value
+        elif key == tags.OUTPUT_FILE:
+            options.output = value
+        elif key == tags.ERROR_FILE:
+            options.error = value
+        elif key == tags.CHECKPOINT:
+            options.checkpoint = value
+        elif key == tags.TARGET:
+            options.target_s = within(float(value), TIME_MAX)
+        elif key == tags.DEADLINE:
+            options.deadline = within(float(value), TIME_MAX)
+        elif key == tags.PRIORITY:
+            options.priority = (
+                int(within(int(value) + PRIORITY_MAX, 2 * PRIORITY_MAX)) - PRIORITY_MAX
+            )
+        elif key == tags.SPEEDUP:
+            parallelism, sigma = map(float, value.split())
+            options.speedup = 1 + within(parallelism - 1, SPEEDUP_MAX), within(sigma, SPEEDUP_MAX)
+        elif key == tags.AFTER:
+            options.after = tuple(value.decode("ascii").split())
+        elif key == tags.NOTIFY:
+            options.notify = value
+        elif key == tags.BEGIN:
+            options.begin = within(float(value), TIME_MAX)
+        elif key == tags.WORK:
+            options.work_s = within(float(value), WORK_S_MAX)
+    return options
+
+
+def read_queued(body: bytes) -> Asked:
+    """Raises ValueError."""
+    return read_request(body), read_options(body)
+
+
+def read_indexes(text: bytes) -> tuple[Runs, int]:
+    """In order, as a client writes them, and how many at once. Raises ValueError."""
+    indexes, percent, limit = text.decode("ascii").partition("%")
+    if percent and not is_number(limit):
+        raise ValueError("an array that cannot be")
+    return read_runs(indexes), min(int(limit or "0"), COUNT_MAX)
+
+
+async def serve_queued(
+    home: OutboundContext,
+    client: tuple[Caller, PeerProcess],
+    ends: ClientLine,
+    asked: Asked,
+    more: list[Frame],
+    taken: Callable[[], None],
+) -> None:
+    """`taken` is called when no more of the request is held here than its options. Raises OSError
+    if the client is gone."""
+    caller, (sock, listen), (request, options) = client[0], ends, asked
+    loop = asyncio.get_running_loop()
+
+    async def send(tag: bytes, data: bytes = b"") -> None:
+        await loop.sock_sendall(sock, frames.pack(tag, data))
+
+    try:
+        if home.queue is None or home.files is None:
+            raise Unavailable("this host has no certificate (lbctl init, lbctl join), so no queue")
+        taking = asyncio.ensure_future(take(home, home.queue, home.files, client, request, options))
+        submission, reply = await reporting(taking, lambda: send_soon(sock, tags.TAKEN))
+    except LbdError as problem:
+        end = CommandEnd(LBRUN_FAILED, "failed", reason=str(problem))
+        await send(tags.DONE, pack_end(end))
+        return
+    text, last = str(reply.first), reply.first + reply.count - 1
+    if name := submission.spec.files:
+        await home.files.queued(note_of(name, caller, request, reply))
+    user = submission.user
+    numbers = text if reply.count == 1 else f"{text}-{last}"
+    attached = FollowedJobs(home.queue, home.files, user, caller.uid, text, numbers, send, name)
+    if options.array:
+        attached.array = FollowedArray(text, options.array, request.has(tags.FLAG_PROGRESS))
+    del taking, submission
+    request.argv, request.environment, options.input = [], [], b""
+    taken()
+    try:
+        attached.shown_reason = reply.warning
+        for line in remarks(text, reply, options.key):
+            await send(tags.WARN, line.encode())
+        await send(tags.QUEUED, text.encode())
+    except OSError:  # gone meanwhile
+        if not request.has(tags.FLAG_DETACH):
+            await attached.leave()
+        raise
+    if request.has(tags.FLAG_DETACH):
+        return
+    following = asyncio.create_task(attached.follow(), name=f"follow {text}")
+    listening = asyncio.create_task(attached.listen(listen, more), name=f"listen to {text}")
+    try:
+        await asyncio.wait((following, listening), return_when=asyncio.FIRST_COMPLETED)
+        # Either may be the first to notice.
+        if not following.done() or isinstance(following.exception(), OSError):
+            await attached.leave()
+    finally:
+        for task in (following, listening):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
+                await task
+
+
+def remarks(jobs: str, reply: pb.SubmitReply, key: str) -> list[str]:
+    """What the client is to say of its jobs once they are queued."""
+    lines = []
+    if reply.is_other:
+        whose = f"--idempotency-key {key}: {jobs_do(jobs, 'has', 'have')} it"
+        lines.append(f"{whose}, another command: nothing new is queued")
+    if reply.warning:
+        lines.append(f"{jobs_do(jobs, 'waits', 'wait')}: {reply.warning}")
+    if reply.remark:
+        lines.append(f"{jobs_do(jobs)}: {reply.remark}")
+    return lines
+
+
+def send_soon(sock: socket.socket, tag: bytes) -> None:
+    """One that may be lost if the client does not read."""
+    with contextlib.suppress(OSError):
+        sock.send(frames.pack(tag))
+
+
+async def take(
+    home: OutboundContext,
+    queue: DispatcherClient,
+    files: QueuedFiles,
+    client: tuple[Caller, PeerProcess],
+    request: ClientRequest,
+    options: SubmitOptions,
+) -> tuple[pb.SubmitRequest, pb.SubmitReply]:
+    """Into the queue. Raises LbdError."""
+    uid, notifications = client[0].uid, files.notifications
+    if options.notify:
+        notifications.check(uid, options.notify)
+    submission = await make_submission(home, *client, request, options)
+    if request.is_staged:
+        submission.spec.files = await files.gather(request, uid)
+    reply = await submit(queue, files, submission)
+    if options.notify:
+        await notifications.queued(uid, options.notify, submission, reply)
+    return submission, reply
+
+
+async def submit(
+    queue: DispatcherClient, files: QueuedFiles, submission: pb.SubmitRequest
+) -> pb.SubmitReply:
+    """Raises LbdError."""
+    reply = await queue.submit(submission)
+    if reply.error:
+        if submission.spec.files:
+            files.store.drop(submission.spec.files)
+        raise Unavailable(reply.error)
+    return reply
+
+
+def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitReply) -> Note:
+    return Note(
+        name,
+        reply.first,
+        reply.count,
+        caller.uid,
+        request.umask,
+        os.fsdecode(request.directory),
+        [os.fsdecode(path) for path in request.send],
+        [os.fsdecode(path) for path in request.fetch],
+        waited_for=not request.has(tags.FLAG_DETACH),
+    )
+
+
+def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions) -> None:
+    """Raises Unavailable for what this host does not let the caller have."""
+    limit = home.config.dispatch.max_input_bytes
+    if len(options.input) > limit:
+        raise Unavailable(
+            f"standard input has more than {limit} bytes (dispatch.max_input_bytes); "
+            "let the command read a file, or give --no-stdin"
+        )
+    if options.priority > 0 and not Admins(home.config.admin).include(caller):
+        raise Unavailable(
+            f"--priority {options.priority}: only administrators (admin.users, admin.groups) raise "
+            "priorities; yours may be 0 or less"
+        )
+
+
+async def make_submission(
+    home: OutboundContext,
+    caller: Caller,
+    peer: PeerProcess,
+    request: ClientRequest,
+    options: SubmitOptions,
+) -> pb.SubmitRequest:
+    """Raises LbdError."""
+    check_options(home, caller, options)
+    stamp = None
+    if not request.is_staged:
+        directory = Directory(home.looker, home.unshared, request, caller.uid, peer)
+        stamp = await directory.stamp()
+    user, own_name = user_name(caller.uid), home.config.host.name
+    environment, _ = outgoing(request.environment, home.denied, request.let_through)
+    job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)
+    run = make_request(job, request, environment, caller.uid, peer, stamp)
+    make_queued(run, request, has_input=bool(options.input))
+    packed = run.SerializeToString()
+    asked = pb.SubmitRequest(
+        user=user,
+        origin=own_name,
+        uid=caller.uid,
+        name=request.name,
+        command=request.argv,
+        spec=pb.StoredSpec(
+            run_request=b"" if request.is_staged else packed,
+            staged_request=packed if request.is_staged else b"",
+            input=options.input,
+            output=options.output,
+            error=options.error,
+            checkpoint=options.checkpoint,
+            submitted=time.time(),
+        ),
+        slots=request.slots[0],
+        priority=options.priority,
+        slots_most=request.slots[1] if request.slots[1] > request.slots[0] else 0,
+        may_restart=not request.has(tags.FLAG_NO_RESTART),
+        only=request.host or "",
+        excluded=sorted(request.excluded),
+        key=options.key,
+        count=1,
+        target_s=options.target_s,
+        deadline=options.deadline,
+        parallelism=options.speedup[0] if options.speedup else None,
+        sigma=options.speedup[1] if options.speedup else 0.0,
+        work_s=options.work_s,
+        gang=request.has(tags.FLAG_GANG),
+        needs=run.needs,
+    )
+    add_waits(asked, options, is_admin=Admins(home.config.admin).include(caller))
+    # A dispatcher of the release before would take no notice of these, and refuses no tasks.
+    is_new = bool(request.needs or options.after or options.begin is not None)
+    if options.array:
+        add_array(asked, options.array, options.at_once, is_new=is_new)
+    elif is_new:
+        asked.count = 0
+    return asked
+
+
+def make_queued(run: lbm_pb2.RunRequest, request: ClientRequest, *, has_input: bool) -> None:
+    """What is not the same for a job of the queue."""
+    run.wants_stdin = has_input
+    run.closed_fds = run.null_outputs = 0
+    run.forced = False
+    run.slots = run.slots_most = 0  # the dispatcher's business
+    run.needs = needs_text(queued_needs(request))
+    if request.is_staged:
+        run.workdir.send.extend(request.send)
+        run.workdir.fetch.extend(request.fetch)
+
+
+def queued_needs(request: ClientRequest) -> Needs:
+    """In the queue a limit of memory is asked for as well."""
+    return replace(request.needs, memory_bytes=request.memory_bytes)
+
+
+def add_array(asked: pb.SubmitRequest, runs: Runs, at_once: int, *, is_new: bool) -> None:
+    asked.is_array, asked.first_index, asked.count = True, runs[0][0], count_of(runs)
+    if at_once or len(runs) > 1 or runs[0][2] > 1 or is_new:  # likewise
+        asked.indexes, asked.at_once, asked.count = runs_text(runs), at_once, 0
+
+
+def add_waits(asked: pb.SubmitRequest, options: SubmitOptions, *, is_admin: bool) -> None:
+    if options.after or options.begin is not None:
+        asked.after.extend(options.after)
+        asked.is_admin = is_admin
+        if options.begin is not None:
+            asked.not_before = options.begin

@@ -1,0 +1,103 @@
+"""The other hosts of the cluster: where their LBMs are, and one question to one of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from lbd.config.schema import Config
+from lbd.errors import Unavailable
+from lbd.local.json_socket import JsonClient, Refusal
+from lbd.model import target_of
+from lbd.net import question
+from lbd.net.transport import Peers
+from lbd.text.one_line import one_line
+
+SERVICE = "/lbd.v1.Lbm/"
+ASK_LIM_S = 2.0
+
+Reply = TypeVar("Reply", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHost:
+    name: str
+    lbm: str  # "address:port"
+    is_up: bool
+    is_down: bool  # neither: out of contact
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    config: Config
+    lim: JsonClient
+    peers: Peers | None  # None: this host proves nothing to others
+
+    async def others(self) -> list[ClusterHost]:
+        """Every host that this one may ask. Raises LbdError if the LIM does not answer."""
+        if self.peers is None:
+            return []
+        own = self.config.host.name
+        return [peer for peer in await self._known() if peer.name != own]
+
+    async def peer(self, name: str) -> ClusterHost:
+        """Raises LbdError, Refusal for a host that is not in this cluster."""
+        for peer in await self._known():
+            if peer.name == name:
+                return peer
+        raise Refusal(f"no host {name!r} in this cluster")
+
+    async def lbm_of(self, name: str) -> str:
+        """Where the LBM of a host is, from the configuration if that says. Raises Unavailable."""
+        own = self.config
+        if name == own.host.name:
+            return target_of(own.host.address, own.lbm.port)
+        for entry in own.cluster.hosts:
+            if entry.name == name:
+                return target_of(entry.address, entry.lbm_port)
+        for peer in await self._known():
+            if peer.name == name:
+                return peer.lbm
+        raise Unavailable(f"host {name} is not in this cluster")
+
+    async def _known(self) -> list[ClusterHost]:
+        rows = (await self.lim.call({"op": "peers"}, ASK_LIM_S)).get("peers")
+        return [*read_peers(rows if isinstance(rows, list) else [])]
+
+    async def ask(
+        self, peer: ClusterHost, method: str, request: Message, reply: type[Reply], timeout_s: float
+    ) -> Reply:
+        """Raises Unavailable with the reason."""
+        if self.peers is None:
+            raise Unavailable("this host has no trust in others (security.key_file, tls)")
+        channel, data = self.peers.channel(peer.name, peer.lbm), request.SerializeToString()
+        try:
+            return reply.FromString(
+                await question.ask(channel, SERVICE + method, data, self.peers.metadata, timeout_s)
+            )
+        except question.Unanswered as problem:
+            raise Unavailable(why_unanswered(problem, timeout_s)) from None
+        except DecodeError:
+            raise Unavailable(f"its answer is no {reply.__name__}") from None
+
+
+def read_peers(rows: list[object]) -> Iterator[ClusterHost]:
+    for row in rows:
+        if isinstance(row, dict):
+            state = row.get("state")
+            yield ClusterHost(
+                str(row.get("name")), str(row.get("lbm")), state == "up", state == "down"
+            )
+
+
+def why_unanswered(problem: question.Unanswered, timeout_s: float) -> str:
+    code = problem.code
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return "its release does not know this question"
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"no answer within {timeout_s:g} s"
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return "its lbm cannot be reached"
+    return one_line(str(problem))

@@ -1,0 +1,219 @@
+"""What `lbctl job, kill, wait` ask about one plain command, such as h1-26.
+
+Its id names the host where it was started, and the LBM there knows it: a question from another host
+is passed on to that one. The host that asks vouches for its users, as it does for those of the
+commands that it sends, unless they are not taken here ([admission] origins), but for
+administrators only where admin.hosts here names it.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+
+from lbd.errors import LbdError, Unavailable
+from lbd.keeper.file_worker import send_signal
+from lbd.keeper.run_as import ROOT_UID, Asker, is_same
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.vouching import fault_of_speaker
+from lbd.lbm.inbound.checked_request import JOB_ID
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.job_records import ended_record, job_json, job_record
+from lbd.load.process_table import task_of
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json, Refusal, bounded_s
+from lbd.model import JobId
+from lbd.net.gen import lbm_pb2 as pb
+from lbd.text.one_line import one_line
+from lbd.text.spelling import nearest
+
+log = logging.getLogger("lbd.lbm")
+
+PEER_S = 3.0
+PATIENCE_MAX_S = 20.0  # of one answer
+ASKED_MAX_S = 1e9
+WAITS_MAX = 512  # at once; whoever comes beyond that has an answer at once, and asks again
+USER_CHARS = 255
+NO_UID, UNKNOWN_UID = -2, -1  # of who asks, of a job: nobody's
+VERBS = ("show", "kill", "wait")
+
+
+class CommandAnswers:
+    def __init__(self, home: OutboundContext, admins: Admins) -> None:
+        self._home = home
+        self._admins = admins
+        self._waits = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(self, question: Json, caller: Caller) -> Json:
+        """Raises LbdError, KeyError, TypeError, ValueError."""
+        verb, number = str(question["op"]).removeprefix("command."), question.get("signal", 0)
+        job = str(question["id"])
+        if not JOB_ID.fullmatch(job):
+            raise Refusal(f"no job {one_line(job, 80)!r}", "missing")
+        asked = pb.CommandRequest(
+            id=job,
+            verb=verb,
+            user=user_name(caller.uid),
+            uid=max(0, caller.uid),
+            is_admin=self._admins.include(caller),
+            signal=number if isinstance(number, int) and 0 <= number < signal.NSIG else 0,
+            patience_s=min(PATIENCE_MAX_S, bounded_s(question, "patience_s", ASKED_MAX_S)),
+        )
+        reply = await self._passed_on(asked)
+        if reply.error:
+            raise Refusal(one_line(reply.error), reply.code)
+        return {"job": shown(reply.job), "open": reply.open}
+
+    async def _passed_on(self, asked: pb.CommandRequest) -> pb.CommandReply:
+        """Raises LbdError."""
+        own, cluster = self._home.config.host.name, self._home.cluster
+        origin = asked.id.rpartition("-")[0]
+        if origin == own:
+            return await self.of_own(asked, own)
+        try:
+            peer = await cluster.peer(origin)
+        except Refusal:
+            near = nearest(origin, [own, *(one.name for one in await cluster.others())])
+            why = f"no job {asked.id}: no host {origin!r} in this cluster"
+            meant = f'; did you mean "{near}"?' if near else ""
+            raise Refusal(why + meant, "missing") from None
+        if peer.is_down:
+            raise Unavailable(f"{origin}, where {asked.id} was started, is down")
+        patience_s = asked.patience_s + PEER_S
+        try:
+            return await cluster.ask(peer, "Command", asked, pb.CommandReply, patience_s)
+        except Unavailable as problem:
+            raise Unavailable(f"{origin}, where {asked.id} was started: {problem}") from None
+
+    async def of_own(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
+        """About a command of this host's users. `host` asks; what it asks may be anything."""
+        try:
+            if asked.verb not in VERBS or not JOB_ID.fullmatch(asked.id):
+                raise Refusal(f"{one_line(asked.id, 80)!r} cannot be asked about like this")
+            return await self._answered(asked, host)
+        except Refusal as refusal:
+            return pb.CommandReply(error=str(refusal), code=refusal.code)
+        except LbdError as problem:
+            return pb.CommandReply(error=str(problem), code="unavailable")
+
+    async def _answered(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
+        """Raises LbdError."""
+        job = self._home.jobs.find(JobId(asked.id))
+        if job is None or job.origin != self._home.config.host.name:
+            return await self._from_the_accounting(asked, host)
+        self._check(asked, Asker(job.user, job.uid), host, job.host)
+        if asked.verb == "kill":
+            self._kill(job, asked)
+        if asked.verb == "wait" and asked.patience_s > 0:
+            await self._end_of(job, min(PATIENCE_MAX_S, asked.patience_s))
+        is_open = job.id in self._home.jobs.running
+        return pb.CommandReply(job=job_record(job, self._home.staying), open=is_open)
+
+    def _check(self, asked: pb.CommandRequest, owner: Asker, host: str, runs_on: str) -> None:
+        """Raises Refusal, which says nothing of whose it is."""
+        config = self._home.config
+        own = config.host.name
+        vouches = host == own or config.admin.are_on(host)
+        fault = fault_of_speaker(config, self._home.rules.config.admission, host)
+        asker = Asker(asked.user, asked.uid if asked.HasField("uid") else NO_UID)
+        is_theirs = is_same(config.users, asker, owner) and (not fault or host == runs_on)
+        if not (asked.is_admin and vouches) and not is_theirs:
+            more = f"; ask on {own} ({fault} there)" if fault else ""
+            if asked.is_admin:
+                more = f"; administrators ask on {own}, or on hosts that admin.hosts there names"
+            raise Refusal(f"{asked.id}: permission denied{more}", "denied")
+
+    async def _from_the_accounting(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
+        """Raises LbdError."""
+        found = await self._home.usage.ask(lambda store: store.by_id(asked.id))
+        if found is None:
+            raise Refusal(f"no job {asked.id}", "missing")
+        number, usage = found
+        uid = UNKNOWN_UID if usage.uid is None else usage.uid
+        self._check(asked, Asker(usage.user, uid), host, usage.host)
+        if asked.verb == "kill":
+            raise Refusal(f"{asked.id} has ended", "missing")
+        return pb.CommandReply(job=ended_record(number, usage))
+
+    async def _end_of(self, job: Job, patience_s: float) -> None:
+        """Returns when it has ended, or after so long."""
+        if job.id not in self._home.jobs.running or self._waits >= WAITS_MAX:
+            return
+        ended = asyncio.Event()
+        self._waits += 1
+        self._home.jobs.once_ended(job.id, ended.set)
+        try:
+            async with asyncio.timeout(patience_s):
+                await ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waits -= 1
+            self._home.jobs.no_longer(ended.set)
+
+    # Signals
+
+    def _kill(self, job: Job, asked: pb.CommandRequest) -> None:
+        """Raises Refusal."""
+        if job.id not in self._home.jobs.running:
+            raise Refusal(f"{asked.id} has ended", "missing")
+        if asked.signal and asked.signal not in signal.valid_signals():
+            raise Refusal(f"{asked.signal} is no signal")
+        if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
+            job.killed_by = one_line(asked.user, USER_CHARS)
+        if asked.signal:
+            self._send(job, asked.signal, whole_tree=asked.signal == signal.SIGKILL)
+            return
+        self._send(job, signal.SIGTERM, whole_tree=True)
+        self._send(job, signal.SIGCONT, whole_tree=True)  # else one that is stopped hears nothing
+        grace_s = self._home.config.lbm.kill_grace_s
+        asyncio.get_running_loop().call_later(grace_s, self._force, job)
+
+    def _force(self, job: Job) -> None:
+        """It has had its time."""
+        if (command := self._home.commands.get(job.id)) is not None:
+            command.force()
+        elif job.id in self._home.staying:
+            self._send(job, signal.SIGKILL, whole_tree=True)
+
+    def _send(self, job: Job, number: int, *, whole_tree: bool) -> None:
+        """Raises Refusal."""
+        if (command := self._home.commands.get(job.id)) is not None:
+            if number == signal.SIGKILL:
+                command.force()
+            else:
+                command.signal(number)
+        elif (process := self._home.staying.get(job.id)) is not None:
+            task = task_of(process.pid) if process.pid and process.is_there else None
+            if task is not None:
+                words = process.pid, task.started_ticks, number, int(whole_tree)
+                sending = asyncio.create_task(self._send_here(job, words))
+                self._tasks.add(sending)
+                sending.add_done_callback(self._tasks.discard)
+
+    async def _send_here(self, job: Job, words: tuple[int, int, int, int]) -> None:
+        """To a process of this host's that is nobody's child here, as its user: it may have become
+        another's, or have children that are."""
+        as_user, own_uid = self._home.looker.as_user, os.geteuid()
+        try:
+            if own_uid == job.uid or (own_uid != ROOT_UID and not as_user.is_needed):
+                if trouble := send_signal(*words):
+                    raise Unavailable(os.strerror(trouble))
+            else:
+                await as_user.work(job.uid, b"signal", *(b"%d" % word for word in words))
+        except LbdError as problem:  # it has ended, or is another user's by now
+            log.info("signal %d to %s: %s", words[2], job.id, problem)
+
+
+def shown(record: pb.JobRecord) -> Json:
+    """The object of the contract, with its one attempt if it has begun."""
+    found = job_json(record) | {
+        "pid": record.pid or None,
+        "directory": os.fsdecode(record.directory) or None,
+    }
+    keys = "host", "tier", "state", "started", "finished", "cpu_s", "exit_status", "reason"
+    attempt = {"number": 1, **{key: found[key] for key in keys}}
+    return found | {"attempts": [attempt] if found["started"] else []}

@@ -1,0 +1,153 @@
+"""Could a command begin there? For `explain`, which shows of each host why it is no candidate.
+
+The far side goes all the way to the point of exec: a child becomes the user, goes to the directory,
+compares it, looks for the program. Nothing runs, and no slot is taken.
+"""
+
+import asyncio
+import itertools
+import os
+
+from lbd.errors import LbdError, Unavailable
+from lbd.keeper.run_as import Refuse
+from lbd.lbm.inbound.checked_request import read_run_request
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.inbound.order_from_request import explain, make_order
+from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.outbound.directory import Directory
+from lbd.lbm.outbound.request import stamp_message
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.cluster import ASK_LIM_S, ClusterHost
+from lbd.lbm.session.peer_process import AnyProcess
+from lbd.lbm.session.request import ClientRequest
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json, Refusal
+from lbd.net.gen import lbm_pb2
+from lbd.policy.needs import counted_peak
+from lbd.text.one_line import one_line
+
+ANSWER_S = 2.0
+CHECKS = 4  # at once, for other hosts
+ASKED = 16  # hosts at once
+
+
+class Checks:
+    """Questions of this host's users, and answers to other hosts."""
+
+    def __init__(self, host: InboundContext, home: OutboundContext) -> None:
+        self._host = host
+        self._home = home
+        self._turns = asyncio.Semaphore(CHECKS)
+        self._asking = asyncio.Semaphore(ASKED)
+        self._numbers = itertools.count(1)
+
+    async def for_peer(self, data: bytes, caller: str) -> lbm_pb2.CheckReply:
+        """What another LBM asks. Raises PeerError, Unavailable."""
+        limit_bytes = self._host.config.lbm.max_request_bytes
+        request = read_run_request(data, limit_bytes, caller, names_job=False)
+        requests = self._host.requests
+        if not requests.take(caller, len(data)):  # it may wait for long
+            raise Unavailable(
+                "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
+            )
+        try:
+            return await self._check(request)
+        finally:
+            requests.give_back(caller, len(data))
+
+    async def _check(self, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
+        admitted = await self._host.admit(request.user, request.uid, request.origin)
+        if isinstance(admitted, Refuse):
+            return lbm_pb2.CheckReply(reason=admitted.reason, phase="admission")
+        request.job_id = f"check.{next(self._numbers)}"
+        request.closed_fds = 7
+        order = make_order(request, admitted.run_as, self._host.rules.config)
+        order.check = True
+        async with self._turns:
+            try:
+                await self._host.link.ask(order, ANSWER_S)
+            except SpawnFailed as found:
+                return lbm_pb2.CheckReply(reason=explain(request, found), phase=found.phase)
+            except (TimeoutError, LbdError) as problem:
+                return lbm_pb2.CheckReply(reason=str(problem) or "no answer", phase="spawn")
+        return lbm_pb2.CheckReply(able=True)
+
+    async def explain(self, question: Json, caller: Caller) -> Json:
+        """The LIM's dry decision among the hosts that could begin the command."""
+        to_lim: Json = {name: question[name] for name in question if name not in ("id", "command")}
+        to_lim |= {"op": "place", "dry": True, **self._learnt(question, caller)}
+        reply = await self._home.lim.call(to_lim, ASK_LIM_S)
+        unable = await self._unable(question, caller)
+        wanted = question.get("wanted")
+        if isinstance(wanted, str) and wanted in unable:
+            raise Refusal(f"{wanted}: {unable[wanted]}", "unavailable")
+        if not unable:
+            return reply
+        excluded = question.get("excluded")
+        left_out = {str(name) for name in excluded} if isinstance(excluded, list) else set()
+        try:
+            reply = await self._home.lim.call(
+                {**to_lim, "excluded": sorted(left_out | unable.keys())}, ASK_LIM_S
+            )
+        except Refusal as refusal:
+            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(unable.items()))
+            raise Refusal(f"{refusal}; {reasons}", refusal.code) from None
+        candidates = reply.get("candidates")
+        for row in candidates if isinstance(candidates, list) else []:
+            if isinstance(row, dict) and row.get("name") in unable:
+                row["why"] = unable[row["name"]]
+        return reply
+
+    def _learnt(self, question: Json, caller: Caller) -> Json:
+        """The command's CPU time and what it needs, as a placement of it would be told."""
+        words, given = question.get("command"), question.get("needs") or ""
+        argv = [os.fsencode(str(word)) for word in (words if isinstance(words, list) else [])]
+        eligible = self._home.eligible
+        cpu_s = eligible.expected_cpu_s(caller.uid, argv)
+        peak_bytes = counted_peak(eligible.expected_peak_bytes(caller.uid, argv))
+        if peak_bytes and isinstance(given, str):
+            given = f"{given} ~{peak_bytes}".strip()
+        return {"cpu_s": cpu_s, "needs": given}
+
+    async def _unable(self, question: Json, caller: Caller) -> dict[str, str]:
+        """The hosts that said they could not begin it, and why."""
+        hosts = [peer for peer in await self._home.cluster.others() if peer.is_up]
+        if not hosts:
+            return {}
+        request = await self._request(question, caller)
+        found = await asyncio.gather(*(self._ask(host, request) for host in hosts))
+        return {host.name: why for host, why in zip(hosts, found, strict=True) if why}
+
+    async def _request(self, question: Json, caller: Caller) -> lbm_pb2.RunRequest:
+        program = str(question["program"])
+        staged = question.get("staged") is True
+        client_request = ClientRequest(
+            # What is sent along need not be there yet.
+            argv=[os.fsencode("sh" if staged and "/" in program else program)],
+            directory=os.fsencode(str(question["directory"])),
+            mode="auto" if question.get("wanted") is None else "host",
+            flags=str(question.get("flags", "")).encode(),
+        )
+        asks = caller.uid, AnyProcess(caller.pid)
+        directory = Directory(self._home.looker, self._home.unshared, client_request, *asks)
+        return lbm_pb2.RunRequest(
+            job_id="check",
+            origin=self._home.config.host.name,
+            user=user_name(caller.uid),
+            uid=caller.uid,
+            argv=client_request.argv,
+            environment=[b"PATH=" + os.fsencode(str(question["path"]))],
+            directory=b"/" if staged else client_request.directory,
+            directory_stamp=None if staged else stamp_message(await directory.stamp()),
+        )
+
+    async def _ask(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> str:
+        """Why it could not begin there; "" also of a host that does not answer."""
+        ask = self._home.cluster.ask
+        try:
+            async with self._asking:
+                reply = await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)
+        except Unavailable:
+            return ""
+        return "" if reply.able else one_line(reply.reason) or "refused"

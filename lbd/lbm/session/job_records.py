@@ -1,0 +1,124 @@
+"""The jobs of plain `lbrun` commands as messages between LBMs, and all jobs as JSON for `lbctl`."""
+
+import os
+import re
+from collections.abc import Mapping
+
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.session.peer_process import PeerProcess
+from lbd.lbm.usage.record import Usage
+from lbd.load.process_table import task_of
+from lbd.local.json_socket import Json
+from lbd.model import JobId, JobState
+from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.text.needs_words import read_needs_text
+
+TASK = re.compile(r"([0-9]{1,18})_([0-9]{1,18})")
+TIME_MAX = 1e12  # UNIX seconds, and CPU seconds
+STOPPED = b"Tt"  # states of a process
+STOPPED_REASON = "stopped by a signal"
+
+
+def job_record(job: Job, staying: Mapping[JobId, PeerProcess]) -> lbm_pb2.JobRecord:
+    """`staying`: what has become a command on this host, which says itself how it is."""
+    record = lbm_pb2.JobRecord(
+        id=job.id,
+        name=job.name,
+        command=job.command,
+        user=job.user,
+        origin=job.origin,
+        host=job.host,
+        state=job.state.value,
+        attempt=1,
+        submitted=job.submitted,
+        started=job.started or 0.0,
+        finished=job.finished or 0.0,
+        cpu_s=job.cpu_s or 0.0,
+        reason=job.reason,
+        pid=job.pid,
+        directory=job.directory,
+    )
+    if job.exit_status is not None:
+        record.exit_status = job.exit_status
+    if (process := staying.get(job.id)) is not None and process.pid:
+        task = task_of(process.pid)
+        if task is not None and task.state in STOPPED:
+            record.state, record.reason = JobState.SUSPENDED.value, STOPPED_REASON
+    return record
+
+
+def ended_record(number: int, usage: Usage) -> lbm_pb2.JobRecord:
+    """As the accounting has it."""
+    words = usage.words.split(b"\0") if usage.words else [usage.command.encode()]
+    default = JobState.FAILED if usage.failed else JobState.UNKNOWN
+    is_open = usage.response_s is None and usage.state == JobState.UNKNOWN.value
+    record = lbm_pb2.JobRecord(
+        number=number,
+        id=usage.id or "",
+        name=usage.name or "",
+        command=words,
+        user=usage.user,
+        origin=usage.origin,
+        host=usage.host,
+        state=usage.state or default.value,
+        attempt=1,
+        submitted=usage.submitted,
+        started=0.0 if usage.waiting_s is None else usage.submitted + usage.waiting_s,
+        finished=0.0 if is_open else usage.finished,
+        cpu_s=usage.cpu_s or 0.0,
+        reason=usage.reason or "",
+    )
+    if usage.exit_status is not None:
+        record.exit_status = usage.exit_status
+    return record
+
+
+def has_times(job: lbm_pb2.JobRecord) -> bool:
+    """Returns whether its figures are such. Nobody's list is to fail by what one host says."""
+    figures = job.submitted, job.started, job.finished, job.cpu_s
+    return all(0 <= one <= TIME_MAX for one in figures)  # nor NaN
+
+
+def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:
+    """The object of the contract; absent values are null."""
+    return {
+        "id": str(job.id),
+        "name": job.name or None,
+        "command": [os.fsdecode(part) for part in job.command],
+        "user": job.user,
+        "origin": job.origin,
+        "host": job.host or None,
+        "state": job.state,
+        "attempt": job.attempt,
+        "tier": None,
+        "exit_status": job.exit_status if job.HasField("exit_status") else None,
+        "submitted": job.submitted,
+        "started": job.started or None,
+        "finished": job.finished or None,
+        "cpu_s": job.cpu_s or None,
+        "slots": 1,
+        "array_index": None,
+        "reason": job.reason or None,
+    } | task_json(str(job.id))
+
+
+def task_json(shown: str) -> Json:
+    """What 12_7 says: such is the accounting of a task of an array."""
+    found = TASK.fullmatch(shown)
+    return {"array_id": found[1], "array_index": int(found[2])} if found else {}
+
+
+def needs_json(text: str) -> Json | None:
+    """As another host wrote it; None: nothing, or nothing that can be read."""
+    try:
+        needs = read_needs_text(text)
+    except ValueError:
+        return None
+    if not needs:
+        return None
+    return {
+        "resources": dict(needs.resources),
+        "features": list(needs.features),
+        "not_features": list(needs.not_features),
+        "memory_bytes": needs.memory_bytes or None,
+    }

@@ -1,0 +1,189 @@
+"""What the kernel says of the process that asks: its limits, nice value, and its end.
+
+Read here rather than sent by `lbrun`, which would pay for it at every start, also when the answer
+is "here" and nobody needs it.
+
+A process can connect, end, and leave its socket to another; its number may be another's by then. So
+nothing that was read by number counts unless the process that connected is still there afterwards.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import select
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from lbd.errors import Unavailable
+from lbd.lbm.link.nonblocking_fd import settle
+from lbd.load.process_table import task_of
+from lbd.load.procfs import read_small
+from lbd.local.caller import Caller
+
+SO_PEERPIDFD = 77
+UNLIMITED = (1 << 64) - 1
+RLIMIT_LOCKS = 10  # the module does not name it
+# The names in /proc/PID/limits, in the order the kernel prints them.
+NAMES = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max resident set": resource.RLIMIT_RSS,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+    "Max file locks": RLIMIT_LOCKS,
+    "Max pending signals": resource.RLIMIT_SIGPENDING,
+    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
+    "Max nice priority": resource.RLIMIT_NICE,
+    "Max realtime priority": resource.RLIMIT_RTPRIO,
+    "Max realtime timeout": resource.RLIMIT_RTTIME,
+}
+NAME_WIDTH = 26
+STATUS_BYTES = 8192
+
+
+Limit = tuple[int, int, int]  # resource, soft, hard
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a command inherits of the process that asks for it."""
+
+    limits: tuple[Limit, ...] = ()
+    nice: int = 0
+    no_new_privileges: bool = True  # exec can never give it any (PR_SET_NO_NEW_PRIVS)
+
+
+class PeerProcess:
+    """The process that has connected to our socket, and no other that has its number later."""
+
+    def __init__(self, sock: socket.socket, caller: Caller) -> None:
+        self._pid = max(0, caller.pid)
+        self._traits: Traits | None = None
+        self._seen: tuple[str, bytes] | None = None
+        try:
+            self.pidfd: int | None = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+        except OSError:  # an older kernel: the next best is who has the number now
+            self.pidfd = None
+            if self._pid:
+                with contextlib.suppress(OSError):
+                    self.pidfd = os.pidfd_open(self._pid)
+                self._seen = owner_and_start(self._pid)
+                if self._seen[0] != str(caller.uid):
+                    self._seen = "", b""
+
+    @property
+    def pid(self) -> int:
+        """0: out of sight, in a PID namespace beside ours."""
+        return self._pid
+
+    def replace_pidfd(self, pidfd: int) -> None:
+        """With one that was opened sooner."""
+        self.close()
+        self.pidfd = pidfd
+
+    def close(self) -> None:
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        self.pidfd = None
+
+    @property
+    def is_there(self) -> bool:
+        """Has it not ended? Of one out of sight that nothing is known of: True."""
+        if self.pidfd is not None and has_ended(self.pidfd):
+            return False
+        if self._seen is not None:
+            return bool(self._seen[1]) and owner_and_start(self._pid)[1] == self._seen[1]
+        return self.pidfd is not None or not self._pid
+
+    def traits(self) -> Traits:
+        """Of one out of sight the least is assumed. Raises Unavailable if it has ended."""
+        if self._traits is None:
+            found = traits_of(self._pid)
+            self.check()
+            self._traits = found
+        return self._traits
+
+    def check(self) -> None:
+        """After something was read by its number. Raises Unavailable if it has ended."""
+        if not self.is_there:
+            raise Unavailable(
+                "the process that connected to the lbm has ended, so its limits cannot be read;"
+                " the process that runs the command must itself connect"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class AnyProcess:
+    """Whoever has the number: what is looked up by it is only shown, and nothing runs by it."""
+
+    pid: int
+
+    def check(self) -> None:
+        pass
+
+
+def has_ended(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def owner_and_start(pid: int) -> tuple[str, bytes]:
+    """The effective uid and start time of a process; empty if there is none."""
+    try:
+        status = read_small(f"/proc/{pid}/status", STATUS_BYTES)
+        uid = status.partition(b"\nUid:")[2].split(None, 2)[1].decode()
+        task = task_of(pid)
+        return ("", b"") if task is None or task.has_ended else (uid, b"%d" % task.started_ticks)
+    except (OSError, IndexError):
+        return "", b""
+
+
+def traits_of(pid: int) -> Traits:
+    """As they would be inherited from the process that has this number now."""
+    if pid <= 0:
+        return Traits()
+    try:
+        status = read_small(f"/proc/{pid}/status", STATUS_BYTES)
+        nice = os.getpriority(os.PRIO_PROCESS, pid)
+        return Traits(tuple(limits_of(pid)), nice, b"\nNoNewPrivs:\t0" not in status)
+    except OSError:  # ended, or hidden from us (hidepid)
+        return Traits()
+
+
+def limits_of(pid: int) -> list[Limit]:
+    """Raises OSError."""
+    with contextlib.suppress(OSError):
+        found = [(number, *resource.prlimit(pid, number)) for number in NAMES.values()]
+        return [(number, soft & UNLIMITED, hard & UNLIMITED) for number, soft, hard in found]
+    # Somebody else's process; but everybody may read this:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
+    found = []
+    for line in lines:
+        number = NAMES.get(line[:NAME_WIDTH].strip())
+        if number is not None:
+            soft, hard = line[NAME_WIDTH:].split()[:2]
+            found.append((number, _value(soft), _value(hard)))
+    return found
+
+
+def _value(text: str) -> int:
+    return UNLIMITED if text == "unlimited" else int(text)
+
+
+async def wait_for_process(pidfd: int) -> None:
+    """Until the process of `pidfd` has ended."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(pidfd, lambda: settle(ended))
+    try:
+        await ended
+    finally:
+        loop.remove_reader(pidfd)

@@ -1,0 +1,199 @@
+"""What `lbctl` and the other LBMs ask of an LBM: its jobs, its slots, its keeper."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from lbd import __version__
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import Asker, is_same
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.owner_book import OwnerBook
+from lbd.lbm.core.vouching import why_withheld
+from lbd.lbm.inbound.context import InboundContext
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.cluster import ClusterHost
+from lbd.lbm.session.command_questions import CommandAnswers
+from lbd.lbm.session.explain import Checks
+from lbd.lbm.session.job_records import has_times, job_json, job_record
+from lbd.lbm.session.metrics_question import lbm_metrics
+from lbd.lbm.session.owner_questions import OwnerAnswers
+from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
+from lbd.lbm.session.usage_questions import UsageAnswers
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json, Refusal
+from lbd.model import JobId
+from lbd.net.gen import lbm_pb2
+from lbd.process.own_figures import OwnFigures
+from lbd.text.one_line import one_line
+
+PEER_JOBS_TIMEOUT_S = 2.0
+
+
+class Questions:
+    """Answers from the state of one LBM."""
+
+    def __init__(
+        self,
+        host: InboundContext,
+        home: OutboundContext,
+        owner: OwnerBook,
+        reload: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._reload = reload
+        self._home = home
+        self.checks = Checks(host, home)
+        self._admins = Admins(host.config.admin)
+        self._queue = QueueAnswers(home, self._admins)
+        self.usage = UsageAnswers(home, host.rules, self._admins)
+        self.commands = CommandAnswers(home, self._admins)
+        self._figures = OwnFigures()
+        self.owners = OwnerAnswers(host.rules, home, owner)
+
+    async def answer(self, question: Json, caller: Caller) -> Json:
+        operation = question.get("op")
+        if operation == "jobs":
+            asker = Asker(user_name(caller.uid), caller.uid)
+            return await self._jobs(question, asker, is_admin=self._admins.include(caller))
+        if str(operation).startswith("queue."):
+            return await self._queue.answer(question, caller)
+        if str(operation).startswith("command."):
+            return await self.commands.answer(question, caller)
+        if operation in ("stats", "history", "past"):
+            return await self.usage.answer(question, caller)
+        if operation == "owners":
+            return await self.owners.answer(question)
+        if operation == "signal":
+            self._signal(question, caller)
+            return {}
+        if operation == "reload":
+            self._admins.check(caller)
+            self._reload()
+            return {}
+        if operation == "status":
+            return {
+                "slots": {"total": self._host.slots.total, "used": self._host.slots.used},
+                "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
+                "keeper": self._host.link.pid,
+                "containment": self._host.link.containment,
+                "limits": self._host.link.limits,
+                "version": __version__,
+            }
+        if operation in ("eligible", "shims"):
+            return self._home.eligible.answer(question, caller.uid)
+        if operation == "explain":
+            return await self.checks.explain(question, caller)
+        if operation in ("cut", "metrics") and not caller.is_daemon:
+            raise Refusal("only root and the daemon's own user may", "denied")
+        if operation == "metrics":
+            return {**self._figures.answer(), **lbm_metrics(self._host, self._home)}
+        if operation == "cut":
+            if self._home.peers is not None:
+                await self._home.peers.cut({str(name) for name in as_list(question["hosts"])})
+            return {}
+        raise Refusal(f"unknown operation {operation!r}")
+
+    async def _jobs(self, question: Json, asker: Asker, *, is_admin: bool) -> Json:
+        """Those of `asker`, of everybody if that is an administrator."""
+        everything, whose = bool(question.get("all", False)), None if is_admin else asker
+        jobs = self._own_jobs(everything, whose)
+        missing: list[str] = []
+        withheld: Json = {}
+        if question.get("cluster", True):
+            for host, reply in (await self._peers_jobs(everything, asker, is_admin)).items():
+                if reply is None:
+                    missing.append(host)
+                    continue
+                jobs += reply.jobs
+                if reply.withheld:
+                    withheld[host] = reply.withheld
+        found = [job_json(job) for job in jobs]
+        queue = self._home.queue
+        if question.get("cluster", True) and queue is not None and queue.hosts:
+            try:
+                found += await self._queue.jobs(
+                    everything, whose, tasks=bool(question.get("tasks"))
+                )
+            except Unavailable:
+                missing.append("the dispatcher")
+        return {"jobs": found, "missing": missing, "withheld": withheld}
+
+    def _signal(self, question: Json, caller: Caller) -> None:
+        """To a command of this host's users that runs elsewhere. Raises Refusal."""
+        name, number = JobId(str(question["job"])), question["number"]
+        command = self._home.commands.get(name)
+        if command is None or not self._may_touch(caller, command.job):
+            raise Refusal(f"no job {name} of yours runs elsewhere", "unavailable")
+        if not isinstance(number, int) or number not in signal.valid_signals():
+            raise Refusal(f"{number} is no signal")
+        command.signal(number)
+
+    def _may_touch(self, caller: Caller, job: Job) -> bool:
+        return job.uid == caller.uid or self._admins.include(caller)
+
+    def _own_jobs(self, everything: bool, asker: Asker | None) -> list[lbm_pb2.JobRecord]:
+        """The jobs of this host's users, or of one; with `everything` those ended lately."""
+        users = self._host.config.users
+        jobs: list[Job] = list(self._host.jobs.running.values())
+        if everything:
+            jobs += self._host.jobs.ended
+        own = self._host.config.host.name
+        return [
+            job_record(job, self._home.staying)
+            for job in jobs
+            if job.origin == own
+            and (asker is None or is_same(users, asker, Asker(job.user, job.uid)))
+        ]
+
+    async def jobs_for_peer(self, request: lbm_pb2.JobsRequest, host: str) -> lbm_pb2.JobsReply:
+        """What another LBM asks for `lbctl jobs`, as far as it may know it."""
+        uid = request.uid if request.HasField("uid") else None
+        asker = Asker(request.user, NO_UID if uid is None else uid) if request.user else None
+        admission = self._home.rules.config.admission
+        withheld = why_withheld(self._host.config, admission, host, request.user, uid)
+        jobs = self._own_jobs(request.all, asker)
+        if withheld:
+            jobs = [job for job in jobs if host and job.host == host]
+        return lbm_pb2.JobsReply(jobs=jobs, withheld=withheld)
+
+    async def _peers_jobs(
+        self, everything: bool, asker: Asker, is_admin: bool
+    ) -> dict[str, lbm_pb2.JobsReply | None]:
+        """Their users' jobs. A host that withholds everybody's is asked for those of `asker`."""
+        if not self._home.lim.connected:
+            return {}
+        hosts = [peer for peer in await self._home.cluster.others() if not peer.is_down]
+        own = lbm_pb2.JobsRequest(all=everything, user=asker.user, uid=max(0, asker.uid))
+        request = lbm_pb2.JobsRequest(all=everything) if is_admin else own
+        answers = await asyncio.gather(*(self._jobs_of(host, request, own) for host in hosts))
+        return {host.name: reply for host, reply in zip(hosts, answers, strict=True)}
+
+    async def _jobs_of(
+        self, host: ClusterHost, request: lbm_pb2.JobsRequest, own: lbm_pb2.JobsRequest
+    ) -> lbm_pb2.JobsReply | None:
+        """Of its own users only, whatever it says. None if it does not answer."""
+        found: dict[str, lbm_pb2.JobRecord] = {}
+        withheld = ""
+        for asked in (request, own):
+            try:
+                reply = await self._home.cluster.ask(
+                    host, "Jobs", asked, lbm_pb2.JobsReply, PEER_JOBS_TIMEOUT_S
+                )
+            except Unavailable:
+                return None
+            found |= {job.id: job for job in reply.jobs
+                      if job.origin == host.name and has_times(job)}  # fmt: skip
+            withheld = withheld or one_line(reply.withheld)
+            if asked.user or not withheld:
+                break
+        return lbm_pb2.JobsReply(jobs=found.values(), withheld=withheld)
+
+
+def as_list(value: object) -> list[object]:
+    """Raises TypeError if it is none."""
+    if not isinstance(value, list):
+        raise TypeError("a list was expected")
+    return value

@@ -1,0 +1,394 @@
+"""What `lbctl` asks of the queue, by way of this host's LBM: jobs, their output, acts on them.
+
+Nothing here waits for long: a client that follows asks again, so it also outlives us.
+"""
+
+import asyncio
+import base64
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import Asker, is_same
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient, ranges_of
+from lbd.lbm.queue.logs import cut_short
+from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of
+from lbd.lbm.session.job_records import job_json, needs_json
+from lbd.lbm.session.prediction_json import (
+    calibration_json,
+    interval,
+    prediction_json,
+    speedup_json,
+    speedup_of,
+)
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller
+from lbd.local.json_socket import AWAY, Json, Refusal, bounded_s
+from lbd.local.long_answers import in_turns
+from lbd.model import ENDED_NAMES
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.policy.invocation import key_of
+from lbd.text.needs_words import needs_text, read_needs_text
+
+PATIENCE_MAX_S = 20.0  # of one answer
+ASKED_MAX_S = 1e9  # for which one may ask
+PLACE_MAX = 1 << 62
+NO_UID = -2  # nobody's, nor that of a job whose is not known (-1)
+
+
+def as_json(tags: pb.TagsInfo) -> Json:
+    from google.protobuf.json_format import MessageToDict  # for this seldom question alone
+
+    found: Json = MessageToDict(
+        tags, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return found
+
+
+class QueueAnswers:
+    def __init__(self, home: OutboundContext, admins: Admins) -> None:
+        self._home = home
+        self._admins = admins
+
+    async def answer(self, question: Json, caller: Caller) -> Json:
+        """Raises LbdError, KeyError, TypeError, ValueError."""
+        operation = question["op"]
+        if operation == "queue.jobs":
+            reply = await self._find(
+                question, caller, attempts=bool(question.get("attempts")),
+                by_array=not question.get("tasks"),
+            )  # fmt: skip
+            for job in reply:
+                if self._home.files is not None and job.id in self._home.files.troubles:
+                    trouble = f"outputs not fetched yet: {self._home.files.troubles[job.id]}"
+                    job.reason = "; ".join(filter(None, (job.reason, trouble)))
+            return {"jobs": [queued_json(job) async for job in in_turns(reply)]}
+        if operation == "queue.predict":
+            return await self._predict(question, caller)
+        if operation == "queue.act":
+            return await self._act(question, caller)
+        if operation == "queue.wait":
+            return await self._wait(question, caller)
+        if operation == "queue.logs":
+            return await self._logs(question, caller)
+        if operation == "queue.status":
+            return await self._status()
+        if operation == "queue.tags":
+            return as_json(await self._queue().tags())
+        raise Refusal(f"unknown operation {operation!r}")
+
+    async def jobs(
+        self, everything: bool, asker: Asker | None, *, tasks: bool = False
+    ) -> list[Json]:
+        """For `lbctl jobs`: those of `asker`, of everybody if that is None. Raises Unavailable."""
+        user = asker.user if asker is not None else ""
+        asked = pb.JobsAsked(ended_too=everything, user=user, by_array=not tasks)
+        reply = await self._queue().jobs(asked)
+        if reply.error:
+            raise Unavailable(reply.error)
+        seen = in_turns(reply.jobs)
+        return [queued_json(job) async for job in seen if asker is None or self._is_of(asker, job)]
+
+    def _is_of(self, asker: Asker, job: pb.JobInfo) -> bool:
+        uid = job.uid if job.HasField("uid") else NO_UID  # of a dispatcher of an older release
+        return is_same(self._home.config.users, asker, Asker(job.user, uid))
+
+    def _queue(self) -> DispatcherClient:
+        if self._home.queue is None or not self._home.queue.hosts:
+            raise Unavailable(NO_QUEUE)
+        return self._home.queue
+
+    async def _find_in_turn(
+        self, question: Json, caller: Caller, *, attempts: bool = False, explained: bool = True
+    ) -> list[pb.JobInfo]:
+        """The same, within a question whose answer takes longer than that."""
+        async with self._home.long_answers.turn(caller.person, "queue.jobs"):
+            return await self._find(question, caller, attempts=attempts, explained=explained)
+
+    async def _find(
+        self,
+        question: Json,
+        caller: Caller,
+        *,
+        attempts: bool = False,
+        explained: bool = True,
+        by_array: bool = False,
+    ) -> list[pb.JobInfo]:
+        """The jobs that are meant, as far as the caller may see them. Raises LbdError."""
+        asker = Asker(user_name(caller.uid), caller.uid)
+        asked = pb.JobsAsked(
+            selectors=selectors_of(question), user=asker.user, uid=asker.uid, ended_too=True,
+            with_attempts=attempts, unexplained=not explained, by_array=by_array,
+        )  # fmt: skip
+        reply = await self._queue().jobs(asked)
+        if reply.error:
+            raise Refusal(reply.error, "missing")
+        sees_all = self._admins.include(caller)
+        jobs = [job for job in reply.jobs if sees_all or self._is_of(asker, job)]
+        if reply.jobs and not jobs:
+            raise Refusal("permission denied: none of these jobs is yours", "denied")
+        return jobs
+
+    async def _act(self, question: Json, caller: Caller) -> Json:
+        number = question.get("signal", 0)
+        reply = await self._queue().act(
+            pb.ActRequest(
+                verb=str(question["verb"]),
+                selectors=selectors_of(question),
+                user=user_name(caller.uid),
+                uid=caller.uid,
+                is_admin=self._admins.include(caller),
+                signal=number if isinstance(number, int) else 0,
+                update=update_of(question),
+            )
+        )
+        done = list(reply.done_ids) or [str(number) for number in reply.done]
+        return {
+            "done": [int(one) if one.isdecimal() else one for one in done],
+            "errors": list(reply.errors),
+        }
+
+    async def _status(self) -> Json:
+        """For `lbctl status`: the numbers that heartbeats bring are as old as the last of those."""
+        queue = self._queue()
+        reply = await queue.status()
+        return {
+            "mode": reply.mode,
+            "leader": queue.leader,
+            "queued": reply.queued,
+            "running": reply.running,
+            "closed": reply.closed,
+            "tiers": {row.host: list(row.tiers) for row in reply.tiers},
+        }
+
+    async def _predict(self, question: Json, caller: Caller) -> Json:
+        slots, command = question.get("slots", 1), question.get("command")
+        words = [os.fsencode(str(word)) for word in command] if isinstance(command, list) else []
+        if question.get("calibration"):
+            asked = pb.PredictAsked(calibration=True, user=user_name(caller.uid))
+            reply = await self._queue().predict(asked)
+            return calibration_json(reply.calibration)
+        speedup, work_s = question.get("speedup"), question.get("work_s")
+        asked = pb.PredictAsked(
+            slots=whole(slots),
+            slots_most=whole(question.get("slots_most") or slots),
+            user=user_name(caller.uid),
+            uid=caller.uid,
+            command=key_of(words) if words else "",
+            needs=needs_text(read_needs_text(str(question.get("needs") or ""))),
+        )
+        if speedup is not None:
+            asked.parallelism, asked.sigma = speedup_of(speedup)
+        if work_s is not None:
+            asked.work_s = bounded_s(question, "work_s", ASKED_MAX_S)
+        reply = await self._queue().predict(asked)
+        if reply.error:
+            raise Refusal(reply.error)
+        return prediction_json(reply) | {"slots": slots}
+
+    async def _wait(self, question: Json, caller: Caller) -> Json:
+        """How many have not ended, once all have or after a while; those that have, unless it is
+        to be `brief`."""
+        if question.get("counts"):
+            return await self._counts(question, caller)
+        jobs = await self._find_in_turn(question, caller, explained=False)
+        waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
+        ended = [job for job in jobs if job.state in ENDED_NAMES]
+        brief, count = bool(question.get("brief")), len(jobs)
+        del jobs
+        patience_s = bounded_s(question, "patience_s", ASKED_MAX_S)
+        if waiting and patience_s > 0:
+            user = user_name(caller.uid)
+            asked = pb.JobsAsked(
+                selectors=ranges_of(waiting), once_ended=True, user=user, by_number=True
+            )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(patience_s, PATIENCE_MAX_S)):
+                    async for reply in self._queue().watch(asked):
+                        ended += reply.jobs
+            if ended and not brief:  # with all that is known of them
+                jobs = await self._find_in_turn(question, caller, explained=False)
+                ended = [job for job in jobs if job.state in ENDED_NAMES]
+        return {
+            "open": count - len(ended),
+            "all_done": all(job.state == "done" for job in ended),
+            "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
+        }
+
+    async def _counts(self, question: Json, caller: Caller) -> Json:
+        """How many are in each state, for who asks again and again."""
+        found = await self._find(question, caller, explained=False, by_array=True)
+        return counts_json(found)
+
+    async def _logs(self, question: Json, caller: Caller) -> Json:
+        """A piece of one attempt's output, from where the last piece ended."""
+        found = await self._find_in_turn(question, caller, attempts=True)
+        if len(found) != 1:
+            if all(job.array_id == found[0].array_id != 0 for job in found):
+                array, first = found[0].array_id, name_of(found[0])
+                raise Refusal(f"{array} is an array; name one of its tasks, like {first}")
+            raise Refusal("output is shown of one job at a time")
+        job = found[0]
+        wanted, seen, at = map(question.get, ("attempt", "seen_attempt", "at"))
+        ended = job.state in ENDED_NAMES
+        chain = [wanted] if isinstance(wanted, int) else shown_of(job, ended)
+        attempts = {one.number: one for one in job.attempts}
+        if not chain or chain[-1] not in attempts:
+            if wanted is not None or ended:
+                what = "never ran" if wanted is None else f"has no attempt {wanted}"
+                raise Refusal(f"job {name_of(job)} {what}")
+            # Whoever has seen some of it goes on from there once it is known again.
+            return {"data": [], "at": at or [0, 0], "attempt": 0, "more": True, "state": job.state}
+        number, output_at, error_at = chain[-1], 0, 0
+        reply: Json = {"attempt": number, "state": job.state}
+        for number in chain:
+            if isinstance(seen, int) and number < seen:
+                continue
+            known = at is not None and seen in (0, None, number)
+            output_at, error_at = places_of(at) if known else (0, 0)
+            asked = pb.LogsRequest(
+                job=str(job.id),
+                attempt=number,
+                output_at=output_at,
+                error_at=error_at,
+                asks_cut=True,
+            )
+            reply |= {"attempt": number, "continued": number != chain[0]}
+            async for piece in self._pieces(attempts[number].host, asked):
+                if piece.trouble:
+                    raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
+                if piece.cut:
+                    reply["warning"] = cut_short(attempts[number].host)
+                if not (piece.output or piece.error):
+                    break
+                data = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]
+                reply |= {"data": data, "at": [piece.output_at, piece.error_at]}
+                return reply | {"more": True, "dropped_bytes": piece.dropped_bytes}
+        alive = attempts[number].state in ("leased", "running", "suspended")
+        more = alive or (wanted is None and not ended)
+        return reply | {"data": [], "at": [output_at, error_at], "more": more}
+
+    async def _pieces(self, host: str, asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+        """Raises Refusal if its host is away."""
+        try:
+            async for piece in self._queue().logs(host, asked):
+                yield piece
+        except Unavailable as problem:
+            raise Refusal(str(problem), AWAY) from None
+
+
+def shown_of(job: pb.JobInfo, ended: bool) -> list[int]:
+    """The attempts whose output is the job's: those that stopped at a checkpoint, and the last,
+    unless it may be cut off and begin again: then nobody is to see what it printed."""
+    kept = [one.number for one in job.attempts if one.state == CHECKPOINT]
+    ran = job.started or job.state == "lost" or not ended  # else its last attempt never began
+    if job.attempt and job.attempt not in kept and ran and (job.is_final or ended):
+        kept.append(job.attempt)
+    return kept
+
+
+def whole(value: object) -> int:
+    """Raises ValueError."""
+    if not isinstance(value, int) or not 0 < value < 1 << 31:
+        raise ValueError("slots must be a number above 0")
+    return value
+
+
+def places_of(at: object) -> tuple[int, int]:
+    """In the outputs, of where the next piece begins. Raises ValueError."""
+    match at:
+        case [int(output_at), int(error_at)]:
+            if 0 <= output_at < PLACE_MAX and 0 <= error_at < PLACE_MAX:
+                return output_at, error_at
+    raise ValueError("at must be two places in the outputs")
+
+
+def selectors_of(question: Json) -> list[str]:
+    """Raises ValueError if there are none."""
+    given = question.get("ids")
+    if not isinstance(given, list) or not given:
+        raise ValueError("ids must be a list of selectors")
+    return [str(one) for one in given]
+
+
+def queued_json(job: pb.JobInfo) -> Json:
+    """The same of a job of the queue, with what only such a job has."""
+    reply = job_json(job) | {
+        "tier": job.tier,
+        "cpu_s": job.cpu_s if job.HasField("cpu_s") else None,
+        "slots": job.slots,
+        "slots_least": job.slots_least or job.slots,
+        "slots_most": job.slots_most or job.slots_least or job.slots,
+        "array_index": job.array_index if job.HasField("array_index") else None,
+        "array_id": str(job.array_id) if job.array_id else None,
+        "priority": job.priority,
+        "gang": job.gang or None,
+        "predicted_wait_s": job.predicted_wait_s if job.HasField("predicted_wait_s") else None,
+        "predicted_by": job.predicted_by or None,
+        "predicted_wait_s_90": interval(job, "predicted_low_s", "predicted_high_s"),
+        "predicted_from": job.comparable,
+    }
+    if job.HasField("array"):
+        del reply["array_index"]
+        reply |= array_json(job.array)
+    elif job.array_id:
+        reply["id"] = name_of(job)
+    if job.HasField("speedup"):
+        reply["speedup"] = speedup_json(job.speedup)
+    reply["target"] = target_json(job) if job.HasField("target") else None
+    if job.HasField("given"):
+        reply |= given_json(job.given)
+    reply["needs"] = needs_json(job.needs)
+    if job.attempts:
+        reply["attempts"] = [attempt_json(one) for one in job.attempts]
+    return reply
+
+
+def given_json(given: pb.GivenInfo) -> Json:
+    """What is null was not given; without `output` it is kept for `lbctl logs`."""
+    return {
+        "directory": os.fsdecode(given.directory) or None,
+        "output": os.fsdecode(given.output) or None,
+        "error": os.fsdecode(given.error) or None,
+        "timeout_s": given.timeout_s or None,
+        "memory_bytes": given.memory_bytes or None,
+        "idempotency_key": given.key or None,
+        "may_restart": given.may_restart,
+    }
+
+
+def target_json(job: pb.JobInfo) -> Json:
+    """Times are UNIX seconds; null: its end cannot be told."""
+    target, end, ends = job.target, None, None
+    if target.HasField("expected_end"):
+        end, ends = target.expected_end, [target.expected_low, target.expected_high]
+    return {
+        "by": target.by,
+        "kind": "deadline" if target.is_deadline else "target",
+        "expected_end": end,
+        "expected_end_90": ends,
+        "slots": target.at_once * max(1, job.slots),
+        "tasks_at_once": target.at_once,
+        "tasks_running": target.running,
+        "tasks_left": target.left,
+        "why": target.why or None,
+    }
+
+
+def attempt_json(attempt: pb.AttemptInfo) -> Json:
+    return {
+        "number": attempt.number,
+        "host": attempt.host,
+        "tier": attempt.tier,
+        "state": attempt.state,
+        "cutoff_s": attempt.cutoff_s or None,
+        "started": attempt.started or None,
+        "finished": attempt.finished or None,
+        "cpu_s": attempt.cpu_s if attempt.HasField("cpu_s") else None,
+        "exit_status": attempt.exit_status if attempt.HasField("exit_status") else None,
+        "reason": attempt.reason or None,
+        "slots": attempt.slots or 1,
+    }

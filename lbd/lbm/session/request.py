@@ -1,0 +1,192 @@
+"""What `lbrun` asked of its LBM: a RUN frame, read. Pure."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from lbd.launch.terminal_modes import Attributes, Size, read_modes, read_size
+from lbd.lbm.core.journey_events import Used
+from lbd.lbm.core.next_host_after_refusal import Demands
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local.field_reader import Reader
+from lbd.local.field_table import Field
+from lbd.model import NO_NEEDS, HostId, Needs
+from lbd.policy.invocation import name_of
+from lbd.text.needs_words import is_count, read_needs_text
+from lbd.text.one_line import one_line
+
+ALL_SIGNALS = (1 << 64) - 1
+NAME_CHARS_MAX = 255
+EXCLUDED_MAX = 1024
+FLAGS_MAX = 256
+WORDS_MAX = 1 << 18  # arguments and variables: as many as there can be with a stack of 8 MiB
+REQUEST_BYTES_MAX = 12 << 20  # the most that lbm.max_request_bytes can be, on any host
+TIMEOUT_S_MAX = 1e9
+MEMORY_BYTES_MAX = 1 << 62
+CPU_S_MAX = 1e8  # what one run may claim; a sum of such stays a number
+DEPTH_MAX = SLOTS_MAX = 1 << 16
+PATH_BYTES_MAX = 1 << 12  # as the kernel has it
+FETCHED_BYTES_MAX = 1 << 20  # of all names to be fetched: with the queue each %h of them grows
+
+
+@dataclass(slots=True)
+class ClientRequest:
+    """One command of a local user. Byte strings are as the kernel gave them."""
+
+    argv: list[bytes] = field(default_factory=list)
+    environment: list[bytes] = field(default_factory=list)
+    directory: bytes = b"/"
+    umask: int = 0o022
+    mode: str = "auto"  # auto | remote | host | local
+    host: HostId | None = None
+    send: list[bytes] = field(default_factory=list)
+    fetch: list[bytes] = field(default_factory=list)
+    let_through: set[bytes] = field(default_factory=set)  # variables, whatever is denied
+    excluded: set[HostId] = field(default_factory=set)
+    flags: bytes = b""
+    timeout_s: float = 0.0
+    memory_bytes: int = 0
+    name: str = ""
+    slots: tuple[int, int] = (1, 1)  # it needs, and can use
+    closed_fds: int = 0
+    null_outputs: int = 0
+    depth: int = 0
+    ignored_signals: int = 0
+    terminal: Size | None = None  # wanted, and this large
+    modes: Attributes | None = None  # of the caller's terminal
+    needs: Needs = NO_NEEDS
+
+    @property
+    def is_staged(self) -> bool:
+        """Does it bring its files along?"""
+        return bool(self.send or self.fetch)
+
+    @property
+    def may_restart(self) -> bool:
+        """Might another host begin it again? Not where the user has named the host, or said no."""
+        fixed = self.mode == "host" or self.is_staged or self.terminal is not None
+        return not fixed and not self.has(tags.FLAG_NO_RESTART)
+
+    def has(self, flag: bytes) -> bool:
+        return flag in self.flags
+
+    def demands(self, *, must_stay: bool) -> Demands:
+        """What its journey goes by."""
+        return Demands(
+            name=name_of(self.argv),
+            mode=self.mode,
+            host=self.host,
+            excluded=frozenset(self.excluded),
+            slots=self.slots,
+            timeout_s=self.timeout_s,
+            memory_bytes=self.memory_bytes,
+            may_fall_back=not self.has(tags.FLAG_NO_FALLBACK),
+            may_restart=self.may_restart,
+            must_stay=must_stay,
+            only_asks=self.has(tags.FLAG_ASK),
+            is_staged=self.is_staged,
+            needs=self.needs,
+        )
+
+
+def read_request(body: bytes) -> ClientRequest:
+    """Raises ValueError on a malformed field; unknown keys are passed over."""
+    request = ClientRequest()
+    READER.read(body, request, WORDS_MAX)
+    if not request.argv:
+        raise ValueError("no command")
+    if b"\0" in b"".join((*request.argv, *request.environment, request.directory)):
+        raise ValueError("a zero byte in a word")
+    if len(request.directory) > PATH_BYTES_MAX:
+        raise ValueError(f"a directory whose name has more than {PATH_BYTES_MAX} bytes")
+    if not are_paths(request.send, request.fetch):
+        raise ValueError("paths to send or to fetch that are too long")
+    if len(request.excluded) > EXCLUDED_MAX:
+        raise ValueError(f"more than {EXCLUDED_MAX} hosts excluded")
+    if len(request.flags) > FLAGS_MAX:
+        raise ValueError("more flags than there are")
+    if request.mode not in ("auto", "remote", "host", "local"):
+        raise ValueError(f"mode {request.mode!r}")
+    return request
+
+
+def are_paths(send: Collection[bytes], fetch: Collection[bytes]) -> bool:
+    """Returns whether files may be called so, and those that come back are not too many."""
+    longest = max(map(len, (*send, *fetch)), default=0)
+    return longest <= PATH_BYTES_MAX and sum(map(len, fetch)) <= FETCHED_BYTES_MAX
+
+
+def host_name(value: bytes) -> HostId:
+    text = value.decode()
+    if len(text) > NAME_CHARS_MAX or not text.isprintable():
+        raise ValueError("not the name of a host")
+    return HostId(text)
+
+
+def read_slots(value: bytes) -> tuple[int, int]:
+    least, _, most = value.partition(b"-")
+    found = int(least), int(most)
+    if not 1 <= found[0] <= found[1] <= SLOTS_MAX:
+        raise ValueError("slots that cannot be")
+    return found
+
+
+def read_name(value: bytes) -> str:
+    return one_line(value.decode(errors="replace"), NAME_CHARS_MAX)
+
+
+def within(value: float, high: float) -> float:
+    if not 0 <= value <= high:  # nor NaN
+        raise ValueError(f"{value} is out of range")
+    return value
+
+
+def read_needs(value: bytes) -> Needs:
+    return read_needs_text(value.decode())
+
+
+def masked(mask: int) -> Callable[[bytes], int]:
+    return lambda value: int(value) & mask
+
+
+def up_to(most: int) -> Callable[[bytes], int]:
+    return lambda value: int(within(int(value), most))
+
+
+READER = Reader(
+    (
+        Field(tags.ARGUMENT, "argv", decode_all=list),
+        Field(tags.ENVIRONMENT, "environment", decode_all=list),
+        Field(tags.SEND, "send", decode_all=list),
+        Field(tags.FETCH, "fetch", decode_all=list),
+        Field(tags.LET_THROUGH, "let_through", decode_all=set),
+        Field(tags.EXCLUDED, "excluded", decode_all=lambda values: set(map(host_name, values))),
+        Field(tags.FLAGS, "flags", decode_all=b"".join),
+        Field(tags.DIRECTORY, "directory", decode=bytes),
+        Field(tags.UMASK, "umask", decode=masked(0o777)),
+        Field(tags.MODE, "mode", decode=bytes.decode),
+        Field(tags.HOST, "host", decode=host_name),
+        Field(tags.TIMEOUT, "timeout_s", decode=lambda value: within(float(value), TIMEOUT_S_MAX)),
+        Field(tags.MEMORY, "memory_bytes", decode=up_to(MEMORY_BYTES_MAX)),
+        Field(tags.NAME, "name", decode=read_name),
+        Field(tags.SLOTS, "slots", decode=read_slots),
+        Field(tags.CLOSED_FDS, "closed_fds", decode=masked(7)),
+        Field(tags.NULL_OUTPUTS, "null_outputs", decode=masked(6)),
+        Field(tags.DEPTH, "depth", decode=up_to(DEPTH_MAX)),
+        Field(tags.IGNORED, "ignored_signals", decode=masked(ALL_SIGNALS)),
+        Field(tags.TERMINAL, "terminal", decode=read_size),
+        Field(tags.MODES, "modes", decode=read_modes),
+        Field(tags.NEEDS, "needs", decode=read_needs),
+    )
+)
+
+
+def read_used(body: bytes) -> Used:
+    """What a USED frame says. Raises ValueError."""
+    found = dict(frames.fields(body))
+    status = int(found.get(tags.STATUS, b""))
+    if not 0 <= status <= 255:
+        raise ValueError(f"exit status {status}")
+    peak = found.get(tags.PEAK, b"0")  # not given by an older client
+    peak_bytes = int(peak) if is_count(peak.decode("ascii", "replace")) else 0
+    return Used(within(float(found.get(tags.CPU, b"")), CPU_S_MAX), status, peak_bytes)

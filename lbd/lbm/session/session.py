@@ -1,0 +1,400 @@
+"""lbm.sock: the local users' side. Raw sockets, because descriptors come along (SCM_RIGHTS)."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from lbd.errors import PeerError
+from lbd.lbm.core.command_end import CommandEnd
+from lbd.lbm.core.journey import JourneyPhase
+from lbd.lbm.core.resources import NOTHING, Grant
+from lbd.lbm.handover.codec import Fd
+from lbd.lbm.handover.fds import NotNow
+from lbd.lbm.handover.records import ClientState
+from lbd.lbm.link import wire as stream
+from lbd.lbm.link.nonblocking_fd import settle
+from lbd.lbm.outbound.command import Command
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.outbound.remote_command import Talks
+from lbd.lbm.owner.accounts import NAMES, user_name
+from lbd.lbm.queue.submit import read_queued, serve_queued
+from lbd.lbm.session.caller_stdio import CallerStdio
+from lbd.lbm.session.local_cpu import LocalCpu
+from lbd.lbm.session.peer_process import PeerProcess
+from lbd.lbm.session.replies import Pipes, StdFds, pack_end, pack_place
+from lbd.lbm.session.request import ClientRequest, read_request, read_used
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local.caller import Caller, caller_of
+from lbd.local.client_frames import ClientFrames, Share, latest
+from lbd.local.json_socket import Json, decode, reply_to
+from lbd.local.long_answers import encode
+from lbd.local.rate_limit import turns_of
+from lbd.model import JobId
+from lbd.text.one_line import one_line
+
+FIRST_FRAME_S, FOR_EVER_S = 10.0, float("inf")
+IDLE_QUESTIONER_S, TAKEN_AFTER_S = 60.0, 0.3
+RESTORED_WITHIN_S = 1.0  # after its end, by a client that is not stopped
+LISTEN_AFTER_S = 0.005  # most commands that are over sooner have nothing to say
+LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # what holds a command, and that only once
+MANY_BYTES = 1 << 16  # to be read beside the event loop
+# What goes to the other host as it is, and by what name.
+PASSED_ON = {
+    tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
+    tags.GROUND: stream.GROUND,
+}  # fmt: skip
+NOTICES = {
+    stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED, stream.SCREEN: tags.SCREEN
+}  # fmt: skip
+Read = TypeVar("Read")
+JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
+
+
+class Connection:
+    """One client: a command (`lbrun`) or questions (`lbctl`)."""
+
+    def __init__(self, sock: socket.socket, home: OutboundContext, answer: JsonHandler) -> None:
+        self._socket = sock
+        self._home = home
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self.command: Command | None = None
+        self._asked_to_report = False
+        self._types = False
+        self.caller = caller_of(sock)
+        self._threads = home.threads.of(self.caller.uid)
+        self.pipes = Pipes(self._send, self._threads)
+        self._sent_end = False
+        self._restored = False
+        self.stdio = CallerStdio(self._threads, partial(self._send, tags.GIVE))
+        self._run_body = b""  # the request as it came
+        self._early: list[tuple[bytes, bytes]] = []  # before the request
+        self._unheard: list[tuple[bytes, bytes]] = []
+        self._is_answering = False
+        self._to_listen: asyncio.Future[None] = self._loop.create_future()
+        self._stays = False  # the client is the command
+        self.peer = PeerProcess(sock, self.caller)
+        lbm, share = home.config.lbm, Share(home.long_requests, self.caller.person)
+        split = frames.Splitter(lbm.max_question_bytes, LONG, lbm.max_request_bytes)
+        self._frames = ClientFrames(sock, split, share, lbm.max_question_bytes, self._threads)
+
+    async def serve(self) -> None:
+        """Until the client is gone, or has become its command and that has ended."""
+        try:
+            await NAMES.learn(self.caller.uid)
+            async with asyncio.timeout(FIRST_FRAME_S):
+                first = await self._read()
+                self._early = early = [frame for frame in first if frame[0] == tags.SIGNAL]
+                while first and first[0][0] == tags.SIGNAL:  # it came as the request was sent
+                    first = [f for f in first if f[0] != tags.SIGNAL] or await self._read()
+            self._frames.split.long = b""
+            if first and first[0][0] in (tags.RUN, tags.LOCAL):
+                self._unheard = first  # by then: for the LBM that may follow us
+                await self._turn(first[0][1])
+                request = await self._read_long(read_request, first[0][1])
+                self._unheard = []
+            if first and first[0][0] == tags.RUN:
+                self._run_body, self._unheard = first[0][1], [*early, *first[1:]]
+                await self._serve_command(request)
+            elif first and first[0][0] == tags.QUEUE:
+                self._is_answering = True
+                if self._hung_up():  # while we were stopped: it has been told that it failed
+                    return
+                await self._turn(first[0][1])
+                asked = await self._read_long(read_queued, first[0][1])
+                ends, more = (self._socket, self._read), [*early, *first[1:]]
+                client, first = (self.caller, self.peer), []
+                taken = self._frames.share.give_back
+                await serve_queued(self._home, client, ends, asked, more, taken)
+            elif first and first[0][0] == tags.LOCAL:
+                self._run_body = first[0][1]
+                await self._note_local(request)
+            else:
+                await self._serve_json(first)
+        except frames.TooLong as problem:
+            if problem.tag == frames.JSON:
+                refusal: Json = {"ok": False, "error": f"too long a question: {problem}"}
+                self._send(frames.JSON, json.dumps(refusal).encode())
+            else:
+                self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
+        except (ValueError, PeerError) as problem:
+            self._send(tags.UNFIT, f"the lbm cannot take this request: {problem}".encode())
+        except (TimeoutError, OSError):
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.pipes.close()
+        self._frames.close()
+        self.stdio.close()
+        self.peer.close()
+
+    async def _read(self) -> list[tuple[bytes, bytes]]:
+        """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
+        again, self._unheard = self._unheard, []
+        return again or await self._frames.read()
+
+    async def _read_long(self, read: Callable[[bytes], Read], body: bytes) -> Read:
+        """What a request says; it holds up nobody else. Raises ValueError."""
+        return read(body) if len(body) <= MANY_BYTES else await asyncio.to_thread(read, body)
+
+    async def _turn(self, body: bytes) -> None:
+        """Before it is looked into. Who asks faster than a user may is answered later."""
+        turns = turns_of(len(body))
+        wait_s = self._home.rates.turn_s(self.caller.person, time.monotonic(), FOR_EVER_S, turns)
+        if wait_s:
+            self._send(tags.TAKEN)
+            await asyncio.sleep(wait_s)
+
+    async def _serve_json(self, received: list[tuple[bytes, bytes]]) -> None:
+        while received:
+            self._is_answering = True
+            for frame in received:
+                await self._turn(frame[1])
+                question = decode(*frame)
+                person, operation = self.caller.person, str(question.get("op"))
+                async with self._home.long_answers.turn(person, operation):
+                    reply = await reply_to(question, self._answer(question, self.caller))
+                    if "id" in question:
+                        message = await encode({"id": question["id"], **reply})
+                        async with asyncio.timeout(FIRST_FRAME_S):
+                            await self._loop.sock_sendall(self._socket, message)
+            self._is_answering = False
+            async with asyncio.timeout(IDLE_QUESTIONER_S):
+                received = await self._read()
+
+    async def _serve_command(self, request: ClientRequest) -> None:
+        self.command = command = self._new_command(request)
+        if not self._hung_up():  # while we were stopped: then it has gone its own way
+            await self._attend(command)
+
+    def _new_command(self, request: ClientRequest) -> Command:
+        self._asked_to_report = request.has(tags.FLAG_TELL)
+        self._types = request.has(tags.FLAG_TERMINAL_INPUT)
+        self._request, uid = request, self.caller.uid
+        return Command(self._home, self, request, user_name(uid), uid)
+
+    async def _attend(self, command: Command) -> None:
+        taken = self._loop.call_later(TAKEN_AFTER_S, self._send, tags.TAKEN)
+        listen = self._loop.call_later(LISTEN_AFTER_S, settle, self._to_listen)
+        running, listening = asyncio.create_task(command.run()), None
+        running.add_done_callback(lambda _: settle(self._to_listen))
+        try:
+            await self._to_listen
+            if not running.done() or command.journey.stay.is_measured:
+                listening = asyncio.create_task(self._listen(command))
+                await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            if running.done() and running.result():
+                stays_beside = command.journey.stay.is_measured
+                await self._see_out(command, listening if stays_beside else None)
+        finally:
+            taken.cancel()
+            listen.cancel()
+            await end(running, listening)
+            if command.journey.phase is JourneyPhase.HERE:  # its client went away just then
+                command.ended_here()
+            if (terminal := self.stdio.terminal) is not None:
+                terminal.close(restore=not await self._has_restored())
+
+    async def _has_restored(self) -> bool:
+        """Its terminal, at the end. One that is killed has not; one that is stopped will yet."""
+        if not self._sent_end:
+            return False
+        try:
+            async with asyncio.timeout(RESTORED_WITHIN_S):
+                while not self._restored and (received := await self._read()):
+                    self._restored = any(tag == tags.RESTORED for tag, _ in received)
+        except TimeoutError:
+            return True
+        except (OSError, ValueError):
+            return False
+        return self._restored
+
+    def _hung_up(self) -> bool:
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+
+    async def _see_out(self, command: Command, until: "asyncio.Task[None] | None" = None) -> None:
+        """The client is the command now: wait for its end, without being its parent.
+
+        Or it stays beside the command to measure it, and speaks `until` it ends.
+        """
+        job = command.job
+        self._home.staying[job.id], job.pid = self.peer, self.caller.pid
+        where: Json = {"host": job.host, "pid": job.pid or None, "foreign": False}
+        self._home.notes.started(job.id, {**where, "cgroup": None})
+        cpu = LocalCpu(job.pid, time.time() - (job.started or time.time()))
+        try:
+            if until is not None:
+                await asyncio.wait((until,))
+            if self.peer.pidfd is not None and command.journey.stay.used is None:
+                await cpu.watch(self.peer.pidfd)
+        finally:
+            del self._home.staying[job.id]
+            command.ended_here(cpu.ended(), cpu.status)
+
+    async def _note_local(self, request: ClientRequest) -> None:
+        self.command = command = self._new_command(request)
+        if command.stay():
+            await self._see_out(command)
+
+    async def _listen(self, command: Command) -> None:
+        """What the client sends while its command runs elsewhere; returns when it is gone."""
+        while received := await self._read():
+            for tag, body in latest(received):
+                self._hear(command, tag, body)
+            if command.far is not None:
+                await command.far.flush()  # no client can send faster than that
+
+    def _hear(self, command: Command, tag: bytes, body: bytes) -> None:
+        """Raises ValueError."""
+        far = command.far
+        if tag == tags.SIGNAL and len(body) == 1 and 0 < body[0] < signal.NSIG:
+            command.signal(body[0])
+        elif tag in PASSED_ON:
+            if far is not None:
+                far.send(PASSED_ON[tag], body)
+            if tag == tags.SET_MODES and self.stdio.terminal is not None:
+                self.stdio.terminal.follow(body)
+        elif tag == tags.DESCRIPTORS and not self.stdio.have_come:
+            self.stdio.came(self._request, self._frames.descriptors)
+            self._frames.descriptors = []
+        elif tag == tags.READY:
+            self.stdio.is_ready()
+        elif tag == tags.PIPE and self._frames.descriptors:
+            self.pipes.came(self._frames.descriptors.pop())
+        elif tag == tags.STAGED:
+            self.pipes.ended(body.decode(errors="replace"))
+        elif tag == tags.INPUT and far is not None:
+            far.typed(body)
+        elif tag == tags.RESTORED:
+            self._restored = True
+        elif tag == tags.USED:
+            command.used(read_used(body))
+
+    # To the next LBM: what the kernel says of the client, and what that has sent, is the socket's.
+
+    @property
+    def is_moving_files(self) -> bool:
+        remote = self.command.remote if self.command is not None else None
+        return remote is not None and remote.is_moving_files
+
+    def left(self) -> ClientState | None:
+        """Between two steps of the event loop, after which there are none. None: it has its answer.
+        Raises NotNow."""
+        command = self.command
+        if self._sent_end:
+            return None
+        if self._is_answering or self.is_moving_files:
+            raise NotNow
+        is_begun = command is not None and (self._stays or command.journey.is_irrevocable)
+        again = [(tags.RUN, self._run_body)] if self._run_body and not is_begun else []
+        unheard = [*again, *(self._early if command is None else ()), *self._unheard]
+        if not self._stays and (is_begun or any(tag == tags.RUN for tag, _ in unheard)):
+            # The next LBM may take longer to start than a client waits for a first answer.
+            self._send(tags.TAKEN)
+        received = b"".join((*(frames.pack(*one) for one in unheard), self._frames.split.rest))
+        given = tuple(map(Fd, self._frames.descriptors))
+        left = ClientState(Fd(self._socket.fileno()), received, given)
+        if command is not None and is_begun:
+            left.request, left.command, left.stays = self._run_body, command.left(), self._stays
+            left.caller = self.stdio.left()
+            left.process = Fd(self.peer.pidfd if self.peer.pidfd is not None else -1)
+        elif command is not None:
+            command.withdraw()
+        return left
+
+    def take_up(self, left: ClientState, talks: Talks) -> None:
+        """To be followed by `go_on`. Raises PeerError, OSError, DecodeError, ValueError."""
+        self._frames.descriptors = list(left.descriptors)
+        self._unheard = self._frames.split.feed(left.received)
+        if left.command is not None:
+            self._run_body, self._stays = left.request, left.stays
+            run = left.command.run
+            self.stdio.restore(left.caller, are_taken=run is not None and run.is_following)
+            self.command = self._new_command(read_request(left.request))
+            self.command.take_up(left.command, talks)
+        if left.process >= 0:
+            self.peer.replace_pidfd(left.process)
+        self._frames.share.add(len(left.received) + len(left.request))
+
+    async def go_on(self) -> None:
+        """In place of `serve`, after `take_up`."""
+        command = self.command
+        if command is None:  # nothing has come of its request yet: it is read again
+            return await self.serve()
+        try:
+            if self._stays:
+                self._home.jobs.add(command.job)
+                await self._see_out(command)
+            else:
+                await self._attend(command)
+        except (ValueError, PeerError, TimeoutError, OSError):
+            pass
+        finally:
+            self.close()
+
+    # client.Client
+
+    def here(
+        self, job: JobId, reason: str, slots: int = 0, *, measure: bool = False,
+        grant: Grant = NOTHING,
+    ) -> None:  # fmt: skip
+        self._stays = True
+        host = self._home.config.host.name
+        self._send(tags.HERE, pack_place(job, host, reason, slots, measure=measure, grant=grant))
+
+    def away(self) -> None:
+        self._sent_end = True
+        self._send(tags.AWAY)
+
+    async def descriptors(self, *, keep: bool) -> StdFds:
+        settle(self._to_listen)
+        return await self.stdio.take(keep=keep)
+
+    def placed(self, job: JobId, host: str, reason: str) -> None:
+        if self._asked_to_report:
+            pairs = (tags.JOB, job), (tags.HOST, host), (tags.REASON, reason)
+            self._send(tags.PLACED, frames.pack_fields((k, v.encode()) for k, v in pairs))
+
+    def warn(self, text: str) -> None:
+        self._send(tags.WARN, one_line(text).encode())
+
+    def input_taken(self) -> None:
+        if self._types:
+            self._send(tags.INPUT_TAKEN)
+
+    def notice(self, tag: bytes) -> None:
+        if tag == stream.SCREEN and (terminal := self.stdio.terminal) is not None:
+            terminal.leave_output_alone()
+        self._send(NOTICES[tag])
+
+    def done(self, end: CommandEnd) -> None:
+        self._sent_end = True
+        self.stdio.close()
+        self._send(tags.DONE, pack_end(end))
+
+    def _send(self, tag: bytes, body: bytes = b"") -> None:
+        """These frames are few and small: a client whose buffer they fill is not reading."""
+        with contextlib.suppress(OSError):
+            self._socket.send(frames.pack(tag, body))
+
+
+async def end(*tasks: "asyncio.Task[bool] | asyncio.Task[None] | None") -> None:
+    """Raises what one has failed with, unless that is its client's doing."""
+    for task in tasks:
+        if task is None or (task.done() and not task.cancelled() and task.exception() is None):
+            continue
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
+            await task

@@ -1,0 +1,272 @@
+"""What `lbctl stats, history, advise` ask: of this LBM, or by way of it of another host's.
+
+One question is of one host, so that who asks does the adding up, not a daemon that serves commands.
+
+Command lines are in the answer to `past` alone. Another host has those of the users for whom it may
+speak here ([admission] origins), of all only where admin.hosts here names it, and else those that
+it has submitted itself.
+"""
+
+import math
+from dataclasses import asdict
+from typing import TypeVar
+
+from lbd.errors import PeerError, Unavailable
+from lbd.lbm.core.vouching import why_withheld
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.owner.rules import InForce
+from lbd.lbm.session.job_records import ended_record, has_times, job_json
+from lbd.lbm.usage.measures import STEPS_MAX, Measure
+from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.store import PastJobs
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json
+from lbd.model import HostId
+from lbd.net.gen import lbm_pb2 as pb
+from lbd.text.one_line import one_line
+
+PAGE_MAX = 2000  # past jobs in one answer
+PAST_MAX = 1000  # of those with all that is known of them
+PATTERN_CHARS = 255
+STATES_MAX = 16
+ROWS_MAX = 1000  # figures of one kind in an answer of another host's
+NO_SUCH_NUMBER = "after must be the number of a job"
+NO_HOST = "?"  # where a lab does not prove names
+PEER_S = 3.0
+UNIX_S_MAX = 1e11
+COUNT_MAX = 1 << 53
+KINDS = {"by_command": "command", "by_user": "user", "by_host": "host"}
+
+Asked = TypeVar("Asked", pb.StatsRequest, pb.HistoryRequest, pb.PastRequest)
+AnyReply = TypeVar("AnyReply", pb.StatsReply, pb.HistoryReply, pb.PastReply)
+
+
+class UsageAnswers:
+    def __init__(self, home: OutboundContext, rules: InForce, admins: Admins) -> None:
+        self._home = home
+        self._rules = rules
+        self._log = home.usage
+        self._admins = admins
+
+    async def answer(self, question: Json, caller: Caller) -> Json:
+        """Raises LbdError, KeyError, TypeError, ValueError."""
+        host = HostId(str(question["of"]))
+        if question["op"] == "history":
+            self._admins.check(caller)
+            page = pb.HistoryRequest(
+                since=moment(question["since"]), after=whole(question["after"]), limit=PAGE_MAX
+            )
+            history = await (
+                self.history(page)
+                if host == self._own
+                else self._ask(host, "History", page, pb.HistoryReply)
+            )
+            return {"jobs": [past_json(job) for job in history.jobs[:PAGE_MAX]]}
+        sees_all = self._admins.include(caller)
+        user, uid = ("", None) if sees_all else (user_name(caller.uid), max(0, caller.uid))
+        if question["op"] == "past":
+            return await self._past_of(host, past_request(question, user, uid))
+        asked = pb.StatsRequest(since=moment(question["since"]), user=user, uid=uid)
+        stats = await (
+            self.stats(asked)
+            if host == self._own
+            else self._ask(host, "Stats", asked, pb.StatsReply)
+        )
+        return stats_json(stats, user)
+
+    @property
+    def _own(self) -> str:
+        return self._home.config.host.name
+
+    # Of this host; for its users, and for another that asks
+
+    async def stats(self, asked: pb.StatsRequest, _caller: str = "") -> pb.StatsReply:
+        """Raises Unavailable."""
+        uid = asked.uid if self._goes_by_uid and asked.HasField("uid") else None
+        (total, groups), first = await self._log.ask(
+            lambda store: (store.summary(asked.since, asked.user, uid), store.first())
+        )
+        return pb.StatsReply(
+            all=figures(total),
+            **{
+                kind: [figures(measure, key) for key, measure in groups[column].items()]
+                for kind, column in KINDS.items()
+            },
+            first=first,
+            lost=self._log.lost,
+            trouble=self._log.trouble,
+        )
+
+    async def history(self, asked: pb.HistoryRequest, _caller: str = "") -> pb.HistoryReply:
+        """Raises Unavailable, PeerError."""
+        if asked.after > COUNT_MAX:
+            raise PeerError(NO_SUCH_NUMBER)
+        limit = min(asked.limit, PAGE_MAX)
+        rows = await self._log.ask(lambda store: store.page(asked.since, asked.after, limit))
+        return pb.HistoryReply(jobs=[past(number, usage) for number, usage in rows])
+
+    async def past(self, asked: pb.PastRequest, host: str) -> pb.PastReply:
+        """As far as `host`, which asks, may know it. Raises Unavailable, PeerError."""
+        longest = max(map(len, (asked.user, asked.name, asked.host, *asked.states)))
+        if longest > PATTERN_CHARS or len(asked.states) > STATES_MAX:
+            raise PeerError("too long a question")
+        if asked.before_number > COUNT_MAX:
+            raise PeerError(NO_SUCH_NUMBER)
+        uid, admission = asked.uid if asked.HasField("uid") else None, self._rules.config.admission
+        withheld = why_withheld(self._home.config, admission, host, asked.user, uid)
+        jobs = PastJobs(
+            max(1, min(asked.limit, PAST_MAX)), asked.user, uid if self._goes_by_uid else None,
+            (host or NO_HOST) if withheld else "", asked.name, tuple(asked.states),
+            asked.host, asked.since, asked.until, (asked.before, asked.before_number),
+        )  # fmt: skip
+        rows, more = await self._log.ask(lambda store: store.latest(jobs))
+        records = [ended_record(*row) for row in rows]
+        return pb.PastReply(jobs=records, more=more, withheld=withheld)
+
+    async def _past_of(self, host: HostId, asked: pb.PastRequest) -> Json:
+        """Raises LbdError."""
+        own = self._own
+        reply = await (
+            self.past(asked, own) if host == own else self._ask(host, "Past", asked, pb.PastReply)
+        )
+        rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
+                if has_times(job)]  # fmt: skip
+        return {"jobs": rows, "more": reply.more, "withheld": one_line(reply.withheld)}
+
+    @property
+    def _goes_by_uid(self) -> bool:
+        return self._home.config.users.map == "uid"
+
+    # Of another
+
+    async def _ask(
+        self, host: HostId, method: str, asked: Asked, reply: type[AnyReply]
+    ) -> AnyReply:
+        """Raises Unavailable with the reason."""
+        peer = await self._home.cluster.peer(host)
+        if peer.is_down:
+            raise Unavailable("down")
+        return await self._home.cluster.ask(peer, method, asked, reply, PEER_S)
+
+
+def past_request(question: Json, user: str, uid: int | None) -> pb.PastRequest:
+    """`user`: whose jobs alone the caller may see; "" = all. Raises KeyError, TypeError,
+    ValueError."""
+    states, before = question.get("states") or (), question.get("before") or (0.0, 0)
+    if not isinstance(states, list | tuple) or not isinstance(before, list | tuple):
+        raise TypeError("states and before must be lists")
+    return pb.PastRequest(
+        user=user or short(question, "user"),
+        uid=uid,
+        name=short(question, "name"),
+        states=[str(state) for state in states[:STATES_MAX]],
+        host=short(question, "ran_on"),
+        since=moment(question.get("since", 0.0)),
+        until=moment(question.get("until", 0.0)),
+        limit=min(PAST_MAX, whole(question["limit"])),
+        before=moment(before[0]),
+        before_number=whole(before[1]),
+    )
+
+
+def short(question: Json, key: str) -> str:
+    """Raises ValueError."""
+    text = str(question.get(key) or "")
+    if len(text) > PATTERN_CHARS:
+        raise ValueError(f"{key} has more than {PATTERN_CHARS} characters")
+    return text
+
+
+def moment(value: object) -> float:
+    """UNIX seconds. Raises ValueError."""
+    if not isinstance(value, int | float) or not 0 <= value <= UNIX_S_MAX:
+        raise ValueError("a time must be in UNIX seconds")
+    return float(value)
+
+
+def whole(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
+        raise ValueError(NO_SUCH_NUMBER)
+    return value
+
+
+# As messages, and as JSON
+
+
+def figures(measure: Measure, key: str = "") -> pb.Figures:
+    return pb.Figures(
+        key=key,
+        jobs=measure.jobs,
+        failed=measure.failed,
+        moved=measure.moved,
+        wrong=measure.wrong,
+        cpu_s=measure.cpu_s,
+        response=pb.Sums(**asdict(measure.response)),
+        waiting=pb.Sums(**asdict(measure.waiting)),
+        slowdown=pb.Sums(**asdict(measure.slowdown)),
+    )
+
+
+def stats_json(reply: pb.StatsReply, user: str) -> Json:
+    """`user`: whose jobs alone. Raises PeerError if it is invalid."""
+    return {
+        "all": figures_row(reply.all),
+        **{kind: [figures_row(row) for row in getattr(reply, kind)[:ROWS_MAX]] for kind in KINDS},
+        "first": finite(reply.first) or None,
+        "lost": reply.lost,
+        "trouble": one_line(reply.trouble),
+        "user": user or None,
+    }
+
+
+def figures_row(figure: pb.Figures) -> list[object]:
+    """As `measures.measure_of_row` reads it."""
+    sums = [
+        part
+        for moments in (figure.response, figure.waiting, figure.slowdown)
+        for part in (moments.count, finite(moments.total), finite(moments.squares))
+    ]
+    counts = [figure.jobs, figure.failed, figure.moved, figure.wrong]
+    steps = [
+        [[step, moments.steps[step]] for step in moments.steps][:STEPS_MAX]
+        for moments in (figure.response, figure.waiting, figure.slowdown)
+    ]
+    return [one_line(figure.key), *counts, finite(figure.cpu_s), *sums, *steps]
+
+
+def finite(value: float) -> float:
+    """Raises PeerError."""
+    if not math.isfinite(value):
+        raise PeerError("its figures are no numbers")
+    return value
+
+
+def past(number: int, usage: Usage) -> pb.PastJob:
+    return pb.PastJob(
+        number=number,
+        submitted=usage.submitted,
+        waiting_s=usage.waiting_s or 0.0,
+        response_s=usage.response_s or 0.0,
+        cpu_s=usage.cpu_s,
+        command=usage.command,
+        origin=usage.origin,
+        host=usage.host,
+        pinned=bool(usage.pinned),
+    )
+
+
+def past_json(job: pb.PastJob) -> list[object]:
+    """Raises PeerError if it is invalid."""
+    return [
+        job.number,
+        finite(job.submitted),
+        finite(job.waiting_s),
+        finite(job.response_s),
+        finite(job.cpu_s) if job.HasField("cpu_s") else None,
+        one_line(job.command),
+        one_line(job.origin),
+        one_line(job.host),
+        job.pinned,
+    ]

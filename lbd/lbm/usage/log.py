@@ -1,0 +1,181 @@
+"""The LBM's side of the accounting: what has ended is gathered, a thread of its own writes it.
+
+A job's end costs an append. Written is what has gathered within a moment, all at once; if the disk
+does not keep up, or fails, jobs go unrecorded and are counted, which `lbctl stats` says.
+"""
+
+import asyncio
+import contextlib
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from lbd.config.schema import Config
+from lbd.errors import Unavailable
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.usage.ended_jobs import EndedJobs
+from lbd.lbm.usage.record import usage_of
+from lbd.lbm.usage.store import UsageStore
+from lbd.model import JobState
+
+log = logging.getLogger("lbd.lbm")
+
+PAUSE_S = 1.0
+PENDING_MAX = 20_000  # jobs that wait to be written
+WORKS_MAX = 64  # what the thread is to do
+ANSWER_S = 10.0
+CLOSE_S = 2.0
+FILE = "usage.sqlite"
+# SQLite cannot hold such a number or such text.
+CANNOT_BE = (OverflowError, ValueError)
+BEGUN_ANEW = ("lost", "cut")  # an attempt that was not the job's last
+
+Found = TypeVar("Found")
+
+
+class UsageLog:
+    def __init__(self, config: Config) -> None:
+        self._config = config.stats
+        self._store = UsageStore(Path(config.host.state_dir) / FILE, config.stats)
+        self._gathered: list[Job] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
+        self._thread: threading.Thread | None = None
+        self.ended_jobs = EndedJobs()
+        self.is_stopping = False
+        self.lost = 0  # jobs not recorded, since we began
+        self.trouble = ""  # why, the last time
+
+    def note(self, job: Job) -> None:
+        """It has ended. Those of other hosts' users are on record there."""
+        if job.foreign and (not job.queued_at or job.reason in BEGUN_ANEW):
+            return
+        self.ended_jobs.note(job)
+        if not self._config.max_rows:
+            return
+        if self.is_stopping and job.host == job.origin:  # it goes on, and nobody will see its end
+            job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
+        if len(self._gathered) >= PENDING_MAX:
+            self._lose(1, "the disk does not keep up")
+            return
+        self._gathered.append(job)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
+
+    def _flush(self) -> None:
+        """Hand over what has gathered; it goes on gathering while the thread is behind."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gathered and self._do(self._writer(self._gathered)):
+            self._gathered = []
+        elif self._gathered:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
+
+    def _writer(self, jobs: list[Job]) -> Callable[[], None]:
+        def write() -> None:
+            try:
+                self._add(jobs)
+                self.trouble = ""
+            except (sqlite3.Error, OSError) as problem:
+                self._store.close()  # a new attempt begins with the file as it is then
+                self._lose(len(jobs), str(problem))
+
+        return write
+
+    def _add(self, jobs: list[Job]) -> None:
+        """Raises sqlite3.Error, OSError."""
+        try:
+            self._store.add([usage_of(job) for job in jobs])
+        except CANNOT_BE as problem:
+            if len(jobs) == 1:
+                log.warning("%s cannot be accounted: %s", jobs[0].id, problem)
+                self.lost += 1
+                return
+            for job in jobs:  # the one at fault alone is lost
+                self._add([job])
+
+    def _lose(self, count: int, why: str) -> None:
+        if why != self.trouble:
+            log.warning("the accounting of jobs cannot be kept: %s", why)
+        self.lost += count
+        self.trouble = why
+
+    def _do(self, work: Callable[[], None]) -> bool:
+        """False if the thread is too far behind."""
+        if self._thread is None:
+            # A disk that hangs must not keep us from ending.
+            self._thread = threading.Thread(target=self._run, name="accounting", daemon=True)
+            self._thread.start()
+        try:
+            self._works.put_nowait(work)
+        except queue.Full:
+            return False
+        return True
+
+    def _run(self) -> None:
+        while (work := self._works.get()) is not None:
+            try:
+                work()
+            except Exception:  # what is to be done next is others'
+                log.exception("an error in the accounting of jobs")
+        self._store.close()
+
+    async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
+        """What the store answers, with all that has ended until now. Raises Unavailable."""
+        if not self._config.max_rows:
+            raise Unavailable("no accounting is kept here (stats.max_rows = 0)")
+        self._flush()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Found] = loop.create_future()
+
+        def settle(found: Found | None, problem: Exception | None) -> None:
+            if answer.done():
+                return
+            if problem is not None:
+                answer.set_exception(problem)
+            else:
+                answer.set_result(found)  # type: ignore[arg-type]  # one of the two is there
+
+        def work() -> None:
+            found: Found | None = None
+            trouble: Exception | None = None
+            try:
+                found = question(self._store)
+            except (sqlite3.Error, OSError) as problem:
+                self._store.let_go(problem)
+                trouble = Unavailable(f"its accounting cannot be read: {problem}")
+            except CANNOT_BE as problem:
+                trouble = Unavailable(f"its accounting cannot be asked this: {problem}")
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(settle, found, trouble)
+
+        if not self._do(work):
+            raise Unavailable("its accounting is too far behind")
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await answer
+        except TimeoutError:
+            raise Unavailable("its accounting does not answer") from None
+
+    async def close(self) -> None:
+        """Write what is not written yet, if that can be done soon."""
+        if (thread := self._last_words()) is not None:
+            await asyncio.to_thread(thread.join, CLOSE_S)
+
+    def finish(self) -> None:
+        """The same without an event loop."""
+        if (thread := self._last_words()) is not None:
+            thread.join(CLOSE_S)
+
+    def _last_words(self) -> threading.Thread | None:
+        if self._gathered:
+            self._do(self._writer(self._gathered))
+            self._gathered = []
+        with contextlib.suppress(queue.Full):
+            self._works.put_nowait(None)
+        return self._thread

@@ -1,0 +1,69 @@
+"""What is accounted of a job that has ended. Pure."""
+
+from dataclasses import dataclass
+
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.session.request import CPU_S_MAX
+from lbd.model import JobState
+from lbd.policy.invocation import key_of
+
+TEXT_CHARACTERS = 255
+WORDS_BYTES = 512  # of a command line, for `lbctl history`
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One job; a row of the store. Times are UNIX seconds."""
+
+    finished: float
+    submitted: float
+    waiting_s: float | None  # None: it never began
+    response_s: float | None
+    cpu_s: float | None  # None: not measured
+    user: str
+    command: str  # the name and the kind of invocation, no arguments
+    origin: str
+    host: str  # where it ran
+    failed: bool
+    moved: bool
+    wrong: bool
+    pinned: bool  # it could have run nowhere else
+    # From here on: what no release before 0.2 wrote.
+    id: str | None = None
+    name: str | None = None
+    words: bytes | None = None  # of the command line, as far as they are kept, with NULs between
+    state: str | None = None
+    exit_status: int | None = None
+    reason: str | None = None
+    uid: int | None = None  # of `user` at the origin
+
+
+def usage_of(job: Job) -> Usage:
+    """Raises nothing: a clock that was set back makes no negative times."""
+    finished = job.finished if job.finished is not None else job.submitted
+    began = job.started is not None
+    is_known = began and job.finished is not None  # how long it took
+    origin = job.queued_at or job.origin
+    host = str(job.host) if began else ""
+    return Usage(
+        finished=finished,
+        submitted=job.submitted,
+        waiting_s=max(0.0, job.started - job.submitted) if job.started is not None else None,
+        response_s=max(0.0, finished - job.submitted) if is_known else None,
+        cpu_s=job.cpu_s if 0.0 <= (job.cpu_s or 0.0) <= CPU_S_MAX else None,  # another host's word
+        user=job.user[:TEXT_CHARACTERS],
+        command=key_of(job.command)[:TEXT_CHARACTERS],
+        origin=str(origin)[:TEXT_CHARACTERS],
+        host=host[:TEXT_CHARACTERS],
+        failed=job.state not in (JobState.DONE, JobState.UNKNOWN),
+        moved=began and job.host != origin,
+        wrong=began and job.wrong,
+        pinned=job.pinned or bool(job.queued_at),
+        id=job.queued_as or str(job.id),  # not the attempt's
+        name=job.name[:TEXT_CHARACTERS],
+        words=b"\0".join(job.command)[:WORDS_BYTES],
+        state=job.state.value,
+        exit_status=job.exit_status,
+        reason=job.reason[:TEXT_CHARACTERS],
+        uid=job.uid,
+    )

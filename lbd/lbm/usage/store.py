@@ -1,0 +1,376 @@
+"""The ended jobs of this host in one SQLite file, bounded in rows, bytes and age.
+
+Nothing here is waited for by a job, and nothing that goes wrong here may reach one: what cannot be
+written is counted and dropped; a file that is damaged, of another format, or overwritten while we
+have it open, is set aside; where it was removed or replaced, we go on with what is there.
+"""
+
+import contextlib
+import logging
+import math
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from operator import attrgetter
+from pathlib import Path
+
+from lbd.config.stats import StatsConfig
+from lbd.lbm.usage.file import UsageFile
+from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
+from lbd.lbm.usage.record import Usage
+
+log = logging.getLogger("lbd.lbm")
+
+FORMAT = 1
+PAGE_BYTES = 4096
+WAL_PAGES = 256
+BUSY_S = 0.5
+DAY_S = 86400.0
+AGE_CHECK_S = 600.0
+COLUMNS = tuple(item.name for item in fields(Usage))
+LATER = COLUMNS[COLUMNS.index("id") :]  # which are added to a file of an older release
+INDEXES = """
+    CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
+    CREATE INDEX IF NOT EXISTS jobs_user ON jobs (user, finished);
+"""
+STATE = "coalesce(state, CASE WHEN failed THEN 'failed' ELSE 'unknown' END)"
+LOOK_S = 1.0  # at most for one page of past jobs
+STEPS_BETWEEN_CLOCKS = 10_000
+as_row = attrgetter(*COLUMNS)
+SCHEMA = f"""
+    CREATE TABLE jobs (number INTEGER PRIMARY KEY, {", ".join(COLUMNS)});
+    CREATE INDEX jobs_finished ON jobs (finished);
+    PRAGMA user_version = {FORMAT};
+    {INDEXES}
+"""
+INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own columns
+ENDED = f"""
+    SELECT *, CASE WHEN cpu_s >= {SIZE_S_MIN}
+              THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
+    WHERE finished >= ? AND (? = '' OR CASE WHEN ? IS NULL THEN user = ? ELSE uid = ? END)
+          AND (state IS NOT 'unknown' OR response_s IS NOT NULL)
+"""  # noqa: S608  # a number of ours
+SUMS = f"""
+    count(*), total(failed), total(moved), total(wrong), total(cpu_s),
+    count(response_s), total(response_s), total(response_s * response_s),
+    count(waiting_s), total(waiting_s), total(waiting_s * waiting_s),
+    count(slow), total(slow), total(slow * slow)
+    FROM ({ENDED})
+"""  # a number of ours
+GROUPED = ("command", "user", "host")
+STEP = f"CAST(round(ln(max({{}}, {LEAST})) * {STEPS}) AS INTEGER)"  # `step_of`
+SPREAD = f"""
+    SELECT {", ".join(GROUPED)}, {STEP.format("response_s")}, {STEP.format("waiting_s")},
+           {STEP.format("slow")}, count(*)
+    FROM ({ENDED}) GROUP BY 1, 2, 3, 4, 5, 6
+"""  # noqa: S608  # likewise
+
+
+class UsageStore:
+    """Used by one thread. Every method may raise sqlite3.Error or OSError."""
+
+    def __init__(self, path: Path, config: StatsConfig) -> None:
+        self._path = path
+        self._config = config
+        self._database: sqlite3.Connection | None = None
+        self._file: UsageFile | None = None
+        self._age_checked_s = -AGE_CHECK_S
+
+    def _open(self) -> sqlite3.Connection:
+        self._look()
+        if self._database is not None:
+            return self._database
+        try:
+            self._database = self._opened()
+        except sqlite3.DatabaseError as problem:
+            if not is_damage(problem):  # a full disk, no permission: later, perhaps
+                raise
+            self._set_aside(str(problem))
+            self._database = self._opened()
+        return self._database
+
+    def _look(self) -> None:
+        """Has somebody else had a hand in it?"""
+        changed = self._file.changed() if self._database is not None and self._file else ""
+        if changed == "overwritten":
+            self._set_aside("overwritten by somebody else")
+        elif changed:
+            log.warning("%s: %s by somebody else; what it held is gone", self._path, changed)
+            self.close()
+            self._drop_log()
+
+    def _opened(self) -> sqlite3.Connection:
+        file = self._file = UsageFile(self._path)
+        database = sqlite3.connect(self._path, BUSY_S, isolation_level=None)
+        try:
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            names = {row[1] for row in database.execute("PRAGMA table_info(jobs)")}
+            if tables and (version != FORMAT or not names.issuperset(set(COLUMNS) - set(LATER))):
+                raise sqlite3.DatabaseError("not in a format that this release knows")
+            database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            with_logarithm(database)
+            database.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+            database.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
+            if not tables:
+                database.executescript(SCHEMA)
+            elif not names.issuperset(LATER):
+                add_columns(database, [name for name in LATER if name not in names])
+            self._bound(database)
+            file.mark(database)
+        except BaseException:
+            database.close()
+            self.close()
+            raise
+        return database
+
+    def _bound(self, database: sqlite3.Connection) -> None:
+        """To the bytes of the configuration, which may have become fewer."""
+        pages = self._config.max_bytes // PAGE_BYTES
+        while pages_of(database) > pages and drop_oldest(database):
+            database.execute("VACUUM")
+        database.execute(f"PRAGMA max_page_count = {pages}")
+
+    def _set_aside(self, why: str) -> None:
+        aside = self._path.with_suffix(".damaged")
+        log.warning("%s: %s; set aside as %s", self._path, why[:200], aside.name)
+        self._path.replace(aside)  # first: SQLite would put into it what it still has
+        self.close()
+        self._drop_log()
+
+    def _drop_log(self) -> None:
+        """SQLite would add it to whatever file it finds."""
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def let_go(self, problem: Exception) -> None:
+        """After a question that failed: the next one begins with the file as it is then."""
+        if isinstance(problem, sqlite3.Error) and is_damage(problem):
+            with contextlib.suppress(OSError):
+                self._set_aside(str(problem))
+        self.close()
+
+    def close(self) -> None:
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def add(self, usages: Sequence[Usage]) -> None:
+        """All or none of them."""
+        try:
+            self._add(usages)
+        except sqlite3.DatabaseError as problem:
+            if is_damage(problem):
+                self._set_aside(str(problem))
+            elif problem.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                drop_oldest(self._open())  # our own bound is reached; or the disk's: worth a try
+            else:
+                raise
+            self._add(usages)
+
+    def _add(self, usages: Sequence[Usage]) -> None:
+        database = self._open()
+        with transaction(database):
+            database.executemany(INSERT, map(as_row, usages))
+            database.execute(
+                "DELETE FROM jobs WHERE number <= (SELECT max(number) FROM jobs) - ?",
+                (self._config.max_rows,),
+            )
+            if time.monotonic() - self._age_checked_s >= AGE_CHECK_S:
+                oldest = time.time() - self._config.keep_days * DAY_S
+                database.execute("DELETE FROM jobs WHERE finished < ?", (oldest,))
+                self._age_checked_s = time.monotonic()
+
+    def summary(
+        self, since: float, user: str, uid: int | None = None
+    ) -> tuple[Measure, dict[str, dict[str, Measure]]]:
+        """All jobs ended from then on (of one user, or all for ""), and those of a kind each."""
+        database, which = self._open(), (since, user, uid, user, uid)
+        (row,) = database.execute(f"SELECT {SUMS}", which)
+        groups: dict[str, dict[str, Measure]] = {}
+        for column in GROUPED:
+            found = database.execute(
+                f"SELECT {column}, {SUMS} WHERE {column} <> '' GROUP BY 1 ORDER BY 2 DESC, 1 "
+                f"LIMIT {GROUPS_MAX}",
+                which,
+            )
+            groups[column] = {key: measure_of(sums) for key, *sums in found}
+        total = measure_of(row)
+        for command, ran_for, host, *steps, count in database.execute(SPREAD, which):
+            spread(total, steps, count)
+            for column, key in zip(GROUPED, (command, ran_for, host), strict=True):
+                if key in groups[column]:
+                    spread(groups[column][key], steps, count)
+        return total, groups
+
+    def first(self) -> float:
+        """When the oldest job on record ended; 0 without any."""
+        (found,) = self._open().execute("SELECT min(finished) FROM jobs").fetchone()
+        return float(found or 0.0)
+
+    def page(self, since: float, after: int, limit: int) -> list[tuple[int, Usage]]:
+        """Jobs that have run, by number above `after`, the oldest first."""
+        found = self._open().execute(
+            f"SELECT number, {', '.join(COLUMNS)} FROM jobs "  # noqa: S608  # our own columns
+            "WHERE number > ? AND finished >= ? AND response_s IS NOT NULL ORDER BY number LIMIT ?",
+            (after, since, limit),
+        )
+        return [(number, Usage(*values)) for number, *values in found]
+
+    def by_id(self, job: str) -> tuple[int, Usage] | None:
+        """The last that ended under this id."""
+        found = self._open().execute(
+            f"SELECT number, {', '.join(COLUMNS)} FROM jobs WHERE id = ? "  # noqa: S608  # ours
+            "ORDER BY number DESC LIMIT 1",
+            (job,),
+        )
+        return next(((number, Usage(*values)) for number, *values in found), None)
+
+    def latest(self, asked: "PastJobs") -> tuple[list[tuple[int, Usage]], bool]:
+        """Those asked for, the last to end first; and whether there may be more of them."""
+        database, (conditions, values) = self._open(), asked.in_sql()
+        give_up_s = time.monotonic() + LOOK_S
+        rows: list[tuple[int, Usage]] = []
+        database.set_progress_handler(lambda: time.monotonic() > give_up_s, STEPS_BETWEEN_CLOCKS)
+        try:
+            for number, *columns in database.execute(
+                f"SELECT number, {', '.join(COLUMNS)} FROM jobs WHERE {conditions} "  # noqa: S608
+                "ORDER BY finished DESC, number DESC",
+                values,
+            ):
+                if time.monotonic() > give_up_s:
+                    return rows, True
+                usage = Usage(*columns)
+                if not asked.name or fnmatchcase(usage.name or "", asked.name):
+                    rows.append((number, usage))
+                if len(rows) >= asked.limit:
+                    break
+        except sqlite3.OperationalError:
+            if time.monotonic() <= give_up_s:
+                raise
+            return rows, True
+        finally:
+            database.set_progress_handler(None, 0)
+        return rows, len(rows) >= asked.limit
+
+
+@dataclass(frozen=True, slots=True)
+class PastJobs:
+    """Which of them. Empty texts and zeros: any."""
+
+    limit: int
+    user: str = ""
+    uid: int | None = None  # of `user`, where names may be those of others elsewhere
+    origin: str = ""
+    name: str = ""  # a shell pattern; not matched in SQL, where one may take for ever
+    states: tuple[str, ...] = ()
+    host: str = ""
+    since: float = 0.0  # submitted from then on
+    until: float = 0.0  # submitted no later
+    before: tuple[float, int] = (0.0, 0)  # when it ended, and its number
+
+    def in_sql(self) -> tuple[str, list[object]]:
+        """A condition, and what stands for its question marks."""
+        parts: list[str] = ["finished >= ?"]  # what was submitted then has ended later
+        values: list[object] = [self.since]
+        if self.since:
+            parts.append("submitted >= ?")
+            values.append(self.since)
+        if self.until:
+            parts.append("submitted <= ?")
+            values.append(self.until)
+        if self.uid is not None:
+            parts.append("uid = ?")
+            values.append(self.uid)
+        elif self.user:
+            parts.append("user = ?")
+            values.append(self.user)
+        if self.origin:
+            parts.append("origin = ?")
+            values.append(self.origin)
+        if self.host:
+            parts.append("host = ?")
+            values.append(self.host)
+        if self.states:
+            parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
+            values += self.states
+        if self.before[0]:
+            parts.append("(finished < ? OR (finished = ? AND number < ?))")
+            values += [self.before[0], *self.before]
+        return " AND ".join(parts), values
+
+
+def add_columns(database: sqlite3.Connection, names: Sequence[str]) -> None:
+    """To a file of an older release, which can go on with it."""
+    with transaction(database):
+        for name in names:
+            database.execute(f"ALTER TABLE jobs ADD COLUMN {name}")
+    database.executescript(INDEXES)
+
+
+@contextlib.contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def drop_oldest(database: sqlite3.Connection) -> int:
+    """A tenth of the jobs; how many that were."""
+    (count,) = database.execute("SELECT count(*) FROM jobs").fetchone()
+    return database.execute(
+        "DELETE FROM jobs WHERE number IN (SELECT number FROM jobs ORDER BY number LIMIT ?)",
+        (count // 10 + 1,),
+    ).rowcount
+
+
+def pages_of(database: sqlite3.Connection) -> int:
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    return int(pages)
+
+
+def is_damage(problem: sqlite3.Error) -> bool:
+    """Not a file of ours, or not any more. All other troubles are of classes of their own."""
+    return type(problem) is sqlite3.DatabaseError
+
+
+def with_logarithm(database: sqlite3.Connection) -> None:
+    """Not every SQLite is built with mathematical functions."""
+    try:
+        database.execute("SELECT ln(1.0)")
+    except sqlite3.OperationalError:
+        database.create_function(
+            "ln", 1, lambda value: None if value is None else math.log(value), deterministic=True
+        )
+
+
+def spread(measure: Measure, steps: Sequence[int | None], count: int) -> None:
+    """Adds jobs whose response, waiting and slowdown are on these steps."""
+    for moments, step in zip(
+        (measure.response, measure.waiting, measure.slowdown), steps, strict=True
+    ):
+        if step is not None:
+            moments.steps[step] = moments.steps.get(step, 0) + count
+
+
+def measure_of(sums: Sequence[float]) -> Measure:
+    jobs, failed, moved, wrong, cpu_s, *rest = sums
+    response, waiting, slow = (
+        Moments(int(rest[at]), float(rest[at + 1]), float(rest[at + 2])) for at in (0, 3, 6)
+    )
+    return Measure(
+        int(jobs), int(failed), int(moved), int(wrong), float(cpu_s), response, waiting, slow
+    )

@@ -1,0 +1,172 @@
+"""What this host says to the others each period, whatever the algorithm: `exchange` knows what is
+news, `policy.view.Telling` for whom.
+
+Under every algorithm each host reports to the centre as a keep-alive, and the centre sends each
+what it lacks of all that is known (`publication`): so all know who is alive, under every algorithm.
+"""
+
+from collections.abc import Iterable
+
+from lbd.lim.core import messages as m
+from lbd.lim.core.election import Election
+from lbd.lim.core.events import Action, Broadcast, Send
+from lbd.lim.core.exchange import Broadcaster, Reporter
+from lbd.lim.core.publication import Publication
+from lbd.lim.core.reservations import Reservations
+from lbd.lim.core.table import Table
+from lbd.model import HostId, JobId
+from lbd.policy.registry import POLICIES
+from lbd.policy.view import Reporting
+
+IN_FLIGHT_MAX = 4  # messages to one host; what comes on top is dropped, newer news follows
+
+
+def send(table: Table, name: HostId, body: m.Body) -> Send:
+    return Send(name, table.entries[name].member.lim_target, body, timeout_s(table))
+
+
+def broadcast(table: Table, names: Iterable[HostId], body: m.Body) -> list[Action]:
+    to = tuple(names)
+    return [Broadcast(to, body, timeout_s(table))] if to else []
+
+
+def timeout_s(table: Table) -> float:
+    return table.params.centre_silence_s / 3
+
+
+def sends(table: Table, said: Broadcast) -> list[Send]:
+    """Returns the single messages that a broadcast amounts to without multicast."""
+    entries = table.entries
+    return [
+        Send(name, entries[name].member.lim_target, said.body, said.timeout_s) for name in said.to
+    ]
+
+
+class LoadSender:
+    def __init__(self, table: Table, election: Election, reservations: Reservations) -> None:
+        self.reporter = Reporter()
+        self.broadcaster = Broadcaster()  # to releases that read whole vectors only
+        self.publication = Publication()
+        self._table = table
+        self.election = election
+        self._reservations = reservations
+
+    def restart(self) -> None:
+        """We have just become the centre."""
+        self.broadcaster.restart()
+        self.publication.restart()
+
+    def forget(self, name: HostId) -> None:
+        self.election.forget(name)
+        self.broadcaster.forget(name)
+        self.publication.forget(name)
+
+    def exchange(
+        self,
+        centre: HostId | None,
+        settings_version: tuple[int, str],
+        ended: tuple[JobId, ...],
+        now_s: float,
+    ) -> list[Action]:
+        """This period's messages. `ended`: jobs whose end the centre should know of."""
+        table, lim = self._table, self._table.params
+        reporting = POLICIES[lim.algorithm].reporting
+        own = table.own_sample(now_s)
+        actions: list[Action] = []
+        news = self.reporter.has_changed(own, lim, reporting.of_changes)
+        due = news or self.reporter.was_silent(now_s, lim)
+        if due or ended:
+            to = self._audience(centre, news and reporting is Reporting.EVERYBODY, now_s)
+            if due and to:
+                self.reporter.has_reported(own, now_s)
+            actions += broadcast(table, to, m.Report(own, ended))
+        if centre == table.me:
+            actions += self._broadcast(settings_version, reporting is Reporting.VECTOR, now_s)
+        if reporting is Reporting.RESERVATIONS:
+            said = self._reservations.exchange(own, now_s)
+            actions += [send(table, name, body) for name, body in said]
+        return actions
+
+    def _audience(self, centre: HostId | None, everybody: bool, now_s: float) -> list[HostId]:
+        """Whom a report goes to: whoever acts as a centre, or a change everybody under DISTED."""
+        table = self._table
+        if everybody:
+            return sorted(self.others(now_s, alive=True))
+        centres = self.election.heard_lately(now_s, table.params.centre_silence_s)
+        if centre is not None:
+            centres.add(centre)
+        centres.discard(table.me)
+        return sorted(name for name in centres if name in table.entries) if centres else []
+
+    def _broadcast(
+        self, settings_version: tuple[int, str], changes: bool, now_s: float
+    ) -> list[Action]:
+        actions = self._deltas(settings_version, changes, now_s)
+        if not any(self._reads_whole_only(name) for name in self.others(now_s, alive=False)):
+            return actions
+        due = self.broadcaster.due(self._alive(now_s), now_s, self._table.params, changes)
+        if due is None:
+            return actions
+        news, full = due
+        vector = m.Vector(tuple(self._of_now(news, now_s)), settings_version)
+        # Hosts that are down hear of the full vectors only, in case they are back.
+        to = filter(self._reads_whole_only, self.others(now_s, alive=not full))
+        return actions + broadcast(self._table, to, vector)
+
+    def _reads_whole_only(self, name: HostId) -> bool:
+        return not self._table.entries[name].member.vector_format
+
+    def _deltas(
+        self, settings_version: tuple[int, str], changes: bool, now_s: float
+    ) -> list[Action]:
+        table, publication = self._table, self.publication
+        entries = table.entries
+        known = [entries[name].member for name in self.others(now_s, alive=False)]
+        if not any(member.vector_format for member in known):
+            return []
+        refreshes = publication.is_due(now_s, table.params)
+        publication.observe(entries, now_s, table.params, changes, refreshes)
+        alive = set(self.others(now_s, alive=True))
+        peers = [member for member in known if member.vector_format]
+        groups = publication.deltas(
+            [member for member in peers if member.name in alive],
+            [member for member in peers if member.name not in alive],
+            refreshes, settings_version, now_s, table.params,
+        )  # fmt: skip
+        return [action for names, delta in groups for action in broadcast(table, names, delta)]
+
+    def welcome(self, name: HostId, settings_version: tuple[int, str], now_s: float) -> Send:
+        """As the centre, do not let a host that has just said Hello wait for the next vector."""
+        table, member = self._table, self._table.entries[name].member
+        if not member.vector_format:
+            return send(table, name, m.Vector(tuple(self.samples_alive(now_s)), settings_version))
+        changes = POLICIES[table.params.algorithm].reporting is Reporting.VECTOR
+        self.publication.observe(table.entries, now_s, table.params, changes, refreshes=False)
+        self.publication.welcome(member, now_s)
+        return send(table, name, self.publication.delta(0, settings_version, now_s))
+
+    def samples_alive(self, now_s: float) -> list[m.Sample]:
+        """The newest sample of each host that is not down."""
+        return self._of_now(self._alive(now_s), now_s)
+
+    def _alive(self, now_s: float) -> list[m.Sample]:
+        """Returns the same samples with their ages as of arrival."""
+        down_after_s = self._table.params.down_after_s
+        return [
+            entry.sample
+            for entry in self._table.entries.values()
+            if entry.sample is not None
+            and not entry.left
+            and now_s < entry.sampled_at_s + down_after_s
+        ]
+
+    def _of_now(self, samples: Iterable[m.Sample], now_s: float) -> list[m.Sample]:
+        aged = (self._table.sample_of(sample.host, now_s) for sample in samples)
+        return [sample for sample in aged if sample is not None]
+
+    def others(self, now_s: float, alive: bool) -> list[HostId]:
+        table = self._table
+        if alive:
+            return table.others_alive(now_s)
+        entries = table.entries.items()
+        return [name for name, entry in entries if name != table.me and not entry.left]

@@ -1,0 +1,195 @@
+"""What happens to a LIM, and what it wants done: the two sides of `state.LimState.handle`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lbd.lim.core.messages import Body, DrainNote, Message, PastDrain, Settings
+from lbd.lim.core.settings import InForce, Value, changed
+from lbd.model import NO_FACTS, Facts, HostId, JobId, LoadVector, Queues, quick_value
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The moment `next_due_s` came."""
+
+
+@quick_value
+class Sampled:
+    """The sampler's result of one second."""
+
+    queues: Queues
+    index: float
+    utilisation: float
+    site: tuple[tuple[str, float], ...] = ()
+    memory: tuple[int, int] = (0, 0)  # bytes: in all, available
+
+
+@dataclass(frozen=True, slots=True)
+class LbmStatus:
+    """This host's LBM said what it has; or its connection ended (not accepting)."""
+
+    accepting: bool
+    slots_total: int = 0
+    hog: str = ""
+    slots_used: int = 0
+    jobs_local: int = 0
+    jobs_foreign: int = 0
+    owner: str = ""
+    facts: Facts = NO_FACTS
+
+    def vector(self, sampled: Sampled, cores: float, speed: float) -> LoadVector:
+        """All that this host tells of itself, together with what was sampled."""
+        return LoadVector(  # in order: by their names it takes four times as long
+            sampled.index, sampled.queues, sampled.utilisation, cores, speed,
+            self.slots_total, self.slots_used, self.jobs_local, self.jobs_foreign,
+            self.accepting, self.hog, sampled.site, self.owner,
+            *sampled.memory, self.facts,
+        )  # fmt: skip
+
+
+@quick_value
+class JobStarted:
+    job: JobId
+    host: HostId
+
+
+@quick_value
+class JobEnded:
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The LBM could not use a host."""
+
+    host: HostId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetDrained:
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    algorithm: str | None
+    params: Mapping[str, Value]
+    drains: Mapping[HostId, bool] = field(default_factory=dict)  # of hosts that are away
+    drain_notes: Mapping[HostId, DrainNote | None] = field(default_factory=dict)
+    ended_drain: PastDrain | None = None
+    save: bool = False  # they hold after all LIMs were stopped, too
+    reset: frozenset[str] = frozenset()  # by full names: as in each host's lbd.toml again
+    shared: Mapping[str, str] = field(default_factory=dict)  # of lbd.toml: `lbd.config.cluster`
+
+    def applied_to(self, settings: Settings, author: HostId) -> Settings:
+        """Raises ConfigError."""
+        return changed(
+            settings, author, self.algorithm, self.params, self.drains, self.drain_notes,
+            self.ended_drain, save=self.save, reset=self.reset, shared=self.shared,
+        )  # fmt: skip
+
+
+@quick_value
+class Received:
+    """Another LIM said something; exactly one of the actions is a Reply."""
+
+    message: Message
+
+
+@quick_value
+class Replied:
+    """`sent` reached its host, and this came back."""
+
+    to: HostId
+    sent: Body
+    reply: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    to: HostId
+    sent: Body
+    why: str
+    skewed: bool = False  # our release and its do not understand each other
+
+
+@dataclass(frozen=True, slots=True)
+class Skewed:
+    """A host called us whose release does not understand ours: it was refused."""
+
+    host: HostId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """This LIM was asked to stop."""
+
+
+Event = (
+    Tick | Sampled | LbmStatus | JobStarted | JobEnded | Trouble | SetDrained | ChangeSettings
+    | Received | Replied | Undelivered | Skewed | Stopping
+)  # fmt: skip
+
+
+@quick_value
+class Send:
+    """To another LIM. `to` is "" when only an address is known yet."""
+
+    to: HostId
+    target: str  # address:port
+    body: Body
+    timeout_s: float
+
+
+@quick_value
+class Broadcast:
+    """The same to several LIMs, all of them in the table: to each a `Send` of its own."""
+
+    to: tuple[HostId, ...]
+    body: Body
+    timeout_s: float
+
+
+@quick_value
+class Reply:
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class SaveDrained:
+    """The host's own drain is to be saved across a restart."""
+
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SaveLasting:
+    """What of the settings outlives all LIMs is to be saved across a restart."""
+
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Other settings are in force."""
+
+    in_force: InForce
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    text: str
+    warning: bool = False
+    peer: str = ""  # the host it is about
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """This LIM cannot go on."""
+
+    reason: str
+
+
+Action = Send | Broadcast | Reply | SaveDrained | SaveLasting | Configure | Log | Stop

@@ -1,0 +1,106 @@
+"""When load is told to others: the information policy (Zhou 1987, sections 3.3 and 4.2.2).
+
+A host reports to the centre when its load has changed by more than a threshold since its last
+report, not while it stays above the ceiling T_u, and always once in a while so that silence means
+trouble. The centre sends everybody what has changed each period P; to a host of a release without
+deltas also all it knows, as a keep-alive. Under CENTRAL the centre keeps the changes to itself;
+under DISTED each host tells every other of its own. Whether a host may be picked at all (drained,
+no LBM, no free slot) is told at the next period under every algorithm. Under the others nothing
+else is told but the keep-alive.
+"""
+
+from collections.abc import Iterable
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core.messages import Sample
+from lbd.model import Facts, HostId
+
+HEARTBEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_silence_s`
+
+
+def eligibility(sample: Sample) -> tuple[bool, bool, bool, str, Facts]:
+    vector = sample.vector
+    has_slot = vector.slots_used < vector.slots_total
+    return (sample.drained, vector.accepting, has_slot, vector.hog, vector.facts)
+
+
+def worth_reporting(
+    sample: Sample, told: Sample | None, params: LimConfig, exchanges_load: bool
+) -> bool:
+    """Returns whether `sample` differs enough from the last report."""
+    if told is None or told.incarnation != sample.incarnation:
+        return True
+    new, old = sample.vector, told.vector
+    if new is old and sample.drained == told.drained:
+        return False
+    ceiling = params.report_ceiling
+    exchanges_it = exchanges_load and (new.index <= ceiling or old.index <= ceiling)
+    if exchanges_it and abs(new.index - old.index) > params.change_threshold:
+        return True  # asked first, as it mostly is this
+    if eligibility(sample) != eligibility(told):
+        return True
+    jobs = (new.slots_used, new.slots_total, new.jobs_local, new.jobs_foreign)
+    return exchanges_it and jobs != (
+        old.slots_used, old.slots_total, old.jobs_local, old.jobs_foreign
+    )  # fmt: skip
+
+
+class Reporter:
+    """Our own reports: one at most each period, to whoever is a centre."""
+
+    def __init__(self) -> None:
+        self._reported: Sample | None = None
+        self._reported_at_s = 0.0
+
+    def again(self) -> None:
+        """The last report was lost, or there is a new centre: tell at the next period."""
+        self._reported = None
+
+    def has_changed(self, sample: Sample, params: LimConfig, exchanges_load: bool) -> bool:
+        return worth_reporting(sample, self._reported, params, exchanges_load)
+
+    def was_silent(self, now_s: float, params: LimConfig) -> bool:
+        """So long that it is time for a keep-alive; or nothing was told yet."""
+        return self._reported is None or now_s - self._reported_at_s >= params.keepalive_s
+
+    def has_reported(self, sample: Sample, now_s: float) -> None:
+        self._reported, self._reported_at_s = sample, now_s
+
+
+class Broadcaster:
+    """What the centre sends each period."""
+
+    def __init__(self) -> None:
+        self._reported: dict[HostId, Sample] = {}
+        self._full_at_s: float | None = None
+        self._sent_at_s = 0.0
+
+    def restart(self) -> None:
+        """We have just become the centre: begin with everything, at once."""
+        self._reported.clear()
+        self._full_at_s = None
+
+    def forget(self, name: HostId) -> None:
+        self._reported.pop(name, None)
+
+    def due(
+        self, samples: Iterable[Sample], now_s: float, params: LimConfig, exchanges_load: bool
+    ) -> tuple[list[Sample], bool] | None:
+        """The samples to send and whether that is all of them; None: nothing now.
+
+        An empty list is a sign of life.
+        """
+        heartbeat_s = min(params.keepalive_s, params.centre_silence_s / HEARTBEATS_PER_SILENCE)
+        full = self._full_at_s is None or now_s - self._full_at_s >= params.keepalive_s
+        news = list(samples)
+        if not full:
+            told = self._reported.get
+            newer = [sample for sample in news if sample is not told(sample.host)]
+            news = [s for s in newer if worth_reporting(s, told(s.host), params, exchanges_load)]
+        if not (full or news or now_s - self._sent_at_s >= heartbeat_s):
+            return None
+        self._reported.update((sample.host, sample) for sample in news)
+        self._sent_at_s = now_s
+        if full:
+            self._full_at_s = now_s
+        return news, full

@@ -1,0 +1,275 @@
+"""Who belongs to the cluster, and how hosts come and go.
+
+A host says Hello to every host it knows, some at once and the others bit by bit; the best-ranked
+tell it of further hosts and of the settings. Most would do without: the centre's vectors name every
+host, and its incarnation. Whoever gets a message of a sender unknown to it, or of an older
+incarnation, answers so, and the sender says Hello again: that mends whatever was lost. A host that
+is alive keeps its name: a later one at another address is refused. One that was restarted has a
+higher incarnation; if its clock was set back meanwhile, it learns the one known and goes above it.
+
+Hosts of the configuration stay in the table for good; joined ones are forgotten when they leave, or
+after `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may tell of
+others, which may not exist: one that speaks for itself takes the place of one that never has.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+
+from lbd.lim.core import messages as m
+from lbd.lim.core.events import Action, Log, Send, Stop
+from lbd.lim.core.table import NEVER, Table
+from lbd.model import HostId, HostState
+
+FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
+GREETED_FIRST = 32  # hosts greeted at the start: a connection each, and each takes descriptors
+INTRODUCED_MAX = 3  # Hellos to one host in a keep-alive because it says that it does not know us
+CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much a host's clock may have been ahead
+GREETED_LATER = 8  # and each keep-alive after that, until every host has answered one Hello
+
+
+class Membership:
+    def __init__(self, me: m.Member, table: Table, join_target: str, now_s: float) -> None:
+        self.me = me
+        self.accepted = False  # some host has taken us in
+        self._table = table
+        self._join_target = join_target
+        self._joined_by = HostId("")  # who answered there
+        self._started_at_s = now_s
+        self._tombstones: dict[HostId, int] = {}
+        self._members_asked_at_s = NEVER
+        self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
+        self._introduced: Counter[HostId] = Counter()  # Hellos since the last keep-alive
+        self._name_taken: set[HostId] = set()  # who says so
+        self._incarnation_max = me.incarnation + CLOCK_WRONG_MS
+
+    def unknown_at(self, name: HostId, known: int, after_hello: bool) -> tuple[bool, list[Action]]:
+        """`name` does not know us, or knows us as started later: say Hello, above that incarnation.
+        Whether ours has changed, and the Hello; not so often that `name` could keep us busy by it.
+        """
+        self._introduced[name] += 1
+        if self._introduced[name] > INTRODUCED_MAX:
+            return False, []
+        ours = self.me.incarnation
+        # Not so high that nobody would believe our next start, which takes the time of day.
+        higher = (known > ours or (known == ours and after_hello)) and known < self._incarnation_max
+        if higher:
+            self.me = replace(self.me, incarnation=known + 1)
+            self._table.entries[self.me.name].member = self.me
+        entry = self._table.entries.get(name)
+        if entry is None:
+            return higher, self.join_again()
+        return higher, [self.hello(entry.member, wants_members=not self.accepted)]
+
+    # -- what we say -----------------------------------------------------------------------------
+
+    def first_hellos(self) -> list[Action]:
+        others = sorted(self._others(), key=lambda m: (m.rank, m.name))
+        actions: list[Action] = [
+            self.hello(member, wants_members=place < FIRST_ASKED)
+            for place, member in enumerate(others[:GREETED_FIRST])
+        ]
+        return actions + self.join_again()
+
+    def join_again(self) -> list[Action]:
+        """Knock at the configured address while nobody has taken us in.
+
+        And while the host that did is gone: when it is back it may know nobody, as no
+        configuration names us, and it may be all that holds the others together.
+        """
+        entry = self._table.entries.get(self._joined_by)
+        if not self._join_target or (self.accepted and entry is not None and not entry.left):
+            return []
+        return [self._send(HostId(""), self._join_target, m.Hello(self.me, wants_members=True))]
+
+    def greet_again(self, now_s: float, rng: Random) -> list[Action]:
+        """Say Hello to some that have not answered one, or that we do not hear any more.
+
+        So a late start or a healed network is noticed whoever was away.
+        """
+        lost = [
+            member
+            for member in self._others()
+            if not self._table.entries[member.name].left
+            and (
+                member.name not in self._greeted
+                or self._table.state(member.name, now_s)[0] is HostState.DOWN
+            )
+        ]
+        self._introduced.clear()
+        some = rng.sample(lost, min(len(lost), GREETED_LATER))
+        return [self.hello(member, wants_members=not self.accepted) for member in some]
+
+    def hello_answered(self, name: HostId, to: HostId) -> None:
+        """`to`: "" if it was sent to the configured address, whoever is there."""
+        self.accepted = True
+        self._greeted.add(name)
+        if not to:
+            self._joined_by = name
+
+    def hello(self, member: m.Member, wants_members: bool) -> Send:
+        return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))
+
+    def ask_members(self, name: HostId, now_s: float) -> list[Action]:
+        """`name` spoke of a host unknown here; not more often than once a keep-alive."""
+        if now_s - self._members_asked_at_s < self._table.params.keepalive_s:
+            return []
+        self._members_asked_at_s = now_s
+        return [self.hello(self._table.entries[name].member, wants_members=True)]
+
+    def _send(self, name: HostId, target: str, body: m.Body) -> Send:
+        return Send(name, target, body, self._table.params.centre_silence_s / 3)
+
+    def _others(self) -> list[m.Member]:
+        return [e.member for e in self._table.entries.values() if e.member.name != self.me.name]
+
+    # -- what we hear ----------------------------------------------------------------------------
+
+    def knows(self, message: m.Message, now_s: float) -> bool:
+        """Whether the sender is a host of ours; one that was restarted is, Hello or not."""
+        entry = self._table.entries.get(message.sender)
+        if entry is None or message.incarnation < entry.member.incarnation:
+            return False
+        if message.sender == self.me.name:  # somebody else, who speaks for us
+            return False
+        if message.incarnation > entry.member.incarnation:
+            # It may have another release now, which its Hello will say.
+            renewed = replace(entry.member, incarnation=message.incarnation, vector_format=0)
+            self._table.update(renewed)
+        if entry.left:
+            return False
+        entry.heard_at_s = now_s
+        if entry.skew:
+            self._table.skewed(message.sender, "")
+        return True
+
+    def unknown(self, name: HostId) -> m.Ack:
+        entry = self._table.entries.get(name)
+        known = entry.member.incarnation if entry else self._tombstones.get(name, 0)
+        return m.Ack(unknown_sender=True, known_incarnation=known)
+
+    def hello_from(self, hello: m.Hello, now_s: float) -> tuple[m.Ack | None, list[Action]]:
+        """A refusal, or None when the host is taken in."""
+        member = hello.self
+        entry = self._table.entries.get(member.name)
+        if member.name == self.me.name or (entry and self._is_other(entry.member, member, now_s)):
+            holder = entry.member if entry else self.me
+            text = f"the name {member.name} is taken by {holder.lim_target}, which is alive"
+            return m.Ack(error=text, name_taken=True), []
+        known = entry.member.incarnation if entry else self._tombstones.get(member.name, 0)
+        if member.incarnation < known or (entry is None and member.incarnation == known):
+            return m.Ack(unknown_sender=True, known_incarnation=known), []
+        if entry is None and self._is_full() and not self._forget_hearsay():
+            text = (
+                f"the table of {self.me.name} is full (lim.max_hosts = {len(self._table.entries)})"
+            )
+            return m.Ack(error=text), []
+        return None, self._take_in(member, now_s)
+
+    def _is_full(self) -> bool:
+        return len(self._table.entries) >= self._table.params.max_hosts
+
+    def _forget_hearsay(self) -> bool:
+        """Make room for a host that speaks for itself: others may have made up those that do not.
+
+        Of these the one goes that is known longest. Whether there was one.
+        """
+        entries = self._table.entries
+        hearsay = [name for name in self._table.joined if entries[name].heard_at_s == NEVER]
+        if not hearsay:
+            return False
+        self._table.remove(min(hearsay, key=lambda name: (entries[name].known_since_s, name)))
+        return True
+
+    def _is_other(self, known: m.Member, member: m.Member, now_s: float) -> bool:
+        """Whether `member` is another machine using the name of a live host."""
+        if known.lim_target == member.lim_target:
+            return False
+        entry = self._table.entries[member.name]
+        last_heard_s = max(entry.heard_at_s, entry.sampled_at_s)
+        return now_s - last_heard_s < self._table.params.stale_after_s
+
+    def _take_in(self, member: m.Member, now_s: float) -> list[Action]:
+        entry = self._table.entries.get(member.name)
+        self._tombstones.pop(member.name, None)
+        news = entry is None or entry.left or entry.member.incarnation != member.incarnation
+        if news:
+            self._greeted.discard(member.name)
+        if entry is None:
+            self._table.add(member, listed=False, now_s=now_s)
+        else:
+            self._table.update(replace(member, rank=entry.member.rank))
+            self._table.rank(member.name, member.rank)
+        self._table.entries[member.name].heard_at_s = now_s
+        self._table.skewed(member.name, "")
+        text = f"host {member.name} is here address={member.lim_target}"
+        return [Log(text, peer=member.name)] if news else []
+
+    def members_from(self, members: Iterable[m.Member], now_s: float) -> list[Action]:
+        """Somebody told us of these hosts: say Hello to those that are new to us."""
+        actions: list[Action] = []
+        for member in members:
+            entry = self._table.entries.get(member.name)
+            if member.name == self.me.name:
+                continue
+            if entry is not None:
+                self._table.rank(member.name, member.rank)
+                continue
+            if self._is_full():
+                return [*actions, Log("the table is full: lim.max_hosts", warning=True)]
+            if member.incarnation > self._tombstones.get(member.name, -1):
+                # Unknown until it speaks itself, so that its Hello or its sample counts as news.
+                heard_of = replace(member, incarnation=0, vector_format=0)
+                self._table.add(heard_of, listed=False, now_s=now_s)
+                actions.append(self.hello(member, wants_members=False))
+        return actions
+
+    def left(self, name: HostId) -> list[Action]:
+        """A host sent Leave."""
+        if self._table.entries[name].listed:
+            self._table.leave(name)
+        else:
+            self._bury(name)
+        return [Log(f"host {name} has left", peer=name)]
+
+    def gone(self, message: m.Message, now_s: float) -> HostId | None:
+        """The host that leaves by that message. One that we still hear does not."""
+        if not isinstance(message.body, m.Forget):
+            return message.sender
+        return message.body.host if self.is_lost(message.body.host, now_s) else None
+
+    def is_lost(self, name: HostId, now_s: float) -> bool:
+        """Whether it is another host that is known, and is not heard."""
+        if name == self.me.name or name not in self._table.entries:
+            return False
+        return self._table.state(name, now_s)[0] in (HostState.LATE, HostState.DOWN)
+
+    def forget_the_lost(self, now_s: float) -> list[Action]:
+        """Drop joined hosts that nobody has heard of for too long."""
+        if not self._table.joined:
+            return []
+        limit_s = self._table.params.forget_after_s
+        entries = self._table.entries
+        lost = [name for name in self._table.joined if now_s - entries[name].last_heard_s > limit_s]
+        for name in lost:
+            self._bury(name)
+        return [Log(f"host {name} is forgotten", peer=name) for name in lost]
+
+    def _bury(self, name: HostId) -> None:
+        self._tombstones[name] = self._table.entries[name].member.incarnation
+        self._table.remove(name)
+        self._greeted.discard(name)
+        while len(self._tombstones) > self._table.params.max_hosts:
+            del self._tombstones[next(iter(self._tombstones))]
+
+    def refused(self, name: HostId, ack: m.Ack, now_s: float) -> list[Action]:
+        """`name` refused our Hello. While we are new, a taken name is final if two hosts say so, or
+        the only other one: no single host keeps us from starting."""
+        if ack.name_taken:
+            self._name_taken.add(name)
+            fresh = now_s - self._started_at_s < self._table.params.down_after_s
+            if fresh and len(self._name_taken) >= min(2, max(1, len(self._table.entries) - 1)):
+                return [Stop(f"{ack.error}; give this host another host.name")]
+        text = f"refused by {name or self._join_target}: {ack.error}"
+        return [Log(text, warning=True, peer=name)]

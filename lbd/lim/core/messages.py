@@ -1,0 +1,274 @@
+"""What LIMs say to each other (proto/lbd/v1/lim.proto), as values of ours.
+
+`net.convert` makes these of bytes and checks every value on the way, so nothing behind it need
+doubt a message.
+"""
+
+from dataclasses import dataclass, field
+
+from lbd.model import (
+    NO_NEEDS,
+    HostId,
+    JobId,
+    LoadVector,
+    Needs,
+    Queues,
+    Verdict,
+    quick_value,
+    target_of,
+)
+
+COUNTER_MAX = (1 << 62) - 1  # of incarnations, samples and settings, on the wire
+DRAINS_MAX = 1 << 10  # hosts that are away, and are to be drained when they are back
+DRAIN_NOTES_MAX = 128  # beyond them the oldest goes; the host stays drained
+VECTOR_FORMAT = 1  # of the centre's vectors that this release reads: 1 has deltas
+SLOTS_MAX = 1 << 16  # hosts in a delta
+PAST_DRAINS_MAX = 64  # that have ended; likewise
+SAVED_MAX, SAVED_CHARS_MAX = 128, 200  # settings kept over restarts, and the length of a value
+REASON_CHARS_MAX, BY_CHARS_MAX = 160, 64  # of a drain
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One host and where its daemons listen. The lowest (rank, name) that is up is the centre."""
+
+    name: HostId
+    address: str
+    lim_port: int
+    lbm_port: int
+    rank: int
+    incarnation: int
+    version: str = ""
+    more: bytes = b""  # fields of a later release, as they came: passed on with the rest
+    vector_format: int = 0  # the highest that it reads; 0: whole vectors, or not known
+
+    @property
+    def lim_target(self) -> str:
+        return target_of(self.address, self.lim_port)
+
+    @property
+    def lbm_target(self) -> str:
+        return target_of(self.address, self.lbm_port)
+
+
+@quick_value
+class Sample:
+    """One host's load, and how old it was when it was sent."""
+
+    host: HostId
+    incarnation: int
+    number: int
+    age_s: float
+    vector: LoadVector
+    drained: bool
+    more: bytes = b""  # as in Member
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    self: Member
+    wants_members: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNote:
+    """Why a host was drained, by whom, and since when in UNIX seconds."""
+
+    reason: str
+    by: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class PastDrain:
+    """A drain that has ended, or one with another reason that has taken its place."""
+
+    host: HostId
+    note: DrainNote
+    until_by: str
+    until: float  # UNIX seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is the same everywhere. The higher (counter, author) wins; 0 is the configuration."""
+
+    counter: int = 0
+    author: str = ""
+    algorithm: str = ""
+    params: dict[str, float] = field(default_factory=dict)
+    tuned: dict[str, float] = field(default_factory=dict)  # laid over `params`, by the centre
+    words: dict[str, str] = field(default_factory=dict)  # parameters that are no numbers
+    more: bytes = b""  # as in Member
+    # Hosts that were drained, or no longer, while they were away: each takes itself off the list
+    drains: dict[HostId, bool] = field(default_factory=dict)
+    drain_notes: dict[HostId, DrainNote] = field(default_factory=dict)
+    past_drains: tuple[PastDrain, ...] = ()  # the oldest first
+    # "section.name" -> value, as in lbd.toml: what holds again after all LIMs were stopped
+    saved: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def version(self) -> tuple[int, str]:
+        return (self.counter, self.author)
+
+    @property
+    def outlives(self) -> tuple[object, ...]:
+        """What `lasting` takes over."""
+        return (self.drains, self.drain_notes, self.past_drains, self.saved)
+
+    @property
+    def lasting(self) -> "Settings":
+        """What of it outlives all LIMs; its number goes with it, its author does not."""
+        return Settings(
+            self.counter, drains=self.drains, drain_notes=self.drain_notes,
+            past_drains=self.past_drains, saved=self.saved,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    members: tuple[Member, ...]
+    settings: Settings
+
+
+@quick_value
+class Report:
+    """`ended`: jobs that the centre placed for this host."""
+
+    sample: Sample
+    ended: tuple[JobId, ...] = ()
+
+
+@quick_value
+class Vector:
+    samples: tuple[Sample, ...]
+    settings_version: tuple[int, str]
+
+
+@quick_value
+class HostLoad:
+    """What changes again and again of a host that a delta has introduced by its slot."""
+
+    slot: int
+    number: int
+    age_s: float
+    index: float
+    queues: Queues
+    utilisation: float
+    slots_used: int
+    jobs_local: int
+    jobs_foreign: int
+    memory_available: int  # bytes
+
+
+@quick_value
+class Delta:
+    """What the centre has published after `since`, 0 for all of it, up to `version`. Without any
+    line it says that the centre is alive."""
+
+    since: int
+    version: int
+    digest: int  # of all that is published in that version
+    settings_version: tuple[int, str]
+    whole: tuple[tuple[int, Sample], ...] = ()  # by slot: new hosts, and whose facts have changed
+    loads: tuple[HostLoad, ...] = ()
+    silent: tuple[int, ...] = ()  # of those the hosts that have missed a keep-alive
+    gone: tuple[int, ...] = ()
+    fresh_age_s: float | None = None  # all others' loads were the same that long ago
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    pass
+
+
+@quick_value
+class ProbeReply:
+    sample: Sample
+
+
+@quick_value
+class AskCentre:
+    job: JobId
+    excluded: frozenset[HostId]
+    must_leave: bool
+    may_wait: bool
+    dry: bool
+    sample: Sample
+    charges: float
+    ended: tuple[JobId, ...] = ()
+    needs: Needs = NO_NEEDS
+
+
+@quick_value
+class CentreReply:
+    """The centre's answer; `verdict` None means that no host is suitable."""
+
+    verdict: Verdict | None
+    host: HostId
+    reason: str
+
+
+@quick_value
+class Reserve:
+    """From a lightly loaded host: send me your next command."""
+
+    sample: Sample
+
+
+@quick_value
+class ReserveReply:
+    taken: bool  # not by a host that is not loaded itself
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Unreserve:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    host: HostId
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    pass
+
+
+@quick_value
+class Ack:
+    error: str = ""
+    unknown_sender: bool = False
+    known_incarnation: int = 0
+    unix_time_s: float = 0.0
+    version: str = ""
+    name_taken: bool = False
+    algorithm: str = ""
+    settings_version: tuple[int, str] = (0, "")  # in force there; of an answer to Ping
+    known_version: int = 0  # of an answer to a Delta: what is known there, 0 for nothing
+
+
+Body = (
+    Hello | Members | Report | Vector | Delta | Probe | ProbeReply | AskCentre | CentreReply
+    | Settings | Drain | Leave | Forget | Ping | Ack | Reserve | ReserveReply | Unreserve
+)  # fmt: skip
+
+
+@quick_value
+class Message:
+    cluster: str
+    sender: HostId
+    incarnation: int
+    body: Body

@@ -1,0 +1,51 @@
+"""Hosts as commands see them that need more of one than room. Pure.
+
+To look at what a thousand hosts have takes longer than to pick one of them. So for the last few
+kinds of needs the views of all hosts are kept, and changed host by host, as the table changes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+from lbd.model import Facts, HostId, Needs
+from lbd.policy.needs import too_little_memory, unmet
+from lbd.policy.view import HostView
+
+KINDS_KEPT = 16
+# What it has, and its memory: all of it, and what is available
+FactsOf = Callable[[HostId], tuple[Facts, tuple[int, int]]]
+
+
+def seen_needing(needs: Needs, view: HostView, facts: Facts, memory: tuple[int, int]) -> HostView:
+    lack = unmet(needs, facts)
+    return view.needing(lack) if lack else view.short(too_little_memory(needs, facts, memory))
+
+
+class NeedsViews:
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Needs, dict[HostId, HostView]] = OrderedDict()
+
+    def of(
+        self, needs: Needs, views: Mapping[HostId, HostView], facts: FactsOf
+    ) -> dict[HostId, HostView]:
+        """`views`: without needs, all as of now."""
+        found = self._kept.get(needs)
+        if found is not None:
+            self._kept.move_to_end(needs)
+            return found
+        found = {name: seen_needing(needs, view, *facts(name)) for name, view in views.items()}
+        self._kept[needs] = found
+        if len(self._kept) > KINDS_KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    def changed(self, view: HostView, facts: FactsOf) -> None:
+        for needs, views in self._kept.items():
+            views[view.name] = seen_needing(needs, view, *facts(view.name))
+
+    def kinds(self) -> list[dict[HostId, HostView]]:
+        return list(self._kept.values())
+
+    def removed(self, name: HostId) -> None:
+        for views in self._kept.values():
+            views.pop(name, None)

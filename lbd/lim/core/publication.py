@@ -1,0 +1,238 @@
+"""What the centre has published of every host, and which part of it each host lacks.
+
+Whole vectors every keep-alive cost each host bytes that grow with the hosts, and the centre bytes
+that grow with their square. So each host's line here has the version at which it last changed, and
+a host is sent the lines changed since the version that it has acknowledged, in every reply. Hosts
+that have the same version, mostly all of them, are sent the same delta, which is encoded once.
+
+A host that is not mentioned is as it was, and alive: silence is no news, as in SWIM. The centre
+suspects a host first, as it misses one keep-alive; it says so once, and from then on nobody counts
+that host among those confirmed, so that it grows late and then down everywhere as its last sample
+grows old. What changes by less than is worth a report is published with the next sign of life.
+
+Whatever is lost is sent again, as nothing of it was acknowledged. A digest goes with each delta: a
+host whose own differs acknowledges nothing, and is sent everything, as a newcomer is. That happens
+once a keep-alive at most, whatever a host says that it has; a version that there never was is none.
+
+Rejected: gossip among the hosts (of others' load only the centre is believed), and a stream to each
+host (a delta may be lost at no cost, a stream has to be held up). Pure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core import messages as m
+from lbd.lim.core.digest import mark_of
+from lbd.lim.core.exchange import HEARTBEATS_PER_SILENCE, worth_reporting
+from lbd.lim.core.table import NEVER, Entry, aged
+from lbd.model import HostId
+
+UTILISATION_STEP = 0.1  # what people are shown is published again from such a change on
+SAMPLED_S = 1.0  # from one sample to the next
+LATE_SHARE = 0.75
+MEMORY_STEPS = 16  # of the available memory: parts of all of it
+
+
+@dataclass(slots=True)
+class Line:
+    """One host's, as it was published."""
+
+    slot: int
+    seen: m.Sample  # the newest one that was compared with what is published
+    sample: m.Sample
+    sampled_at_s: float
+    version: int  # at which it changed last
+    whole_version: int  # at which something did that the load leaves out
+    silent: bool
+    mark: int  # its share of the digest
+
+
+def lasting(sample: m.Sample) -> tuple[object, ...]:
+    """All that a line of load leaves out, and its reader takes from the line before."""
+    vector = sample.vector
+    return (
+        sample.incarnation, sample.drained, sample.more, vector.cores, vector.speed,
+        vector.slots_total, vector.accepting, vector.hog, vector.site, vector.owner,
+        vector.memory_total, vector.facts,
+    )  # fmt: skip
+
+
+def worth_refreshing(new: m.Sample, old: m.Sample, params: LimConfig) -> bool:
+    """Returns whether a sign of life should bring the load again, although it is no news."""
+    if abs(new.vector.index - old.vector.index) > params.change_threshold / 2:
+        return True
+    if abs(new.vector.utilisation - old.vector.utilisation) > UTILISATION_STEP:
+        return True
+    used = abs(new.vector.memory_available - old.vector.memory_available)
+    if used * MEMORY_STEPS > new.vector.memory_total:
+        return True
+    jobs = new.vector.slots_used, new.vector.jobs_local, new.vector.jobs_foreign
+    if jobs != (old.vector.slots_used, old.vector.jobs_local, old.vector.jobs_foreign):
+        return True
+    return lasting(new) != lasting(old)
+
+
+def silent_after_s(params: LimConfig) -> float:
+    """The age of a sample from which on its host has missed a report: that is due at a period, goes
+    out in it, and has a sample of before. Early enough to be said before the host is late."""
+    due_s = params.keepalive_s + 2 * params.exchange_period_s + SAMPLED_S
+    return min(due_s, LATE_SHARE * params.stale_after_s)
+
+
+class Publication:
+    def __init__(self) -> None:
+        self.version = 0
+        self.digest = 0
+        self._lines: dict[HostId, Line] = {}  # those that changed last are last
+        self._gone: dict[int, int] = {}  # free slots, and the version at which they became free
+        self._has: dict[HostId, tuple[int, int]] = {}  # each host's incarnation and version
+        # When each was last sent everything or, if it was down, a sign of life.
+        self._whole_at_s: dict[HostId, float] = {}
+        self._fresh_age_s: float | None = None
+        self._refreshed_at_s = NEVER
+
+    def restart(self) -> None:
+        """We have just become the centre: begin with everything, at once."""
+        self._has.clear()
+        self._whole_at_s.clear()
+        self._refreshed_at_s = NEVER
+
+    def is_due(self, now_s: float, params: LimConfig) -> bool:
+        """Is it time for a sign of life?"""
+        heartbeat_s = min(params.keepalive_s, params.centre_silence_s / HEARTBEATS_PER_SILENCE)
+        return now_s - self._refreshed_at_s >= heartbeat_s
+
+    # -- what is published -----------------------------------------------------------------------
+
+    def observe(
+        self, entries: Mapping[HostId, Entry], now_s: float, params: LimConfig,
+        exchanges_load: bool, refreshes: bool,
+    ) -> None:  # fmt: skip
+        """Publishes what has changed; if it `refreshes`, for a sign of life, all that differs."""
+        if refreshes:
+            self._refreshed_at_s = now_s
+        confirms = exchanges_load or refreshes
+        version, silent_s = self.version + 1, silent_after_s(params)
+        oldest_s, lines = 0.0, self._lines
+        for name, entry in entries.items():
+            line, sample = lines.get(name), entry.sample
+            age_s = now_s - entry.sampled_at_s
+            if sample is None or entry.left or age_s >= params.down_after_s:
+                if line is not None:
+                    self._drop(name, version)
+                continue
+            silent = age_s > silent_s if confirms or line is None else line.silent
+            if not silent and age_s > oldest_s:
+                oldest_s = age_s
+            if line is not None and silent == line.silent:
+                if sample is line.seen and not refreshes:
+                    continue
+                line.seen = sample
+                if not (
+                    worth_reporting(sample, line.sample, params, exchanges_load)
+                    or (refreshes and worth_refreshing(sample, line.sample, params))
+                ):
+                    continue
+            self._publish(name, sample, entry.sampled_at_s, silent, version)
+        for name in lines.keys() - entries.keys():
+            self._drop(name, version)
+            self.forget(name)
+        self._fresh_age_s = oldest_s if confirms else None
+
+    def _publish(
+        self, name: HostId, sample: m.Sample, sampled_at_s: float, silent: bool, version: int
+    ) -> None:
+        line = self._lines.pop(name, None)
+        if line is None:
+            slot = self._gone.popitem()[0] if self._gone else len(self._lines)
+            whole_version = version
+        else:
+            slot, whole_version = line.slot, line.whole_version
+            if lasting(sample) != lasting(line.sample):
+                whole_version = version
+            self.digest ^= line.mark
+        mark = mark_of(slot, sample, silent)
+        self.digest ^= mark
+        self.version = version
+        self._lines[name] = Line(
+            slot, sample, sample, sampled_at_s, version, whole_version, silent, mark
+        )
+
+    def _drop(self, name: HostId, version: int) -> None:
+        line = self._lines.pop(name)
+        self.digest ^= line.mark
+        self._gone[line.slot] = self.version = version
+
+    # -- what hosts have of it -------------------------------------------------------------------
+
+    def acknowledged(self, reply: m.Message, version: int) -> None:
+        """A host says that it has all of that version, of which there may be none."""
+        self._has[reply.sender] = reply.incarnation, version if version <= self.version else 0
+
+    def forget(self, name: HostId) -> None:
+        self._has.pop(name, None)
+        self._whole_at_s.pop(name, None)
+
+    def deltas(
+        self, peers: Iterable[m.Member], down: Iterable[m.Member], refreshes: bool,
+        settings_version: tuple[int, str], now_s: float, params: LimConfig,
+    ) -> list[tuple[list[HostId], m.Delta]]:  # fmt: skip
+        """What to send to whom in this period. Hosts that are `down` only get a sign of life, once
+        a keep-alive, in case they are back. `refreshes`: all others get one at least."""
+        groups: dict[int, list[HostId]] = defaultdict(list)
+        for peer in peers:
+            since = self._since(peer, now_s, params)
+            if refreshes or since < self.version:
+                groups[since].append(peer.name)
+        for peer in down:
+            if now_s - self._whole_at_s.get(peer.name, NEVER) >= params.keepalive_s:
+                self._whole_at_s[peer.name] = now_s
+                groups[self.version].append(peer.name)
+        return [
+            (names, self.delta(since, settings_version, now_s)) for since, names in groups.items()
+        ]
+
+    def _since(self, peer: m.Member, now_s: float, params: LimConfig) -> int:
+        """The version to begin at: 0 for everything; the present one for a sign of life only."""
+        incarnation, version = self._has.get(peer.name, (0, 0))
+        if version and incarnation == peer.incarnation:
+            return version
+        if now_s - self._whole_at_s.get(peer.name, NEVER) < params.keepalive_s:
+            return self.version
+        self._whole_at_s[peer.name] = now_s
+        return 0
+
+    def welcome(self, peer: m.Member, now_s: float) -> None:
+        """It has just said Hello, and is sent everything."""
+        self._has.pop(peer.name, None)
+        self._whole_at_s[peer.name] = now_s
+
+    def delta(self, since: int, settings_version: tuple[int, str], now_s: float) -> m.Delta:
+        whole: list[tuple[int, m.Sample]] = []
+        loads: list[m.HostLoad] = []
+        silent: list[int] = []
+        for line in reversed(self._lines.values()):
+            if line.version <= since:
+                break
+            age_s = max(0.0, now_s - line.sampled_at_s)
+            if line.whole_version > since:
+                whole.append((line.slot, aged(line.sample, age_s)))
+            else:
+                loads.append(load_of(line, age_s))
+            if line.silent:
+                silent.append(line.slot)
+        gone = (slot for slot, at in self._gone.items() if at > since) if since else ()
+        return m.Delta(
+            since, self.version, self.digest, settings_version, tuple(whole), tuple(loads),
+            tuple(silent), tuple(gone), self._fresh_age_s,
+        )  # fmt: skip
+
+
+def load_of(line: Line, age_s: float) -> m.HostLoad:
+    sample, vector = line.sample, line.sample.vector
+    return m.HostLoad(
+        line.slot, sample.number, age_s, vector.index, vector.queues, vector.utilisation,
+        vector.slots_used, vector.jobs_local, vector.jobs_foreign, vector.memory_available,
+    )  # fmt: skip

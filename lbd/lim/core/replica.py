@@ -1,0 +1,147 @@
+"""What centres have published, as this host has heard it: `publication` is the other side.
+
+Of others' load the centre alone is believed, but a host may hear of two, and which is the centre
+may change: so a copy is kept of the last few that act as one, and what each says of itself is
+believed. Whatever does not follow on its copy, or makes another digest than the sender's, is
+acknowledged as nothing, so that everything is sent.
+"""
+
+from dataclasses import dataclass, field
+
+from lbd.lim.core import messages as m
+from lbd.lim.core.digest import mark_of
+from lbd.lim.core.table import Table, aged
+from lbd.model import HostId, LoadVector
+
+COPIES_MAX = 3
+LINES_MAX = 8192  # of one copy, or twice lim.max_hosts
+
+
+@dataclass(slots=True)
+class Copy:
+    """One centre's. `samples` by slot, with the moment when each was taken."""
+
+    incarnation: int
+    version: int = 0
+    digest: int = 0
+    samples: dict[int, tuple[m.Sample, float]] = field(default_factory=dict)
+    silent: set[int] = field(default_factory=set)
+    unrecorded: set[int] = field(default_factory=set)  # of strangers, or not believed so far
+
+    def put(self, slot: int, sample: m.Sample, sampled_at_s: float, silent: bool) -> None:
+        self.take_out(slot)
+        self.samples[slot] = sample, sampled_at_s
+        if silent:
+            self.silent.add(slot)
+        self.digest ^= mark_of(slot, sample, silent)
+        self.unrecorded.add(slot)
+
+    def take_out(self, slot: int) -> None:
+        known = self.samples.pop(slot, None)
+        if known is not None:
+            self.digest ^= mark_of(slot, known[0], slot in self.silent)
+        self.silent.discard(slot)
+        self.unrecorded.discard(slot)
+
+
+class Replica:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._copies: dict[HostId, Copy] = {}  # the one heard last is last
+        self.has_strangers = False  # the last vector has named hosts that are not known here
+
+    def take(
+        self, message: m.Message, vector: m.Vector | m.Delta, believed: bool, now_s: float
+    ) -> int:
+        """Records the loads of others, if they are `believed`, or the sender's own. Returns the
+        version that we have now, 0 if we have none and need everything."""
+        self.has_strangers = False
+        if isinstance(vector, m.Vector):
+            self._take_whole(message.sender, vector, believed, now_s)
+            return 0
+        return self._take_delta(message.sender, message.incarnation, vector, believed, now_s)
+
+    def _take_whole(self, sender: HostId, vector: m.Vector, believed: bool, now_s: float) -> None:
+        """A vector of a release without deltas."""
+        for sample in vector.samples:
+            if believed or sample.host == sender:
+                self._record(sample, now_s)
+
+    def _record(self, sample: m.Sample, now_s: float) -> bool:
+        """Returns False for a host that is not known here."""
+        if sample.host not in self._table.entries:
+            self.has_strangers = True
+            return False
+        if sample.host != self._table.me:
+            self._table.record(sample, now_s)
+        return True
+
+    def _take_delta(
+        self, sender: HostId, incarnation: int, delta: m.Delta, believed: bool, now_s: float
+    ) -> int:
+        copy = self._copies.pop(sender, None)
+        if copy is None or copy.incarnation != incarnation:
+            copy = Copy(incarnation)
+        overtaken = delta.version < copy.version
+        if not overtaken and delta.since == 0:
+            copy = Copy(incarnation)
+        follows = not overtaken and copy.version >= delta.since
+        if follows and not self._applied(copy, delta, now_s):
+            return 0
+        while len(self._copies) >= COPIES_MAX:
+            del self._copies[next(iter(self._copies))]
+        self._copies[sender] = copy
+        if follows:
+            copy.version = delta.version
+            self._record_copy(copy, None if believed else sender, now_s)
+            self._confirm(copy, None if believed else sender, delta.fresh_age_s, now_s)
+        return copy.version
+
+    def _applied(self, copy: Copy, delta: m.Delta, now_s: float) -> bool:
+        """Returns False if it speaks of what it never introduced, or if the digests differ."""
+        silent = set(delta.silent)
+        for slot in delta.gone:
+            copy.take_out(slot)
+        for slot, sample in delta.whole:
+            copy.put(slot, sample, now_s - sample.age_s, slot in silent)
+        for load in delta.loads:
+            known = copy.samples.get(load.slot)
+            if known is None:
+                return False
+            copy.put(load.slot, loaded(known[0], load), now_s - load.age_s, load.slot in silent)
+        fits = len(copy.samples) <= max(LINES_MAX, 2 * self._table.params.max_hosts)
+        return fits and copy.digest == delta.digest
+
+    def _record_copy(self, copy: Copy, only: HostId | None, now_s: float) -> None:
+        """Records what was not recorded yet, of all hosts or of one."""
+        for slot in sorted(copy.unrecorded):
+            sample, sampled_at_s = copy.samples[slot]
+            if only in (None, sample.host):
+                sample = aged(sample, max(0.0, now_s - sampled_at_s))
+                if self._record(sample, now_s):
+                    copy.unrecorded.discard(slot)
+
+    def _confirm(
+        self, copy: Copy, only: HostId | None, fresh_age_s: float | None, now_s: float
+    ) -> None:
+        if fresh_age_s is None:
+            return
+        fresh = [
+            sample
+            for slot, (sample, _) in copy.samples.items()
+            if slot not in copy.silent and only in (None, sample.host)
+        ]
+        self._table.confirm(fresh, fresh_age_s, now_s)
+
+
+def loaded(known: m.Sample, load: m.HostLoad) -> m.Sample:
+    """The same host under another load."""
+    old = known.vector
+    vector = LoadVector(
+        load.index, load.queues, load.utilisation, old.cores, old.speed, old.slots_total,
+        load.slots_used, load.jobs_local, load.jobs_foreign, old.accepting, old.hog, old.site,
+        old.owner, old.memory_total, load.memory_available, old.facts,
+    )  # fmt: skip
+    return m.Sample(
+        known.host, known.incarnation, load.number, load.age_s, vector, known.drained, known.more
+    )

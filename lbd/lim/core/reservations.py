@@ -1,0 +1,104 @@
+"""RESERVE's bookkeeping: the reservations others left here, and ours with them.
+
+After a departure, or when our load has fallen below T_l, we ask other hosts for their next command:
+those that we believe to be loaded first, then others at random, so many that we would have R
+reservations. Whoever is not loaded declines, and says how loaded it is, so it is not asked again
+for nothing; in an idle cluster nobody asks anybody. When our load rises we take all back.
+
+Everything here may be out of date, for messages get lost. So a reservation is tried before it is
+relied upon, trying it uses it up on both sides, and who restarts or goes down is crossed out.
+"""
+
+from random import Random
+
+from lbd.lim.core import messages as m
+from lbd.lim.core.table import Table
+from lbd.model import HostId
+from lbd.policy.probing import is_light
+from lbd.policy.registry import POLICIES
+from lbd.policy.view import Reporting, View
+
+
+class Reservations:
+    def __init__(self, table: Table, rng: Random) -> None:
+        self.held: list[HostId] = []  # whose we have, newest last
+        self.made: set[HostId] = set()  # who has ours
+        self._table = table
+        self._rng = rng
+        self._departed = False
+        self._was_light = True
+
+    def departed(self) -> None:
+        """A job has ended here."""
+        self._departed = True
+
+    def clear(self) -> None:
+        self.held.clear()
+        self.made.clear()
+
+    def forget(self, name: HostId) -> None:
+        """Drops the reservations made with that host, and those it made with us."""
+        self.made.discard(name)
+        self.cancelled(name)
+
+    # -- ours with others ------------------------------------------------------------------------
+
+    def exchange(self, own: m.Sample, now_s: float) -> list[tuple[HostId, m.Body]]:
+        """Returns this period's messages, R at most."""
+        me = self._table.own_view(now_s)
+        light = is_light(me, self._table.params) and not me.why and own.vector.accepting
+        departed = self._departed or (light and not self._was_light)
+        self._departed, self._was_light = False, light
+        if not light:
+            cancelled, self.made = sorted(self.made), set()
+            return [(name, m.Unreserve()) for name in cancelled]
+        view = self._table.view(None, now_s)
+        if self.made:
+            hosts = view.hosts
+            self.made = {name for name in self.made if name in hosts and hosts[name].alive}
+        return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
+
+    def wait(self, now_s: float) -> bool:
+        """Until our load falls: it is as high as it was, and nobody has a reservation of ours."""
+        if self._was_light or self.made:
+            return False
+        return not is_light(self._table.own_view(now_s), self._table.params)
+
+    def _to_ask(self, view: View, departed: bool) -> list[HostId]:
+        room = view.params.reservations - len(self.made)
+        if room <= 0:
+            return []
+        limit, passed = view.params.local_threshold, {view.me.name, *self.made}
+        hosts = view.hosts.values()
+        loaded = [h.name for h in hosts if h.load_now > limit and h.alive and h.name not in passed]
+        asked = self._rng.sample(loaded, min(room, len(loaded)))
+        if departed and len(asked) < room:
+            rest = [
+                h.name for h in hosts if h.load_now <= limit and h.alive and h.name not in passed
+            ]
+            asked += self._rng.sample(rest, min(room - len(asked), len(rest)))
+        return asked
+
+    def answered(self, name: HostId, reply: m.ReserveReply) -> None:
+        if reply.taken:
+            self.made.add(name)
+
+    def used(self, name: HostId) -> None:
+        """`name` has probed us, so it is using our reservation."""
+        self.made.discard(name)
+
+    # -- those of others with us -----------------------------------------------------------------
+
+    def asked(self, name: HostId, now_s: float) -> bool:
+        """Returns whether the reservation is accepted."""
+        params = self._table.params
+        loaded = self._table.own_view(now_s).load_now > params.local_threshold
+        self.cancelled(name)
+        if POLICIES[params.algorithm].reporting is not Reporting.RESERVATIONS or not loaded:
+            return False
+        self.held.append(name)
+        return True
+
+    def cancelled(self, name: HostId) -> None:
+        if name in self.held:
+            self.held.remove(name)

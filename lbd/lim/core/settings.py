@@ -1,0 +1,238 @@
+"""The algorithm and its parameters, the same on every host and changeable while running.
+
+A change is made on some host, gets a version (counter, author) above any it knows, and is told to
+everybody; the higher version wins wherever two meet. The centre's vectors carry the version, so who
+missed a change notices. What was never changed holds as in each host's own configuration.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TypeVar
+
+from lbd.config.cluster import is_shared
+from lbd.config.schema import ALGORITHMS, Config, LimConfig, LoadConfig, fault_of
+from lbd.errors import ConfigError
+from lbd.lim.core.messages import (
+    COUNTER_MAX,
+    DRAIN_NOTES_MAX,
+    DRAINS_MAX,
+    PAST_DRAINS_MAX,
+    SAVED_MAX,
+    DrainNote,
+    PastDrain,
+    Settings,
+)
+from lbd.model import HostId
+from lbd.text.spelling import hint
+
+Kept = TypeVar("Kept")
+
+LOAD_PARAMS = ("index", "smoothing_s", "io_weight", "memory_weight")
+NOBODY: Mapping[HostId, bool] = {}
+NOTHING: Mapping[str, str] = {}
+NO_NOTES: Mapping[HostId, DrainNote | None] = {}
+ALGORITHM = "lim.algorithm"  # a setting as others where it is saved or reset
+TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
+# of [lim], not parameters
+FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes", "history_bytes")
+SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
+PARAMS = (*(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS))
+CONFIGURED = {
+    f"{section.name}.{item.name}"
+    for section in fields(Config)
+    if is_dataclass(own := getattr(Config(), section.name))
+    for item in fields(own)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The configuration with the settings laid over it."""
+
+    lim: LimConfig
+    load: LoadConfig
+
+
+def full_name(name: str) -> str:
+    """`min_gain` or `lim.min_gain` -> `lim.min_gain`. Raises ConfigError for an unknown one."""
+    for candidate in (name, f"lim.{name}", f"load.{name}"):
+        if candidate in PARAMS:
+            return candidate
+    if name == ALGORITHM:
+        raise ConfigError("lim.algorithm is no parameter: `lbctl algorithm NAME` changes it")
+    if name in CONFIGURED:
+        raise ConfigError(
+            f"{name} cannot be changed while the daemons run: "
+            "it is set in lbd.toml and read when they start"
+        )
+    raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
+
+
+def shorts() -> list[str]:
+    return [name.partition(".")[2] for name in PARAMS]
+
+
+def check_algorithm(name: str) -> str:
+    """The name in its own spelling. Raises ConfigError if it is not one of ours."""
+    if name.upper() in ALGORITHMS:
+        return name.upper()
+    raise ConfigError(f'no algorithm "{name}"; {hint(name, ALGORITHMS)}')
+
+
+Value = float | str
+
+
+def value_of(base: InForce, name: str) -> Value:
+    section, _, key = full_name(name).partition(".")
+    value = getattr(base.load if section == "load" else base.lim, key)
+    return float(value) if isinstance(value, bool) else value
+
+
+def parsed(name: str, value: object) -> Value:
+    """The value for a parameter. Raises ConfigError if it cannot be one."""
+    section, _, key = full_name(name).partition(".")
+    kind = LoadConfig if section == "load" else LimConfig
+    item = next(item for item in fields(kind) if item.name == key)
+    if item.type is str:
+        if fault := fault_of(item, value):
+            raise ConfigError(f"{section}.{key}: {fault}")
+        return str(value)
+    try:
+        number = float(TRUTHS.get(str(value).lower(), str(value)))
+        whole = item.type in (int, bool) and number == int(number)
+        typed: object = int(number) if whole else number
+        if item.type is bool and typed in (0, 1):
+            typed = bool(typed)
+    except (ValueError, OverflowError):
+        typed = value
+    if fault := fault_of(item, typed):
+        raise ConfigError(f"{section}.{key}: {fault}")
+    return float(str(int(typed) if isinstance(typed, bool) else typed))
+
+
+def in_force(base: InForce, settings: Settings) -> InForce:
+    """Raises ConfigError if a setting is unknown here or out of range (a newer host's, perhaps)."""
+    return overlaid(as_set(base, settings), settings.tuned)
+
+
+def as_set(base: InForce, settings: Settings) -> InForce:
+    """What people have set, before the centre tunes it. Raises ConfigError."""
+    if settings.algorithm:
+        algorithm = check_algorithm(settings.algorithm)
+        base = replace(base, lim=replace(base.lim, algorithm=algorithm))
+    return overlaid(base, {**settings.params, **settings.words})
+
+
+def overlaid(base: InForce, params: Mapping[str, Value]) -> InForce:
+    """Raises ConfigError."""
+    lim, load = base.lim, base.load
+    for name, value in params.items():
+        section, _, key = full_name(name).partition(".")
+        if section == "load":
+            load = replace(load, **{key: parsed(name, value)})  # type: ignore[arg-type]  # checked
+        else:
+            kind = type(getattr(lim, key))
+            fitting = {key: kind(parsed(name, value))}
+            lim = replace(lim, **fitting)
+    return InForce(lim, load)
+
+
+def changed(
+    settings: Settings, author: str, algorithm: str | None, params: Mapping[str, Value],
+    drains: Mapping[HostId, bool] = NOBODY, notes: Mapping[HostId, DrainNote | None] = NO_NOTES,
+    ended: PastDrain | None = None, *, save: bool = False, reset: frozenset[str] = frozenset(),
+    shared: Mapping[str, str] = NOTHING,
+) -> Settings:  # fmt: skip
+    """The next version of the settings. `notes`: None for a host that is drained no longer.
+    Raises ConfigError if there can be none."""
+    drains = {**settings.drains, **drains}
+    if len(drains) > DRAINS_MAX:
+        raise ConfigError(f"{DRAINS_MAX} hosts that are down are drained already")
+    words = {name: value for name, value in params.items() if isinstance(value, str)}
+    numbers = {name: value for name, value in params.items() if not isinstance(value, str)}
+    past = (*settings.past_drains, ended) if ended else settings.past_drains
+    kept = {**settings.saved, **(saved_texts(algorithm, params) if save else {}), **shared}
+    saved = without(kept, reset)
+    if len(saved) > SAVED_MAX:
+        raise ConfigError(f"{SAVED_MAX} settings are saved already: take one back with --reset")
+    return replace(
+        settings,
+        counter=after(settings),
+        author=author,
+        algorithm=algorithm or ("" if ALGORITHM in reset else settings.algorithm),
+        params=without({**settings.params, **numbers}, reset),
+        words=without({**settings.words, **words}, reset),
+        drains=drains,
+        drain_notes=noted(settings.drain_notes, notes),
+        past_drains=past[-PAST_DRAINS_MAX:],
+        saved=saved,
+    )
+
+
+def without(values: Mapping[str, Kept], names: frozenset[str]) -> dict[str, Kept]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def saved_texts(algorithm: str | None, params: Mapping[str, Value]) -> dict[str, str]:
+    """As `Settings.saved` has them."""
+    texts = {
+        name: value if isinstance(value, str) else repr(value) for name, value in params.items()
+    }
+    return {**texts, **({ALGORITHM: algorithm} if algorithm else {})}
+
+
+def resumed(base: InForce, kept: Settings) -> tuple[Settings, list[str]]:
+    """The settings to begin with: what was saved holds. What makes no sense here, as that of
+    another release may, stays saved and is left out; with a sentence on each."""
+    found, faults = kept, []
+    for name, value in sorted(kept.saved.items())[:SAVED_MAX]:
+        if is_shared(name):
+            continue  # whoever it is for reads it
+        try:
+            found = laid_over(base, found, name, value)
+        except ConfigError as problem:
+            faults.append(f"{name} = {value}, which was saved, is ignored: {problem}")
+    return found, faults
+
+
+def laid_over(base: InForce, settings: Settings, name: str, value: str) -> Settings:
+    """Raises ConfigError."""
+    if name == ALGORITHM:
+        return replace(settings, algorithm=check_algorithm(value))
+    given = parsed(name, value)
+    if isinstance(given, str):
+        found = replace(settings, words={**settings.words, full_name(name): given})
+    else:
+        found = replace(settings, params={**settings.params, full_name(name): given})
+    in_force(base, found)
+    return found
+
+
+def noted(
+    before: Mapping[HostId, DrainNote], notes: Mapping[HostId, DrainNote | None]
+) -> dict[HostId, DrainNote]:
+    """The newest of them."""
+    kept = {host: note for host, note in {**before, **notes}.items() if note is not None}
+    newest = sorted(kept, key=lambda host: kept[host].since)[-DRAIN_NOTES_MAX:]
+    return {host: kept[host] for host in newest}
+
+
+def after(settings: Settings) -> int:
+    """The next counter. At the highest there is no further one that others would take."""
+    if settings.counter >= COUNTER_MAX:
+        raise ConfigError(
+            f"the settings of {settings.author} are numbered so high that none can follow;"
+            " the next can be made once all LIMs have been stopped and started"
+        )
+    return settings.counter + 1
+
+
+def obeyed(settings: Settings, author: HostId) -> Settings:
+    """The next version, by a host that has drained itself as it was to."""
+    drains = {host: drained for host, drained in settings.drains.items() if host != author}
+    return replace(settings, counter=after(settings), author=author, drains=drains)
+
+
+def retuned(settings: Settings, author: str, tuned: dict[str, float]) -> Settings:
+    """Returns the next version of the settings, made by the centre."""
+    return replace(settings, counter=after(settings), author=author, tuned=tuned)

@@ -1,0 +1,397 @@
+"""Everything a LIM decides: events in, actions out. No clock, no IO, no random numbers of its own.
+
+Rule 1: nothing here fails because a message was lost, late, twice or out of order. Samples carry
+(incarnation, number), settings carry (counter, author), and everything said once is said again.
+Rule 2: nothing here waits. A placement needs at most one round of questions, with a deadline
+(`placement.py`); whatever happens to other hosts, the answer "here" is always at hand.
+
+The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `teller`
+what is told each period, `settings` the algorithm and its parameters, `placement` the commands.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from lbd.errors import ConfigError
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core.adaptive import Tuner, changes
+from lbd.lim.core.broadcast import LoadSender, broadcast, send
+from lbd.lim.core.election import Election
+from lbd.lim.core.events import Action, Log
+from lbd.lim.core.membership import Membership
+from lbd.lim.core.placement import Placer
+from lbd.lim.core.replica import Replica
+from lbd.lim.core.reservations import Reservations
+from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned
+from lbd.lim.core.table import Table
+from lbd.load.index import fade_s
+from lbd.model import HostId, LoadVector, Queues
+from lbd.policy.registry import POLICIES
+
+HOUSEKEEPING_S = 1.0
+TAKEN = e.Reply(m.Ack())
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a LIM knows of itself and its cluster before it starts."""
+
+    cluster: str
+    me: m.Member
+    others: Sequence[m.Member]  # of the configuration
+    join_target: str  # "address:port" of a LIM to join by, or ""
+    cores: float  # usable
+    speed: float
+    drained: bool  # before the restart
+    settings: m.Settings = field(default_factory=m.Settings)  # of these what outlives all LIMs
+
+
+class LimState:
+    def __init__(
+        self, identity: Identity, base: InForce, rng: Random, now_s: float,
+        table: Table | None = None,  # one that several LIMs share parts of
+    ) -> None:  # fmt: skip
+        self.identity = identity
+        self.base = base
+        self.settings, self.in_force = identity.settings, in_force(base, identity.settings)
+        lim, fading_s = self.in_force.lim, fade_s(self.in_force.load)
+        self.table = table or Table(identity.me, lim, fading_s, now_s)
+        self.table.set_params(lim, fading_s, self.settings.drains)
+        for member in identity.others:
+            self.table.add(member, listed=True, now_s=now_s)
+        self.membership = Membership(identity.me, self.table, identity.join_target, now_s)
+        self.reservations = Reservations(self.table, rng)
+        self.placer = Placer(self.table, self.reservations, rng)
+        self.lbm = e.LbmStatus(accepting=False)
+        self.drained, self.next_due_s = identity.drained, now_s
+        self._rng = rng
+        self._tuner = Tuner()
+        self._load_sender = LoadSender(self.table, Election(identity.me.name), self.reservations)
+        self._replica = Replica(self.table)
+        self._sampled = e.Sampled(Queues(), 0.0, 0.0)
+        self._sampled_at_s = now_s
+        self._vector: LoadVector | None = None  # of what was sampled and the LBM says
+        self._number = 0
+        self._next_exchange_s = now_s
+        self._next_housekeeping_s = now_s
+        self._next_knock_s = now_s + lim.keepalive_s
+        self._publish(now_s)
+        self.placer.centre = self._elect(now_s)
+
+    @property
+    def me(self) -> HostId:
+        return self.table.me
+
+    @property
+    def centre(self) -> HostId | None:
+        return self.placer.centre
+
+    def start(self) -> list[Action]:
+        """The first thing to do once messages can be sent."""
+        return self.membership.first_hellos()
+
+    def envelope(self, body: m.Body) -> m.Message:
+        return m.Message(self.identity.cluster, self.me, self.membership.me.incarnation, body)
+
+    def handle(self, event: e.Event, now_s: float) -> list[Action]:
+        """Returns the actions that an event calls for."""
+        match event:
+            case e.Tick():
+                return self._tick(now_s)
+            case e.Sampled():
+                if event is not self._sampled:
+                    self._sampled, self._vector = event, None
+                self._sampled_at_s = now_s
+                self._publish(now_s)
+            case e.Received():
+                return self._received(event.message, now_s)
+            case e.Replied():
+                return self._replied(event, now_s)
+            case e.LbmStatus():
+                self._lbm_status(event, now_s)
+            case e.JobEnded():
+                self.placer.job_ended(event.job)
+            case e.JobStarted():
+                self.table.charge(event.host, event.job, now_s)
+            case e.Trouble():
+                self.table.avoid(event.host, event.reason, now_s)
+                text = f"host {event.host} is avoided for a while: {event.reason}"
+                return [Log(text, warning=True, peer=event.host)]
+            case e.SetDrained():
+                return self._set_drained(event.drained, now_s)
+            case e.ChangeSettings():
+                settings = event.applied_to(self.settings, self.me)
+                return self._adopt(settings, now_s) + self._send_to_all(settings, now_s)
+            case e.Undelivered():
+                if isinstance(event.sent, m.Report) and event.to == self.centre:
+                    self._load_sender.reporter.again()
+                if event.skewed:
+                    return self._skewed(event.to, event.why)
+            case e.Skewed():
+                return self._skewed(event.host, event.why)
+            case e.Stopping():
+                return broadcast(self.table, self._load_sender.others(now_s, alive=True), m.Leave())
+        return []
+
+    # -- our own load ----------------------------------------------------------------------------
+
+    def _publish(self, now_s: float) -> None:
+        """Puts our newest sample into the table like any other host's."""
+        self._number += 1
+        vector = self._vector = self._vector or self.lbm.vector(
+            self._sampled, self.identity.cores, self.identity.speed
+        )
+        incarnation = self.membership.me.incarnation
+        age_s = now_s - self._sampled_at_s
+        sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)
+        self.table.record(sample, now_s)
+
+    def own_sample(self, now_s: float) -> m.Sample:
+        return self.table.own_sample(now_s)
+
+    def _lbm_status(self, status: e.LbmStatus, now_s: float) -> None:
+        if status == self.lbm:
+            return
+        if status.accepting != self.lbm.accepting:
+            self._exchange_soon(now_s)
+        if status.jobs_foreign < self.lbm.jobs_foreign or status.jobs_local < self.lbm.jobs_local:
+            self.reservations.departed()
+        self.lbm, self._vector = status, None
+        self._publish(now_s)
+
+    def _set_drained(self, drained: bool, now_s: float, by: str = "") -> list[Action]:
+        if drained == self.drained:
+            return []
+        self.drained = drained
+        self._publish(now_s)
+        self._exchange_soon(now_s)
+        return [e.SaveDrained(drained), Log(f"{'drained' if drained else 'no longer drained'}{by}")]
+
+    def drained_there(self, name: HostId, drained: bool) -> None:
+        """The host has confirmed the drain; there is no need to wait for its sample."""
+        self.table.drained_there(name, drained)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _tick(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        if now_s >= self._next_housekeeping_s:
+            self._next_housekeeping_s = now_s + HOUSEKEEPING_S
+            changes = POLICIES[self.in_force.lim.algorithm].reporting.of_changes
+            self.table.expire_charges(now_s, silence_counts=changes)
+            actions += self.membership.forget_the_lost(now_s)
+            actions += self._elect_again(now_s)
+            if self.placer.is_centre and self.settings.counter < m.COUNTER_MAX:
+                actions += self._tune(now_s)
+        if now_s >= self._next_knock_s:
+            self._next_knock_s = now_s + self.in_force.lim.keepalive_s
+            actions += self.membership.join_again()
+            actions += self.membership.greet_again(now_s, self._rng)
+        if now_s >= self._next_exchange_s:
+            self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
+            ended = () if self.placer.is_centre else self.placer.take_ended()
+            actions += self._load_sender.exchange(self.centre, self.settings.version, ended, now_s)
+        self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
+        return actions
+
+    def owes_keepalive(self, now_s: float) -> bool:
+        """Whether the next tick says something although there is no news."""
+        silent = self._load_sender.reporter.was_silent(now_s, self.in_force.lim)
+        return silent or now_s >= self._next_knock_s
+
+    def _exchange_soon(self, now_s: float) -> None:
+        self._next_exchange_s = self.next_due_s = now_s
+
+    def _elect(self, now_s: float) -> HostId:
+        silence_s, table = self.in_force.lim.centre_silence_s, self.table
+        gone = partial(table.is_gone, now_s=now_s)
+        return self._load_sender.election.centre(table.ranking(), gone, now_s, silence_s)
+
+    def _elect_again(self, now_s: float) -> list[Action]:
+        centre = self._elect(now_s)
+        if centre == self.placer.centre:
+            return []
+        self.placer.centre = centre
+        self._load_sender.reporter.again()
+        self._exchange_soon(now_s)
+        if centre == self.me:
+            self._load_sender.restart()
+            self._tuner.restart()
+        return [Log(f"the load information centre is {centre}", peer=centre or "")]
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def _adopt(self, settings: m.Settings, now_s: float) -> list[Action]:
+        """Take newer settings. Raises ConfigError if they make no sense here."""
+        if settings.version <= self.settings.version:
+            return []
+        self.in_force = in_force(self.base, settings)
+        stays = settings.outlives == self.settings.outlives
+        saves = [] if stays else [e.SaveLasting(settings.lasting)]
+        self.settings = settings
+        self.table.set_params(self.in_force.lim, fade_s(self.in_force.load), settings.drains)
+        self.reservations.clear()
+        self._exchange_soon(now_s)
+        text = f"settings {settings.counter} of {settings.author}"
+        said = {**settings.params, **settings.words}
+        return [
+            e.Configure(self.in_force),
+            Log(f"{text} algorithm={self.in_force.lim.algorithm} params={said}"),
+            *saves,
+            *self._obey(settings, now_s),
+        ]
+
+    def _obey(self, settings: m.Settings, now_s: float) -> list[Action]:
+        """We were drained, or no longer, while we were away: it is so now, and off the list."""
+        drained = settings.drains.get(self.me)
+        if drained is None or settings.counter >= m.COUNTER_MAX:
+            return []
+        done, actions = obeyed(settings, self.me), self._set_drained(drained, now_s)
+        return [*actions, *self._adopt(done, now_s), *self._send_to_all(done, now_s)]
+
+    def _tune(self, now_s: float) -> list[Action]:
+        """As the centre, adapts the parameters to the load of all hosts."""
+        params = as_set(self.base, self.settings).lim
+        if not (params.adaptive or self.settings.tuned):
+            return []
+        vectors = [sample.vector for sample in self._load_sender.samples_alive(now_s)]
+        found = self._tuner.tune(vectors, params, self.settings.tuned, now_s)
+        if found is None:
+            return []
+        before, settings = self.in_force.lim, retuned(self.settings, self.me, found.params)
+        adopted = self._adopt(settings, now_s)
+        text = f"adaptive: {found.reason}: {changes(before, self.in_force.lim)}"
+        return [Log(text), *adopted, *self._send_to_all(settings, now_s)]
+
+    def _send_to_all(self, settings: m.Settings, now_s: float) -> list[Action]:
+        others = self._load_sender.others(now_s, alive=False)
+        return broadcast(self.table, others, settings)
+
+    def _compare_settings(
+        self, sender: HostId, version: tuple[int, str], now_s: float
+    ) -> list[Action]:
+        if version < self.settings.version:
+            return [send(self.table, sender, self.settings)]
+        if version > self.settings.version:
+            return self.membership.ask_members(sender, now_s)
+        return []
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _received(self, message: m.Message, now_s: float) -> list[Action]:
+        sender, body = message.sender, message.body
+        if message.cluster != self.identity.cluster:
+            text = f"this is cluster {self.identity.cluster!r}, not {message.cluster!r}"
+            return [e.Reply(m.Ack(error=text))]
+        if isinstance(body, m.Ping):
+            return [TAKEN]
+        if isinstance(body, m.Hello) and body.self.name == sender:
+            return self._hello(body, now_s)
+        if not self.membership.knows(message, now_s):
+            return [e.Reply(self.membership.unknown(sender))]
+        actions: list[Action] = []
+        match body:
+            case m.Probe():
+                self.reservations.used(sender)
+                return [e.Reply(m.ProbeReply(self.own_sample(now_s)))]
+            case m.AskCentre() if body.sample.host == sender:
+                return [e.Reply(self.placer.decide_for(sender, body, now_s))]
+            case m.Report() if body.sample.host == sender:
+                self.table.record(body.sample, now_s)
+                self.placer.centre_learnt(sender, body.ended)
+            case m.Reserve() if body.sample.host == sender:
+                self.table.record(body.sample, now_s)
+                taken = self.reservations.asked(sender, now_s)
+                return [e.Reply(m.ReserveReply(taken, self.own_sample(now_s)))]
+            case m.Unreserve():
+                self.reservations.cancelled(sender)
+            case m.Vector() | m.Delta():
+                return self._receive_vector(message, body, now_s)
+            case m.Settings():
+                actions = self._trying(lambda: self._adopt(body, now_s))
+            case m.Drain():
+                actions = self._set_drained(body.drained, now_s, f", as {sender} asks")
+            case m.Leave() | m.Forget() if name := self.membership.gone(message, now_s):
+                actions = self.left(name, now_s)
+            case _:
+                kind = type(body).__name__
+                return [e.Reply(m.Ack(error=f"{kind} from {sender} was not expected"))]
+        return [TAKEN, *actions]
+
+    def _skewed(self, name: HostId, why: str) -> list[Action]:
+        """Said once, and shown by `lbctl status` for as long as it is so."""
+        news = self.table.skewed(name, why)
+        return [Log(why, warning=True)] if news else []
+
+    def _trying(self, body: Callable[[], list[Action]]) -> list[Action]:
+        try:
+            return body()
+        except ConfigError as problem:
+            return [Log(f"settings of another host are refused: {problem}", warning=True)]
+
+    def _hello(self, hello: m.Hello, now_s: float) -> list[Action]:
+        refusal, actions = self.membership.hello_from(hello, now_s)
+        if refusal is not None:
+            return [e.Reply(refusal)]
+        # It knows nothing of our load, and it may be a better centre.
+        self._load_sender.reporter.again()
+        self.reservations.forget(hello.self.name)
+        self._next_housekeeping_s = self.next_due_s = now_s
+        if self.placer.is_centre:  # do not let it wait for the next keep-alive
+            welcome = self._load_sender.welcome(hello.self.name, self.settings.version, now_s)
+            actions = [*actions, welcome]
+        if not hello.wants_members:
+            return [TAKEN, *actions]
+        known = tuple(entry.member for entry in self.table.entries.values() if not entry.left)
+        return [e.Reply(m.Members(known, self.settings)), *actions]
+
+    def _receive_vector(
+        self, message: m.Message, vector: m.Vector | m.Delta, now_s: float
+    ) -> list[Action]:
+        sender = message.sender
+        self._load_sender.election.heard(sender, now_s)
+        actions = self._compare_settings(sender, vector.settings_version, now_s)
+        elected = self._elect_again(now_s)
+        # Of others' load we believe the centre alone.
+        known = self._replica.take(message, vector, sender == self.centre, now_s)
+        if self._replica.has_strangers and not actions:
+            actions = self.membership.ask_members(sender, now_s)
+        return [e.Reply(m.Ack(known_version=known)), *actions, *elected]
+
+    def left(self, name: HostId, now_s: float) -> list[Action]:
+        actions = self.membership.left(name)
+        self._load_sender.forget(name)
+        self.reservations.forget(name)
+        return actions + self._elect_again(now_s)
+
+    def _replied(self, event: e.Replied, now_s: float) -> list[Action]:
+        """Handles the reply to a message that we sent."""
+        body, name = event.reply.body, event.reply.sender
+        if isinstance(body, m.Ack) and body.error:
+            return self.membership.refused(name, body, now_s)
+        if isinstance(body, m.Ack) and body.unknown_sender:
+            return self._unknown_there(event, body, now_s)
+        known = self.membership.knows(event.reply, now_s)
+        if known and isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):
+            self._load_sender.publication.acknowledged(event.reply, body.known_version)
+        if isinstance(event.sent, m.Hello):
+            self.membership.hello_answered(name, event.to)
+        if isinstance(body, m.ReserveReply) and body.sample.host == name:
+            self.table.record(body.sample, now_s)
+            self.reservations.answered(name, body)
+        if not isinstance(body, m.Members):
+            return []
+        actions = self.membership.members_from(body.members, now_s)
+        return actions + self._trying(lambda: self._adopt(body.settings, now_s))
+
+    def _unknown_there(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
+        """Sends Hello (again), above the incarnation known there."""
+        after_hello = isinstance(event.sent, m.Hello)
+        higher, actions = self.membership.unknown_at(event.to, ack.known_incarnation, after_hello)
+        if higher:
+            self._publish(now_s)
+        self._load_sender.reporter.again()
+        return actions

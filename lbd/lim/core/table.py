@@ -1,0 +1,445 @@
+"""What this host knows of every host: where it is, its newest sample, its state.
+
+Samples of one host are ordered by (incarnation, number), whatever way they came. Times are ours: a
+sample's moment is our clock at its arrival less its age. The state follows from that age alone:
+up, then late after `stale_after_s`, then down after `down_after_s`; late is not zero and not
+trusted.
+
+Placements are asked for thousands of times a second and samples change a few times a second, so a
+host's HostView is kept until something about it changes, and made again when a view is next asked
+for; the moment at which time alone changes one (`_changes_at_s`) is known beforehand.
+
+One file because a view follows from all that is known of its host.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core.charges import ChargeBook
+from lbd.lim.core.election import ranking
+from lbd.lim.core.messages import Member, Sample
+from lbd.lim.core.needs_views import NeedsViews, seen_needing
+from lbd.model import NO_FACTS, NO_NEEDS, Facts, HostId, HostState, JobId, LoadVector, Needs
+from lbd.policy.view import AVOIDED, CLOSED, NO_LBM, NO_SLOT, HostView, View
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+NEVER = -math.inf
+UP, DOWN = HostState.UP, HostState.DOWN
+UNLISTED_RANK = 1 << 20  # behind every configured host in the election
+SILENT_PERIODS = 2  # one for the report to fall due, one for it to get here
+
+
+@dataclass(slots=True)
+class Entry:
+    """One host. `member.incarnation` is the newest that it has said itself: what others say of it
+    must not make us deaf to it."""
+
+    member: Member
+    listed: bool  # in the configuration: never forgotten
+    known_since_s: float
+    sample: Sample | None = None
+    sampled_at_s: float = NEVER
+    recorded_at_s: float = NEVER  # when that sample came; its slots are those of that moment
+    freed_slots: int = 0  # by ends of our own jobs there that no sample shows yet
+    heard_at_s: float = NEVER  # any message of its own
+    left: bool = False
+    free_at_s: float = NEVER  # of the newest sample that showed a free core, or was the first
+    avoid_until_s: float = NEVER
+    avoid_reason: str = ""
+    skew: str = ""  # why our releases do not understand each other
+
+    @property
+    def last_heard_s(self) -> float:
+        return max(self.known_since_s, self.sampled_at_s, self.heard_at_s)
+
+
+def aged(sample: Sample, age_s: float) -> Sample:
+    """`dataclasses.replace` takes three times as long."""
+    if age_s == sample.age_s:
+        return sample
+    return Sample(
+        sample.host, sample.incarnation, sample.number, age_s, sample.vector, sample.drained,
+        sample.more,
+    )  # fmt: skip
+
+
+class Table:
+    """One class because a host's view follows from its sample, its charges and its state."""
+
+    def __init__(self, me: Member, params: LimConfig, smoothing_s: float, now_s: float) -> None:
+        self.me = me.name
+        self.params = params
+        self.smoothing_s = smoothing_s
+        self.entries: MutableMapping[HostId, Entry] = {}
+        self.joined: set[HostId] = set()  # not listed: they may be forgotten
+        self.drains: Mapping[HostId, bool] = {}
+        self._charges = ChargeBook()
+        self._views: dict[HostId, HostView] = {}
+        self._needing = NeedsViews()  # the same, as commands see them that need something
+        self._changed: dict[HostId, None] = {}  # whose view is to be made again, in this order
+        self._changes_at_s = math.inf
+        self._has_list = False  # of others
+        self._ranking: list[HostId] = []  # best first; empty when it is to be made again
+        self.add(me, listed=True, now_s=now_s)
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def add(self, member: Member, listed: bool, now_s: float) -> None:
+        """Adds a host that was not known before."""
+        if not listed:
+            self.joined.add(member.name)
+            member = replace(member, rank=self.allowed(member.rank))
+        else:
+            self._has_list |= member.name != self.me
+        self.entries[member.name] = Entry(member, listed, now_s)
+        self._ranking.clear()
+        self._changed[member.name] = None
+
+    def update(self, member: Member) -> None:
+        """News of a known host: another address, a new incarnation. It has not left, then."""
+        entry = self.entries[member.name]
+        if entry.member.rank != member.rank:
+            self._ranking.clear()
+        entry.member = member
+        entry.left = False
+        self._changed[member.name] = None
+
+    def rank(self, name: HostId, rank: int) -> None:
+        """The ranking must be the same everywhere: the best one heard of holds, but no word of
+        others moves a host that is in the configuration here, or before those that are."""
+        entry, rank = self.entries[name], self.allowed(rank)
+        if rank < entry.member.rank:
+            entry.member = replace(entry.member, rank=rank)
+            self._ranking.clear()
+
+    def allowed(self, rank: int) -> int:
+        """Of a host that is not in the configuration here; if that names nobody, any rank."""
+        return max(rank, UNLISTED_RANK) if self._has_list else rank
+
+    def ranking(self) -> list[HostId]:
+        """Returns the hosts in order of election, best first."""
+        if not self._ranking:
+            self._ranking = ranking(entry.member for entry in self.entries.values())
+        return self._ranking
+
+    def remove(self, name: HostId) -> None:
+        self.entries.pop(name, None)
+        self.joined.discard(name)
+        self._ranking.clear()
+        self._views.pop(name, None)
+        self._needing.removed(name)
+        self._changed.pop(name, None)
+        self._charges.forget_host(name)
+
+    def leave(self, name: HostId) -> None:
+        self.entries[name].left = True
+        self._changed[name] = None
+
+    def skewed(self, name: HostId, why: str) -> bool:
+        """Our releases do not understand each other; "": they do. Whether that is news."""
+        entry = self.entries.get(name)
+        if entry is None or entry.skew == why or name == self.me:
+            return False
+        entry.skew = why
+        self._changed[name] = None
+        return True
+
+    def set_params(
+        self, params: LimConfig, smoothing_s: float, drains: Mapping[HostId, bool]
+    ) -> None:
+        """`drains`: hosts that were drained, or no longer, and have not heard of it yet."""
+        self.params = params
+        self.drains = drains
+        self.smoothing_s = smoothing_s
+        self._changes_at_s = NEVER
+
+    # -- load ------------------------------------------------------------------------------------
+
+    def record(self, sample: Sample, now_s: float) -> bool:
+        """Keep a sample if it is the newest of its host. Returns whether it was."""
+        entry = self.entries.get(sample.host)
+        return entry is not None and self._keep(entry, sample, now_s)
+
+    def _keep(self, entry: Entry, sample: Sample, now_s: float) -> bool:
+        if sample.incarnation < entry.member.incarnation:
+            return False
+        old, sampled_at_s = entry.sample, now_s - sample.age_s
+        if (
+            old is not None
+            and (sample.incarnation, sample.number) <= (old.incarnation, old.number)
+            # What claimed to be the newest and is older by that much was not true.
+            and sampled_at_s <= entry.sampled_at_s + self.params.stale_after_s
+        ):
+            return False
+        if sample.incarnation > entry.member.incarnation:  # it was restarted
+            entry.left = False
+        self._put(entry, sample, now_s)
+        return True
+
+    def _put(self, entry: Entry, sample: Sample, now_s: float) -> None:
+        old, sampled_at_s = entry.sample, now_s - sample.age_s
+        entry.sample = sample
+        entry.sampled_at_s = sampled_at_s
+        entry.recorded_at_s = now_s
+        entry.freed_slots = 0
+        if old is None or has_free_core(sample.vector):
+            entry.free_at_s = entry.sampled_at_s
+        self._charges.sampled(sample.host, entry.sampled_at_s, self.smoothing_s)
+        self._changed[sample.host] = None
+
+    def confirm(self, samples: Iterable[Sample], age_s: float, now_s: float) -> None:
+        """These hosts still had these loads that long ago. The views of those of which that is no
+        news stay but for their age: to make all again each period takes milliseconds."""
+        at_s, stale_after_s = now_s - age_s, self.params.stale_after_s
+        kinds, me = [self._views, *self._needing.kinds()], self.me
+        for sample in samples:
+            entry = self.entries.get(sample.host)
+            if entry is None or entry.sampled_at_s >= at_s or sample.host == me:
+                continue
+            old = entry.sample
+            if old is None or old.incarnation != sample.incarnation:
+                self._keep(entry, aged(sample, age_s), now_s)
+                continue
+            if entry.member.incarnation > sample.incarnation:
+                continue
+            if old.number != sample.number and old.vector is not sample.vector:
+                # We have another, but of before, whatever number it has.
+                renumbered = replace(sample, number=max(old.number, sample.number), age_s=age_s)
+                self._put(entry, renumbered, now_s)
+                continue
+            was_late = now_s >= entry.sampled_at_s + stale_after_s
+            entry.sampled_at_s = at_s
+            if free := has_free_core(old.vector):
+                entry.free_at_s = at_s
+            if was_late or self._charges.of(sample.host).total:
+                self._charges.sampled(sample.host, at_s, self.smoothing_s)
+                self._changed[sample.host] = None
+            for views in kinds:
+                if (view := views.get(sample.host)) is not None:
+                    view.sampled_at_s = at_s
+                    view.free_at_s = at_s if free else view.free_at_s
+
+    def sample_of(self, name: HostId, now_s: float) -> Sample | None:
+        """A host's newest sample, its age as of now."""
+        entry = self.entries[name]
+        if entry.sample is None:
+            return None
+        return aged(entry.sample, max(0.0, now_s - entry.sampled_at_s))
+
+    def own_sample(self, now_s: float) -> Sample:
+        found = self.sample_of(self.me, now_s)
+        assert found is not None  # the state publishes one before anything else
+        return found
+
+    def drained_there(self, name: HostId, drained: bool) -> None:
+        entry = self.entries.get(name)
+        if entry is not None and entry.sample is not None:
+            entry.sample = replace(entry.sample, drained=drained)
+            self.update(entry.member)
+
+    def avoid(self, name: HostId, reason: str, now_s: float) -> None:
+        """A command failed there: no picks for `avoid_s`."""
+        entry = self.entries[name]
+        entry.avoid_until_s = now_s + self.params.avoid_s
+        entry.avoid_reason = reason
+        self._changed[name] = None
+
+    def charge(self, name: HostId, job: JobId, now_s: float) -> None:
+        before = self._charges.add(name, job, now_s)
+        self._changed[name] = None
+        if before is not None:
+            self._changed[before] = None
+
+    def discharge(self, job: JobId) -> None:
+        """The job has ended, or goes elsewhere. If a sample shows its slot as taken, it is free."""
+        host, picked_at_s = self._charges.host_of(job), self._charges.picked_at_s(job)
+        if host is None:
+            return
+        self._charges.drop(job)
+        if picked_at_s < self.entries[host].recorded_at_s:
+            self.entries[host].freed_slots += 1
+        self._changed[host] = None
+
+    def charged_host(self, job: JobId) -> HostId | None:
+        return self._charges.host_of(job)
+
+    def charges(self, name: HostId) -> float:
+        """Tasks."""
+        return self._charges.of(name).total
+
+    def charged_jobs(self) -> int:
+        return self._charges.jobs()
+
+    def expire_charges(self, now_s: float, silence_counts: bool = False) -> None:
+        """Drop the oldest. `silence_is_news`: who reports no change has not changed, so what was
+        charged to it fades as if a sample had come."""
+        if not self._charges.jobs():
+            return
+        for host in self._charges.expire(now_s, self.params.down_after_s):
+            self._changed[host] = None
+        if not silence_counts:
+            return
+        heard_s = now_s - SILENT_PERIODS * self.params.exchange_period_s
+        for host in self._charges.hosts():
+            entry = self.entries[host]
+            if host != self.me and entry.sampled_at_s < heard_s:
+                self._charges.sampled(host, heard_s, self.smoothing_s)
+                self._changed[host] = None
+
+    # -- what follows from it --------------------------------------------------------------------
+
+    def state(self, name: HostId, now_s: float) -> tuple[HostState, str]:
+        """Returns the state shown to people, and why the host is down if it is."""
+        return self._state_of(self.entries[name], now_s)
+
+    def _state_of(self, entry: Entry, now_s: float) -> tuple[HostState, str]:
+        if entry.skew or entry.left:
+            return DOWN, entry.skew or "has left"
+        if entry.sample is None:
+            return DOWN, "not heard of yet"
+        if entry.member.name != self.me:
+            # the same sums as in `_judge`, or rounding could make it look a moment too early
+            if now_s >= entry.sampled_at_s + self.params.down_after_s:
+                return DOWN, f"no sample for {self.params.down_after_s:g} s"
+            if now_s >= entry.sampled_at_s + self.params.stale_after_s:
+                return HostState.LATE, ""
+        return (HostState.DRAINED if self.is_drained(entry) else UP), ""
+
+    def is_drained(self, entry: Entry) -> bool:
+        """Returns whether the host was drained, by itself or by others while it was away."""
+        drained = entry.sample is not None and entry.sample.drained
+        return self.drains.get(entry.member.name, drained) if self.drains else drained
+
+    def is_down(self, name: HostId, entry: Entry, now_s: float) -> bool:
+        """As `_state_of` has it, without saying why: all hosts are asked for at each period."""
+        if entry.skew or entry.left or entry.sample is None:
+            return True
+        return now_s >= entry.sampled_at_s + self.params.down_after_s and name != self.me
+
+    def is_gone(self, name: HostId, now_s: float) -> bool:
+        """Down, and not only because we are too new here to have heard of it."""
+        entry = self.entries[name]
+        known = entry.sample is not None or entry.left
+        if not known and now_s - entry.known_since_s <= self.params.centre_silence_s:
+            return False
+        return self.is_down(name, entry, now_s)
+
+    def others_alive(self, now_s: float) -> list[HostId]:
+        """Returns the hosts that are not down, without making a view of each."""
+        down, me = self.is_down, self.me
+        known = self.entries.items()
+        return [name for name, entry in known if name != me and not down(name, entry, now_s)]
+
+    def own_view(self, now_s: float) -> HostView:
+        """All that is needed of a view where our own load decides alone."""
+        return self.views(now_s)[self.me]
+
+    def _facts(self, name: HostId) -> tuple[Facts, tuple[int, int]]:
+        if (sample := self.entries[name].sample) is None:
+            return NO_FACTS, (0, 0)
+        vector = sample.vector
+        return vector.facts, vector.memory
+
+    def views(self, now_s: float) -> dict[HostId, HostView]:
+        if self._changed or now_s >= self._changes_at_s:
+            self._judge_changed(now_s)
+        return self._views
+
+    def view(self, centre: HostId | None, now_s: float, needs: Needs = NO_NEEDS) -> View:
+        views = self.views(now_s)
+        if needs:
+            views = self._needing.of(needs, views, self._facts)
+        return View(views[self.me], views, self.params, now_s, centre)
+
+    def view_from(
+        self,
+        origin: HostId,
+        charges: float,
+        centre: HostId | None,
+        now_s: float,
+        needs: Needs = NO_NEEDS,
+    ) -> View:
+        """The cluster as `origin` sees it, which knows its own picks better than we do."""
+        view = self.view(centre, now_s, needs)
+        me = self._make_view(self.entries[origin], charges, now_s, own=True)
+        ours = self._make_view(self.entries[self.me], self.charges(self.me), now_s, own=False)
+        if needs:
+            me = seen_needing(needs, me, *self._facts(origin))
+            ours = seen_needing(needs, ours, *self._facts(self.me))
+        hosts = {**view.hosts, self.me: ours, origin: me}
+        return View(me, hosts, self.params, now_s, centre)
+
+    def _judge_changed(self, now_s: float) -> None:
+        if now_s >= self._changes_at_s:
+            self._changes_at_s = math.inf
+            self._changed.update(dict.fromkeys(self._views))
+        for name in self._changed:
+            self._judge(name, now_s)
+        self._changed.clear()
+
+    def _judge(self, name: HostId, now_s: float) -> None:
+        entry = self.entries[name]
+        charges = self._charges.of(name).total
+        own = name == self.me
+        view = self._views[name] = self._make_view(entry, charges, now_s, own)
+        self._needing.changed(view, self._facts)
+        if own:
+            return  # never late to itself
+        params, sampled_at_s = self.params, entry.sampled_at_s
+        late_s = sampled_at_s + params.stale_after_s
+        down_s = sampled_at_s + params.down_after_s
+        if now_s < late_s < self._changes_at_s:
+            self._changes_at_s = late_s
+        if now_s < down_s < self._changes_at_s:
+            self._changes_at_s = down_s
+        if now_s < entry.avoid_until_s < self._changes_at_s:
+            self._changes_at_s = entry.avoid_until_s
+
+    def _make_view(self, entry: Entry, charges: float, now_s: float, own: bool) -> HostView:
+        """Makes a view of the host; `own` means as seen by its own commands."""
+        name, sample = entry.member.name, entry.sample
+        if sample is None:
+            return HostView(name, math.inf, math.inf, NEVER, own, "not heard of yet")
+        vector = sample.vector
+        cores, speed = vector.cores, vector.speed
+        power = cores * speed
+        charged = charges / power
+        load_now = vector.index + charged
+        state, _ = self._state_of(entry, now_s)
+        why = "" if own and state is UP else self._why_not(entry, state, now_s, own)
+        return HostView(
+            name, load_now, load_now + 1.0 / power, entry.sampled_at_s, state is not DOWN, why,
+            vector.hog, cores, speed, charged, entry.free_at_s,
+        )  # fmt: skip
+
+    def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
+        """Why a job may not run there, or "". Slots bound foreign jobs only."""
+        if state is not UP:
+            return str(state.value)
+        if own or entry.sample is None:
+            return ""
+        vector = entry.sample.vector
+        if now_s < entry.avoid_until_s:
+            return f"{AVOIDED}: {entry.avoid_reason}"
+        if not vector.accepting:
+            return why_closed(vector)
+        unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)
+        used = max(0, vector.slots_used - entry.freed_slots) + unseen
+        return "" if used < vector.slots_total else NO_SLOT
+
+
+def has_free_core(vector: LoadVector) -> bool:
+    """Queues are means: of a core that is kept busy the index may be a little below."""
+    return vector.index * vector.cores * vector.speed <= vector.cores - 0.5
+
+
+def why_closed(vector: LoadVector) -> str:
+    """Returns why a host that is up takes no jobs; "" if it takes some."""
+    if vector.accepting:
+        return ""
+    return CLOSED if vector.slots_total else NO_LBM

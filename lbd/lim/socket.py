@@ -1,0 +1,459 @@
+"""The operations of lim.sock: one method each, from a request to a reply.
+
+It is one file because that is one list.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import NoReturn
+
+from lbd import __version__
+from lbd.config.cluster import is_shared, queue_hosts, shared_text
+from lbd.errors import ConfigError, Incompatible, PeerError, Unavailable
+from lbd.lim import socket_values as r
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core import settings
+from lbd.lim.core.past_loads import SPANS, PastLoads
+from lbd.lim.daemon import Lim
+from lbd.lim.metrics import lim_metrics
+from lbd.load import sampler as kernel
+from lbd.load.scopes import Root
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller, caller_name
+from lbd.local.json_socket import Connection, Json, Refusal
+from lbd.model import HostId, HostState, JobId
+from lbd.net.lim_network import Traffic
+from lbd.policy.view import Nowhere
+from lbd.process.own_figures import OwnFigures
+from lbd.text.spelling import hint
+
+PEER_TIMEOUT_S = 2.0  # for another LIM to confirm a drain or to answer the doctor
+CONFIRM_AGAIN_S = 0.1  # between two questions whether a host has the new settings
+CHECKED_S = 2 * PEER_TIMEOUT_S  # for so long the others' answers serve all who ask for them
+RETURN_S_MAX = 600.0
+WHYS_SHOWN = 4  # hosts of which a refusal says why they are out of the question
+
+
+class Operations:
+    """What the LIM is asked and told. One class because it is one list: a short method for each."""
+
+    def __init__(
+        self,
+        lim: Lim,
+        traffic: Traffic,
+        is_out: Callable[[str, float], bool] = lambda *_: False,
+        past_loads: PastLoads | None = None,
+    ) -> None:
+        """`is_out`: is a host revoked that was heard last then?"""
+        self._lim = lim
+        self._past_loads = past_loads or PastLoads()
+        self._is_out = is_out
+        self._state = lim.state
+        self._traffic = traffic
+        self._admins = Admins(lim.config.admin)
+        self._lbm_pid = 0
+        self._lbm_returns_s = 0.0  # another follows it within that time
+        self._queue: Json | None = None  # as our LBM tells of it
+        self._checking: asyncio.Future[list[Json]] | None = None
+        self._checked_s = 0.0  # when that began
+        self._figures = OwnFigures()
+        self._operations = {
+            "place": self._place,
+            "lbm": self._lbm,
+            "job": self._job,
+            "trouble": self._trouble,
+            "status": self._status,
+            "loads": self._loads,
+            "algorithm": self._algorithm,
+            "param": self._param,
+            "drain": self._drain,
+            "drains": self._drains,
+            "forget": self._forget,
+            "settings": self._settings,
+            "share": self._share,
+            "peers": self._peers,
+            "doctor": self._doctor,
+            "cut": self._cut,
+            "counters": self._counters,
+            "metrics": self._metrics,
+        }
+
+    async def handle(self, request: Json, caller: Caller) -> Json:
+        """Raises Refusal with the reason."""
+        operation = self._operations.get(str(request.get("op")))
+        if operation is None:
+            name = str(request.get("op"))[:40]
+            raise Refusal(f'no operation "{name}"; {hint(name, self._operations)}')
+        try:
+            return await operation(request, caller)
+        except ConfigError as problem:
+            raise Refusal(str(problem)) from None
+
+    def closed(self, connection: Connection) -> None:
+        """A client went away; if it was the LBM, no jobs are taken here until it is back."""
+        if connection.caller.pid == self._lbm_pid:
+            self._lbm_pid, self._queue = 0, None
+            if self._lbm_returns_s:
+                asyncio.get_running_loop().call_later(self._lbm_returns_s, self._lbm_gone)
+            else:
+                self._lbm_gone()
+
+    def _lbm_gone(self) -> None:
+        if not self._lbm_pid:
+            self._lim.lbm_is(e.LbmStatus(accepting=False), set())
+
+    # -- the LBM's -------------------------------------------------------------------------------
+
+    async def _place(self, request: Json, caller: Caller) -> Json:
+        dry = r.flag(request, "dry")
+        if not dry:  # it is charged to the host
+            self._only_daemon(caller)
+        asked = r.placement_request(request, self._state.table)
+        decision = await self._lim.place(asked, dry)
+        if isinstance(decision, Nowhere):
+            self._nowhere(decision, dry)
+        reply = r.placement_reply(decision, self._state.table)
+        extra = {"cpu_s": asked.cpu_s or None, **r.load_here(self._state)} if asked.shown else {}
+        return {**reply, **extra}
+
+    def _nowhere(self, decision: Nowhere, dry: bool) -> NoReturn:
+        """Explains why some hosts, or with --explain all, are unsuitable."""
+        whys = [f"{c.name}: {c.why}" for c in decision.candidates if c.why]
+        if not dry and len(whys) > WHYS_SHOWN:
+            whys[WHYS_SHOWN:] = ["… (lbrun --explain names all)"]
+        listed = f" ({', '.join(whys)})" if whys else ""
+        raise Refusal(f"{decision.reason}{listed}", "unavailable")
+
+    async def _lbm(self, request: Json, caller: Caller) -> Json:
+        self._only_daemon(caller)
+        self._lbm_pid = caller.pid
+        self._lbm_returns_s = min(r.seconds(request, "returns_s"), RETURN_S_MAX)
+        pids = {caller.pid, r.count(request, "keeper")} - {0}
+        self._lim.lbm_is(r.lbm_status(request), pids)
+        queue = request.get("dispatcher")
+        self._queue = queue if isinstance(queue, dict) else None
+        sample = self._state.table.entries[self._state.me].sample
+        wants_owners = request.get("wants_owners") is True
+        return {
+            **(
+                r.owners(
+                    self._state, time.monotonic(), with_facts=request.get("wants_facts") is True
+                )
+                if wants_owners
+                else {}
+            ),
+            "queue": queue_hosts(self._state.settings.saved),
+            "drained": self._state.drained,
+            "job_threshold_s": self._state.in_force.lim.job_threshold_s,
+            "index": sample.vector.index if sample is not None else 0.0,
+        }
+
+    async def _job(self, request: Json, caller: Caller) -> Json:
+        self._only_daemon(caller)
+        job = JobId(r.text(request, "job"))
+        event = r.text(request, "event")
+        if event == "end":
+            self._lim.job_ended(job)
+        elif event == "start":
+            host = r.known_host(request.get("host"), self._state.table.entries)
+            pid, cgroup = request.get("pid"), request.get("cgroup")
+            root = Root(
+                pid if isinstance(pid, int) and pid > 0 else None,
+                cgroup if isinstance(cgroup, str) and is_path(cgroup) else None,
+            )
+            self._lim.job_started(job, host, root)
+        else:
+            raise Refusal(f'no event "{event}"; allowed: start, end')
+        return {}
+
+    async def _trouble(self, request: Json, caller: Caller) -> Json:
+        self._only_daemon(caller)
+        host = r.known_host(request.get("host"), self._state.table.entries)
+        self._lim.handle(e.Trouble(host, r.text(request, "reason")[:200]), time.monotonic())
+        return {}
+
+    # -- people's --------------------------------------------------------------------------------
+
+    async def _status(self, _request: Json, _caller: Caller) -> Json:
+        now_s = time.monotonic()
+        revoked = {name for name in self._state.table.entries if self._is_revoked(name, now_s)}
+        return r.status(self._state, now_s, self._queue, revoked)
+
+    async def _loads(self, request: Json, _caller: Caller) -> Json:
+        """What the loads of some hosts were."""
+        span, now_s = r.span(request), time.time()
+        found = {
+            host: r.loads(self._past_loads.points(host, span, now_s))
+            for host in r.hosts_asked(request)
+        }
+        step_s, _ = SPANS[span]
+        return {"step_s": step_s, "until": (now_s // step_s + 1) * step_s, "loads": found}
+
+    def _is_revoked(self, name: HostId, now_s: float) -> bool:
+        """A fresh sample speaks for a host: the centre has it from one that has joined again."""
+        entry = self._state.table.entries[name]
+        is_fresh = self._state.table.state(name, now_s)[0] in (HostState.UP, HostState.DRAINED)
+        heard_s = max(entry.heard_at_s, entry.sampled_at_s) if is_fresh else entry.heard_at_s
+        return self._is_out(name, heard_s)
+
+    async def _algorithm(self, request: Json, caller: Caller) -> Json:
+        found: Json = {}
+        save, reset = r.flag(request, "save"), r.flag(request, "reset")
+        if request.get("name") is not None or save or reset:
+            now = self._state.in_force.lim.algorithm
+            name = settings.check_algorithm(str(request.get("name") or now))
+            self._admins.check(caller)
+            found["was"] = now
+            names = frozenset([settings.ALGORITHM]) if reset else frozenset()
+            change = e.ChangeSettings(None if reset else name, {}, save=save, reset=names)
+            self._lim.handle(change, time.monotonic())
+            found |= await self._took_effect()
+        if saved := self._state.settings.saved.get(settings.ALGORITHM):
+            found["saved"] = saved
+        return {"algorithm": self._state.in_force.lim.algorithm, **found}
+
+    async def _param(self, request: Json, caller: Caller) -> Json:
+        name = settings.full_name(r.text(request, "name"))
+        told: Json = {}
+        save, reset = r.flag(request, "save"), r.flag(request, "reset")
+        if request.get("value") is not None or save or reset:
+            as_set = settings.as_set(self._state.base, self._state.settings)
+            now = settings.value_of(as_set, name)
+            value = (
+                settings.parsed(name, request["value"]) if request.get("value") is not None else now
+            )
+            self._admins.check(caller)
+            told["was"] = settings.value_of(self._state.in_force, name)
+            names = frozenset([name]) if reset else frozenset()
+            change = e.ChangeSettings(None, {} if reset else {name: value}, save=save, reset=names)
+            self._lim.handle(change, time.monotonic())
+            told |= await self._took_effect()
+        if saved := self._state.settings.saved.get(name):
+            told["saved"] = settings.parsed(name, saved)
+        found: Json = {"name": name, "value": settings.value_of(self._state.in_force, name), **told}
+        if name in self._state.settings.tuned:
+            as_set = settings.as_set(self._state.base, self._state.settings)
+            found["as_set"] = settings.value_of(as_set, name)
+        return found
+
+    async def _settings(self, _request: Json, _caller: Caller) -> Json:
+        """What is saved for all hosts, and which hosts run the dispatcher if that says so."""
+        now = self._state.settings
+        return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
+                "queue": queue_hosts(now.saved)}  # fmt: skip
+
+    async def _share(self, request: Json, caller: Caller) -> Json:
+        """Settings of lbd.toml for every host; null: each host's own file holds again."""
+        given = request.get("values")
+        values = given if isinstance(given, dict) else {}
+        texts = {str(name): shared_text(str(name), value) for name, value in values.items()
+                 if value is not None}  # fmt: skip
+        self._admins.check(caller)
+        for name in queue_hosts(texts) or ():
+            r.known_host(name, self._state.table.entries)
+        names = frozenset(str(name) for name, value in values.items() if value is None)
+        if strange := sorted(filter(lambda name: not is_shared(name), names)):
+            raise Refusal(f"{strange[0]} is no setting for the whole cluster")
+        change = e.ChangeSettings(None, {}, reset=names, shared=texts)
+        self._lim.handle(change, time.monotonic())
+        return await self._took_effect()
+
+    async def _took_effect(self) -> Json:
+        """On how many hosts our newest settings are in force, or newer ones. Hosts that are up are
+        asked until they say so, for as long as another LIM has for an answer."""
+        state, now_s = self._state, time.monotonic()
+        others = [name for name, entry in state.table.entries.items() if name != state.me
+                  and not entry.left]  # fmt: skip
+        version, missing = state.settings.version, set(others)
+        asked = {name for name in others if state.table.state(name, now_s)[0] is not HostState.DOWN}
+        end_s = now_s + PEER_TIMEOUT_S
+        while asked and time.monotonic() < end_s:
+            answers = await asyncio.gather(*(self._settings_of(name) for name in sorted(asked)))
+            done = {name for name, found in answers if found >= version}
+            asked, missing = asked - done, missing - done
+            if asked:
+                await asyncio.sleep(CONFIRM_AGAIN_S)
+        return {"hosts": 1 + len(others), "changed": 1 + len(others) - len(missing),
+                "missing": sorted(missing)}  # fmt: skip
+
+    async def _settings_of(self, host: HostId) -> tuple[HostId, tuple[int, str]]:
+        try:
+            reply = await self._ask(host, m.Ping())
+        except (Unavailable, PeerError):
+            return host, (0, "")
+        return host, reply.body.settings_version if isinstance(reply.body, m.Ack) else (0, "")
+
+    async def _drain(self, request: Json, caller: Caller) -> Json:
+        host = r.known_host(request.get("host"), self._state.table.entries)
+        drained = r.flag(request, "drained", default=True)
+        reason = r.drain_reason(request)
+        self._admins.check(caller)
+        reply: Json = {"host": host, "drained": drained}
+        before = self._state.settings.drain_notes.get(host)
+        if drained and self._state.table.is_drained(self._state.table.entries[host]):
+            reply["before"] = r.drain_note(self._state, host)
+        note = m.DrainNote(reason, caller_name(caller)[: m.BY_CHARS_MAX], time.time())
+        notes: dict[HostId, m.DrainNote | None] = {host: note if drained else None}
+        ended = m.PastDrain(host, before, note.by, note.since) if before else None
+        if (drained and before and "before" in reply and not reason) or (
+            not drained and before is None
+        ):
+            notes, ended = {}, None  # as it was
+        if host == self._state.me:
+            self._lim.handle(e.SetDrained(drained), time.monotonic())
+        else:
+            reply |= await self._drain_there(host, drained)
+        away = {host: drained} if "when_back" in reply else {}
+        if notes or away:
+            change = e.ChangeSettings(None, {}, away, notes, ended)
+            self._lim.handle(change, time.monotonic())
+        return reply
+
+    async def _drains(self, _request: Json, _caller: Caller) -> Json:
+        """Those of now and the last ones before, of all hosts."""
+        return {"drains": r.drains(self._state.settings)}
+
+    async def _forget(self, request: Json, caller: Caller) -> Json:
+        """A host that is gone for good."""
+        host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
+        self._admins.check(caller)
+        if not self._state.membership.is_lost(host, now_s):
+            raise Refusal(f"{host} is up: to have it leave the cluster, run `lbctl leave` there")
+        if host in (queue_hosts(self._state.settings.saved) or ()):
+            raise Refusal(f"the queue is on {host}: `lbctl queue disable --force`, or enable it "
+                          "on another host, first")  # fmt: skip
+        is_listed = self._state.table.entries[host].listed
+        self._lim.perform(self._state.left(host, now_s))
+        others = self._state.table.others_alive(now_s)
+        said = await asyncio.gather(*(self._forgotten_by(name, host) for name in others))
+        if host in self._state.settings.drain_notes:
+            self._lim.handle(e.ChangeSettings(None, {}, drain_notes={host: None}), now_s)
+        missing = [name for name, done in zip(others, said, strict=True) if not done]
+        return {"host": host, "hosts": 1 + len(others), "missing": missing, "listed": is_listed}
+
+    async def _forgotten_by(self, name: HostId, host: HostId) -> bool:
+        try:
+            reply = await self._ask(name, m.Forget(host))
+        except (Unavailable, PeerError):
+            return False
+        return isinstance(reply.body, m.Ack) and not reply.body.error
+
+    async def _drain_there(self, host: HostId, drained: bool) -> Json:
+        """A host that does not answer is drained when it is back: all of us remember it."""
+        try:
+            reply = await self._ask(host, m.Drain(drained))
+        except Unavailable:
+            return {"when_back": True}
+        except PeerError as problem:
+            raise Refusal(f"{host} did not confirm: {problem}", "unavailable") from None
+        if not isinstance(reply.body, m.Ack) or reply.body.error or reply.body.unknown_sender:
+            raise Refusal(f"{host} did not confirm; try again", "unavailable")
+        self._state.drained_there(host, drained)
+        return {}
+
+    async def _peers(self, _request: Json, _caller: Caller) -> Json:
+        return {"peers": r.peers(self._state, time.monotonic())}
+
+    async def _counters(self, _request: Json, _caller: Caller) -> Json:
+        traffic = self._traffic
+        return {
+            "messages_in": dict(traffic.messages_in),
+            "messages_out": dict(traffic.messages_out),
+            "messages_refused": traffic.refused,
+            "bytes_in": dict(traffic.bytes_in),
+            "bytes_out": dict(traffic.bytes_out),
+            "undelivered": dict(self._lim.undelivered),
+            "decisions": dict(self._state.placer.decisions),
+            "charged_jobs": self._state.table.charged_jobs(),
+            "readings": self._lim.sampler.readings,
+        }
+
+    async def _metrics(self, _request: Json, caller: Caller) -> Json:
+        self._only_daemon(caller)
+        lim, now_s = self._lim, time.monotonic()
+        known = lim_metrics(self._state, self._traffic, lim.undelivered, now_s)
+        return {**self._figures.answer(), **known}
+
+    async def _cut(self, request: Json, caller: Caller) -> Json:
+        self._only_daemon(caller)
+        hosts = request.get("hosts")
+        if not isinstance(hosts, list):
+            raise Refusal('"hosts" must be a list of names')
+        if self._lim.network is not None:
+            await self._lim.network.cut({str(name) for name in hosts})
+        return {}
+
+    # -- the doctor's ----------------------------------------------------------------------------
+
+    async def _doctor(self, _request: Json, caller: Caller) -> Json:
+        sampler, identity = self._lim.sampler, self._state.identity
+        checks = await self._checked_peers(fresh=self._admins.include(caller))
+        rate_hz = 1.0 / sampler.interval_s(jitter=False)
+        return {
+            "scope": sampler.scope.name,
+            "scope_reason": sampler.scope.reason,
+            "sampling_hz": round(rate_hz, 2),
+            "sampling_cost_core": round(sampler.cost_s * rate_hz, 5),
+            "cores": identity.cores,
+            "speed": identity.speed,
+            "site_command": " ".join(self._lim.site.load.site_command),
+            "site_fault": self._lim.site.fault,
+            "peers": list(checks),
+            "version": __version__,
+            "algorithm": self._state.in_force.lim.algorithm,
+            "fds_open": len(os.listdir("/proc/self/fd")),
+            "fds_limit": kernel.descriptor_limit(),
+            **asdict(kernel.machine()),
+        }
+
+    async def _checked_peers(self, *, fresh: bool) -> list[Json]:
+        """All of them, once for all users who ask meanwhile: anybody may, and each question made
+        as many messages as there are hosts. `fresh`: an administrator asks."""
+        now_s = time.monotonic()
+        if fresh or self._checking is None or now_s >= self._checked_s + CHECKED_S:
+            peers = [name for name in self._state.table.entries if name != self._state.me]
+            checks = asyncio.gather(*(self._check_peer(name) for name in peers))
+            self._checking, self._checked_s = checks, now_s
+        return await asyncio.shield(self._checking)
+
+    async def _check_peer(self, name: HostId) -> Json:
+        found: Json = {
+            "name": name, "reachable": False, "rtt_s": None, "version": "", "clock_skew_s": None,
+            "algorithm": "", "error": "",
+        }  # fmt: skip
+        began_s, began_unix_s = time.monotonic(), time.time()
+        try:
+            reply = await self._ask(name, m.Ping())
+        except Incompatible as problem:
+            return found | {"error": str(problem), "skewed": True}
+        except (Unavailable, PeerError) as problem:
+            return found | {"error": str(problem)}
+        rtt_s = time.monotonic() - began_s
+        if not isinstance(reply.body, m.Ack) or reply.body.error:
+            error = (
+                reply.body.error if isinstance(reply.body, m.Ack) else "an answer that is not valid"
+            )
+            return found | {"error": error}
+        return found | {
+            "reachable": True,
+            "rtt_s": round(rtt_s, 6),
+            "version": reply.body.version,
+            "algorithm": reply.body.algorithm,
+            "clock_skew_s": round(reply.body.unix_time_s - began_unix_s - rtt_s / 2, 3),
+        }
+
+    async def _ask(self, host: HostId, body: m.Body) -> m.Message:
+        target = self._state.table.entries[host].member.lim_target
+        return await self._lim.ask(host, target, body, PEER_TIMEOUT_S)
+
+    def _only_daemon(self, caller: Caller) -> None:
+        if not caller.is_daemon:
+            raise Refusal("only root and the daemon's own user may", "denied")
+
+
+def is_path(text: str) -> bool:
+    return text.startswith("/") and "\0" not in text

@@ -1,0 +1,74 @@
+"""When a keyboard, mouse or touchpad of this machine was used last.
+
+A device is opened and asked whether it has something to read; if so it is closed and opened again,
+so what was typed is never read. That needs root, or the group `input`; without, nothing is said.
+"""
+
+import os
+import select
+from contextlib import suppress
+from pathlib import Path
+
+LISTING, DEVICES = Path("/proc/bus/input/devices"), Path("/dev/input")
+LISTING_BYTES_MAX, DEVICES_MAX = 1 << 18, 64
+RESCAN_S = 60.0  # for what was plugged in
+
+
+def used_by_people(listing: str) -> list[str]:
+    """The event devices of keyboards and pointers, of all that the kernel lists."""
+    found = []
+    for line in listing.splitlines():
+        if line.startswith("H: Handlers="):
+            handlers = line.removeprefix("H: Handlers=").split()
+            if any(word == "kbd" or word.startswith("mouse") for word in handlers):
+                found += [word for word in handlers if word.startswith("event")]
+    return found[:DEVICES_MAX]
+
+
+class InputDevices:
+    def __init__(self, listing: Path = LISTING, devices: Path = DEVICES) -> None:
+        self._listing, self._devices = listing, devices
+        self._open: dict[str, int] = {}
+        self._scanned_s: float | None = None
+        self.used_at_s = 0.0  # by the clock of `look`; 0: never seen
+
+    def look(self, now_s: float) -> float:
+        """Returns when one was used last, within the time since the look before."""
+        if self._scanned_s is None or not 0 <= now_s - self._scanned_s < RESCAN_S:
+            self._scanned_s = now_s
+            self._scan()
+        if self._open:
+            used = {name for name, fd in self._open.items() if is_readable(fd)}
+            for name in used:
+                self._reopen(name)
+            self.used_at_s = now_s if used else self.used_at_s
+        return self.used_at_s
+
+    def close(self) -> None:
+        for name in list(self._open):
+            os.close(self._open.pop(name))
+        self._scanned_s = None
+
+    def _scan(self) -> None:
+        names: list[str] = []
+        with suppress(OSError), self._listing.open(errors="replace") as listing:
+            names = used_by_people(listing.read(LISTING_BYTES_MAX))
+        for name in self._open.keys() - set(names):
+            os.close(self._open.pop(name))
+        for name in names:
+            if name not in self._open:
+                self._reopen(name)
+
+    def _reopen(self, name: str) -> None:
+        if name in self._open:
+            os.close(self._open.pop(name))
+        with suppress(OSError):
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            self._open[name] = os.open(self._devices / name, flags)
+
+
+def is_readable(fd: int) -> bool:
+    """Also of a device that was unplugged, which is not there at the next scan."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))

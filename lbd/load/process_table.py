@@ -1,0 +1,94 @@
+"""What the kernel says of processes in /proc/PID/stat, and who descends from whom.
+
+`psutil.process_iter` takes 1.5 times as long, and it does not see threads.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lbd.load.procfs import TICKS_PER_S, read_small
+
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
+
+
+@dataclass(slots=True)
+class TaskStat:
+    """The fields of /proc/PID/stat that are used."""
+
+    state: bytes  # one letter: R runnable, D disk wait ...
+    parent: int
+    kernel_thread: bool
+    cpu_ticks: int
+    threads: int
+    started_ticks: int  # since boot; with the pid, it names a process for ever
+    session: int = 0
+    terminal: int = 0  # the device number of the one that controls it
+    waited_ticks: int = 0  # CPU time of the children it has waited for
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in b"ZXx"
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time including that of the children the process has waited for."""
+        return (self.cpu_ticks + self.waited_ticks) / TICKS_PER_S
+
+
+def parse_task(stat: bytes) -> TaskStat:
+    """Raises ValueError or IndexError on a truncated line."""
+    words = stat[stat.rindex(b")") + 2 :].split(b" ", 20)
+    return TaskStat(
+        words[0],
+        int(words[1]),
+        bool(int(words[6]) & KERNEL_THREAD),
+        int(words[11]) + int(words[12]),
+        int(words[17]),
+        int(words[19]),
+        int(words[3]),
+        int(words[4]),
+        int(words[13]) + int(words[14]),
+    )
+
+
+def task_of(pid: int) -> TaskStat | None:
+    """Returns a process's entry, or None if the process is gone."""
+    try:
+        return parse_task(read_small(f"/proc/{pid}/stat"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def thread_states(pid: int) -> list[bytes]:
+    """The state letters of every thread of a process."""
+    states: list[bytes] = []
+    try:
+        names = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return states
+    for name in names:
+        try:
+            stat = read_small(f"/proc/{pid}/task/{name}/stat")
+        except OSError:
+            continue
+        at = stat.rfind(b")") + 2
+        states.append(stat[at : at + 1])
+    return states
+
+
+def pids() -> list[int]:
+    """Every process of our own PID namespace."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def everybody() -> dict[int, TaskStat]:
+    return {pid: task for pid in pids() if (task := task_of(pid)) is not None}
+
+
+def with_descendants(ancestors: Iterable[int], tasks: Mapping[int, TaskStat]) -> set[int]:
+    """Returns these processes and all their descendants."""
+    found = set(ancestors)
+    while more := {pid for pid, task in tasks.items() if task.parent in found} - found:
+        found |= more
+    return found

@@ -1,0 +1,39 @@
+"""What many hold of something together, such as bytes that wait to be dealt with. Pure.
+
+Each key may hold `each`, and all of them `total`; who would hold more is told so, and has what it
+had. A key that holds nothing is forgotten.
+"""
+
+from collections import Counter
+from collections.abc import Hashable
+
+
+class Budget:
+    def __init__(self, each: int, total: int) -> None:
+        self.each = each
+        self.total = total
+        self.held = 0
+        self._of: Counter[Hashable] = Counter()
+
+    def take(self, key: Hashable, amount: int) -> bool:
+        """Takes so many bytes; returns False if there is no room for them."""
+        may = self._of[key] + amount <= self.each and self.held + amount <= self.total
+        if may:
+            self.add(key, amount)
+        elif not self._of[key]:
+            del self._of[key]
+        return may
+
+    def add(self, key: Hashable, amount: int) -> None:
+        """Adds what is held already, even beyond the limit."""
+        self._of[key] += amount
+        self.held += amount
+
+    def give_back(self, key: Hashable, amount: int) -> None:
+        self._of[key] -= amount
+        self.held -= amount
+        if self._of[key] <= 0:
+            del self._of[key]
+
+    def of(self, key: Hashable) -> int:
+        return self._of.get(key, 0)

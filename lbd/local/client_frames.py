@@ -1,0 +1,156 @@
+"""What a client of lbm.sock sends: whole frames, and the descriptors that come along.
+
+A frame of usual length is read as it comes; there are only so many connections. For a long one its
+user's budget must have room before more of it is read. Who has none waits a moment, and is refused
+then: the rest of that frame is read and dropped, so that the client gets to hear why.
+"""
+
+import asyncio
+import socket
+import time
+from typing import Protocol
+
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local.budget import Budget
+from lbd.local.descriptors import brings_descriptors, receive, take_urgent_inline
+
+READ_BYTES = 1 << 16
+DESCRIPTORS_MAX = 3
+PATIENCE_S = 1.0  # less than a client waits for its LBM
+LOOK_S = 0.05
+# Of these, what came last is what holds by now.
+STATES = (tags.RESIZE, tags.SET_MODES, tags.GROUND, tags.FORCE)
+Frame = tuple[bytes, bytes]
+
+
+def latest(received: list[Frame]) -> list[Frame]:
+    """What a client has sent at once, without what is overtaken: of several signals with one number
+    the last, as of those that wait for a process. So nobody can keep another host busy with them.
+    """
+    if len(received) == 1:
+        return received
+    found: dict[object, Frame] = {}
+    for number, (tag, body) in enumerate(received):
+        key = (tag, body) if tag == tags.SIGNAL else tag if tag in STATES else number
+        found.pop(key, None)
+        found[key] = tag, body
+    return list(found.values())
+
+
+class Share:
+    """What one connection holds of a budget."""
+
+    def __init__(self, budget: Budget, key: int) -> None:
+        self._budget = budget
+        self._key = key
+        self._held = 0
+
+    def take(self, amount: int) -> bool:
+        """Raises the share to that many bytes in all."""
+        more = amount - self._held
+        may = more <= 0 or self._budget.take(self._key, more)
+        if may:
+            self._held = max(self._held, amount)
+        return may
+
+    def add(self, amount: int) -> None:
+        """Adds what is held already."""
+        self._budget.add(self._key, amount)
+        self._held += amount
+
+    def give_back(self) -> None:
+        self._budget.give_back(self._key, self._held)
+        self._held = 0
+
+
+class Owner(Protocol):
+    """The user to whom passed descriptors are charged."""
+
+    def why_stuck(self) -> str: ...
+    def discard(self, descriptor: int, /) -> None: ...
+    def finish(self, sock: socket.socket, /) -> None: ...
+
+
+class ClientFrames:
+    def __init__(
+        self,
+        sock: socket.socket,
+        split: frames.Splitter,
+        share: Share,
+        usual_bytes: int,
+        owner: Owner,
+    ) -> None:
+        """`usual_bytes`: of a frame that needs no room in the budget."""
+        take_urgent_inline(sock)
+        self._socket = sock
+        self._owner = owner
+        self.split = split
+        self.share = share
+        self._usual_bytes = usual_bytes
+        self.descriptors: list[int] = []
+        self._in_turn = True
+
+    async def read(self) -> list[Frame]:
+        """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
+        while data := await self._receive():
+            if found := self.split.feed(data):
+                return found
+            if self.split.wanted_bytes > self._usual_bytes:
+                await self._make_room(self.split.wanted_bytes)
+        return []
+
+    async def _make_room(self, size: int) -> None:
+        give_up_s = time.monotonic() + PATIENCE_S
+        while not self.share.take(size):
+            if time.monotonic() > give_up_s:
+                await self._drop(size - len(self.split.rest))
+                raise ValueError(
+                    f"no room for another {size} bytes while other long requests are under way"
+                    " (lbm.user_request_bytes, lbm.users_request_bytes); try again later"
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def _drop(self, size: int) -> None:
+        while size > 0 and (data := await self._receive()):
+            size -= len(data)
+
+    async def _receive(self) -> bytes:
+        while True:
+            if not self._in_turn:  # who sends without a pause takes turns with the others
+                await self._readable()
+            if (complaint := self._owner.why_stuck()) and brings_descriptors(self._socket):
+                raise ValueError(complaint)
+            try:
+                data, descriptors = receive(self._socket, READ_BYTES)
+            except BlockingIOError:
+                await self._readable()
+                self._in_turn = True
+                continue
+            self._in_turn = False
+            self.descriptors += descriptors
+            if len(self.descriptors) > DESCRIPTORS_MAX:
+                raise ValueError("more descriptors than a command has")
+            return data
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._socket, settle, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._socket)
+
+    def close(self) -> None:
+        """Closes the connection, too."""
+        self.share.give_back()
+        for descriptor in self.descriptors:
+            self._owner.discard(descriptor)
+        self.descriptors = []
+        self._owner.finish(self._socket)
+
+
+def settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,66 @@
+"""Receiving descriptors over a Unix socket, closed on exec from the first moment.
+
+Not socket.recv_fds: it takes flags and passes none of them on, so what it receives would leak into
+every child.
+
+Whoever may connect may send descriptors, also where none are wanted. What nobody takes the kernel
+closes in the call that reads or closes the socket; and to close a TCP socket with SO_LINGER can
+take as long as its sender likes. So of what users send every descriptor is taken, and closed in a
+thread (unwanted.py).
+"""
+
+import array
+import contextlib
+import socket
+
+AT_ONCE_MAX = 253  # descriptors with one message: SCM_MAX_FD
+DRAIN_BYTES = 1 << 16
+
+
+def receive(sock: socket.socket, size: int, count: int = AT_ONCE_MAX) -> tuple[bytes, list[int]]:
+    """Receives up to `size` bytes and `count` descriptors. Raises OSError."""
+    descriptors = array.array("i")
+    room = socket.CMSG_LEN(count * descriptors.itemsize)
+    data, attached, _, _ = sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in attached:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return data, list(descriptors)
+
+
+def take_urgent_inline(sock: socket.socket) -> None:
+    """Else the kernel drops an urgent byte, and the descriptors with it, as it reads past it."""
+    with contextlib.suppress(OSError):  # a kernel that knows no urgent bytes here
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+
+
+def brings_descriptors(sock: socket.socket) -> bool:
+    """Returns whether descriptors come with what is received next."""
+    with contextlib.suppress(OSError):
+        return bool(
+            sock.recvmsg(1, 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)[2] & socket.MSG_CTRUNC
+        )
+    return False
+
+
+def is_at_end(sock: socket.socket) -> bool:
+    """Nothing more comes, and nothing is there that would be closed with it."""
+    try:
+        sock.shutdown(socket.SHUT_RD)
+        return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        return False
+
+
+def close_connection(sock: socket.socket) -> list[int]:
+    """Close a connection of a user's; the descriptors that were still on their way."""
+    left: list[int] = []
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RD)  # nothing comes after what is there
+        while True:
+            data, descriptors = receive(sock, DRAIN_BYTES)
+            left += descriptors
+            if not data:
+                break
+    sock.close()
+    return left

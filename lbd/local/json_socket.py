@@ -1,0 +1,374 @@
+"""JSON over the Unix sockets of this host: an asyncio server and client, and a blocking client.
+
+One frame (see `frames.py`) holds one JSON object. A request with an "id" gets a reply with the same
+"id"; a request without one is a notice. Several requests may be outstanding on a connection.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from lbd.errors import LbdError, PeerError, Unavailable
+from lbd.local import frames
+from lbd.local.caller import Caller, caller_of
+from lbd.local.client_tags import UNFIT
+from lbd.local.connection_limits import Crowd
+from lbd.local.socket_file import bind_unix
+from lbd.local.unix_transport import UnixServer, UnixTransport
+from lbd.text.one_line import one_line
+
+if TYPE_CHECKING:
+    from _socket import socket as BareSocket
+
+BODY_LIMIT_BYTES = 1 << 20
+ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
+
+# What a JSON object of ours holds; one level is checked by whoever reads it.
+Json = dict[str, object]
+
+
+AWAY = "away"
+
+
+class Refusal(LbdError):
+    """A reply {"ok": false}: `code` is usage, denied, unavailable, or AWAY: another host is."""
+
+    def __init__(self, text: str, code: str = "usage") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+ENCODER = json.JSONEncoder(separators=(",", ":"))  # each `dumps` that is told so makes one
+
+
+def encode(message: Json) -> bytes:
+    return frames.pack(frames.JSON, ENCODER.encode(message).encode())
+
+
+def encode_within(message: Json) -> bytes:
+    """Raises Refusal on what the other side would hang up at."""
+    data = encode(message)
+    if len(data) > BODY_LIMIT_BYTES:
+        raise Refusal(f"too long a question: {len(data)} bytes, of {BODY_LIMIT_BYTES} at most")
+    return data
+
+
+def decode(tag: bytes, body: bytes) -> Json:
+    """Raises PeerError if the frame is not a JSON object."""
+    if tag != frames.JSON:
+        raise PeerError(f"a frame tagged {tag!r} where JSON was expected")
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise PeerError(f"not JSON: {problem}") from problem
+    if not isinstance(message, dict):
+        raise PeerError("not a JSON object")
+    return message
+
+
+Handler = Callable[[Json, Caller], Awaitable[Json | None]]
+
+
+async def reply_to(request: Json, answer: Awaitable[Json | None]) -> Json:
+    """Returns the reply to a request, or the refusal."""
+    try:
+        return {"ok": True, **(await answer or {})}
+    except Refusal as refusal:
+        return {"ok": False, "error": str(refusal), "code": refusal.code}
+    except LbdError as problem:
+        return {"ok": False, "error": str(problem), "code": "unavailable"}
+    except OSError as problem:  # a full disk, no descriptor left
+        where = f"{problem.filename}: " if problem.filename else ""
+        text = f"{where}{problem.strerror or repr(problem)}"
+        return {"ok": False, "error": text, "code": "unavailable"}
+    except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
+        text = f"bad request {request.get('op')!r}: {problem!r}"
+        return {"ok": False, "error": text, "code": "usage"}
+
+
+class Connection(asyncio.Protocol):
+    """One client of a JSON socket. Each request is handled in a task of its own.
+
+    No more is read than can be answered and than the client takes: it is held up by its own socket.
+    What has come is looked into when it is its user's turn, and when answers are taken.
+    """
+
+    def __init__(
+        self, handler: Handler, on_close: "Callable[[Connection], None]", crowd: Crowd
+    ) -> None:
+        self._handler = handler
+        self._on_close = on_close
+        self._crowd = crowd
+        self._split = frames.Splitter(0)
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._takes_answers = asyncio.Event()
+        self._takes_answers.set()
+        self._heard_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._refused = ""
+        self.caller = Caller(0, -1, -1)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
+        self.caller = caller_of(transport.get_extra_info("socket"))
+        self._refused = self._crowd.why_not(self.caller)
+        if self._refused:
+            self._hang_up(self._refused)
+            return
+        self._split = frames.Splitter(self._crowd.question_max_bytes(self.caller))
+        self._heard_s = asyncio.get_running_loop().time()
+        self._watch()
+
+    def _hang_up(self, why: str) -> None:
+        self._transport.write(encode({"ok": False, "error": why, "code": "usage"}))
+        self._transport.close()
+
+    def _watch(self) -> None:
+        """Closes connections that have been silent for too long and await nothing."""
+        limit_s = self._crowd.idle_s(self.caller)
+        if limit_s is None:
+            return
+        loop = asyncio.get_running_loop()
+        left_s = self._heard_s + limit_s - loop.time()
+        if left_s <= 0 and not self._tasks:
+            self._hang_up(f"nothing was asked for {limit_s:g} s")
+            return
+        self._timer = loop.call_later(left_s if left_s > 0 else limit_s, self._watch)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        try:
+            requests = self._split.feed(data)
+        except ValueError as problem:
+            self._hang_up(str(problem))
+            return
+        if requests:
+            self._heard_s = asyncio.get_running_loop().time()
+        self._waiting += requests
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Answers what there is room for, then resumes reading."""
+        room = self._crowd.outstanding_max(self.caller)
+        while self._waiting and self._takes_answers.is_set() and len(self._tasks) < room:
+            request = self._waiting.popleft()
+            task = asyncio.get_running_loop().create_task(self._answer(*request))
+            self._tasks.add(task)
+            task.add_done_callback(self._answered)
+        if self._transport.is_closing():
+            return
+        if self._waiting or not self._takes_answers.is_set():
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _answered(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if self._waiting:
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        self._takes_answers.clear()
+        self._go_on()
+
+    def resume_writing(self) -> None:
+        self._takes_answers.set()
+        self._go_on()
+
+    async def _answer(self, tag: bytes, body: bytes) -> None:
+        if wait_s := self._crowd.turn_s(self.caller, len(body)):
+            await asyncio.sleep(wait_s)
+        if not self._takes_answers.is_set():
+            await self._takes_answers.wait()  # else those of many questions would pile up here
+        if self._transport.is_closing():
+            return
+        try:
+            request = decode(tag, body)
+        except PeerError as problem:
+            self._hang_up(str(problem))
+            return
+        reply = await reply_to(request, self._handler(request, self.caller))
+        if "id" in request and not self._transport.is_closing():
+            self._transport.write(encode({"id": request["id"], **reply}))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+        if not self._refused:
+            self._crowd.left(self.caller)
+        self._on_close(self)
+
+
+async def serve_json(
+    path: Path,
+    handler: Handler,
+    mode: int,
+    on_close: Callable[[Connection], None] = lambda _: None,
+    crowd: Crowd | None = None,
+) -> UnixServer:
+    bounds = crowd or Crowd()
+
+    def connect(sock: socket.socket) -> None:
+        UnixTransport(sock, caller_of(sock).person, Connection(handler, on_close, bounds))
+
+    return UnixServer(bind_unix(path, mode), connect)
+
+
+class JsonClient(asyncio.Protocol):
+    """A daemon's connection to another daemon of its host; `call` fails fast while it is down."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._split = frames.Splitter(BODY_LIMIT_BYTES)
+
+    @property
+    def connected(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def connect(self) -> bool:
+        """Tries once; returns False if nobody listens."""
+        loop = asyncio.get_running_loop()
+        self._split = frames.Splitter(BODY_LIMIT_BYTES)
+        try:
+            await loop.create_unix_connection(lambda: self, str(self.path))
+        except OSError:
+            return False
+        return True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            replies = [decode(*frame) for frame in self._split.feed(data)]
+        except (ValueError, PeerError):
+            if self._transport is not None:
+                self._transport.close()
+            return
+        for reply in replies:
+            number = reply.get("id")
+            future = self._waiting.pop(number, None) if isinstance(number, int) else None
+            if future is not None and not future.done():
+                future.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(Unavailable(f"{self.path.stem} went away"))
+        self._waiting.clear()
+
+    def notify(self, *messages: Json) -> None:
+        """Send without waiting for an answer; dropped while the other side is away."""
+        self._send(b"".join(map(encode_within, messages)))
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def call(self, message: Json, timeout_s: float) -> Json:
+        """The reply. Raises Refusal if it says so, Unavailable on silence or no connection."""
+        if not self.connected:
+            raise Unavailable(f"{self.path.stem} is not running ({self.path})")
+        number = next(self._ids)
+        data = encode_within({"id": number, **message})
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._send(data)
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply = await future
+        except TimeoutError:
+            raise Unavailable(f"{self.path.stem} did not answer within {timeout_s:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+        return checked(reply)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+def bounded_s(request: Json, key: str, most_s: float) -> float:
+    """Seconds that a request names, 0 if it names none. Raises Refusal for what is no number of
+    them, however many digits it has."""
+    value = request.get(key, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most_s:
+        raise Refusal(f"{key} must be a number of seconds from 0 to {most_s:g}")
+    return float(value)
+
+
+def checked(reply: Json) -> Json:
+    """Returns the reply. Raises Refusal if it is one."""
+    if reply.get("ok") is not True:
+        raise Refusal(str(reply.get("error", "no reason given")), str(reply.get("code", "usage")))
+    return reply
+
+
+def connected(path: Path, timeout_s: float) -> socket.socket:
+    """Raises OSError."""
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(str(path))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+Connect = Callable[[Path, float], socket.socket]
+
+
+def ask(path: Path, request: Json, timeout_s: float = 5.0, connect: Connect = connected) -> Json:
+    """Ask once and wait, for programs without an event loop.
+
+    Raises Unavailable if nobody answers, Refusal if the answer is no.
+    """
+    try:
+        sock = connect(path, timeout_s)
+    except TimeoutError:
+        raise Unavailable(f"{path.stem} did not answer within {timeout_s:g} s") from None
+    except OSError as problem:
+        raise Unavailable(f"{path.stem} is not running ({path}: {problem.strerror})") from None
+    with sock:
+        return ask_on(sock, path.stem, request, timeout_s)
+
+
+def ask_on(connected: "BareSocket", daemon: str, request: Json, timeout_s: float) -> Json:
+    """As `ask`, of whom we have connected to."""
+    split = frames.Splitter(ANSWER_LIMIT_BYTES)
+    connected.settimeout(timeout_s)
+    try:
+        with contextlib.suppress(BrokenPipeError):  # it may have said why it reads no more
+            connected.sendall(encode({"id": 1, **request}))
+        while data := connected.recv(1 << 16):
+            try:
+                answers = split.feed(data)
+            except ValueError as problem:
+                raise Refusal(f"{daemon} has too long an answer: {problem}; ask for less") from None
+            for tag, body in answers:
+                if tag == UNFIT:  # to whoever comes, before anything was asked
+                    raise Unavailable(one_line(body.decode(errors="replace")))
+                return checked(decode(tag, body))
+    except TimeoutError:
+        raise Unavailable(f"{daemon} did not answer within {timeout_s:g} s") from None
+    except OSError as problem:
+        raise Unavailable(f"{daemon} is not running ({problem.strerror})") from None
+    raise Unavailable(f"{daemon} closed the connection")

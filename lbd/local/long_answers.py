@@ -1,0 +1,72 @@
+"""Answers as long as there are jobs: few at a time for each asker, and made without a long halt.
+
+Whoever asks for one has it from the question until it is sent, and another user's is not kept
+waiting for that.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Hashable, Iterable
+from typing import TypeVar
+
+from lbd.local import frames
+from lbd.local.json_socket import Json
+
+OPERATIONS = frozenset(("jobs", "queue.jobs", "queue.act", "explain", "history", "past", "stats"))
+AT_ONCE = 2  # of one asker
+ROWS = 500  # in one go
+Row = TypeVar("Row")
+
+
+class LongAnswers:
+    """Counts the long answers under way for each asker: a user, or another host."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._at_once = at_once
+        self._turns: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}  # and who uses it
+
+    @contextlib.asynccontextmanager
+    async def turn(self, asker: Hashable, operation: object) -> AsyncIterator[None]:
+        if operation not in OPERATIONS:
+            yield
+            return
+        semaphore, users = self._turns.get(asker, (asyncio.Semaphore(self._at_once), 0))
+        self._turns[asker] = semaphore, users + 1
+        try:
+            async with semaphore:
+                yield
+        finally:
+            semaphore, users = self._turns.pop(asker)
+            if users > 1:
+                self._turns[asker] = semaphore, users - 1
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+
+async def in_turns(rows: Iterable[Row]) -> AsyncIterator[Row]:
+    """Yields the same items, with pauses in which others are served."""
+    for number, row in enumerate(rows, 1):
+        yield row
+        if number % ROWS == 0:
+            await asyncio.sleep(0)
+
+
+async def encode(message: Json) -> bytes:
+    """Like `local.encode`, with pauses within its lists."""
+    parts = []
+    for key, value in message.items():
+        if isinstance(value, list) and len(value) > ROWS:
+            pieces = []
+            for at in range(0, len(value), ROWS):
+                pieces.append(text_of(value[at : at + ROWS])[1:-1])
+                await asyncio.sleep(0)
+            parts.append(f"{text_of(key)}:[{','.join(pieces)}]")
+        else:
+            parts.append(f"{text_of(key)}:{text_of(value)}")
+    return frames.pack(frames.JSON, f"{{{','.join(parts)}}}".encode())
+
+
+def text_of(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,99 @@
+"""Descriptors that users have sent and nobody asked for, closed where that holds up nobody."""
+
+import collections
+import contextlib
+import os
+import queue
+import socket
+import struct
+import threading
+
+from lbd.local.descriptors import receive
+
+READ_BYTES = 1 << 16
+IDLE_S = 10.0  # then a thread ends
+PATIENCE_S = 0.05  # with a descriptor that is being closed, if more are to be
+NO_LINGER = struct.pack("ii", 0, 0)
+
+
+def close_descriptor(descriptor: int) -> None:
+    """Without lingering, if it is a socket. In a thread: its user may be quicker than we are."""
+    with contextlib.suppress(OSError):
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=descriptor)
+        try:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        finally:
+            held.detach()
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
+
+
+def close_with_descriptors(sock: socket.socket) -> None:
+    """In a thread: a connection of a user's, and one after the other what is on its way in it."""
+    with contextlib.suppress(OSError):
+        while found := receive(sock, READ_BYTES):
+            for descriptor in found[1]:
+                close_descriptor(descriptor)
+            if not found[0]:
+                break
+    sock.close()
+
+
+def close_apart(descriptors: list[int]) -> None:
+    """In threads; whose they are is not known, so none that hangs holds up another."""
+    if descriptors:
+        left = collections.deque(descriptors)
+        threading.Thread(target=_close_apart, args=(left,), daemon=True).start()
+
+
+def _close_apart(left: collections.deque[int]) -> None:
+    while left:
+        closer = threading.Thread(target=_close_all, args=(left,), daemon=True)
+        closer.start()
+        before = -1
+        while left and before != (before := len(left)):
+            closer.join(PATIENCE_S)
+
+
+def _close_all(left: collections.deque[int]) -> None:
+    with contextlib.suppress(IndexError):
+        while True:
+            descriptor = left.popleft()
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+class Unwanted:
+    """Descriptors that nobody asked for: those of each user are closed in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[int, queue.SimpleQueue[int]] = {}
+
+    def close(self, uid: int, descriptors: list[int]) -> None:
+        if not descriptors:
+            return
+        with self._lock:
+            waiting = self._of.get(uid)
+            is_new = waiting is None
+            waiting = self._of.setdefault(uid, queue.SimpleQueue())
+            for descriptor in descriptors:
+                waiting.put(descriptor)
+        if is_new:
+            thread = threading.Thread(target=self._work, args=(uid, waiting), daemon=True)
+            thread.start()
+
+    def _work(self, uid: int, waiting: "queue.SimpleQueue[int]") -> None:
+        while True:
+            try:
+                descriptor = waiting.get(timeout=IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if waiting.empty():
+                        del self._of[uid]
+                        return
+                continue
+            close_descriptor(descriptor)
+
+
+UNWANTED = Unwanted()

@@ -1,0 +1,88 @@
+"""A scrape: what the daemons of this host answer, as text, made at most once a second."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lbd.errors import LbdError
+from lbd.local.json_socket import Json, JsonClient
+from lbd.metrics.core.families import Answer, families
+from lbd.metrics.core.table import DISPATCHER, LISTENER
+from lbd.metrics.exposition import text_of
+
+KEPT_S = 1.0  # a page serves everybody who asks within that time
+ASK_S = 2.0  # a daemon that hangs does not hold up what the others know
+
+
+class DaemonClient(JsonClient):
+    """A connection for one question."""
+
+    async def ask(self, question: Json) -> Json | None:
+        """Returns None if it does not answer."""
+        try:
+            async with asyncio.timeout(ASK_S):
+                if await self.connect():
+                    return await self.call(question, ASK_S)
+        except (LbdError, TimeoutError):
+            return None
+        finally:
+            self.close()
+        return None
+
+
+class Collector:
+    def __init__(
+        self,
+        runtime_dir: Path,
+        daemons: Sequence[str],
+        own: Callable[[], Json],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`own`: what the listener's process knows itself."""
+        self._sockets = {name: runtime_dir / f"{name}.sock" for name in daemons}
+        self._late = runtime_dir / f"{DISPATCHER}.sock"  # where the queue is enabled later
+        self._own = own
+        self._clock = clock
+        self._page: tuple[float, bytes] | None = None
+        self._making: asyncio.Task[bytes] | None = None
+        self._missing: list[str] = []
+
+    async def page(self) -> bytes:
+        """All metrics as text. Many who ask at once wait for the same one."""
+        if self._page is not None and self._clock() < self._page[0] + KEPT_S:
+            return self._page[1]
+        if self._making is None:
+            self._making = asyncio.create_task(self._make(), name="collect metrics")
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> bytes:
+        try:
+            began_s = self._clock()
+            page = text_of(families(await self._answers()))
+            self._page = began_s, page
+            return page
+        finally:
+            self._making = None
+
+    async def _answers(self) -> dict[str, Answer]:
+        question: Json = {"op": "metrics"}
+        if self._late.exists():
+            self._sockets[DISPATCHER] = self._late
+        asked = [DaemonClient(path).ask(question) for path in self._sockets.values()]
+        found = dict(zip(self._sockets, await asyncio.gather(*asked), strict=True))
+        answers: dict[str, Answer] = {name: said for name, said in found.items() if said}
+        self._missing = [name for name, said in found.items() if said is None]
+        up = [[name, int(said is not None)] for name, said in found.items()]
+        answers[LISTENER] = {**self._own(), "up": [*up, [LISTENER, 1]]}
+        return answers
+
+    async def missing(self) -> list[str]:
+        """The daemons that do not answer, as of the last second."""
+        await self.page()
+        return self._missing
+
+    async def close(self) -> None:
+        if self._making is not None:
+            self._making.cancel()
+            await asyncio.gather(self._making, return_exceptions=True)

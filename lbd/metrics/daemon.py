@@ -1,0 +1,134 @@
+"""`lbd metrics`: shows what this host's daemons know to monitoring programs, by HTTP.
+
+A process of its own, started only where `metrics.listen` is set: what reads strangers' requests
+then has no job, no user's descriptor and no decision in it, and is there to say that the LBM is
+not. It asks the others by their local sockets and keeps nothing but the last page.
+
+A port that another program has is no reason to end: it is said once, shown by `lbctl doctor`, and
+tried again.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from lbd import __version__
+from lbd.config.metrics import is_loopback, listen_address
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json, Refusal
+from lbd.metrics.cluster_tls import ClusterTls
+from lbd.metrics.collector import Collector
+from lbd.metrics.core.table import DISPATCHER, LBM, LIM
+from lbd.metrics.server import MetricsServer
+from lbd.net.tls import Tls
+from lbd.net.trusted import trust_of
+from lbd.process.own_figures import OwnFigures
+
+log = logging.getLogger("lbd.metrics")
+
+BIND_AGAIN_S = 5.0
+
+
+def check(config: Config) -> Tls | None:
+    """This host's certificate, where one is shown. Raises ConfigError."""
+    listen = config.metrics.listen
+    if not listen:
+        raise ConfigError('metrics.listen is not set: [metrics] listen = "127.0.0.1:9470"')
+    address, _ = listen_address(listen, config.host.address)
+    if is_loopback(address):
+        return None
+    trust = trust_of(config)
+    if not isinstance(trust, Tls):
+        raise ConfigError(
+            f"metrics.listen {listen}: without certificates metrics are shown on loopback only; "
+            "use 127.0.0.1, or make certificates by `lbctl init` or `lbctl join`"
+        )
+    return trust
+
+
+class Metrics:
+    def __init__(self, config: Config, shown: Tls | None) -> None:
+        """`shown`: the certificate of the listener; None where it speaks no TLS."""
+        self._address = listen_address(config.metrics.listen, config.host.address)
+        self._own_trust = shown
+        self._trust = shown or own_certificate(config)
+        self._figures = OwnFigures()
+        has_queue = config.host.name in config.dispatch.hosts
+        self.collector = Collector(
+            Path(config.host.runtime_dir),
+            (LIM, LBM, DISPATCHER) if has_queue else (LIM, LBM),
+            self._own,
+        )
+        secure = None
+        if shown is not None:
+            secure = ClusterTls(shown, any_client=config.metrics.clients == "any")
+        context, seen = (secure.context, (secure.check,)) if secure else (None, ())
+        self.server = MetricsServer(self.collector.page, self.collector.missing, context, *seen)
+        self.trouble = ""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set."""
+        beside = [asyncio.create_task(self._listen(), name="listen")]
+        if self._trust is not None:
+            follow = asyncio.create_task(self._trust.follow(), name="follow the certificates")
+            beside.append(follow)
+        try:
+            await stop.wait()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await self.server.close()
+            await self.collector.close()
+
+    async def _listen(self) -> None:
+        """Until the port is ours."""
+        address, port = self._address
+        while True:
+            try:
+                self.server.listen(address, port)
+            except OSError as problem:
+                trouble = f"cannot listen on {address}:{port}: {problem.strerror}"
+                if trouble != self.trouble:
+                    log.warning("%s; trying again (metrics.listen)", trouble)
+                self.trouble = trouble
+                await asyncio.sleep(BIND_AGAIN_S)
+            else:
+                self.trouble = ""
+                said = "TLS" if self._own_trust is not None else "no TLS"
+                log.info("metrics are shown on %s:%d, %s", address, port, said)
+                return
+
+    async def answer(self, request: Json, _caller: Caller) -> Json:
+        """What the doctor and the lab ask. Raises Refusal."""
+        match request.get("op"):
+            case "status":
+                address, port = self._address
+                secure = self._own_trust is not None
+                return {"address": address, "port": port, "tls": secure, "trouble": self.trouble}
+            case "cut":  # it speaks to nobody but its own host
+                return {}
+        raise Refusal(f"unknown operation {str(request.get('op'))[:40]!r}")
+
+    def _own(self) -> Json:
+        own: Json = {
+            **self._figures.answer(),
+            "release_info": [[__version__, 1]],
+            "scrapes": [[status, count] for status, count in self.server.statuses.items()],
+            "scrape_connections_refused": [[why, n] for why, n in self.server.refused.items()],
+        }
+        if self._trust is not None:
+            own["certificate_expiry_timestamp_seconds"] = self._trust.credentials.valid_s[1]
+        return own
+
+
+def own_certificate(config: Config) -> Tls | None:
+    """Of a host that has one, to say when it ends."""
+    try:
+        trust = trust_of(config)
+    except ConfigError as problem:
+        log.warning("%s", problem)
+        return None
+    return trust if isinstance(trust, Tls) else None

@@ -1,0 +1,191 @@
+"""LIM messages over gRPC: one unary call each, with a deadline. Counts what goes in and out.
+
+A host speaks for itself only: whoever calls must be the sender, and whoever answers the one asked.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from lbd.errors import Incompatible, PeerError, Unavailable
+from lbd.lim.core.messages import (
+    AskCentre,
+    Hello,
+    Message,
+    ProbeReply,
+    Report,
+    Reserve,
+    ReserveReply,
+)
+from lbd.local.rate_limit import Rates, turns_of
+from lbd.net import convert, transport
+from lbd.net.neighbours import Skewed, ignore
+from lbd.net.question import Unanswered, ask
+
+if TYPE_CHECKING:
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+    Handler = grpc.RpcMethodHandler[bytes, bytes]
+
+METHOD = "/lbd.v1.Lim/Deliver"
+RATE_PER_S = 2000
+TURN_BYTES = 2048  # a longer message takes several turns: to read it takes as long
+PATIENCE_S = 1.0  # for a message of a host that sends too many
+IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
+OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
+Answer = Callable[[Message], Message]
+
+
+class Traffic:
+    """Messages and bytes (of the messages themselves) by kind."""
+
+    def __init__(self) -> None:
+        self.messages_in: Counter[str] = Counter()
+        self.messages_out: Counter[str] = Counter()
+        self.bytes_in: Counter[str] = Counter()
+        self.bytes_out: Counter[str] = Counter()
+        self.refused = 0  # of hosts that send too many
+
+    def came(self, kind: str, size: int) -> None:
+        self.messages_in[kind] += 1
+        self.bytes_in[kind] += size
+
+    def went(self, kind: str, size: int) -> None:
+        self.messages_out[kind] += 1
+        self.bytes_out[kind] += size
+
+
+def kind_of(message: Message) -> str:
+    return type(message.body).__name__
+
+
+def check_words(message: Message, host: str) -> None:
+    """Raises PeerError if `host` ("" = any) may not say that: it is said for another."""
+    body = message.body
+    if host and message.sender != host:
+        raise PeerError(f"{host} speaks for {message.sender}")
+    if isinstance(body, Hello) and body.self.name != message.sender:
+        raise PeerError(f"{message.sender} introduces itself as {body.self.name}")
+    if isinstance(body, OWN_SAMPLE) and body.sample.host != message.sender:
+        raise PeerError(f"{message.sender} reports the load of {body.sample.host}")
+
+
+class Encoder:
+    """Encodes a body that goes to many hosts once: a vector of 400 hosts takes a millisecond."""
+
+    def __init__(self) -> None:
+        self._last: Message | None = None
+        self._data = b""
+
+    def encode(self, message: Message) -> bytes:
+        last = self._last
+        if last is None or last.body is not message.body or last != message:
+            self._last, self._data = message, convert.encode(message)
+        return self._data
+
+
+class LimNetwork:
+    def __init__(
+        self,
+        trust: transport.Trust,
+        max_message_bytes: int,
+        silence_s: float,
+        rate_per_s: int = RATE_PER_S,
+    ) -> None:
+        """`rate_per_s`: of messages that are taken from one host."""
+        self.traffic = Traffic()
+        self._rate = rate_per_s
+        self._rates = Rates(rate_per_s, 2 * rate_per_s)
+        self._trust = trust
+        self._options = [
+            *transport.options(max_message_bytes, silence_s),
+            ("grpc.client_idle_timeout_ms", IDLE_CLOSE_MS),
+            # A ping after messages, to find the window for a bulk that never comes. It wakes
+            # gRPC's own threads again and again, at both ends: half of what a message costs there.
+            ("grpc.http2.bdp_probe", 0),
+        ]
+        self.peers = transport.Peers(trust, self._options)
+        self._encoder = Encoder()
+        self._server: grpc.aio.Server | None = None
+
+    async def serve(
+        self,
+        address: str,
+        port: int,
+        answer: Answer,
+        *more: grpc.GenericRpcHandler,
+        skewed: Skewed = ignore,
+    ) -> None:
+        """`skewed`: see `neighbours`. Raises ConfigError if the port cannot be had."""
+
+        async def deliver(data: bytes, context: "Context") -> bytes:
+            caller = await self._trust.caller(context)
+            if caller:  # before a byte of it is read
+                await self._await_turn(caller, len(data), context)
+            try:
+                message = convert.decode(data)
+                check_words(message, caller)
+            except PeerError as problem:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
+            if not caller:
+                await self._await_turn(message.sender, len(data), context)
+            self.traffic.came(kind_of(message), len(data))
+            reply = answer(message)
+            packed = convert.encode(reply)
+            self.traffic.went(kind_of(reply), len(packed))
+            return packed
+
+        service, method = METHOD[1:].split("/")
+        handler: Handler = grpc.unary_unary_rpc_method_handler(deliver)
+        self._server = transport.bind(
+            address,
+            port,
+            self._trust,
+            self.peers.cuts,
+            [grpc.method_handlers_generic_handler(service, {method: handler}), *more],
+            self._options,
+            skewed,
+        )
+        await self._server.start()
+
+    async def _await_turn(self, host: str, size: int, context: "Context") -> None:
+        """Delays a call, or aborts it if its host sends too much."""
+        turns = min(turns_of(size, TURN_BYTES), self._rate)
+        wait_s = self._rates.turn_s(host, time.monotonic(), PATIENCE_S, turns)
+        if wait_s is None:
+            self.traffic.refused += 1
+            text = f"{host} sends more than {self._rate} messages a second (lim.peer_rate)"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        elif wait_s:
+            await asyncio.sleep(wait_s)
+
+    async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
+        """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""
+        channel = self.peers.channel(name, target)
+        data = self._encoder.encode(message)
+        self.traffic.went(kind_of(message), len(data))
+        try:
+            packed = await ask(channel, METHOD, data, self.peers.metadata, timeout_s)
+        except Unanswered as problem:
+            text = f"{name or target}: {problem}"
+            if problem.code is grpc.StatusCode.INVALID_ARGUMENT:
+                raise PeerError(text) from None
+            if problem.code is grpc.StatusCode.FAILED_PRECONDITION:
+                raise Incompatible(str(problem)) from None
+            raise Unavailable(text) from None
+        reply = convert.decode(packed)
+        check_words(reply, name if self._trust.proves_names else "")
+        self.traffic.came(kind_of(reply), len(packed))
+        return reply
+
+    async def cut(self, names: set[str]) -> None:
+        await self.peers.cut(names)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.stop(grace=None)
+        await self.peers.close()

@@ -1,0 +1,51 @@
+"""One question to another host: a unary call, as it is asked and as it is read."""
+
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+
+from lbd.errors import Unavailable
+from lbd.net.details import in_plain_words
+
+if TYPE_CHECKING:  # generic in the stubs only
+    from lbd.net.transport import Metadata
+
+    Call = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+
+Parsed = TypeVar("Parsed", bound=Message)
+
+
+class Unanswered(Unavailable):
+    """No answer has come, or a refusal: `code` says which, None if the channel was closed."""
+
+    def __init__(self, text: str, code: grpc.StatusCode | None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+async def ask(
+    channel: grpc.aio.Channel, method: str, data: bytes, metadata: "Metadata", timeout_s: float
+) -> bytes:
+    """Raises Unanswered."""
+    call: Call = channel.unary_unary(method)
+    try:
+        return await call(data, metadata=metadata, timeout=timeout_s)
+    except grpc.aio.AioRpcError as problem:
+        text = in_plain_words(problem.details()) or problem.code().name.lower()
+        raise Unanswered(text, problem.code()) from None
+    except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:  # the channel was closed
+        raise Unanswered(str(problem), None) from None
+
+
+class Aborting(Protocol):
+    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
+
+
+async def read(kind: type[Parsed], data: bytes, context: Aborting) -> Parsed:
+    """The message, or the call is aborted."""
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a {kind.__name__}")

@@ -1,0 +1,307 @@
+"""Mutual TLS between hosts: whose certificate is shown, whose is accepted, and who that is.
+
+A server admits nobody without a certificate of the cluster's authority: the handshake fails. Where
+the authority is, the LIM admits newcomers with a token too, and `caller` refuses them everything
+but joining. A client asks for the one host it means, by a name that holds the lowest issue it
+accepts (see `trust.names`).
+
+Certificates change under a running daemon. A server asks for its own at every handshake (gRPC calls
+`_fetch` on a thread of its own); a client's channels are replaced by new ones, and the old take no
+new calls. Calls under way go on, on both sides, unless their host is revoked.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from lbd.errors import ConfigError, LbdError, PeerError
+from lbd.net.transport import HOST_HEADER, Call, CutCheck, Metadata, Options
+from lbd.text.one_line import one_line
+from lbd.trust import der
+from lbd.trust.files import Credentials, HostFiles, first_certificate
+from lbd.trust.names import ANY_HOST, Identity, asked_names, identity_of, issue_name
+from lbd.trust.revocations import Revocations
+
+if TYPE_CHECKING:
+    from lbd.trust.authority import Authority
+
+log = logging.getLogger("lbd.tls")
+
+LOOK_S = 1.0  # how soon a changed file is noticed
+SEEN_MAX = 4096  # callers' certificates, not to be taken apart at each call
+
+Stamp = tuple[int, int, int]
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Returns a value that changes when the file is replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+class Tls:
+    """This host's certificate, and the hosts that it trusts."""
+
+    proves_names = True
+
+    def __init__(
+        self, own_name: str, files: HostFiles, authority: "Authority | None" = None
+    ) -> None:
+        """`authority`: if it is on this host and this server is the one to join by.
+
+        Raises ConfigError if the files are not what they should be.
+        """
+        self.metadata: Metadata = ((HOST_HEADER, own_name),)
+        self.generation = 0
+        self.files = files
+        self.own_name = own_name
+        self.authority = authority
+        self._root = files.read_authority()
+        self._served: tuple[Stamp, Stamp] | None = None
+        self._openness = ""
+        self._stamps = (stamp_of(files.credentials), stamp_of(files.revoked))
+        self.credentials = files.read_credentials()
+        self.identity = self._own_identity(self.credentials)
+        self.revocations = files.read_revocations()
+        self._learnt_s = dict.fromkeys(self.revocations.lowest, time.monotonic())
+        self._seen: dict[bytes, tuple[Identity, float] | None] = {}
+        self._held: dict[str, set[asyncio.Task[object]]] = {}
+        self._ended: set[asyncio.Task[object]] = set()
+        self._listeners: list[Callable[[set[str]], None]] = []
+        self._server_credentials: grpc.ServerCredentials | None = None
+
+    def _own_identity(self, credentials: Credentials) -> Identity:
+        """Raises ConfigError unless it is this host's, with its key, of the authority's making."""
+        try:
+            checked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            checked.load_verify_locations(cadata=self._root.decode("ascii"))
+            checked.load_cert_chain(self.files.credentials)
+            credentials.valid_s  # noqa: B018  # raises
+            identity = identity_of(names_in(credentials.certificate))
+        except (ValueError, OSError) as problem:
+            why = getattr(problem, "reason", None) or problem
+            raise ConfigError(f"{self.files.credentials}: {why}; join again") from None
+        if identity is None:
+            raise ConfigError(f"{self.files.credentials}: not a host's certificate; join again")
+        if identity.host != self.own_name:
+            raise ConfigError(
+                f"{self.files.credentials} is the certificate of {identity.host}, but this host is "
+                f"{self.own_name}: set host.name, or remove {self.files.root} and join again"
+            )
+        return identity
+
+    # -- files that change -----------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Takes up replaced files for as long as the daemon runs."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """Take up what has changed on disk; complain of a key that others may read by now."""
+        before_open, self._openness = self._openness, self.files.openness()
+        if self._openness and not before_open:
+            log.warning("%s", self._openness)
+        credentials, revoked = stamp_of(self.files.credentials), stamp_of(self.files.revoked)
+        before, self._stamps = self._stamps, (credentials, revoked)
+        try:
+            if credentials != before[0]:
+                self._take_up(self.files.read_credentials())
+            if revoked != before[1]:
+                self._take_up_revocations(self.files.read_revocations())
+        except LbdError as problem:
+            log.warning("%s", problem)
+
+    def _take_up(self, credentials: Credentials) -> None:
+        self.identity = self._own_identity(credentials)
+        self.credentials = credentials
+        self.generation += 1
+        log.info("took up a new certificate of %s, valid for %.0f s", self.own_name, self.left_s)
+
+    def _take_up_revocations(self, revocations: Revocations) -> None:
+        before, self.revocations = self.revocations, revocations
+        fresh = {
+            host
+            for host, lowest in revocations.lowest.items()
+            if lowest > before.lowest_issue(host)
+        }
+        if not fresh:
+            return
+        log.warning("revoked: %s", one_line(", ".join(sorted(fresh))))
+        if self.is_revoked(self.identity):
+            log.warning("this host, %s, is revoked: `lbctl join` with a new token", self.own_name)
+        self._learnt_s |= dict.fromkeys(fresh, time.monotonic())
+        for notify in self._listeners:
+            notify(fresh)
+        for host in fresh:
+            for task in self._held.get(host, ()):
+                self._ended.add(task)
+                task.cancel()
+
+    @property
+    def left_s(self) -> float:
+        """The seconds until our own certificate expires."""
+        return self.credentials.valid_s[1] - time.time()
+
+    # -- as a server -----------------------------------------------------------------------------
+
+    def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor:
+        return CutCheck(cuts)
+
+    def add_port(self, server: grpc.aio.Server, where: str) -> int:
+        self._server_credentials = grpc.dynamic_ssl_server_credentials(
+            self._configuration(),
+            self._fetch,  # type: ignore[arg-type]  # None is allowed, whatever the stubs say
+            require_client_authentication=True,
+        )
+        return server.add_secure_port(where, self._server_credentials)
+
+    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """Runs at each handshake, on a gRPC thread. None means no change."""
+        ledger = self.authority.ledger_file if self.authority is not None else None
+        stamps = (stamp_of(self.files.credentials), stamp_of(ledger) if ledger else (0, 0, 0))
+        if stamps == self._served:
+            return None
+        found = self._configuration()
+        self._served = stamps
+        return found
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        own = self.files.read_credentials()
+        roots = [self._root]
+        if self.authority is not None:
+            roots += [token.anchor.encode() for token in self.authority.ledger().tokens]
+        return grpc.ssl_server_certificate_configuration([(own.key, own.chain)], b"".join(roots))
+
+    async def caller(self, context: Call) -> str:
+        """The host that calls. Aborts the call if it is revoked, expired or none."""
+        try:
+            return self.host_of(certificate_of(context), time.time())
+        except PeerError as problem:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(problem))
+
+    def host_of(self, certificate: bytes, now_s: float) -> str:
+        """Returns the host of a certificate. Raises PeerError if it is to be refused."""
+        identity = self.identity_of(certificate, now_s)
+        if self.is_revoked(identity):
+            raise PeerError(f"{identity.host} is revoked")
+        return identity.host
+
+    def is_out(self, host: str, heard_s: float) -> bool:
+        """It was revoked, and has not joined again as far as is known here: `heard_s` is when it
+        proved to be itself last, on the monotonic clock."""
+        return host in self._learnt_s and heard_s <= self._learnt_s[host]
+
+    def is_revoked(self, identity: Identity) -> bool:
+        return identity.issue < self.revocations.lowest_issue(identity.host)
+
+    def identity_of(self, certificate: bytes, now_s: float) -> Identity:
+        """Revoked or not. Raises PeerError if it has ended or is not a host's."""
+        if certificate not in self._seen:
+            if len(self._seen) >= SEEN_MAX:
+                self._seen.clear()
+            self._seen[certificate] = self._read(certificate)
+        found = self._seen[certificate]
+        if found is None:
+            raise PeerError("only for hosts that have joined")
+        identity, until_s = found
+        if now_s > until_s:
+            raise PeerError(f"the certificate of {identity.host} has ended")
+        return identity
+
+    def _read(self, certificate: bytes) -> tuple[Identity, float] | None:
+        try:
+            identity = identity_of(names_in(certificate.decode("ascii")))
+            until_s = der.valid_s(ssl.PEM_cert_to_DER_cert(certificate.decode("ascii")))[1]
+        except ValueError:
+            return None
+        if identity is None or not self._is_of_the_authority(certificate):
+            return None
+        return identity, until_s
+
+    def _is_of_the_authority(self, certificate: bytes) -> bool:
+        """What TLS has seen to, unless there is something else that it trusts."""
+        if self.authority is None:
+            return True
+        from lbd.trust.certificates import is_signed_by
+
+        return is_signed_by(certificate, self._root)
+
+    @contextmanager
+    def held(self, caller: str) -> Iterator[None]:
+        """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
+        task = asyncio.current_task()
+        assert task is not None
+        tasks = self._held.setdefault(caller, set())
+        tasks.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._ended:
+                raise
+            task.uncancel()
+            raise PeerError(f"{caller} is revoked") from None
+        finally:
+            self._ended.discard(task)
+            tasks.discard(task)
+            if not tasks and self._held.get(caller) is tasks:
+                del self._held[caller]
+
+    # -- as a client -----------------------------------------------------------------------------
+
+    def when_revoked(self, notify: Callable[[set[str]], None]) -> None:
+        self._listeners.append(notify)
+
+    def channel(self, name: str, target: str, options: Options) -> grpc.aio.Channel:
+        own = self.credentials
+        wanted = issue_name(name, self.revocations.lowest_issue(name)) if name else ANY_HOST
+        named: list[tuple[str, int | str]] = [*options, ("grpc.ssl_target_name_override", wanted)]
+        root = self._narrowed_to(name) if name else self._root
+        credentials = grpc.ssl_channel_credentials(root, own.key, own.chain)
+        return grpc.aio.secure_channel(target, credentials, options=named)
+
+    def _narrowed_to(self, name: str) -> bytes:
+        """Our authority, trusted for the names of this host alone: gRPC compares names loosely."""
+        authority = ssl.PEM_cert_to_DER_cert(first_certificate(self._root))
+        return ssl.DER_cert_to_PEM_cert(der.narrowed(authority, asked_names(name))).encode()
+
+    # -- news of revocations ---------------------------------------------------------------------
+
+    def learn(self, signed: bytes) -> None:
+        """Take over a newer list. Raises PeerError if the authority has not signed it."""
+        from lbd.trust.authority import verified
+        from lbd.trust.files import write_private
+        from lbd.trust.revocations import parse
+
+        said = parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))
+        if said.number <= self.revocations.number:
+            return
+        verified(signed, self._root)
+        write_private(self.files.revoked, signed)
+        self.look()
+
+
+def certificate_of(context: Call) -> bytes:
+    """Returns the caller's certificate, PEM. Raises PeerError without one."""
+    found = context.auth_context().get("x509_pem_cert")
+    if not found:
+        raise PeerError("no certificate")
+    certificate: bytes = next(iter(found))
+    return certificate
+
+
+def names_in(certificate: str) -> list[str]:
+    """The DNS names of a PEM certificate. Raises ValueError if it is none."""
+    return der.dns_names(ssl.PEM_cert_to_DER_cert(certificate))

@@ -1,0 +1,361 @@
+"""gRPC between hosts: one server a daemon, one warm channel a peer, and who it is at the other end.
+
+How hosts know each other is a `Trust`: by certificates (`tls.py`), or in a lab on loopback by a key
+they share (`Plain`). Either way a server learns the caller's name, and a caller reaches the host it
+asked for or nobody.
+
+Chosen options and why:
+- keepalive both ways, so that a cut cable ends a stream within `orphan_after_s` on both sides;
+  the server must be told to tolerate the pings, or it closes the connection with ENHANCE_YOUR_CALM
+- and the same limit for the answer to a ping: a frozen peer's kernel takes what we send, so that
+  only its silence tells, and for that gRPC by itself allows a minute
+- no retries inside gRPC: whether a command may run twice is for us to decide
+- one event loop a process: grpc.aio with several prints BlockingIOError (grpc/grpc#42357)
+"""
+
+import asyncio
+import hmac
+import inspect
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import grpc
+import grpc.aio
+
+from lbd.errors import ConfigError, PeerError, Unavailable
+from lbd.model import target_of
+from lbd.net import release as wire
+from lbd.net.connection_share import ConnectionShares
+from lbd.net.neighbours import NeighbourCheck, Skewed, ignore
+
+if TYPE_CHECKING:  # generic in the stubs only
+    from collections.abc import Awaitable
+
+    Context = grpc.aio.ServicerContext[object, object]
+    Handler = grpc.RpcMethodHandler[object, object] | None
+    Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]
+
+KEY_HEADER = "lbd-key"
+HOST_HEADER = "lbd-host"
+MIB = 1 << 20
+# Of one connection at once; more wait at their end, and among them those of other users of that
+# host. Each `lbrun -q` that waits has one, so they are more than an LBM has clients by default
+# (lbm.max_clients).
+CALLS_MAX = 4096
+LONG_CALLS_MAX = CALLS_MAX  # of one host, on all of its connections
+CONNECTIONS_MAX = 2048  # more are closed before a byte of them is read
+HANDSHAKE_MS = 10_000  # for a connection to become one of HTTP/2, and of TLS; gRPC's own is 2 min
+RETIRED_S = 10 * 365.25 * 86400  # a channel that takes no new calls waits for its last one to end
+Options = list[tuple[str, int]]
+
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Call(Protocol):
+    """What a server sees of a call, whatever its messages."""
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]: ...
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
+
+
+class Trust(Protocol):
+    """How the hosts of a cluster authenticate each other."""
+
+    metadata: Metadata  # of each call
+    proves_names: bool  # else whoever is let in is believed to be who it says
+    generation: int  # grows: channels made before are for the calls they have, not for new ones
+
+    def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor: ...
+
+    def add_port(self, server: grpc.aio.Server, where: str) -> int: ...
+
+    def channel(self, name: str, target: str, options: Options) -> grpc.aio.Channel:
+        """To host `name` and no other; "" = whoever of the cluster answers there."""
+        ...
+
+    async def caller(self, context: Call) -> str:
+        """The host that calls, "" = it may be any. Aborts the call of one we do not deal with."""
+        ...
+
+    def held(self, caller: str) -> "AbstractContextManager[None]":
+        """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
+        ...
+
+    def when_revoked(self, notify: "Callable[[set[str]], None]") -> None:
+        """`tell` is called with the hosts whose channels are to be given up."""
+        ...
+
+
+def options(max_message_bytes: int, silence_s: float) -> Options:
+    """Channel and server options; a peer silent for about `silence_s` is given up.
+
+    Most of that is for its answer: one that is short of CPU is late, not gone.
+    """
+    third_ms = max(300, int(silence_s * 333))
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", third_ms),
+        ("grpc.keepalive_timeout_ms", 2 * third_ms),
+        ("grpc.http2.ping_timeout_ms", 2 * third_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", third_ms // 2),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", third_ms // 2),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.max_frame_size", MIB),
+        ("grpc.http2.write_buffer_size", MIB),
+        ("grpc.max_concurrent_streams", CALLS_MAX),
+        ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        ("grpc.so_reuseport", 0),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 500),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+    ]
+
+
+MAKE_KEY = "make one: (umask 077; head -c 48 /dev/urandom | base64 -w0 >"
+
+
+def read_key(key_file: str) -> str:
+    """The cluster's key. Raises ConfigError if it is missing, short or readable by others."""
+    path = Path(key_file)
+    try:
+        mode = path.stat().st_mode & 0o077
+        key = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "not ASCII text"
+        raise ConfigError(
+            f"security.key_file {key_file}: {why}; {MAKE_KEY}{key_file})"
+        ) from problem
+    if mode:
+        raise ConfigError(f"security.key_file {key_file} is open to others; chmod 600 it")
+    if len(key) < 32:
+        raise ConfigError(f"security.key_file {key_file} holds fewer than 32 characters")
+    return key
+
+
+def check_listen_address(address: str) -> None:
+    """Allows plain transport on loopback only. Raises ConfigError."""
+    if not ip_of(address).is_loopback:
+        raise ConfigError(
+            f"host.address {address}: without TLS the daemons listen on loopback only; `lbctl "
+            "init` on the first host and `lbctl join` on the others make certificates"
+        )
+
+
+def ip_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Raises ConfigError if it is none."""
+    try:
+        return ipaddress.ip_address(address)
+    except ValueError:
+        raise ConfigError(f"host.address {address!r} is not an IP address") from None
+
+
+async def cut_off(_request: object, context: "Context") -> None:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "cut off by the lab")
+
+
+class CutCheck(grpc.aio.ServerInterceptor):
+    """Refuses a call of a host that a lab has cut off from us."""
+
+    def __init__(self, cuts: set[str]) -> None:
+        self._cuts = cuts
+        self._cut: Handler = grpc.stream_stream_rpc_method_handler(cut_off)
+
+    async def intercept_service(  # type: ignore[override]  # the stubs make it generic
+        self,
+        continuation: "Continuation",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler":
+        headers = dict(handler_call_details.invocation_metadata or ())
+        return self._refused(headers) or await continuation(handler_call_details)
+
+    def _refused(self, headers: Mapping[str, str | bytes]) -> "Handler":
+        return self._cut if headers.get(HOST_HEADER) in self._cuts else None
+
+
+class KeyCheck(CutCheck):
+    """Refuses a call that does not carry the cluster's key, too."""
+
+    def __init__(self, key: str, cuts: set[str]) -> None:
+        super().__init__(cuts)
+        self._key = key.encode()
+
+        async def refuse(_request: object, context: "Context") -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing cluster key")
+
+        self._refusal: Handler = grpc.stream_stream_rpc_method_handler(refuse)
+
+    def _refused(self, headers: Mapping[str, str | bytes]) -> "Handler":
+        given = str(headers.get(KEY_HEADER, "")).encode()
+        if not hmac.compare_digest(given, self._key):
+            return self._refusal
+        return super()._refused(headers)
+
+
+class HeldCalls(grpc.GenericRpcHandler):
+    """Ends every long call as soon as its caller is revoked, and bounds their number by caller:
+    none can be served without this."""
+
+    def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], trust: "Trust") -> None:
+        self._handlers = tuple(handlers)
+        self._trust = trust
+        self._known: dict[str, Handler] = {}  # of methods that there are
+        self._open: Counter[str] = Counter()  # long calls, by caller
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler":
+        if known := self._known.get(handler_call_details.method):
+            return known
+        for one in self._handlers:
+            if (handler := one.service(handler_call_details)) is not None:
+                found = self._known[handler_call_details.method] = self._held(handler)
+                return found
+        return None
+
+    def _held(self, handler: "Handler") -> "Handler":
+        if handler is None or not (handler.request_streaming or handler.response_streaming):
+            return handler
+        kind = (handler.request_streaming, handler.response_streaming)
+        body, remake = {
+            (False, True): (handler.unary_stream, grpc.unary_stream_rpc_method_handler),
+            (True, False): (handler.stream_unary, grpc.stream_unary_rpc_method_handler),
+            (True, True): (handler.stream_stream, grpc.stream_stream_rpc_method_handler),
+        }[kind]
+        assert inspect.iscoroutinefunction(body)  # one that writes by its context
+
+        async def call(request: object, context: "Context") -> object:
+            caller = await self._trust.caller(context)
+            if caller and self._open[caller] >= LONG_CALLS_MAX:
+                text = f"{caller} has {LONG_CALLS_MAX} calls under way here"
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            self._open[caller] += 1
+            try:
+                with self._trust.held(caller):
+                    return await body(request, context)
+            except PeerError as problem:  # some of what it asked for may have been done
+                await context.abort(grpc.StatusCode.ABORTED, str(problem))
+            finally:
+                self._open[caller] -= 1
+                if not self._open[caller]:
+                    del self._open[caller]
+
+        return remake(call, handler.request_deserializer, handler.response_serializer)
+
+
+class Plain:
+    """For a lab on loopback: whoever has the key is believed to be who it says."""
+
+    proves_names = False
+    generation = 0
+
+    def __init__(self, own_name: str, key: str) -> None:
+        self.metadata: Metadata = ((KEY_HEADER, key), (HOST_HEADER, own_name))
+        self._key = key
+
+    def interceptor(self, cuts: set[str]) -> grpc.aio.ServerInterceptor:
+        return KeyCheck(self._key, cuts)
+
+    def add_port(self, server: grpc.aio.Server, where: str) -> int:
+        return server.add_insecure_port(where)
+
+    def channel(self, _name: str, target: str, options: Options) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(target, options=options)
+
+    async def caller(self, _context: Call) -> str:
+        return ""
+
+    def held(self, _caller: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def when_revoked(self, _listeners: Callable[[set[str]], None]) -> None:
+        return
+
+
+class Peers:
+    """Warm channels by host and "address:port", and which hosts a lab has cut off from us."""
+
+    def __init__(self, trust: Trust, channel_options: Options) -> None:
+        self.trust = trust
+        self.metadata = (*trust.metadata, (wire.HEADER, wire.OWN.announcement()))
+        self.cuts: set[str] = set()
+        self._options = channel_options
+        self._channels: dict[tuple[str, str], tuple[int, grpc.aio.Channel]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closing_now: set[asyncio.Task[None]] = set()
+        trust.when_revoked(self._give_up)
+
+    def channel(self, name: str, target: str) -> grpc.aio.Channel:
+        """The channel to host `name` at `target`. Raises Unavailable while it is cut off."""
+        if name in self.cuts:
+            raise Unavailable(f"{name} is cut off from here")
+        generation = self.trust.generation
+        made, channel = self._channels.get((name, target), (0, None))
+        if channel is not None and made != generation:
+            self._close(channel, RETIRED_S)
+            channel = None
+        if channel is None:
+            channel = self.trust.channel(name, target, self._options)
+            self._channels[name, target] = (generation, channel)
+        return channel
+
+    async def cut(self, names: set[str]) -> None:
+        """Behave from now on as if exactly these hosts were unreachable (the lab's `cut`)."""
+        self.cuts.clear()
+        self.cuts.update(names)
+        self._give_up(names)
+        await asyncio.gather(*self._closing_now)
+
+    def _give_up(self, names: set[str]) -> None:
+        for key in [key for key in self._channels if key[0] in names]:
+            self._close(self._channels.pop(key)[1], None)
+
+    def _close(self, channel: grpc.aio.Channel, grace_s: float | None) -> None:
+        """Now, with every call on it, or once the last of them has ended."""
+        task = asyncio.create_task(channel.close(grace_s), name="close a channel")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        if grace_s is None:
+            self._closing_now.add(task)
+            task.add_done_callback(self._closing_now.discard)
+
+    async def close(self) -> None:
+        self._give_up({name for name, _ in self._channels})
+        for task in self._closing - self._closing_now:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+
+def bind(
+    address: str,
+    port: int,
+    trust: Trust,
+    cuts: set[str],
+    handlers: list[grpc.GenericRpcHandler],
+    server_options: Options,
+    skewed: Skewed = ignore,
+) -> grpc.aio.Server:
+    """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
+    own_name = dict(trust.metadata).get(HOST_HEADER, "")
+    check = NeighbourCheck(own_name, HOST_HEADER, skewed)
+    interceptors = [trust.interceptor(cuts), check]
+    server = grpc.aio.server(options=server_options, interceptors=interceptors)
+    server.add_generic_rpc_handlers((HeldCalls(handlers, trust),))
+    try:
+        bound = trust.add_port(server, target_of(address, port))
+    except RuntimeError:
+        bound = 0
+    if bound == 0:
+        where = target_of(address, port)
+        raise ConfigError(f"cannot listen on {where}: in use, or not an address of this host")
+    ConnectionShares(server, (address, bound), CONNECTIONS_MAX)
+    return server

@@ -1,0 +1,121 @@
+"""What a LIM answers about certificates: join, renew, and word of revoked hosts."""
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from lbd.errors import LbdError, PeerError
+from lbd.net.gen import trust_pb2 as pb
+from lbd.net.question import read
+from lbd.net.tls import Tls, certificate_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lbd.trust.authority import Authority
+
+    Context = grpc.aio.ServicerContext[object, object]
+
+log = logging.getLogger("lbd.tls")
+
+SERVICE = "lbd.v1.Trust"
+Request = TypeVar("Request", bound=Message)
+Reply = TypeVar("Reply", bound=Message)
+
+
+class TrustService:
+    """Answers about certificates; `authority` is None on all hosts but one."""
+
+    def __init__(self, tls: Tls, authority: "Authority | None") -> None:
+        self._tls = tls
+        self._authority = authority
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        methods = {
+            "Join": unary(self._join, pb.JoinRequest),
+            "Renew": unary(self._renew, pb.RenewRequest),
+            "Revocations": unary(self._revocations, pb.RevocationUpdate),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _join(self, request: pb.JoinRequest, context: "Context") -> pb.JoinReply:
+        authority = await self._need_authority(context)
+        try:
+            shown = certificate_of(context)
+            token = authority.token_of(shown)
+            made = await asyncio.to_thread(
+                authority.join_shown, shown, request.host, request.request, time.time()
+            )
+        except LbdError as problem:
+            log.warning("refused to let %.80r join: %s", request.host, problem)
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
+        log.info(
+            "host %s joined with token %s", request.host, token.id,
+            extra={"action": "joined", "host": request.host},
+        )  # fmt: skip
+        self._tls.learn(await asyncio.to_thread(authority.signed_list))
+        return pb.JoinReply(
+            cluster=authority.ledger().cluster,
+            authority_host=self._tls.own_name,
+            certificates=made,
+            revocations=self._tls.files.read_signed(),
+        )
+
+    async def _renew(self, request: pb.RenewRequest, context: "Context") -> pb.RenewReply:
+        host = await self._tls.caller(context)
+        authority = await self._need_authority(context)
+        shown = certificate_of(context)
+        issue = self._tls.identity_of(shown, time.time()).issue
+        try:
+            if request.proof or not authority.has_key:
+                made = await asyncio.to_thread(
+                    authority.renew_shown, shown, request.request, request.proof, time.time()
+                )
+            else:  # of an earlier release; TLS has seen that it has the key
+                made = await asyncio.to_thread(
+                    authority.renew, host, issue, request.request, time.time()
+                )
+        except LbdError as problem:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
+        log.info(
+            "issued a new certificate to host %s", host, extra={"action": "renewed", "host": host}
+        )
+        return pb.RenewReply(certificates=made)
+
+    async def _revocations(
+        self, update: pb.RevocationUpdate, context: "Context"
+    ) -> pb.RevocationUpdate:
+        try:  # one that is revoked may know it
+            self._tls.identity_of(certificate_of(context), time.time())
+        except PeerError as problem:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(problem))
+        if update.signed:
+            try:
+                self._tls.learn(update.signed)
+            except LbdError as problem:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
+        return pb.RevocationUpdate(signed=self._tls.files.read_signed())
+
+    async def _need_authority(self, context: "Context") -> "Authority":
+        if self._authority is None:
+            home = self._tls.files.read_home()[0] or "another host"
+            text = f"the authority is not on {self._tls.own_name}, but on {home}"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        return self._authority
+
+
+def unary(
+    body: "Callable[[Request, Context], Awaitable[Reply]]", request: type[Request]
+) -> "grpc.RpcMethodHandler[object, object]":
+    """Makes a handler of bytes; rejects what cannot be parsed."""
+
+    async def call(data: bytes, context: "Context") -> bytes:
+        message = await read(request, data, context)
+        return (await body(message, context)).SerializeToString()
+
+    return grpc.unary_unary_rpc_method_handler(call)

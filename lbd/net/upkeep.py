@@ -1,0 +1,170 @@
+"""Keeps a host's trust fresh: its certificate renewed in time, word of revocations exchanged.
+
+One host in the cluster has the authority; it tells every other host at once of a revocation. Each
+host also asks now and then, there or, while that one is away, any other host: the list is signed,
+so it does not matter who hands it on.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from lbd.errors import LbdError, PeerError, Unavailable
+from lbd.net.gen import trust_pb2 as pb
+from lbd.net.question import Unanswered, ask
+from lbd.net.tls import LOOK_S, Tls
+from lbd.net.transport import Peers
+from lbd.net.trust_service import SERVICE
+
+if TYPE_CHECKING:
+    from lbd.trust.authority import Authority
+
+log = logging.getLogger("lbd.tls")
+
+RENEW_AT_SHARE = 1 / 3  # of its life is left then
+RETRY_SHARE = 1 / 60  # of its life between two attempts, if one fails
+TIMEOUT_S = 5.0
+TOLD_AT_ONCE = 32
+REFUSALS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION)
+Reply = TypeVar("Reply", bound=Message)
+Hosts = Callable[[], dict[str, str]]  # the other hosts' LIMs: name -> "address:port"
+
+
+class Upkeep:
+    def __init__(
+        self, tls: Tls, peers: Peers, authority: "Authority | None", hosts: Hosts, check_s: float
+    ) -> None:
+        self._tls = tls
+        self._peers = peers
+        self._authority = authority
+        self._hosts = hosts
+        self._check_s = check_s
+        self._rng = Random()
+        self._reported = tls.revocations.number
+        self._renew_at_s = 0.0
+        self._check_at_s = 0.0
+        self._said = ""
+
+    async def run(self) -> None:
+        """Renews and exchanges for as long as the daemon runs."""
+        while True:
+            await asyncio.sleep(min(LOOK_S, self._check_s))
+            self._tls.look()
+            now_s = time.time()
+            try:
+                await self._renew_if_due(now_s)
+                await self._send_update()
+                if now_s >= self._check_at_s:
+                    self._check_at_s = now_s + self._check_s
+                    await self._exchange_updates()
+            except LbdError as problem:
+                self._complain(str(problem))
+
+    def _complain(self, text: str) -> None:
+        """Logs a message unless it was the last one logged."""
+        if text != self._said:
+            log.warning("%s", text)
+        self._said = text
+
+    # -- our certificate -------------------------------------------------------------------------
+
+    async def _renew_if_due(self, now_s: float) -> None:
+        begin_s, end_s = self._tls.credentials.valid_s
+        life_s = end_s - begin_s
+        if end_s - now_s > life_s * RENEW_AT_SHARE or now_s < self._renew_at_s:
+            return
+        self._renew_at_s = now_s + life_s * RETRY_SHARE
+        try:
+            await self._renew(now_s)
+        except LbdError as problem:
+            left = f"{end_s - now_s:.0f} s left" if now_s < end_s else "it has ended"
+            raise Unavailable(f"our certificate is not renewed ({left}): {problem}") from None
+
+    async def _renew(self, now_s: float) -> None:
+        from lbd.trust.certificates import new_key, new_request
+        from lbd.trust.evidence import proof_of_renewal
+        from lbd.trust.files import Credentials
+
+        own, key = self._tls.own_name, new_key()
+        request = new_request(key, own)
+        before = self._tls.credentials
+        proof = proof_of_renewal(before.key, request)
+        if self._authority is not None:
+            shown = before.certificate.encode()
+            made = await asyncio.to_thread(
+                self._authority.renew_shown, shown, request, proof, now_s
+            )
+        else:
+            asked = pb.RenewRequest(request=request, proof=proof)
+            made = (await self._ask(*self._home(), "Renew", asked, pb.RenewReply)).certificates
+        self._tls.files.write_credentials(Credentials(key, made))
+        self._tls.look()
+
+    def _home(self) -> tuple[str, str]:
+        """The authority's host and its LIM. Raises Unavailable if it is not known."""
+        home, target = self._tls.files.read_home()
+        if not home:
+            raise Unavailable(f"{self._tls.files.home} does not say where the authority is")
+        return home, self._hosts().get(home, target)
+
+    # -- news ------------------------------------------------------------------------------------
+
+    async def _send_update(self) -> None:
+        """Sends a new revocation list from the authority's host to all others."""
+        if self._tls.revocations.number == self._reported:
+            return
+        self._reported = self._tls.revocations.number
+        if self._authority is None:
+            return
+        turns = asyncio.Semaphore(TOLD_AT_ONCE)
+
+        async def send(name: str, target: str) -> None:
+            async with turns:
+                try:
+                    await self._exchange(name, target)
+                except LbdError as problem:
+                    log.info("could not send the revocation list: %s", problem)
+
+        async with asyncio.TaskGroup() as group:
+            for name, target in self._hosts().items():
+                group.create_task(send(name, target))
+
+    async def _exchange_updates(self) -> None:
+        if self._authority is not None:
+            return
+        others = self._hosts()
+        others.pop(self._tls.files.read_home()[0], None)
+        try:
+            await self._exchange(*self._home())
+        except Unavailable:
+            if others:
+                name = self._rng.choice(sorted(others))
+                await self._exchange(name, others[name])
+
+    async def _exchange(self, name: str, target: str) -> None:
+        """Each learns what the other knows. Raises Unavailable or PeerError."""
+        update = pb.RevocationUpdate(signed=self._tls.files.read_signed())
+        reply = await self._ask(name, target, "Revocations", update, pb.RevocationUpdate)
+        if reply.signed:
+            self._tls.learn(reply.signed)
+
+    async def _ask(
+        self, name: str, target: str, method: str, asked: Message, reply: type[Reply]
+    ) -> Reply:
+        """Raises Unavailable, or PeerError for a refusal."""
+        channel, data = self._peers.channel(name, target), asked.SerializeToString()
+        try:
+            return reply.FromString(
+                await ask(channel, f"/{SERVICE}/{method}", data, self._peers.metadata, TIMEOUT_S)
+            )
+        except Unanswered as problem:
+            refused = problem.code in REFUSALS
+            raise (PeerError if refused else Unavailable)(f"{name}: {problem}") from None
+        except DecodeError:
+            raise Unavailable(f"{name}: its answer is no {reply.__name__}") from None

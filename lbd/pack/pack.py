@@ -1,0 +1,352 @@
+"""Files of one directory as a stream of frames, and back.
+
+Packed by `lbrun` itself at home, and on the far host by a child that has become the user: so every
+file is read and written with its user's rights and no other's.
+
+    DIRECTORY, FILE, LINK   fields: PATH and what belongs to it; a FILE is followed by DATA frames
+    MISSING                 a listed path is not there
+    END                     all of it: a stream without is no stream
+
+A PATH is the number of a listed path and what lies below that, so the receiver alone decides where
+things go. Nothing is followed out of there: each step of a path is opened for itself, never through
+a symbolic link. Devices, pipes and sockets are refused; setuid bits are dropped. (The tar format
+has names of any form, links of two kinds and owners, all to be guarded against, and no end.)
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from lbd.local import frames
+
+DIRECTORY, FILE, LINK, DATA, MISSING, END = b"d", b"f", b"l", b"c", b"m", b"e"
+PATH, MODE, MODIFIED, SIZE, TARGET = b"p", b"m", b"t", b"s", b"l"
+PIECE_BYTES = 1 << 18
+HEAD_BYTES = 1 << 16
+DEEP = 200
+LATEST_NS = 1 << 62  # a time of modification that every file system's calls take
+OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BadPack(Exception):
+    """A pack that cannot be written or read; the text is one line for the user."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What may still be transferred."""
+
+    max_bytes: int
+    max_files: int
+    used_bytes: int = 0
+    used_files: int = 0
+
+    def take(self, size: int) -> None:
+        """Raises BadPack."""
+        self.used_bytes += size
+        self.used_files += 1
+        if self.used_bytes > self.max_bytes:
+            raise BadPack(f"more than {self.max_bytes} bytes (stage.max_bytes)")
+        if self.used_files > self.max_files:
+            raise BadPack(f"more than {self.max_files} files (stage.max_files)")
+
+
+def shown(path: bytes) -> str:
+    return path.decode(errors="replace")
+
+
+@contextmanager
+def naming(path: bytes) -> Iterator[None]:
+    """Turns a system error about `path` into a line that names it."""
+    try:
+        yield
+    except OSError as problem:
+        raise BadPack(f"{shown(path)}: {problem.strerror}") from None
+
+
+class Packer:
+    """Packs listed paths of the current directory."""
+
+    def __init__(
+        self, output: BinaryIO, allowance: Allowance, *, follow: bool, absent: str = ""
+    ) -> None:
+        """`follow`: a symbolic link on the way to a listed path is the caller's own business.
+
+        `absent`: what is wrong if a listed path is not there; "": that is said in the pack.
+        """
+        self._output = output
+        self._allowance = allowance
+        self._follow = follow
+        self._absent = absent
+
+    def pack(self, paths: list[bytes]) -> None:
+        """Raises BadPack, OSError when nobody reads any more."""
+        for number, path in enumerate(paths):
+            name = b"%d" % number
+            with naming(path):
+                try:
+                    parent = open_parent(path, follow=self._follow)
+                except FileNotFoundError:
+                    self._put_missing(name, path)
+                    continue
+            try:
+                self._add(parent, os.path.basename(path) or b".", name, path, 0)
+            finally:
+                os.close(parent)
+        self._put(END)
+        self._output.flush()
+
+    def _put_missing(self, packed: bytes, path: bytes) -> None:
+        if self._absent:
+            raise BadPack(f"{shown(path)}: {self._absent}")
+        self._put(MISSING, (PATH, packed))
+
+    def _put(self, tag: bytes, *pairs: tuple[bytes, bytes]) -> None:
+        self._output.write(frames.pack(tag, frames.pack_fields(pairs)))
+
+    def _add(self, parent: int, name: bytes, packed: bytes, path: bytes, depth: int) -> None:
+        with naming(path):
+            try:
+                found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            except FileNotFoundError:
+                if not depth:  # else it went away while we looked
+                    self._put_missing(packed, path)
+                return
+        if depth > DEEP:
+            raise BadPack(f"{shown(path)}: deeper than {DEEP} directories")
+        about = [
+            (PATH, packed),
+            (MODE, b"%d" % (found.st_mode & 0o777)),
+            (MODIFIED, b"%d" % found.st_mtime_ns),
+        ]
+        if stat.S_ISDIR(found.st_mode):
+            self._allowance.take(0)
+            self._put(DIRECTORY, *about)
+            self._add_below(parent, name, packed, path, depth)
+        elif stat.S_ISLNK(found.st_mode):
+            self._allowance.take(0)
+            with naming(path):
+                target = os.readlink(name, dir_fd=parent)
+            self._put(LINK, *about, (TARGET, target))
+        elif stat.S_ISREG(found.st_mode):
+            self._add_file(parent, name, about, path)
+        else:
+            raise BadPack(f"{shown(path)}: neither file, directory nor symbolic link")
+
+    def _add_below(self, parent: int, name: bytes, packed: bytes, path: bytes, depth: int) -> None:
+        with naming(path):
+            directory = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+            try:
+                names = sorted(map(os.fsencode, os.listdir(directory)))
+            except OSError:
+                os.close(directory)
+                raise
+        try:
+            for below in names:
+                self._add(
+                    directory, below, packed + b"/" + below, os.path.join(path, below), depth + 1
+                )
+        finally:
+            os.close(directory)
+
+    def _add_file(
+        self, parent: int, name: bytes, about: list[tuple[bytes, bytes]], path: bytes
+    ) -> None:
+        with naming(path):
+            # Not blocking: it may have been replaced by a pipe just now.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(name, flags, dir_fd=parent)
+        with open(descriptor, "rb", buffering=0) as file:
+            size = os.fstat(descriptor).st_size
+            self._allowance.take(size)
+            self._put(FILE, *about, (SIZE, b"%d" % size))
+            while size:
+                with naming(path):
+                    data = file.read(min(size, PIECE_BYTES))
+                if not data:
+                    raise BadPack(f"{shown(path)}: became shorter while it was read")
+                self._output.write(frames.pack(DATA, data))
+                size -= len(data)
+
+
+def open_parent(path: bytes, *, follow: bool, make: bool = False) -> int:
+    """The directory in which a relative path ends. Raises OSError.
+
+    `make`: what is missing on the way is made.
+    """
+    parent = os.open(b".", OPEN_DIRECTORY)
+    for name in path.split(b"/")[:-1]:
+        try:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=parent)
+            flags = OPEN_DIRECTORY & ~os.O_NOFOLLOW if follow else OPEN_DIRECTORY
+            following = os.open(name, flags, dir_fd=parent)
+        finally:
+            os.close(parent)
+        parent = following
+    return parent
+
+
+@dataclass(slots=True)
+class Unpacked:
+    """What has been unpacked so far."""
+
+    arrived: set[int] = field(default_factory=set)  # numbers of listed paths
+    missing: set[int] = field(default_factory=set)
+
+
+class Unpacker:
+    """Creates each listed path where `place` says."""
+
+    def __init__(
+        self,
+        source: BinaryIO,
+        allowance: Allowance,
+        place: Callable[[int], tuple[int, bytes]],
+        allows_link: Callable[[bytes, bytes], bool] = lambda path, target: True,
+    ) -> None:
+        """`place`: an open directory and the name in it, for the number of a listed path.
+
+        `allows_link`: of the PATH of a symbolic link, and its target.
+        """
+        self._source = source
+        self._allowance = allowance
+        self._place = place
+        self._allows_link = allows_link
+        self._finish: list[tuple[bytes, int, int]] = []  # directories: PATH, mode, modified
+
+    def unpack(self) -> Unpacked:
+        """Unpacks until END. Raises BadPack."""
+        result = Unpacked()
+        while (head := self._frame())[0] != END:
+            tag, given = head
+            path = given.get(PATH, b"")
+            number, steps = self._steps(path)
+            if tag == MISSING:
+                result.missing.add(number)
+                continue
+            if not steps and number in result.arrived:
+                raise BadPack(f"{shown(path)} comes twice")
+            if steps and number not in result.arrived:
+                raise BadPack(f"{shown(path)} comes before its directory")
+            with naming(path):
+                self._make(tag, path, number, steps, given)
+            result.arrived.add(number)
+        for path, mode, modified_ns in reversed(self._finish):
+            with naming(path), self._parent(*self._steps(path)) as (parent, name):
+                if name != b".":
+                    directory = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+                    try:
+                        os.utime(directory, ns=(modified_ns, modified_ns))
+                        os.fchmod(directory, mode)
+                    finally:
+                        os.close(directory)
+        return result
+
+    def _frame(self) -> tuple[bytes, dict[bytes, bytes]]:
+        tag, size = self._head()
+        if tag not in (DIRECTORY, FILE, LINK, MISSING, END) or size > HEAD_BYTES:
+            raise BadPack("what came is no pack")
+        try:
+            return tag, dict(frames.fields(self._exactly(size)))
+        except ValueError:
+            raise BadPack("what came is no pack") from None
+
+    def _head(self) -> tuple[bytes, int]:
+        head = self._exactly(frames.HEADER_BYTES)
+        return head[4:5], int.from_bytes(head[:4], "little")
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._source.read(size)
+        if len(data) != size:
+            raise BadPack("the transfer was cut short")
+        return data
+
+    @staticmethod
+    def _steps(path: bytes) -> tuple[int, list[bytes]]:
+        number, *steps = path.split(b"/")
+        if not number.isdigit() or len(number) > 9 or len(steps) > DEEP + 1:
+            raise BadPack("what came is no pack")
+        if any(step in (b"", b".", b"..") or b"\0" in step for step in steps):
+            raise BadPack(f"{shown(path)} leads out of its directory")
+        return int(number), steps
+
+    @contextmanager
+    def _parent(self, number: int, steps: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        """The open directory of an entry, and its name there. Raises OSError."""
+        root, name = self._place(number)
+        parent = os.dup(root)
+        try:
+            for step in steps:
+                following = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+                os.close(parent)
+                parent, name = following, step
+            yield parent, name
+        finally:
+            os.close(parent)
+
+    def _make(
+        self, tag: bytes, path: bytes, number: int, steps: list[bytes], given: dict[bytes, bytes]
+    ) -> None:
+        """Raises OSError, BadPack."""
+        try:
+            mode, modified_ns = int(given[MODE]) & 0o777, int(given[MODIFIED])
+            size = int(given[SIZE]) if tag == FILE else 0
+            target = given[TARGET] if tag == LINK else b""
+        except (KeyError, ValueError):
+            raise BadPack("what came is no pack") from None
+        if size < 0 or abs(modified_ns) > LATEST_NS or b"\0" in target:
+            raise BadPack("what came is no pack")
+        self._allowance.take(size)
+        with self._parent(number, steps) as (parent, name):
+            if tag == DIRECTORY:
+                if name != b".":
+                    os.mkdir(name, 0o700, dir_fd=parent)
+                self._finish.append((path, mode, modified_ns))
+            elif tag == LINK:
+                if not self._allows_link(path, target):
+                    raise BadPack(
+                        f"{shown(path)}: a symbolic link that leads out ({shown(target)})"
+                    )
+                os.symlink(target, name, dir_fd=parent)
+                os.utime(name, ns=(modified_ns, modified_ns), dir_fd=parent, follow_symlinks=False)
+            else:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                descriptor = os.open(name, flags, 0o600, dir_fd=parent)
+                with open(descriptor, "wb", buffering=0) as file:
+                    self._fill(file, size)
+                    os.fchmod(descriptor, mode)
+                    os.utime(descriptor, ns=(modified_ns, modified_ns))
+
+    def _fill(self, file: BinaryIO, size: int) -> None:
+        while size:
+            tag, count = self._head()
+            if tag != DATA or not 0 < count <= min(size, PIECE_BYTES):
+                raise BadPack("what came is no pack")
+            view = memoryview(self._exactly(count))
+            while view:
+                view = view[file.write(view) :]
+            size -= count
+
+
+def clear_away(path: bytes) -> None:
+    """Whatever is called so, a whole tree if it is one; quietly, as far as our rights go."""
+    with suppress(OSError):
+        os.unlink(path)
+        return
+    if os.geteuid() != 0:  # who may not write to a directory cannot empty it; root can as it is
+        with suppress(OSError):
+            os.chmod(path, 0o700)
+        for directory, below, _ in os.walk(path):
+            for name in below:
+                inner = os.path.join(directory, name)
+                if not os.path.islink(inner):
+                    with suppress(OSError):
+                        os.chmod(inner, 0o700)
+    import shutil  # with all that it imports, for a stage alone
+
+    shutil.rmtree(path, ignore_errors=True)

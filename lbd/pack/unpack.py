@@ -1,0 +1,124 @@
+"""What comes back from a stage, put into the directory from which it was asked for.
+
+As the user, at the pace of a pipe or file: each listed path is made beside its place and put there
+in one step when all of it has come. So nothing half fetched is ever seen under its name, whatever
+is killed on the way.
+"""
+
+import ctypes
+import errno
+import os
+from typing import BinaryIO
+
+from lbd.pack.pack import (
+    Allowance,
+    BadPack,
+    Unpacked,
+    Unpacker,
+    clear_away,
+    naming,
+    open_parent,
+    shown,
+)
+
+RENAME_EXCHANGE = 2
+
+
+class Fetching:
+    """Unpacks listed paths below the current directory."""
+
+    def __init__(self, send: list[bytes], fetch: list[bytes], mark: int) -> None:
+        """`send`: what was sent may be replaced. `mark`: nobody else's, for names beside ours."""
+        self._send = send
+        self._fetch = fetch
+        self._mark = mark
+
+    def check(self, directory: bytes = b".") -> None:
+        """A directory is replaced as a whole: never one that was not sent and so would be lost.
+
+        Raises BadPack.
+        """
+        for path in self._fetch:
+            if any(path == s or path.startswith(s + b"/") or s == b"." for s in self._send):
+                continue
+            place = os.path.join(directory, path)
+            try:
+                occupied = bool(os.listdir(place)) and not os.path.islink(place)
+            except OSError:
+                continue
+            if occupied:
+                raise BadPack(
+                    f"{shown(path)}: a directory that is not empty; --send it too, since it is "
+                    "replaced as a whole"
+                )
+
+    def unpack(self, source: BinaryIO, allowance: Allowance, *, all_there: bool) -> None:
+        """`all_there`: none may be missing. Raises BadPack, OSError."""
+        self.clear()  # what a transfer of the same mark has left that was killed
+        parents: dict[int, int] = {}
+
+        def place(number: int) -> tuple[int, bytes]:
+            if number >= len(self._fetch):
+                raise BadPack("more came than was asked for")
+            path = self._fetch[number]
+            if number not in parents:
+                parents[number] = open_parent(path, follow=True, make=True)
+            return parents[number], self._beside(path, number)
+
+        def allows_link(path: bytes, target: bytes) -> bool:
+            number, _, below = path.partition(b"/")
+            return stays_inside(os.path.join(self._fetch[int(number)], below).rstrip(b"/"), target)
+
+        try:
+            result = Unpacker(source, allowance, place, allows_link).unpack()
+            if result.missing and all_there:
+                names = ", ".join(shown(self._fetch[number]) for number in sorted(result.missing))
+                raise BadPack(f"{names}: the command made no such file")
+            self._commit(result, parents)
+        finally:
+            self.clear()
+
+    def _commit(self, result: Unpacked, parents: dict[int, int]) -> None:
+        """Put everything in its place. Raises BadPack, as a rule before anything was moved."""
+        arrived = sorted(result.arrived)
+        Fetching(self._send, [self._fetch[number] for number in arrived], self._mark).check()
+        for number in arrived:
+            path = self._fetch[number]
+            name, fresh = os.path.basename(path), self._beside(path, number)
+            with naming(path):
+                put_in_place(parents[number], fresh, name)
+
+    def _beside(self, path: bytes, number: int) -> bytes:
+        name = os.path.basename(path)[:200]
+        return b".%b.lbd-%d-%d" % (name, self._mark, number)
+
+    def clear(self, directory: bytes = b".") -> None:
+        """What one of us that was killed has left, or what was replaced."""
+        for number, path in enumerate(self._fetch):
+            fresh = os.path.join(directory, os.path.dirname(path), self._beside(path, number))
+            for left in (fresh, fresh + b".old"):
+                clear_away(left)
+
+
+def stays_inside(link: bytes, target: bytes) -> bool:
+    """Whether a symbolic link at this path of the working directory points into it."""
+    if target.startswith(b"/") or not target:
+        return False
+    end = os.path.normpath(os.path.join(os.path.dirname(link), target))
+    return end != b".." and not end.startswith(b"../")
+
+
+def put_in_place(parent: int, fresh: bytes, name: bytes) -> None:
+    """What is called `fresh` becomes `name`, in one step. Raises OSError."""
+    try:
+        os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+        return
+    except OSError as problem:
+        if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    libc = ctypes.CDLL(None)
+    exchange = getattr(libc, "renameat2", None)
+    if exchange is not None and exchange(parent, fresh, parent, name, RENAME_EXCHANGE) == 0:
+        return  # the old one is cleared away under the name of the fresh one
+    os.rename(name, fresh + b".old", src_dir_fd=parent, dst_dir_fd=parent)
+    os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)

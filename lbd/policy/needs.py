@@ -1,0 +1,166 @@
+"""Does a host have what a command needs: now, once others have ended, or never as it is? Pure.
+
+This is the one place that decides it. The LIM asks it of each host in its table, the LBM before it
+starts a command, the dispatcher for the jobs of its queue, and so does the simulator. What they
+know of a host differs in age alone; where the command is to run it is known for sure, and there the
+resources are handed out (lbm/core/resources.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from lbd.model import Facts, Needs
+from lbd.text.needs import AMOUNT_MAX
+from lbd.text.units import show_size
+
+SMALL_PEAK_BYTES = 256 << 20
+PEAK_BITS = 3  # that a learnt peak is rounded up to
+COUNTED_MAX = 4096  # a resource of more is a size, such as bytes of a disk: it has no indices
+
+
+class Unmet(NamedTuple):
+    why: str  # for people, as behind the name of the host and a colon
+    later: bool  # others have it, and will give it back
+
+
+def unmet(needs: Needs, facts: Facts) -> Unmet | None:
+    """What the host does not have of it; None if it has all. What it never has comes first."""
+    if not facts.features and (needs.resources or needs.features or needs.not_features):
+        return Unmet("its lbd is too old to say what it has", later=False)
+    if (why := missing_feature(needs, facts)) is not None:
+        return Unmet(why, later=False)
+    taken: Unmet | None = None
+    for name, total, used, amount in [*asked(needs, facts), *memory_asked(needs, facts)]:
+        if total < amount:
+            return Unmet(too_few(name, total, amount), later=False)
+        if total - used < amount and taken is None:
+            taken = Unmet(all_taken(name, total, used, amount), later=True)
+    return taken
+
+
+def missing_feature(needs: Needs, facts: Facts) -> str | None:
+    for feature in needs.features:
+        if feature not in facts.features:
+            return f"no feature {feature}"
+    for feature in needs.not_features:
+        if feature in facts.features:
+            return f"has the feature {feature}"
+    return None
+
+
+def asked(needs: Needs, facts: Facts) -> list[tuple[str, int, int, int]]:
+    """Name, total, used and what is needed, of each resource."""
+    if not needs.resources:
+        return []
+    there = {name: (total, used) for name, total, used in facts.resources}
+    return [(name, *there.get(name, (0, 0)), amount) for name, amount in needs.resources]
+
+
+def memory_asked(needs: Needs, facts: Facts) -> list[tuple[str, int, int, int]]:
+    if not (needs.memory_bytes and facts.memory_total):
+        return []
+    return [("memory", facts.memory_total, facts.memory_given, needs.memory_bytes)]
+
+
+def jobs_at_once(needs: Needs, facts: Facts) -> int | None:
+    """For how many such jobs the host has enough, if nobody else had any of it; None: for as many
+    as there are slots."""
+    everything = [*asked(needs, facts), *memory_asked(needs, facts)]
+    return min((total // amount for _, total, _, amount in everything), default=None)
+
+
+def jobs_now(needs: Needs, facts: Facts) -> int | None:
+    """For how many such jobs the host has enough that nobody has; None as for `jobs_at_once`."""
+    everything = [*asked(needs, facts), *memory_asked(needs, facts)]
+    return min((max(0, total - used) // n for _, total, used, n in everything), default=None)
+
+
+def joined(facts: Facts, given: Mapping[str, int], memory_given: int) -> Facts:
+    """With what has been given besides."""
+    if not given and not memory_given:
+        return facts
+    used = tuple((name, total, n + given.get(name, 0)) for name, total, n in facts.resources)
+    return Facts(facts.features, used, facts.memory_total, facts.memory_given + memory_given)
+
+
+def with_features(needs: Needs, besides: Needs) -> Needs:
+    """With those that a rule asks for besides."""
+    if not besides:
+        return needs
+    features = sorted({*needs.features, *besides.features})
+    not_features = sorted({*needs.not_features, *besides.not_features})
+    return replace(needs, features=tuple(features), not_features=tuple(not_features))
+
+
+def offer(facts: Facts) -> Facts:
+    """What there is of it, whoever has it."""
+    totals = tuple((name, total, 0) for name, total, _ in facts.resources)
+    return Facts(facts.features, totals, facts.memory_total)
+
+
+def counted_peak(learnt_bytes: int, limit_bytes: int = 0) -> int:
+    """What placements reckon with of a learnt peak. Rounded up to one of a few values, for each is
+    a kind of needs of its own; and what any host has is not worth a look at them all."""
+    peak = min(learnt_bytes, limit_bytes) if limit_bytes else learnt_bytes
+    if peak < SMALL_PEAK_BYTES:
+        return 0
+    step = 1 << (peak.bit_length() - PEAK_BITS)
+    return min(-(-peak // step) * step, AMOUNT_MAX)
+
+
+def too_little_memory(needs: Needs, facts: Facts, memory: tuple[int, int]) -> str:
+    """Why what it took lately would not fit, "" if it would. `memory`: the host's, all of it and
+    what is available. What others were given is theirs, although they may not have it yet."""
+    total, available = memory
+    if not (needs.peak_bytes and total):
+        return ""
+    left = max(0, min(available, total - facts.memory_given))
+    if needs.peak_bytes <= left:
+        return ""
+    return f"{show_size(left)} memory available, it took up to {show_size(needs.peak_bytes)}"
+
+
+def is_size(name: str, total: int) -> bool:
+    return name == "memory" or total > COUNTED_MAX
+
+
+def too_few(name: str, total: int, amount: int) -> str:
+    if not total:
+        return f"no {name}"
+    if is_size(name, total):
+        return f"has {show_size(total)} {name}, not {show_size(amount)}"
+    return f"has {total} {plural(name, total)}, not {amount}"
+
+
+def all_taken(name: str, total: int, used: int, amount: int) -> str:
+    free = max(0, total - used)
+    if is_size(name, total):
+        free_text = show_size(free) if free else "none"
+        return f"{free_text} of {show_size(total)} {name} free, not {show_size(amount)}"
+    if free:
+        return f"{free} of {total} {plural(name, total)} free, not {amount}"
+    if total == 1:
+        return f"its {name} is taken"
+    return f"both {plural(name, 2)} taken" if total == 2 else f"all {total} {plural(name, 2)} taken"
+
+
+def plural(name: str, count: int) -> str:
+    return name if count == 1 or name.endswith("s") else f"{name}s"
+
+
+def needed(needs: Needs) -> str:
+    """What is needed, for people."""
+    words = [
+        name
+        if amount == 1
+        else f"{amount} {plural(name, amount)}"
+        if not is_size(name, amount)
+        else f"{show_size(amount)} {name}"
+        for name, amount in needs.resources
+    ]
+    words += [f"the feature {feature}" for feature in needs.features]
+    words += [f"no feature {feature}" for feature in needs.not_features]
+    if needs.memory_bytes:
+        words.append(f"{show_size(needs.memory_bytes)} memory")
+    return ", ".join(words)

@@ -1,0 +1,316 @@
+"""The owner of a host is back: what stands still there waits for them to leave, or is moved. Pure.
+
+`OwnerHistory` learns one host: its chances from a step to the next by hour of the week, and how
+long its owner stays. `decide` weighs, for one command, what moving would lose against how soon the
+owner will leave; `decide_gang` for tasks that only go on together. Rules:
+
+- **threshold** (default): He et al., theorem III.4 (`theory/wait_or_migrate.py`), with the chance
+  to leave of an owner who has been here as long as this one (`theory/owner_periods.py`). Where
+  stays have a heavy tail that chance falls, and there is a time to stop waiting;
+- **work**: the same for a fixed amount of work: longer jobs are moved earlier than by the paper;
+- **myopic**: wait if a move costs a step or more;
+- **optimal**: the full decision process (equation 2, `theory/migration_process.py`), which also
+  counts how many other hosts are free, and may be free next. It is solved for a few tasks and
+  hosts, and for costs and chances that are rounded, as it takes some hundredths of a second: a
+  daemon cannot wait for more. What is too large, or hardly ever changes, is left to the threshold.
+
+Where no stay has been seen to end nothing is known, and it waits as long as a move would cost: that
+is never more than twice what knowing the future would have cost.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from lbd.text.units import show_duration
+from lbd.theory.migration_process import best_of_alike
+from lbd.theory.owner_periods import Stays, fit, safe_limit_s
+from lbd.theory.wait_or_migrate import (
+    OnOff,
+    myopic_thresholds,
+    on_hosts,
+    threshold,
+    work_threshold,
+)
+
+Rule = Literal["threshold", "work", "myopic", "optimal"]
+
+HOURS = 168  # of a week
+BETA = 0.999  # a step, as in the paper
+PRIOR = OnOff(1 / 30, 1 - 1 / 60)  # half an hour here, an hour away, at steps of a minute
+PRIOR_STEPS = 20.0  # that the prior of a host, and the host as a prior of its hours, count for
+STAYS_KEPT = 200
+FEWEST_STAYS = 5  # that have ended, to say anything of the next one
+SHOWN_CHANCE = 0.8
+LONGEST_S = 30 * 86400.0  # that is said
+SMALL_GANG, SPARE_MORE = 4, 4  # tasks for which it is solved; spare hosts that count beyond them
+COST_STEP = 1.1  # costs are rounded to powers of it
+SOLVED = 256  # processes whose solution is remembered
+
+Counts = list[int]  # steps that began OFF, of those ended ON; began ON, of those ended ON
+
+
+def learnt(counts: Sequence[int], prior: OnOff, weight: float) -> OnOff:
+    """p01 and p11 by counting, beside a prior that counts for `weight` steps of either kind."""
+    off, left, on, stayed = counts
+    p01 = (left + weight * prior.p01) / (off + weight)
+    p11 = (stayed + weight * prior.p11) / (on + weight)
+    return OnOff(min(1.0, p01), min(1.0, p11))  # rounding
+
+
+@dataclass(slots=True)
+class OwnerHistory:
+    """What was seen of one host's owner. Times are seconds of one clock; hours 0 … 167."""
+
+    hours: list[Counts] = field(default_factory=lambda: [[0, 0, 0, 0] for _ in range(HOURS)])
+    stays_s: deque[float] = field(default_factory=lambda: deque(maxlen=STAYS_KEPT))
+    since_s: float | None = None  # the owner is here
+    _fitted: Stays | None = None
+
+    def step(self, hour: int, was_here: bool, is_here: bool) -> None:
+        """A step has passed. Raises ValueError for an hour outside the week."""
+        if not 0 <= hour < HOURS:
+            raise ValueError(f"hour {hour} of the week: must be 0 to {HOURS - 1}")
+        counts, kind = self.hours[hour], 0 if was_here else 2
+        counts[kind] += 1
+        counts[kind + 1] += not is_here
+
+    def came(self, now_s: float) -> None:
+        """Records that the owner is back; does nothing if they were here already."""
+        if self.since_s is None:
+            self.since_s = now_s
+
+    def left(self, now_s: float) -> None:
+        """Records that the owner has left; does nothing if they were away already."""
+        if self.since_s is not None:
+            self.stays_s.append(max(0.0, now_s - self.since_s))
+            self.since_s, self._fitted = None, None
+
+    def stayed_s(self, now_s: float) -> float:
+        """How long the owner has been here; 0 while away."""
+        return 0.0 if self.since_s is None else max(0.0, now_s - self.since_s)
+
+    def steps(self, hour: int) -> int:
+        """Returns how many steps were observed in this hour of the week."""
+        off, _, on, _ = self.hours[hour]
+        return off + on
+
+    def chain(self, hour: int | None = None) -> OnOff:
+        """The host's chances, or those of an hour, for which the host is the prior."""
+        total = [sum(column) for column in zip(*self.hours, strict=True)]
+        host = learnt(total, PRIOR, PRIOR_STEPS)
+        return host if hour is None else learnt(self.hours[hour], host, PRIOR_STEPS)
+
+    def by_hour(self) -> list[OnOff]:
+        """The chances of each hour of the week."""
+        host = self.chain()
+        return [learnt(counts, host, PRIOR_STEPS) for counts in self.hours]
+
+    def rows(self) -> list[Counts]:
+        """Returns the counts, for saving across a restart."""
+        return [list(counts) for counts in self.hours]
+
+    def restore(self, rows: Sequence[Sequence[int]], stays_s: Sequence[float]) -> None:
+        """What was kept. Raises ValueError, and takes nothing, if it cannot have been counted."""
+        fits = len(rows) == HOURS and all(
+            len(row) == 4 and 0 <= row[1] <= row[0] and 0 <= row[3] <= row[2] for row in rows
+        )
+        if not fits or not all(0 <= stay_s < math.inf for stay_s in stays_s):
+            raise ValueError("what is known of the owner is damaged: it begins again from nothing")
+        self.hours = [list(row) for row in rows]
+        self.stays_s = deque(stays_s, maxlen=STAYS_KEPT)
+        self._fitted = None
+
+    def stays(self) -> Stays | None:
+        """The distribution of the owner's stays; None while nothing can be said."""
+        if self._fitted is None and len(self.stays_s) >= FEWEST_STAYS and any(self.stays_s):
+            self._fitted = fit(list(self.stays_s))
+        return self._fitted
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The hosts that run none of it."""
+
+    hosts: int
+    free: int  # of them, their owners away
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    until_s: float  # by the clock; ask again then. Infinite: for as long as the owner is here
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    reason: str
+
+
+def decide(
+    history: OwnerHistory,
+    move_s: float,
+    step_s: float,
+    now_s: float,
+    others_free: bool = True,
+    rule: Rule = "threshold",
+    hour: int | None = None,
+) -> Wait | Move:
+    """For one command that stands still since the owner came.
+
+    `move_s` is what moving costs: the seconds since it started or was checkpointed, and its files'
+    way. Raises ValueError for a cost below 0, a step that is not above 0, or one without end.
+    """
+    if not (0 <= move_s < math.inf and 0 < step_s < math.inf):
+        raise ValueError(f"a move of {move_s:g} s, steps of {step_s:g} s: must be above 0, finite")
+    lost = f"moving would lose {show_duration(move_s)}"
+    if not others_free:
+        return Wait(math.inf, f"{lost}, and no other host would take it: waits")
+    if history.since_s is None:
+        return Wait(now_s, "the owner is away")
+    seen = f"{outlook(history, now_s)}; {lost}"
+    return limited(rest_s(history, move_s, step_s, now_s, rule, hour), now_s, seen)
+
+
+def rest_s(
+    history: OwnerHistory,
+    move_s: float,
+    step_s: float,
+    now_s: float,
+    rule: Rule = "threshold",
+    hour: int | None = None,
+) -> float:
+    """How long to wait on for an owner who is here; infinite: until they leave."""
+    stays, stayed_s = history.stays(), history.stayed_s(now_s)
+    if stays is None:
+        return safe_limit_s(move_s) - stayed_s
+    patience_s = patience(move_s / step_s, history.chain(hour), rule) * step_s
+    return stays.limit_s(patience_s, stayed_s)
+
+
+def best_rest_s(
+    history: OwnerHistory,
+    move_s: float,
+    step_s: float,
+    now_s: float,
+    others: Others,
+    hour: int | None = None,
+) -> float:
+    """As `rest_s`, by the full process: it says what is best in this step, and is asked again in
+    the next one."""
+    if history.stays() is None:
+        return safe_limit_s(move_s) - history.stayed_s(now_s)
+    moves = is_best_moved(history.chain(hour), 1, 0, others, move_s / step_s)
+    if moves is None:
+        return rest_s(history, move_s, step_s, now_s, "threshold", hour)
+    return 0.0 if moves else math.inf
+
+
+def is_best_moved(chain: OnOff, tasks: int, on: int, others: Others, cost: float) -> bool | None:
+    """Whether the full process moves those tasks whose hosts are not ON; None: too large."""
+    if tasks > SMALL_GANG:
+        return None
+    spare = min(others.hosts, tasks + SPARE_MORE)
+    rounded = COST_STEP ** round(math.log(cost, COST_STEP)) if cost > 0 else 0.0
+    chances = (float(f"{chance:.2g}") for chance in (chain.p01, 1 - chain.p11))
+    moved = solved(tasks, spare, *chances, rounded)
+    return moved[on][min(others.free, spare)] > 0 if moved is not None else None
+
+
+@lru_cache(SOLVED)
+def solved(
+    tasks: int, spare: int, leaves: float, comes: float, cost: float
+) -> tuple[tuple[int, ...], ...] | None:
+    best = best_of_alike(tasks, spare, OnOff(leaves, 1 - comes), cost, BETA)
+    return best.moved if best is not None else None
+
+
+def free_within_s(history: OwnerHistory, now_s: float) -> float | None:
+    """The owner has left by then, from now, in 80 % of cases; None if nothing can be said."""
+    stays = history.stays()
+    if stays is None:
+        return None
+    left_s = stays.left_s(SHOWN_CHANCE, history.stayed_s(now_s))
+    return left_s if left_s <= LONGEST_S else None
+
+
+def outlook(history: OwnerHistory, now_s: float) -> str:
+    """When the owner will leave, by how long they stayed before."""
+    stays, stayed_s = history.stays(), history.stayed_s(now_s)
+    if stays is None:
+        return "it is not known how long its owner stays"
+    soon_s = free_within_s(history, now_s)
+    if soon_s is None:
+        return f"an owner who has been here for {show_duration(stayed_s)} has hardly ever left"
+    return f"the owner leaves within {show_duration(soon_s)} in {SHOWN_CHANCE:.0%} of such stays"
+
+
+def limited(left_s: float, now_s: float, reason: str) -> Wait | Move:
+    if left_s <= 0:
+        return Move(f"{reason}: moves")
+    if left_s == math.inf:
+        return Wait(math.inf, f"{reason}: waits")
+    return Wait(now_s + left_s, f"{reason}: waits {show_duration(left_s)} more, then moves")
+
+
+def patience(cost: float, chain: OnOff, rule: Rule) -> float:
+    """Waiting is right while owners leave at a rate of more than one in so many steps.
+
+    `cost` of a move, in steps. By the work done it is the cost itself (`owner_periods`). By the
+    paper's threshold 1/(1 - β(p11 - p01)) it is the time at which p01 makes that the cost.
+    """
+    if rule == "work":
+        return cost
+    if rule == "myopic":
+        return math.inf if cost >= 1 else 0.0
+    if cost <= 0:
+        return 0.0
+    leaves = chain.p11 - (1 - 1 / cost) / BETA  # the p01 at which γ_1 is the cost
+    if leaves <= 0:
+        return math.inf
+    return 0.0 if leaves >= 1 else -1 / math.log1p(-leaves)
+
+
+def decide_gang(
+    chain: OnOff,
+    tasks: int,
+    away: int,
+    cost: float,
+    others_free: int,
+    rule: Rule = "threshold",
+    others: int | None = None,
+) -> Wait | Move:
+    """For `tasks` that only go on together, on as many hosts, the owners of `away` of them here.
+
+    `cost` of moving one of those, in steps; `others`: hosts beside theirs, free or not, which the
+    rule optimal asks for. All are moved or none (lemma III.1). It is for the caller to ask again
+    when an owner comes or leaves. Raises ValueError for more hosts away than there are tasks, for
+    none, a negative cost, and tasks outside 1 … 100.
+    """
+    if not (1 <= away <= tasks and cost >= 0):
+        raise ValueError(f"{away} of {tasks} hosts away, a cost of {cost:g}: cannot be")
+    state = f"{away} of {tasks} hosts have their owners back"
+    if others_free < away:
+        return Wait(math.inf, f"{state}, {others_free} others are free: waits")
+    if rule == "optimal":
+        on, spare = tasks - away, max(others_free, others or 0)
+        best = is_best_moved(chain, tasks, on, Others(spare, others_free), cost)
+        if best is not None:
+            words = f"{state}; a move costs {cost:.3g} steps"
+            if best:
+                return Move(f"{words}, and waiting would cost more: moves")
+            return Wait(math.inf, f"{words}, and waiting costs less: waits")
+    even = gang_threshold(chain, tasks, tasks - away, rule)
+    words = f"{state}; a move costs {cost:.3g} steps, waiting is worth {even:.3g}"
+    return Move(f"{words}: moves") if cost < even else Wait(math.inf, f"{words}: waits")
+
+
+def gang_threshold(chain: OnOff, tasks: int, on: int, rule: Rule) -> float:
+    if rule == "work":
+        return work_threshold(on + 1, on_hosts(tasks, chain)) if chain.p01 else math.inf
+    if rule == "myopic":
+        return myopic_thresholds(tasks)[on]
+    return threshold(on + 1, tasks, chain, BETA)

@@ -1,0 +1,10 @@
+"""The accounts that this host's daemons run as."""
+
+DEFAULT = "lbd"
+ROOT = "root"
+
+# What deploy/systemd/sysusers.conf says, for hosts without the package.
+USERADD = (
+    "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/var/lib/lbd",
+    "--shell", "/usr/sbin/nologin", DEFAULT,
+)  # fmt: skip

@@ -1,0 +1,92 @@
+"""One daemon of a kind a directory: its pid file, locked for as long as it lives."""
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from lbd.errors import ConfigError, LbdError
+from lbd.process.own_directory import RUNTIME, STATE, make_own
+
+
+def take_pid_locks(daemon: str, runtime_dir: str, state_dir: str) -> list[int]:
+    """One for each directory of a daemon; they may be the same. Raises as `take_pid_lock`."""
+    locks = [take_pid_lock(Path(runtime_dir, f"{daemon}.pid"))]
+    if os.path.realpath(state_dir) != os.path.realpath(runtime_dir):
+        locks.append(take_pid_lock(Path(state_dir, f"{daemon}.pid"), STATE))
+    return locks
+
+
+def take_pid_lock(path: Path, key: str = RUNTIME, program: str = "") -> int:
+    """A locked descriptor for the directory that `key` of the configuration names.
+
+    The kernel lets go of it when the daemon ends, however it ends. Raises LbdError if another
+    daemon holds it, ConfigError if the directory cannot be written, or is not for us to use.
+    `program`: what complaints call it, if not as its file.
+    """
+    make_own(path.parent, key)
+    descriptor = open_pid_file(path, key)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        other = os.read(descriptor, 32).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise LbdError(why_locked(program or path.stem, path, key, other)) from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, b"%d\n" % os.getpid())
+    return descriptor
+
+
+def why_locked(program: str, path: Path, key: str, other: str) -> str:
+    """`other`: what its pid file says."""
+    pid = int(other) if other.isdecimal() else 0
+    if pid and has_ended(pid):
+        return (
+            f"the {program} before (pid {pid}) was ended, but the kernel is still in a system call "
+            "of it, for a user's file that does not answer; end whoever serves that file"
+        )
+    return f"another {program} (pid {pid or '?'}) runs on {path.parent}; stop it, or set {key}"
+
+
+def has_ended(pid: int) -> bool:
+    """And is there all the same, by a thread of it."""
+    try:
+        return b"\nState:\tZ" in Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return False
+
+
+def open_pid_file(path: Path, key: str) -> int:
+    """Raises ConfigError.
+
+    The daemons' account may write in the directory of a root `lbd up`. Root's pid must not go where
+    a link leads that it has made there: a symbolic one, or another name of a file of root's.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except OSError as problem:
+        raise ConfigError(
+            f"{key} {path.parent}: {problem.strerror}; it must be a directory this user can write"
+        ) from problem
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise ConfigError(f"{key} {path.parent}: {path.name} is no file of its own; remove it")
+    return descriptor
+
+
+def pid_of_holder(path: Path) -> int | None:
+    """Of the daemon that holds that pid file; 0 if it says none that makes sense."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        said = os.read(descriptor, 32).decode(errors="replace").strip()
+        return int(said) if said.isdecimal() else 0
+    finally:
+        os.close(descriptor)
+    return None

@@ -1,0 +1,284 @@
+"""When a daemon is started, started again, stopped and killed. Pure: `lbd up` carries it out.
+
+    waiting ──start──▶ running ──died──▶ waiting, for twice as long each time
+                          └──died of its configuration (exit 2)──▶ everything stops
+
+- The pause before a restart doubles from `restart_backoff_s` up to `restart_backoff_max_s`. Who
+  ran for longer than that before it died begins at the shortest pause again.
+- Exit 2 means that the configuration is wrong: starting again would only say so again, so all
+  stops. Not so for a daemon that has lived with it: the file was changed since, or a port was taken
+  meanwhile, and the other daemon is of use as it is.
+- Exit 3 means that it was asked to make way for another, as after an upgrade: that is started at
+  once.
+- Stopping goes from the last daemon to the first, one after the other, because the LBM has jobs to
+  end and asks the LIM while it does; each gets TERM, and KILL after `stop_timeout_s`.
+- A daemon that has said once that its event loop turns and is silent for `watchdog_s` hangs: it
+  gets ABRT, so that it tells where, and KILL soon after; then it is started again.
+- When the daemons are gone, what they left behind (a keeper whose LBM was dead already) gets the
+  same: TERM, then KILL. So nothing is left.
+- The kernel may keep a process that has ended or was killed, for as long as a thread of it is in a
+  system call that cannot be broken off (a dead file server, a FUSE that never answers). Nobody
+  waits for that longer than `END_GRACE_S`: the next one starts, or the supervisor finishes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lbd.config.schema import UpConfig
+from lbd.errors import EXIT_RESTART
+
+EXIT_CONFIG = 2
+ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
+END_GRACE_S = 3.0  # for the kernel to end who is leaving, or was killed
+KILLED = -9
+STUCK = "the kernel is still in a system call of it (a file that never answers?)"
+LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """TERM goes to a daemon, or to all that are left when `name` is ""."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """KILL goes to a daemon, or to all that are left when `name` is ""."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """ABRT goes to a daemon that hangs."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Forget the process of a daemon: it runs no more, but the kernel cannot end it yet."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every daemon has become ready, for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    code: int
+
+
+Action = Start | Terminate | Kill | Abort | Abandon | Ready | Say | Finish
+
+
+class Phase(Enum):
+    WAITING = "waiting"  # to be started, at `due_s`
+    RUNNING = "running"
+    STOPPING = "stopping"  # has had TERM; KILL at `due_s`
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class Daemon:
+    name: str
+    phase: Phase = Phase.WAITING
+    due_s: float = 0.0
+    started_s: float = 0.0
+    backoff_s: float = 0.0  # the next pause, 0 = the shortest
+    has_lived: bool = False
+    is_ready: bool = False
+    is_late: bool = False  # wanted after the others had started: nobody waits for it
+    silent_due_s: float | None = None  # it is thought to hang then; None: it feeds no watchdog
+    aborted: bool = False
+    killed: bool = False
+    leave_due_s: float | None = None  # it has let go of everything, and is to be gone by then
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """The daemons of one host. Feed it events and the time; do what it returns, in order."""
+
+    config: UpConfig
+    names: Sequence[str]  # in starting order
+    code: int = 0
+    stopping: bool = False
+    reported_ready: bool = False  # once is enough
+    sweep_due_s: float | None = None  # when what is left behind gets KILL
+    sweep_until_s: float | None = None  # and how long that is waited for
+    finished: bool = False
+    daemons: dict[str, Daemon] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.daemons = {name: Daemon(name) for name in self.names}
+
+    def tick(self, now_s: float, orphans: int = 0) -> list[Action]:
+        """What is due now. `orphans` is how many children there are beside the daemons."""
+        actions: list[Action] = []
+        for daemon in self.daemons.values():
+            if daemon.phase is Phase.WAITING and daemon.due_s <= now_s:
+                daemon.phase = Phase.RUNNING
+                daemon.started_s = now_s
+                daemon.silent_due_s, daemon.aborted, daemon.is_ready = None, False, False
+                daemon.leave_due_s, daemon.killed = None, False
+                actions.append(Start(daemon.name))
+            elif daemon.leave_due_s is not None and daemon.leave_due_s <= now_s:
+                actions += self._abandon(daemon, EXIT_RESTART, now_s)
+            elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s and daemon.killed:
+                actions += self._abandon(daemon, KILLED, now_s)
+            elif daemon.phase is Phase.STOPPING and daemon.due_s <= now_s:
+                daemon.due_s, daemon.killed = now_s + END_GRACE_S, True
+                limit = f"{self.config.stop_timeout_s:g} s"
+                actions.append(Say(f"{daemon.name} did not stop within {limit}; killing it"))
+                actions.append(Kill(daemon.name))
+            elif (silent_due_s := self._silent_due_s(daemon)) and silent_due_s <= now_s:
+                actions += self._hung(daemon, now_s)
+        if self.stopping:
+            actions += self._stop_next(now_s, orphans)
+        return actions
+
+    def next_due_s(self) -> float | None:
+        """When `tick` will have something to do, None if only an event can tell."""
+        timed = (Phase.WAITING, Phase.STOPPING)
+        dues = [daemon.due_s for daemon in self.daemons.values() if daemon.phase in timed]
+        dues += [due_s for d in self.daemons.values() if (due_s := self._silent_due_s(d))]
+        dues += [d.leave_due_s for d in self.daemons.values() if d.leave_due_s is not None]
+        if self.sweep_due_s is not None:
+            dues.append(self.sweep_due_s)
+        return min(dues, default=None)
+
+    def ready(self, name: str) -> list[Action]:
+        """A daemon has become ready."""
+        self.daemons[name].is_ready = True
+        if self.reported_ready or not all(
+            daemon.is_ready or daemon.is_late for daemon in self.daemons.values()
+        ):
+            return []
+        self.reported_ready = True
+        return [Ready()]
+
+    def want(self, name: str, before: str, now_s: float) -> None:
+        """One more daemon, which stops after `before`. It is not what this host was started for:
+        should it refuse its configuration, the others go on."""
+        if name in self.daemons or self.stopping:
+            return
+        late = Daemon(name, due_s=now_s, has_lived=True, is_late=True)
+        rows: dict[str, Daemon] = {}
+        for daemon in self.daemons.values():
+            if daemon.name == before:
+                rows[name] = late
+            rows[daemon.name] = daemon
+        self.daemons = {**rows, name: late} if name not in rows else rows
+
+    def alive(self, name: str, now_s: float) -> None:
+        """A daemon's event loop has reported that it is running."""
+        daemon = self.daemons[name]
+        if self.config.watchdog_s and not daemon.aborted:
+            daemon.silent_due_s = now_s + self.config.watchdog_s
+
+    def leaving(self, name: str, now_s: float) -> None:
+        """A daemon has handed over to the next one, and is to end at once."""
+        daemon = self.daemons[name]
+        if daemon.phase is not Phase.GONE and daemon.leave_due_s is None:
+            daemon.leave_due_s = now_s + END_GRACE_S
+
+    def _abandon(self, daemon: Daemon, status: int, now_s: float) -> list[Action]:
+        text = f"{daemon.name} does not end: {STUCK}; going on without it"
+        return [Say(text), Abandon(daemon.name), *self.exited(daemon.name, status, now_s)]
+
+    def _silent_due_s(self, daemon: Daemon) -> float | None:
+        return daemon.silent_due_s if daemon.phase is Phase.RUNNING else None
+
+    def _hung(self, daemon: Daemon, now_s: float) -> list[Action]:
+        if daemon.killed:
+            return self._abandon(daemon, KILLED, now_s)
+        daemon.silent_due_s = now_s + (END_GRACE_S if daemon.aborted else ABORT_GRACE_S)
+        if daemon.aborted:
+            daemon.killed = True
+            return [Kill(daemon.name)]
+        daemon.aborted = True
+        text = f"{daemon.name} hangs: not a turn of its event loop in {self.config.watchdog_s:g} s"
+        return [Say(f"{text}; ending it"), Abort(daemon.name)]
+
+    def exited(self, name: str, status: int, now_s: float) -> list[Action]:
+        """The daemon ended: `status` is its exit code, or less the signal that ended it."""
+        daemon = self.daemons[name]
+        expected = daemon.phase is Phase.STOPPING
+        daemon.phase, daemon.leave_due_s = Phase.GONE, None
+        if self.stopping:
+            return [Say(f"{name} stopped" if expected and status == 0 else ended(name, status))]
+        daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
+        if status == EXIT_CONFIG and not daemon.has_lived:
+            self.code = EXIT_CONFIG
+            text = f"{name} refuses its configuration (see its line above); stopping"
+            return [Say(text), *self.stop()]
+        if status == EXIT_RESTART and daemon.is_ready:
+            daemon.phase, daemon.due_s = Phase.WAITING, now_s
+            return [Say(f"{name} makes way for another")]
+        if now_s - daemon.started_s >= self.config.restart_backoff_max_s:
+            daemon.backoff_s = 0.0
+        pause_s = daemon.backoff_s or self.config.restart_backoff_s
+        pause_s = min(pause_s, self.config.restart_backoff_max_s)
+        daemon.backoff_s = pause_s * 2
+        daemon.phase = Phase.WAITING
+        daemon.due_s = now_s + pause_s
+        return [Say(f"{ended(name, status)}; starting it again in {pause_s:g} s")]
+
+    def stop(self) -> list[Action]:
+        """The supervisor was asked to stop, once or repeatedly."""
+        if self.stopping:
+            return []
+        self.stopping = True
+        for daemon in self.daemons.values():
+            if daemon.phase is Phase.WAITING:
+                daemon.phase = Phase.GONE
+        return []
+
+    def _stop_next(self, now_s: float, orphans: int) -> list[Action]:
+        """Stop the last daemon that is still there; then what they left; then finish."""
+        for daemon in reversed(self.daemons.values()):
+            if daemon.phase is Phase.STOPPING:
+                return []
+            if daemon.phase is Phase.RUNNING:
+                daemon.phase = Phase.STOPPING
+                daemon.due_s = now_s + self.config.stop_timeout_s
+                return [Say(f"stopping {daemon.name}"), Terminate(daemon.name)]
+        if self.finished:
+            return []
+        if orphans == 0:
+            self.finished = True
+            return [Say("stopped"), Finish(self.code)]
+        if self.sweep_due_s is None:
+            self.sweep_due_s = now_s + self.config.stop_timeout_s
+            return [Say(f"ending {orphans} left behind"), Terminate("")]
+        if self.sweep_until_s is not None and self.sweep_until_s <= now_s:
+            self.finished = True
+            text = f"{orphans} left behind do not end: {STUCK}; stopped without them"
+            return [Say(text), Finish(self.code)]
+        if self.sweep_due_s <= now_s:
+            if self.sweep_until_s is None:
+                self.sweep_until_s = now_s + END_GRACE_S
+            self.sweep_due_s = now_s + 0.1
+            return [Kill("")]
+        return []
+
+
+def ended(name: str, status: int) -> str:
+    if status < 0:
+        return f"{name} was killed by signal {-status}"
+    return f"{name} ended with exit status {status}"

@@ -1,0 +1,18 @@
+"""Several calls as one task."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from lbd.python.pickles import Function
+
+
+def call(batch: Function) -> object:
+    return batch()
+
+
+def call_each(function: Function, calls: Sequence[tuple[object, ...]]) -> list[object]:
+    return [function(*arguments) for arguments in calls]
+
+
+def batch_of(function: Function) -> Function:
+    return partial(call_each, function)

@@ -1,0 +1,56 @@
+"""What a pool of workers wants done."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    worker: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    worker: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendBlob:
+    worker: int
+    blob: bytes
+    task: int  # one that has it
+
+
+@dataclass(frozen=True, slots=True)
+class DropBlob:
+    worker: int
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AskBack:
+    """What the worker has not begun shall come back."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    worker: int
+    by_force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    task: int
+    reason: str
+    is_lost: bool  # with its worker; otherwise no worker could be had
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask which hosts there are, then call `look_at`."""
+
+
+Action = Start | Send | SendBlob | DropBlob | AskBack | End | Fail | Look

@@ -1,0 +1,57 @@
+"""Which large arguments the workers of one host share, and which are on their way there."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Set
+
+
+class HostBlobs:
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._held: OrderedDict[bytes, int] = OrderedDict()  # the least recently used one first
+        self._coming: dict[bytes, tuple[int, int]] = {}  # by which worker; bytes
+
+    def can_hold(self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes]) -> bool:
+        """Whether they are there, or can come by that worker, with what tasks have `in_use`."""
+        if any(self._coming.get(blob, (worker, 0))[0] != worker for blob in blobs):
+            return False
+        kept = sum(size for blob, size in self._held.items() if blob in in_use or blob in blobs)
+        coming = sum(size for _, size in self._coming.values())
+        return kept + coming + self.lacking_bytes(blobs) <= self._limit_bytes
+
+    def lacking_bytes(self, blobs: Mapping[bytes, int]) -> int:
+        known = self._held.keys() | self._coming.keys()
+        return sum(size for blob, size in blobs.items() if blob not in known)
+
+    def bring(
+        self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Which blobs must go to make room, and which are to be sent."""
+        dropped: list[bytes] = []
+        sent: list[bytes] = []
+        for blob, size in blobs.items():
+            if blob in self._held:
+                self._held.move_to_end(blob)
+            elif blob not in self._coming:
+                idle = [old for old in self._held if old not in in_use and old not in blobs]
+                while idle and self._size_bytes() + size > self._limit_bytes:
+                    dropped.append(idle.pop(0))
+                    del self._held[dropped[-1]]
+                self._coming[blob] = worker, size
+                sent.append(blob)
+        return dropped, sent
+
+    def _size_bytes(self) -> int:
+        return sum(self._held.values()) + sum(size for _, size in self._coming.values())
+
+    def stored(self, worker: int, blob: bytes) -> None:
+        by, size = self._coming.get(blob, (None, 0))
+        if by == worker:
+            del self._coming[blob]
+            self._held[blob] = size
+
+    def lost(self, blob: bytes) -> None:
+        self._held.pop(blob, None)
+
+    def worker_ended(self, worker: int) -> None:
+        """What it was sending does not arrive."""
+        self._coming = {blob: by for blob, by in self._coming.items() if by[0] != worker}

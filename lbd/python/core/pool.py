@@ -1,0 +1,375 @@
+"""Which worker of an executor runs which task, and what follows when one is lost.
+
+Events go in (a task, a result, a worker that is ready or has ended), a list of actions comes out;
+`lbd/python/executor.py` carries them out. The promises:
+
+- A task is answered once: with its result, or with a failure that says why.
+- Tasks start in the order of their submission, short ones in advance: a worker is sent so many that
+  it is busy for `AHEAD_S` while results are on their way. What it has not begun comes back if its
+  first task turns out to be long and another worker has nothing to do.
+- A task whose worker is lost goes to another one, before all others. Lost `LOSSES_MAX` times, it
+  fails, for then it is probably the task that ends its workers. With `restart=False` a task is sent
+  only to a worker without any, and fails when that is lost: it never runs twice.
+- A large argument (`blob`) goes to a host once, by the worker of the first task that needs it;
+  other workers of that host wait for it. No host keeps more than `cache_bytes` of them.
+- A host where a worker could not start, or was lost, is set aside, for longer each time. If no
+  worker is there and each host has failed `TRIES` times running, all tasks fail with the reason.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from lbd.python.core.actions import (
+    Action,
+    AskBack,
+    DropBlob,
+    End,
+    Fail,
+    Look,
+    Send,
+    SendBlob,
+    Start,
+)
+from lbd.python.core.host_blobs import HostBlobs
+from lbd.python.core.worker_hosts import WorkerHost, next_host
+
+AHEAD_S = 0.02
+AHEAD_MAX = 64
+STALLED_S = 0.1
+LOSSES_MAX = 3
+TRIES = 3
+ASIDE_S, ASIDE_MAX_S = 1.0, 60.0
+LOOK_S = 5.0  # so old may be what is known of the hosts
+OWN_WEIGHT = 0.1  # of the latest run time in their mean
+
+
+@dataclass(slots=True)
+class Task:
+    blobs: dict[bytes, int]  # by digest: bytes
+    losses: int = 0
+
+
+@dataclass(slots=True)
+class WorkerState:
+    host: str
+    ready: bool = False
+    ending: bool = False
+    sent: deque[int] = field(default_factory=deque)
+    heard_s: float = 0.0
+    asked_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    slots: int | None = None  # None: as many as the hosts have together
+    restart: bool = True
+    idle_s: float = 60.0  # then a worker without tasks ends
+    cache_bytes: int = 1 << 30
+
+
+class Pool:
+    """One class because the tasks and the workers that run them are one state."""
+
+    def __init__(self, limits: PoolLimits, rng: Random) -> None:
+        self.limits = limits
+        self._rng = rng
+        self.tasks: dict[int, Task] = {}
+        self.waiting: deque[int] = deque()
+        self.workers: dict[int, WorkerState] = {}
+        self._hosts: list[WorkerHost] = []
+        self._looked_s = float("-inf")
+        self._looking = False
+        self._blobs_by_host: dict[str, HostBlobs] = {}
+        self._failures: dict[str, int] = {}
+        self._aside_until_s: dict[str, float] = {}
+        self._closing = False
+        self._mean_s: float | None = None
+        self._next_worker = 0
+        self._reason = ""
+
+    # Tasks
+
+    def submit(self, task: int, blobs: dict[bytes, int], now_s: float) -> list[Action]:
+        self.tasks[task] = Task(blobs)
+        self.waiting.append(task)
+        return self._go_on(now_s)
+
+    def cancel(self, task: int) -> None:
+        """The task has not been sent, and shall not be."""
+        del self.tasks[task]
+        self.waiting.remove(task)
+
+    def kill(self, task: int, now_s: float) -> list[Action]:
+        """The running task shall end, with its worker; its future has been answered."""
+        if task in self.waiting:  # its worker was lost
+            self.cancel(task)
+        for number, worker in self.workers.items():
+            if task in worker.sent:
+                del self.tasks[task]
+                worker.sent.remove(task)
+                return [*self._end(number, by_force=True), *self._go_on(now_s)]
+        return []
+
+    def result(self, number: int, task: int, run_s: float, now_s: float) -> bool:
+        """Whether that worker owed a result of that task. Call `tick` afterwards."""
+        worker = self.workers[number]
+        if task not in worker.sent:
+            return False
+        worker.sent.remove(task)
+        worker.heard_s, worker.asked_back = now_s, False
+        del self.tasks[task]
+        self._failures.pop(worker.host, None)
+        mean_s = run_s if self._mean_s is None else self._mean_s
+        self._mean_s = mean_s + OWN_WEIGHT * (run_s - mean_s)
+        return True
+
+    def returned(self, number: int, tasks: Iterable[int]) -> bool:
+        """Whether those were the worker's, which it has not begun. Call `tick` afterwards."""
+        worker = self.workers[number]
+        worker.asked_back = False  # its first task may still be a long one
+        back = list(tasks)
+        if not set(back) <= set(worker.sent) or len(set(back)) != len(back):
+            return False
+        for task in back:
+            worker.sent.remove(task)
+        self.waiting.extendleft(reversed(back))
+        return True
+
+    # Workers
+
+    def ready(self, number: int, now_s: float) -> list[Action]:
+        worker = self.workers[number]
+        worker.ready, worker.heard_s = True, now_s
+        return self._go_on(now_s)
+
+    def stored(self, number: int, blob: bytes, now_s: float) -> list[Action]:
+        self._blobs(self.workers[number].host).stored(number, blob)
+        return self._go_on(now_s)
+
+    def missing(self, number: int, task: int, now_s: float) -> list[Action]:
+        """The worker's host has lost blobs of a task, which comes back."""
+        worker = self.workers[number]
+        if not self.returned(number, [task]):
+            return self._end(number, by_force=True)
+        for blob in self.tasks[task].blobs:
+            self._blobs(worker.host).lost(blob)
+        self.tasks[task].losses += 1
+        if self.tasks[task].losses >= LOSSES_MAX:
+            self.cancel(task)
+            reason = f"{worker.host} does not keep the arguments it is sent"
+            return [Fail(task, reason, True), *self._go_on(now_s)]
+        return self._go_on(now_s)
+
+    def ended(self, number: int, reason: str, now_s: float) -> list[Action]:
+        """A worker is no longer there, whatever it was doing."""
+        worker = self.workers.pop(number)
+        actions: list[Action] = []
+        if not worker.ending:
+            self._reason = reason
+            self._set_aside(worker.host, now_s)
+        if worker.sent:
+            actions += self._take_back(worker, reason)
+        self._blobs(worker.host).worker_ended(number)
+        if not any(other.host == worker.host for other in self.workers.values()):
+            del self._blobs_by_host[worker.host]  # the last one takes them along
+        return [*actions, *self._go_on(now_s)]
+
+    def _take_back(self, worker: WorkerState, reason: str) -> list[Action]:
+        actions: list[Action] = []
+        first = worker.sent[0]
+        if not worker.ending:
+            self.tasks[first].losses += 1
+        losses = self.tasks[first].losses
+        if losses >= LOSSES_MAX or (losses and not self.limits.restart):
+            often = f"{losses} times, the last one " if losses > 1 else ""
+            actions.append(Fail(first, f"its worker was lost {often}on {reason}", True))
+            del self.tasks[first]
+            worker.sent.popleft()
+        self.waiting.extendleft(reversed(worker.sent))
+        return actions
+
+    def _set_aside(self, host: str, now_s: float) -> None:
+        count = self._failures.get(host, 0)
+        self._failures[host] = count + 1
+        self._aside_until_s[host] = now_s + min(ASIDE_MAX_S, ASIDE_S * 2.0**count)
+
+    def refuse(self, number: int, reason: str, now_s: float) -> list[Action]:
+        """A worker that cannot be used, as one with another Python: its host is not asked again."""
+        host = self.workers[number].host
+        self._reason = reason
+        self._aside_until_s[host] = float("inf")
+        return [*self._end(number), *self._go_on(now_s)]
+
+    def _end(self, number: int, *, by_force: bool = False) -> list[Action]:
+        worker = self.workers[number]
+        if worker.ending and not by_force:
+            return []
+        worker.ending = True
+        return [End(number, by_force)]
+
+    # The rest
+
+    def look_at(
+        self, hosts: list[WorkerHost], now_s: float, why_none: str = "no host is up"
+    ) -> list[Action]:
+        """These hosts take workers."""
+        if not hosts:
+            self._reason = why_none
+        self._hosts, self._looked_s, self._looking = hosts, now_s, False
+        return self._go_on(now_s)
+
+    def close(self, now_s: float) -> list[Action]:
+        """No task comes any more; the workers end when all are answered."""
+        self._closing = True
+        return self._go_on(now_s)
+
+    @property
+    def slots(self) -> int:
+        if self.limits.slots is not None:
+            return self.limits.slots
+        return max(1, sum(host.slots for host in self._hosts))
+
+    def tick(self, now_s: float) -> list[Action]:
+        """What time brings: idle workers end, stalled ones give back."""
+        actions: list[Action] = []
+        has_idle = any(w.ready and not w.sent and not w.ending for w in self.workers.values())
+        for number, worker in list(self.workers.items()):
+            silent_s = now_s - worker.heard_s
+            if not worker.ready or worker.ending:
+                continue
+            if not worker.sent and not self.waiting and silent_s >= self.limits.idle_s:
+                actions += self._end(number)
+            is_stalled = len(worker.sent) > 1 and silent_s >= STALLED_S
+            if is_stalled and not worker.asked_back and (has_idle or self._alive() < self.slots):
+                worker.asked_back = True
+                actions.append(AskBack(number))
+        return [*actions, *self._go_on(now_s)]
+
+    def next_tick_s(self, now_s: float) -> float | None:
+        """When `tick` has something to do, as far as is known."""
+        times: list[float] = []
+        for worker in self.workers.values():
+            if worker.ready and not worker.ending:
+                if len(worker.sent) > 1 and not worker.asked_back:
+                    times.append(worker.heard_s + STALLED_S)
+                elif not worker.sent:
+                    times.append(worker.heard_s + self.limits.idle_s)
+        if self.waiting:
+            times += [at_s for at_s in self._aside_until_s.values() if now_s < at_s < float("inf")]
+        return min(times, default=None)
+
+    def _go_on(self, now_s: float) -> list[Action]:
+        actions = self._assign(now_s)
+        if self._closing and not self.tasks:
+            for number in self.workers:
+                actions += self._end(number)
+        elif self.waiting:
+            actions += self._start_workers(now_s)
+        return actions
+
+    # Who runs what
+
+    def _assign(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        while self.waiting:
+            task = self.waiting[0]
+            number = self._worker_for(self.tasks[task], now_s)
+            if number is None:
+                break
+            self.waiting.popleft()
+            worker = self.workers[number]
+            actions += self._send_blobs(number, task)
+            if not worker.sent:
+                worker.heard_s = now_s
+            worker.sent.append(task)
+            actions.append(Send(number, task))
+        return actions
+
+    def _depth(self) -> int:
+        if self._mean_s is None or not self.limits.restart:
+            return 1
+        return min(AHEAD_MAX, 1 + int(AHEAD_S / max(self._mean_s, 1e-6)))
+
+    def _worker_for(self, task: Task, now_s: float) -> int | None:
+        """The ready one with the fewest tasks; of those, one whose host has most of the blobs."""
+        depth = self._depth()
+        found: int | None = None
+        best = (depth, 0)
+        for number, worker in self.workers.items():
+            sent = len(worker.sent)
+            if not worker.ready or worker.ending or worker.asked_back or sent > best[0]:
+                continue
+            if sent >= depth or (sent and now_s - worker.heard_s >= STALLED_S):
+                continue
+            lacking = 0
+            if task.blobs:
+                blobs = self._blobs(worker.host)
+                if not blobs.can_hold(number, task.blobs, self._blobs_in_use(worker.host)):
+                    continue
+                lacking = blobs.lacking_bytes(task.blobs)
+            if found is None or (sent, lacking) < best:
+                found, best = number, (sent, lacking)
+                if best == (0, 0):
+                    break
+        return found
+
+    def _blobs(self, host: str) -> HostBlobs:
+        return self._blobs_by_host.setdefault(host, HostBlobs(self.limits.cache_bytes))
+
+    def _blobs_in_use(self, host: str) -> set[bytes]:
+        sent = (task for w in self.workers.values() if w.host == host for task in w.sent)
+        return {blob for task in sent for blob in self.tasks[task].blobs}
+
+    def _send_blobs(self, number: int, task: int) -> list[Action]:
+        """What its host lacks goes ahead of the task; what nobody uses there makes room."""
+        blobs = self.tasks[task].blobs
+        if not blobs:
+            return []
+        host = self.workers[number].host
+        dropped, sent = self._blobs(host).bring(number, blobs, self._blobs_in_use(host))
+        actions: list[Action] = [DropBlob(number, blob) for blob in dropped]
+        return actions + [SendBlob(number, blob, task) for blob in sent]
+
+    # Where workers are
+
+    def _alive(self) -> int:
+        return sum(not worker.ending for worker in self.workers.values())
+
+    def _start_workers(self, now_s: float) -> list[Action]:
+        wanted = min(self.slots, len(self.tasks))
+        if self._alive() >= wanted:
+            return []
+        if now_s - self._looked_s > LOOK_S:
+            if self._looking:
+                return []
+            self._looking = True
+            return [Look()]
+        actions: list[Action] = []
+        own: dict[str, int] = {}
+        for worker in self.workers.values():
+            own[worker.host] = own.get(worker.host, 0) + 1
+        aside = {host for host, until_s in self._aside_until_s.items() if now_s < until_s}
+        while self._alive() < wanted:
+            host = next_host(self._hosts, own, aside, self._rng)
+            if host is None:
+                break
+            own[host] = own.get(host, 0) + 1
+            self.workers[self._next_worker] = WorkerState(host)
+            actions.append(Start(self._next_worker, host))
+            self._next_worker += 1
+        if not self.workers and self._is_hopeless():
+            actions += [Fail(task, self._reason, False) for task in self.waiting]
+            for task in self.waiting:
+                del self.tasks[task]
+            self.waiting.clear()
+        return actions
+
+    def _is_hopeless(self) -> bool:
+        """Whether no host is left where a worker might start a moment later."""
+        return all(
+            self._failures.get(host.name, 0) >= TRIES
+            or self._aside_until_s.get(host.name) == float("inf")
+            for host in self._hosts
+        )

@@ -1,0 +1,46 @@
+"""A future that its executor hears of when it is cancelled, and its answers as they arrive."""
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from lbd.python import wire
+from lbd.python.failures import RemoteError, RemoteTraceback
+
+
+class TaskFuture(Future[object]):
+    def __init__(self, number: int, cancel: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.number = number
+        self._cancel = cancel
+
+    def cancel(self) -> bool:
+        """False once it has been sent to a worker; `Executor.kill` ends it even then."""
+        return self.cancelled() or (self._cancel(self.number) and super().cancel())
+
+
+def resolve(future: TaskFuture, how: int, payload: bytes) -> None:
+    """Answers a future with what its worker has sent."""
+    try:
+        if how == wire.VALUE:
+            future.set_result(pickle.loads(payload))  # noqa: S301  # the user's own
+        elif how == wire.RAISED:
+            size = int.from_bytes(payload[:4], "little")
+            text = payload[4 : 4 + size].decode(errors="replace")
+            future.set_exception(exception_of(payload[4 + size :], text))
+        else:
+            future.set_exception(RemoteError(payload.decode(errors="replace")))
+    except Exception as problem:  # its class runs code of its own
+        future.set_exception(RemoteError(f"the result cannot be read here: {problem!r}"))
+
+
+def exception_of(pickled: bytes, text: str) -> BaseException:
+    """The exception, with the traceback as its cause; only the text if it cannot be read here."""
+    try:
+        problem = pickle.loads(pickled)  # noqa: S301  # as above
+    except Exception:
+        return RemoteError(text)
+    if not isinstance(problem, BaseException):
+        return RemoteError(text)
+    problem.__cause__ = RemoteTraceback(text)
+    return problem

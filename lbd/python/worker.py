@@ -1,0 +1,244 @@
+"""A worker of an executor: `python -m lbd.python.worker`, started by `lbrun` on some host.
+
+Tasks come on standard input, results go to standard output, which a function that prints does not
+see: its output goes to standard error. The main thread runs the functions. Another one reads; when
+nothing comes any more, the client has gone, and the worker ends with all that it started.
+"""
+
+import contextlib
+import json
+import os
+import pickle
+import platform
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import OrderedDict, deque
+
+from lbd.local.frames import pack
+from lbd.python import wire
+from lbd.python.host_cache import HostCache, place
+from lbd.python.pickles import Function, dumps, shown, unpack_arguments
+from lbd.python.wire import TaskFrame
+
+FUNCTIONS_MAX = 64
+
+
+class Missing(Exception):
+    """A blob that the host does not have."""
+
+
+class Worker:
+    def __init__(self, tasks: int, results: int) -> None:
+        self._input = tasks
+        self._output = results
+        self._writing = threading.Lock()
+        self._changed = threading.Condition()
+        self._tasks: deque[TaskFrame] = deque()
+        self._runs = False
+        self._functions: OrderedDict[bytes, Function] = OrderedDict()
+        self._cache: HostCache | None = None
+        self._refused: dict[bytes, str] = {}  # blobs this host has no room for: why
+        self._result_bytes = 0
+
+    # The thread that reads
+
+    def read(self) -> None:
+        """Never returns."""
+        try:
+            while True:
+                size, tag = wire.HEADER.unpack(self._exactly(wire.HEADER.size))
+                self._heard(tag, bytes(self._exactly(size)))
+        except (EOFError, OSError):
+            pass
+        except Exception:
+            traceback.print_exc()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._cache is not None:
+            self._cache.leave()
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        if self._runs:
+            os.killpg(0, signal.SIGKILL)
+        os._exit(0)
+
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view, at = memoryview(data), 0
+        while at < size:
+            count = os.readv(self._input, [view[at:]])
+            if not count:
+                raise EOFError
+            at += count
+        return data
+
+    def _heard(self, tag: bytes, body: bytes) -> None:
+        """Raises ValueError, OSError, EOFError."""
+        if tag == wire.TASK:
+            task = wire.read_task(body)
+            with self._changed:
+                self._tasks.append(task)
+                self._changed.notify()
+        elif tag == wire.BLOB:
+            self._store(*wire.BLOB_HEAD.unpack(body))
+        elif tag == wire.DROP:
+            if self._cache is not None:
+                self._cache.drop(body)
+        elif tag == wire.ASK_BACK:
+            with self._changed:
+                back = [task.number for task in self._tasks]
+                self._tasks.clear()
+            self._write(pack(wire.RETURNED, wire.pack_ids(back)))
+        elif tag == wire.SETTINGS:
+            self._settle(body)
+        else:
+            raise ValueError(f"a frame tagged {tag!r}")
+
+    def _settle(self, body: bytes) -> None:
+        settings = json.loads(body)
+        known: list[str] = settings["path"]
+        sys.path[:] = [*known, *(entry for entry in sys.path if entry not in known)]
+        self._result_bytes = int(settings["result_bytes"])
+        name = f"{settings['executor']}-{host_name()}"
+        self._cache = HostCache(place(int(settings["cache_bytes"])), name)
+
+    def _store(self, digest: bytes, size: int) -> None:
+        """What there is no room for is noted, for the tasks that need it."""
+        assert self._cache is not None, "settings come first"
+        try:
+            self._cache.store(digest, size, self._input)
+            self._refused.pop(digest, None)
+        except OSError as problem:
+            self._refused[digest] = f"{size} bytes of arguments: {problem.strerror}"
+        self._write(pack(wire.STORED, digest))
+
+    # The main thread
+
+    def run(self) -> None:
+        """Never returns."""
+        self._write(pack(wire.HELLO, json.dumps(hello()).encode()))
+        while True:
+            with self._changed:
+                while not self._tasks:
+                    self._runs = False
+                    self._changed.wait()
+                task = self._tasks.popleft()
+                self._runs = True
+            began_s = time.perf_counter()
+            try:
+                how, payload = self._result_of(task)
+            except Missing:
+                self._write(pack(wire.MISSING, wire.pack_ids([task.number])))
+                continue
+            if len(payload) > self._result_bytes:
+                size = f"{len(payload)} bytes, and result_bytes={self._result_bytes}"
+                how, payload = wire.TEXT, f"the result has {size}".encode()
+            ran_s = time.perf_counter() - began_s
+            head = wire.RESULT_HEAD.pack(task.number, how, ran_s)
+            self._write(pack(wire.RESULT, head + payload))
+
+    def _result_of(self, task: TaskFrame) -> tuple[int, bytes]:
+        """Raises Missing."""
+        try:
+            function = self._function(task.function)
+            args, kwargs = unpack_arguments(task.arguments, self._open_blob, self._read_blob)
+            value = function(*args, **kwargs)
+        except Missing:
+            raise
+        except BaseException as problem:  # SystemExit and KeyboardInterrupt are the function's, too
+            return raised(problem)
+        try:
+            return wire.VALUE, packed(value)
+        except Exception as problem:  # pickling runs code of whatever is pickled
+            return wire.TEXT, f"the result {shown(value)} cannot be pickled: {problem}".encode()
+
+    def _function(self, pickled: bytes) -> Function:
+        function = self._functions.get(pickled)
+        if function is None:
+            function = pickle.loads(pickled)  # noqa: S301  # the user's own
+            self._functions[pickled] = function
+            if len(self._functions) > FUNCTIONS_MAX:
+                self._functions.popitem(last=False)
+        return function
+
+    def _open_blob(self, digest: bytes) -> memoryview:
+        cache = self._cache_with(digest)
+        try:
+            return cache.open(digest)
+        except FileNotFoundError:
+            raise Missing from None
+
+    def _read_blob(self, digest: bytes) -> bytes:
+        cache = self._cache_with(digest)
+        try:
+            return cache.read(digest)
+        except FileNotFoundError:
+            raise Missing from None
+
+    def _cache_with(self, digest: bytes) -> HostCache:
+        assert self._cache is not None, "settings come first"
+        if digest in self._refused:
+            raise MemoryError(f"{host_name()} has no room for {self._refused[digest]}")
+        return self._cache
+
+    def _write(self, data: bytes) -> None:
+        with self._writing:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._output, view) :]
+
+
+def packed(value: object) -> bytes:
+    """By pickle alone where that is sure to do: cloudpickle takes ten times as long."""
+    if value is None or type(value) in (int, float, bool, str, bytes):
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return dumps(value)
+
+
+def raised(problem: BaseException) -> tuple[int, bytes]:
+    """The traceback as text, without our own frames; then the exception."""
+    frames = problem.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(problem), problem, frames)
+    text = "".join(lines).encode(errors="replace")
+    with contextlib.suppress(Exception):  # it may hold a lock, a socket, anything
+        pickled = dumps(problem.with_traceback(None))
+        return wire.RAISED, len(text).to_bytes(4, "little") + text + pickled
+    return wire.TEXT, text
+
+
+def host_name() -> str:
+    return os.environ.get("LBD_HOST") or platform.node()
+
+
+def hello() -> dict[str, str | int]:
+    return {
+        "version": wire.VERSION,
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "implementation": platform.python_implementation(),
+        "host": host_name(),
+    }
+
+
+def main() -> None:
+    """Never returns."""
+    with contextlib.suppress(OSError):  # it leads its own already
+        os.setpgid(0, 0)
+    tasks, results = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    worker = Worker(tasks, results)
+    threading.Thread(target=worker.read, daemon=True).start()
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

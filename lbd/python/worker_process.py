@@ -1,0 +1,164 @@
+"""The client's end of one worker: an `lbrun`, and what goes to it and comes from it."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lbd.model import NO_NEEDS, Needs
+from lbd.python import wire
+from lbd.text.one_line import one_line
+
+PIPE_BYTES = 1 << 20
+READ_BYTES = 1 << 20
+WRITE_BYTES = 1 << 20
+ERRORS_KEPT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    host: str | None
+    exclude: tuple[str, ...]
+    python: str
+    cache_bytes: int
+    result_bytes: int
+    needs: Needs = NO_NEEDS
+
+
+class WorkerProcess:
+    """One class because the three pipes of one process end together."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], result_bytes: int
+    ) -> None:
+        """Raises OSError."""
+        # A process group of its own: an interrupt from the terminal is for the client.
+        self._process = subprocess.Popen(
+            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, process_group=0,
+        )  # fmt: skip
+        assert self._process.stdin
+        assert self._process.stdout
+        assert self._process.stderr
+        self.input = self._process.stdin.fileno()
+        self.output = self._process.stdout.fileno()
+        self.errors = self._process.stderr.fileno()
+        for descriptor in (self.input, self.output, self.errors):
+            os.set_blocking(descriptor, False)
+        for descriptor in (self.input, self.output):
+            with contextlib.suppress(OSError):  # the user's pipes have grown to their limit
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.end_seen = os.pidfd_open(self._process.pid)  # can be read when it has ended
+        self._incoming = wire.Incoming(result_bytes)
+        self._unsent: deque[memoryview] = deque()
+        self._errors = bytearray()
+        self._closes = False
+        self.is_at_end = self.is_silent = False  # its output, its errors
+        self.fault = ""  # why it was killed
+        self.read_bytes = 0
+        self.is_watched = False  # whether somebody waits until more can be sent
+
+    # Out
+
+    def send(self, *parts: bytes) -> None:
+        """At once as far as the pipe takes it; `write` sends the rest."""
+        was_empty = not self._unsent
+        if self._closes:
+            return
+        self._unsent += [memoryview(part) for part in parts]
+        if was_empty:
+            self.write()
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def write(self) -> None:
+        while self._unsent:
+            try:
+                sent = os.writev(self.input, [part[:WRITE_BYTES] for part in self._first_parts()])
+            except BlockingIOError:
+                return
+            except OSError as problem:  # it has ended; what there is to read says how
+                if problem.errno not in (errno.EPIPE, errno.ECONNRESET):
+                    raise
+                self._unsent.clear()
+                return
+            while sent:
+                first = self._unsent[0]
+                if sent < len(first):
+                    self._unsent[0] = first[sent:]
+                    break
+                sent -= len(first)
+                self._unsent.popleft()
+
+    def _first_parts(self) -> list[memoryview]:
+        """As many as one call takes, none after one that is cut."""
+        found: list[memoryview] = []
+        for part in self._unsent:
+            found.append(part)
+            if len(part) > WRITE_BYTES or len(found) == 64:
+                break
+        return found
+
+    def end(self) -> None:
+        """Its input ends when all has been sent, and with that the worker."""
+        self._closes = True
+        self.close_if_sent()
+
+    def close_if_sent(self) -> None:
+        assert self._process.stdin
+        if self._closes and not self._unsent and not self.is_watched:
+            self._process.stdin.close()
+
+    def kill(self) -> None:
+        """In the midst of a task. A worker here dies of it with its children; one elsewhere is
+        ended by the daemons, since its `lbrun` has gone."""
+        self._unsent.clear()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    # In
+
+    def read(self) -> list[tuple[bytes, bytes]] | None:
+        """Frames that have arrived, None at the end; `fault` if what came then is no frame."""
+        try:
+            data = os.read(self.output, READ_BYTES)
+        except BlockingIOError:
+            return []
+        self.read_bytes += len(data)
+        if not data:
+            return None
+        frames = self._incoming.feed(data)
+        self.fault = self.fault or self._incoming.fault
+        return frames
+
+    def read_errors(self) -> bytes | None:
+        """What the functions, or `lbrun`, have printed; None at the end."""
+        try:
+            data = os.read(self.errors, READ_BYTES)
+        except BlockingIOError:
+            return b""
+        self._errors += data
+        del self._errors[:-ERRORS_KEPT_BYTES]
+        return data or None
+
+    def finish(self) -> int:
+        """It has ended: the exit status."""
+        status = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert pipe
+            pipe.close()
+        os.close(self.end_seen)
+        return status
+
+    def last_words(self) -> str:
+        """The last line it printed, for a message; lbrun's own if there is one."""
+        lines = [line for line in self._errors.decode(errors="replace").splitlines() if line]
+        own = [line.removeprefix("lbrun: ") for line in lines if line.startswith("lbrun: ")]
+        return one_line((own or lines or [""])[-1])

@@ -1,0 +1,205 @@
+"""Jobs, CPUs and disks in virtual time; who runs what where is a `Placement`'s to say.
+
+An event is (moment, order, what to call, with what). A host has one valid event of its CPU at a
+time, that at `cpu.due_s`. A task that comes or a message only makes the next end later, and the
+event is left to find that out; a shorter task makes it sooner: then the later event is void.
+
+A job alternates between the CPU and the disks. Its I/Os are spread evenly over its run, in
+`IO_BURSTS` pieces at most: the mean response of such a network depends on the sums alone.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol, TypeVar
+
+from lbd.sim.balance.setup import Setup
+from lbd.sim.balance.workload import Job
+from lbd.sim.engine.cpu import NEVER, SharedCpu
+from lbd.sim.engine.cpu_round_robin import RoundRobinCpu
+from lbd.sim.engine.disks import Disks
+
+IO_BURSTS = 3
+
+What = TypeVar("What")
+Body = Callable[[What, float], None]
+
+
+Cpu = SharedCpu[Job] | RoundRobinCpu[Job]
+
+
+class Placement(Protocol):
+    """An algorithm, or a bound to all algorithms."""
+
+    job_threshold_s: float  # shorter jobs are not worth asking about
+
+    def place(self, job: Job, now_s: float) -> None:
+        """Call `start` or `move` of the engine, now or when questions have been answered."""
+        ...
+
+    def ended(self, job: Job, now_s: float) -> None: ...
+
+    def departed(self, host: int) -> None: ...
+
+
+class Engine:
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.costs = setup.costs
+        self.cpus: list[Cpu] = [cpu_of(setup, number) for number in range(setup.hosts)]
+        # none: disks are plenty, and nobody waits for one
+        self.disks = [Disks(setup.disks) for _ in range(setup.hosts)] if setup.disks else []
+        self.coming = [0] * setup.hosts  # jobs on their way there
+        self.handled = 0  # events
+        self.messages = 0
+        self.overhead_s = 0.0  # CPU time of load balancing, on all hosts
+        self.moved = 0
+        self.wrong = 0  # moved to a host no less busy than the one they came from
+        self.seen: Counter[int] = Counter()  # queue lengths, as arriving jobs find them
+        self.placement: Placement
+        self.on_end: Callable[[Job, float], None] | None = None  # who waits for each job
+        self._events: list[tuple[float, int, Body[object], object]] = []
+        self._next_order = count(1).__next__
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def at(self, moment_s: float, body: Body[What], what: What) -> None:
+        """Call body(what, moment_s) then."""
+        event = (moment_s, self._next_order(), body, what)
+        heappush(self._events, event)  # type: ignore[misc]  # body and what fit each other
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Until every job has ended."""
+        events, arrive = self._events, self.arrive
+        coming = iter(jobs)
+        job = next(coming, None)
+        next_s = math.inf if job is None else job.arrived_s
+        handled = 0
+        while True:
+            if events and events[0][0] < next_s:
+                now_s, _, body, what = heappop(events)
+                body(what, now_s)
+            elif job is not None:
+                arrive(job, next_s)
+                job = next(coming, None)
+                next_s = math.inf if job is None else job.arrived_s
+            else:
+                break
+            handled += 1
+        self.handled = handled
+
+    def overhead_of_all(self, cpus: Iterable[Cpu], seconds: float, now_s: float) -> float:
+        """As much on each of them. Returns when the last is done."""
+        overhead_s, last_s = self.overhead_s, now_s
+        for cpu in cpus:
+            overhead_s += seconds
+            done_s = cpu.overhead(seconds, now_s)
+            if done_s > last_s:
+                last_s = done_s
+        self.overhead_s = overhead_s
+        return last_s
+
+    def overhead(self, host: int, seconds: float, now_s: float) -> float:
+        """CPU time there that goes before its jobs. Returns when it is done."""
+        self.overhead_s += seconds
+        return self.cpus[host].overhead(seconds, now_s)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def arrive(self, job: Job, now_s: float) -> None:
+        self.seen[len(self.cpus[job.origin])] += 1
+        if job.mobile and job.cpu_s > self.placement.job_threshold_s:
+            self.placement.place(job, now_s)
+        else:
+            self.start(job, job.origin, now_s)
+
+    def start(self, job: Job, host: int, now_s: float) -> None:
+        job.host = host
+        ios = job.ios
+        job.bursts = job.bursts_left = ios or 1 if ios < IO_BURSTS else IO_BURSTS
+        self._compute(job, now_s)
+
+    def move(self, job: Job, to: int, now_s: float, costly: bool = True) -> None:
+        self.moved += 1
+        there, here = self.cpus[to], self.cpus[job.origin]
+        if len(there) * here.power >= len(here) * there.power:
+            self.wrong += 1
+        if not costly:
+            self.start(job, to, now_s)
+            return
+        self.coming[to] += 1
+        costs = self.costs
+        sent_s = self.overhead(job.origin, costs.transfer_s, now_s)
+        self.at(sent_s, self._taken_over, (job, to, now_s + costs.transfer_delay_s))
+
+    def _taken_over(self, what: tuple[Job, int, float], now_s: float) -> None:
+        job, to, not_before_s = what
+        ready_s = self.overhead(to, self.costs.transfer_s, now_s)
+        self.at(max(ready_s, not_before_s), self._begin_there, (job, to))
+
+    def _begin_there(self, what: tuple[Job, int], now_s: float) -> None:
+        job, to = what
+        self.coming[to] -= 1
+        self.start(job, to, now_s)
+
+    def _compute(self, job: Job, now_s: float) -> None:
+        host = job.host
+        due_s = self.cpus[host].add(job, job.cpu_s / job.bursts, now_s)
+        if due_s is not None:
+            self.at(due_s, self._cpu_due, host)
+
+    def _cpu_due(self, host: int, now_s: float) -> None:
+        cpu = self.cpus[host]
+        if cpu.due_s != now_s:
+            return  # a sooner event took its place
+        for job in cpu.finished(now_s):
+            job.bursts_left -= 1
+            if job.ios:
+                seconds = job.ios * self.costs.io_s / job.bursts
+                disks = self.disks
+                done_s = disks[host].begin(seconds, now_s) if disks else now_s + seconds
+                self.at(done_s, self._io_done, job)
+            else:
+                self._end(job, now_s)
+        if cpu.due_s < NEVER:
+            self.at(cpu.due_s, self._cpu_due, host)
+
+    def _io_done(self, job: Job, now_s: float) -> None:
+        if self.disks:
+            self.disks[job.host].end(now_s)
+        if job.bursts_left:
+            self._compute(job, now_s)
+        else:
+            self._end(job, now_s)
+
+    def _end(self, job: Job, now_s: float) -> None:
+        job.response_s = now_s - job.arrived_s
+        self.placement.departed(job.host)
+        if job.charged:
+            self.placement.ended(job, now_s)
+        if self.on_end is not None:
+            self.on_end(job, now_s)
+
+
+def cpu_of(setup: Setup, host: int) -> Cpu:
+    cores, speed = setup.power(host)
+    if setup.quantum_s:
+        return RoundRobinCpu(cores, speed, setup.quantum_s)
+    return SharedCpu(cores, speed)
+
+
+class AtHome:
+    """NOLB: every job runs where it was submitted."""
+
+    job_threshold_s = math.inf
+
+    def place(self, job: Job, now_s: float) -> None:
+        raise AssertionError("no job is longer than for ever")
+
+    def ended(self, job: Job, now_s: float) -> None:
+        pass
+
+    def departed(self, host: int) -> None:
+        pass

@@ -1,0 +1,36 @@
+"""What an LBM hands to the next one of its host: plain records, and nothing that is shared.
+
+A copy is made of values, containers, enums and dataclasses, field by field. Whatever else a state
+had got hold of (a clock, a callback, an open file) is refused here: no restart could hand it over.
+"""
+
+import copy
+from collections import Counter, OrderedDict, deque
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import TypeVar, cast
+
+State = TypeVar("State")
+VALUES = (type(None), bool, int, float, str, bytes, Enum)
+
+
+def handed_over(state: State) -> State:
+    """What the next LBM makes of it. Raises TypeError."""
+    return cast("State", _copied(state))
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, VALUES):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        made = copy.copy(value)  # no __init__ may decide anything
+        for field in fields(value):
+            object.__setattr__(made, field.name, _copied(getattr(value, field.name)))
+        return made
+    if isinstance(value, OrderedDict):
+        return OrderedDict((_copied(k), _copied(v)) for k, v in value.items())
+    if isinstance(value, dict) and type(value) in (dict, Counter):
+        return {_copied(k): _copied(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return type(value)(_copied(one) for one in value)
+    raise TypeError(f"a restart cannot hand over {type(value).__name__}: {value!r}")

@@ -1,0 +1,119 @@
+"""Jobs from a trace in the Standard Workload Format (SWF) of the Parallel Workloads Archive.
+
+One job a line, 18 numbers; -1 is unknown, `;` begins a comment. Of these we use the second (submit
+time), the fourth (run time) and the ninth (requested time: the user's estimate), all in seconds,
+and the fifth (processors).
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+FIELDS = 18
+SUBMIT, RUN, PROCESSORS, REQUESTED = 1, 3, 4, 8
+LONGEST_LINE = 4096  # bytes: real ones have some 120
+MOST_SLOTS = 1_000_000  # of a job
+MOST_S = 1e12  # 30,000 years: whatever is beyond was no time, and sums of it are no numbers
+
+
+class BrokenLine(ValueError):
+    """One line, not of the format: the text says why."""
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(why)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    submitted_s: float
+    run_s: float
+    requested_s: float | None  # the user's estimate
+    slots: int = 1  # also where the trace does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    jobs: tuple[TraceJob, ...]  # by time of submission
+    skipped: int  # jobs without a positive run time: cancelled while waiting, or unknown
+    broken: int  # lines passed over
+
+
+def read(
+    lines: Iterable[bytes],
+    limit: int | None = None,
+    on_broken: Callable[[BrokenLine], None] | None = None,
+) -> Trace:
+    """The jobs of an SWF file, the first `limit` of those that ran.
+
+    A broken line raises BrokenLine, unless `on_broken` takes it: then it is counted and passed by.
+    """
+    jobs: list[TraceJob] = []
+    skipped = broken = 0
+    for number, line in enumerate(lines, 1):
+        if limit is not None and len(jobs) >= limit:
+            break
+        try:
+            job = parsed(number, line)
+        except BrokenLine as problem:
+            if on_broken is None:
+                raise
+            on_broken(problem)
+            broken += 1
+            continue
+        if job is None:
+            continue
+        if job.run_s > 0:
+            jobs.append(job)
+        else:
+            skipped += 1
+    jobs.sort(key=lambda job: job.submitted_s)
+    return Trace(tuple(jobs), skipped, broken)
+
+
+def parsed(number: int, line: bytes) -> TraceJob | None:
+    """The job of one line, None for comments and empty lines."""
+    text = line.strip()
+    if not text or text.startswith(b";"):
+        return None
+    if len(line) > LONGEST_LINE:
+        raise BrokenLine(number, f"longer than {LONGEST_LINE} bytes")
+    fields = text.split()
+    if len(fields) != FIELDS:
+        raise BrokenLine(number, f"{len(fields)} fields instead of {FIELDS}")
+    submitted_s = seconds(number, fields, SUBMIT)
+    if submitted_s < 0:
+        raise BrokenLine(number, "no submit time (field 2)")
+    requested_s = seconds(number, fields, REQUESTED)
+    return TraceJob(
+        submitted_s,
+        seconds(number, fields, RUN),
+        requested_s if requested_s > 0 else None,
+        slots_of(number, fields),
+    )
+
+
+def seconds(number: int, fields: list[bytes], which: int) -> float:
+    value = finite(number, fields, which)
+    if abs(value) > MOST_S:
+        raise BrokenLine(number, f"field {which + 1}: {value:g} is more than {MOST_S:g} seconds")
+    return value
+
+
+def slots_of(number: int, fields: list[bytes]) -> int:
+    value = finite(number, fields, PROCESSORS)
+    if value > MOST_SLOTS:
+        raise BrokenLine(number, f"field 5: {value:g} is more than {MOST_SLOTS} processors")
+    return max(1, int(value))
+
+
+def finite(number: int, fields: list[bytes], which: int) -> float:
+    field = fields[which]
+    try:
+        value = float(field)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or b"_" in field:
+        shown = field[:20].decode("ascii", "replace")
+        raise BrokenLine(number, f"field {which + 1} is no number: {shown!r}")
+    return value

@@ -1,0 +1,126 @@
+"""Command lines as Slurm's programs take them. What we cannot do is refused by its name.
+
+These programs are run by the hundred, so what they import is light, as for `lbrun`.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+
+PARTITION = "lbd"  # the only one
+LET_BE = "LBD_SLURM_IGNORE"  # names of options that a site wants to be passed over
+
+
+class SlurmError(Exception):
+    """One line for who called; exit status 1."""
+
+
+class Grammar:
+    """Long options by their names; short ones stand for them."""
+
+    def __init__(
+        self,
+        values: frozenset[str],  # options with a value
+        plain: frozenset[str],
+        short: Mapping[str, str],  # letter: long name
+        refused: frozenset[str] = frozenset(),  # known to Slurm, not to us, with a value
+        refused_plain: frozenset[str] = frozenset(),
+        optional: frozenset[str] = frozenset(),  # whose value may be left out
+    ) -> None:
+        self.values, self.plain, self.short = values, plain, short
+        self.refused, self.refused_plain, self.optional = refused, refused_plain, optional
+
+
+class Given:
+    def __init__(
+        self,
+        values: dict[str, str] | None = None,
+        plain: set[str] | None = None,
+        rest: list[str] | None = None,
+    ) -> None:
+        self.values = values or {}  # the last of each counts
+        self.plain = plain or set()
+        self.rest = rest or []
+
+    def over(self, other: "Given") -> "Given":
+        """With those of `other` where there are none here."""
+        return Given(other.values | self.values, self.plain | other.plain, self.rest)
+
+
+def words_of(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def read(words: list[str], grammar: Grammar, *, mixed: bool = False) -> Given:
+    """`mixed`: options may follow other words. Raises SlurmError."""
+    given, left = Given(), list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            given.rest += left
+            break
+        if not word.startswith("-") or word == "-":
+            given.rest.append(word)
+            if not mixed:
+                given.rest += left
+                break
+        elif word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            take(given, full(name, grammar), value if equals else None, left, grammar)
+        else:
+            take_short(given, word, left, grammar)
+    return given
+
+
+def full(name: str, grammar: Grammar) -> str:
+    """A long option may be cut short as long as it is clear which is meant."""
+    known = grammar.values | grammar.plain | grammar.refused | grammar.refused_plain
+    if name in known:
+        return name
+    found = sorted(one for one in known if one.startswith(name))
+    if len(found) != 1:
+        raise SlurmError(f"unrecognized option '--{name}'")
+    return found[0]
+
+
+def take_short(given: Given, word: str, left: list[str], grammar: Grammar) -> None:
+    """`-c4`, `-c 4`, `-hr`."""
+    letters = word[1:]
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if (name := grammar.short.get(letter)) is None:
+            raise SlurmError(f"invalid option -- '{letter}'")
+        if name in grammar.plain or name in grammar.refused_plain:
+            take(given, name, None, left, grammar)
+            continue
+        take(given, name, letters.removeprefix("=") or None, left, grammar)
+        return
+
+
+def take(given: Given, name: str, value: str | None, left: list[str], grammar: Grammar) -> None:
+    has_value = name in grammar.values or name in grammar.refused
+    if has_value and value is None and name not in grammar.optional:
+        if not left:
+            raise SlurmError(f"option '--{name}' requires an argument")
+        value = left.pop(0)
+    if name in let_be():
+        return
+    if name in grammar.refused or name in grammar.refused_plain:
+        raise SlurmError(
+            f"--{name}{'' if value is None else f' {value}'} is not supported by lbd; take it out, "
+            f"or put {name} into ${LET_BE}"
+        )
+    if name in grammar.plain:
+        if value is not None:
+            raise SlurmError(f"option '--{name}' doesn't allow an argument")
+        given.plain.add(name)
+    else:
+        given.values[name] = value or ""
+
+
+def let_be() -> set[str]:
+    return set(os.environ.get(LET_BE, "").replace(",", " ").split())
+
+
+def listed(text: str) -> Iterator[str]:
+    """Of a list with commas."""
+    return (one for one in text.split(",") if one)

@@ -1,0 +1,65 @@
+"""One of Slurm's commands, by the name it is called by; and `lbd slurm install`, which puts them
+somewhere."""
+
+import importlib
+import os
+import sys
+
+from lbd.slurm.options import SlurmError
+
+TYPE_CHECKING = False  # as in typing, which takes a while to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAMES = ("sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol")
+SCRIPT = """\
+#!{python} -IS
+# {name} of lbd, by `lbd slurm install`: speaks to the queue of this host's cluster.
+import sys
+
+sys.path[:0] = {path!r}
+from lbd.slurm.program import run
+
+run("{name}")
+"""
+
+
+def run(name: str) -> None:
+    """Never returns."""
+    status = 1
+    try:
+        command: Callable[[list[str]], int] = importlib.import_module(f"lbd.slurm.{name}").run
+        status = command(sys.argv[1:])
+        sys.stdout.flush()
+    except SlurmError as problem:
+        os.write(2, f"{name}: error: {problem}\n".encode(errors="replace"))
+    except BrokenPipeError:
+        os._exit(1)
+    except KeyboardInterrupt:
+        status = 130
+    os._exit(status)
+
+
+def install(directory: "Path") -> "list[Path]":
+    """Raises OSError, and FileExistsError rather than replace what is not ours."""
+    from pathlib import Path
+
+    from lbd.process.whole_file import write_whole
+
+    directory.mkdir(parents=True, exist_ok=True)
+    own, made = str(Path(__file__).resolve().parent.parent.parent), []
+    for name in NAMES:
+        path = directory / name
+        if path.is_symlink() or (path.exists() and "`lbd slurm install`" not in head_of(path)):
+            raise FileExistsError(17, "is there already, and is not ours", str(path))
+    for name in NAMES:
+        path, text = directory / name, SCRIPT.format(python=sys.executable, name=name, path=[own])
+        write_whole(path, text.encode(), 0o755)
+        made.append(path)
+    return made
+
+
+def head_of(path: "Path") -> str:
+    with path.open("rb") as file:
+        return file.read(400).decode(errors="replace")

@@ -1,0 +1,185 @@
+"""What Slurm's programs ask of our queue: by `lbrun -d`, and on the socket of this host's LBM."""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+
+from lbd.client.complaints import Trouble
+from lbd.client.lbm_socket import connect, find_runtime_dirs
+from lbd.local.frames import JSON, Splitter, pack
+from lbd.slurm.options import SlurmError
+
+ANSWER_S = 30.0
+ANSWER_BYTES = 64 << 20
+RECEIVED = 1 << 16
+QUEUED_ID = re.compile(r"[0-9]+(_[0-9]+)?")
+SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
+Json = dict[str, object]
+
+HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
+STATES = {
+    "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
+    "done": ("COMPLETED", "CD"), "failed": ("FAILED", "F"), "cancelled": ("CANCELLED", "CA"),
+    "lost": ("NODE_FAIL", "NF"),
+}  # fmt: skip
+SHORT = dict(STATES.values()) | {"TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM"}
+OPEN = {"PENDING", "RUNNING", "SUSPENDED"}
+TIMED_OUT = 124
+SHOWN_S = 300  # for so long squeue shows a job that has ended, as Slurm's MinJobAge has it
+
+
+class Job:
+    """One job or task, in Slurm's words: one class because these are the columns of one row."""
+
+    def __init__(self, row: Json) -> None:
+        state, reason = str(row.get("state")), str(row.get("reason") or "")
+        index, command = row.get("array_index"), row.get("command")
+        self.exit_status = whole(row.get("exit_status"))
+        self.id = str(row["id"])  # 12, or 12_7
+        self.array = str(row.get("array_id") or row["id"])  # its array's id, or its own
+        self.index = "" if index is None else str(index)
+        self.name = str(row.get("name") or "wrap")
+        self.user = str(row.get("user"))
+        self.host = str(row.get("host") or "")
+        self.state = state_of(state, self.exit_status, reason)
+        self.reason, self.raw_reason = reason_of(state, reason), reason
+        self.slots = whole(row.get("slots")) or 1
+        self.priority = whole(row.get("priority"))
+        self.submitted = seconds(row.get("submitted")) or 0.0
+        self.started = seconds(row.get("started"))
+        self.finished = seconds(row.get("finished"))
+        self.cpu_s = seconds(row.get("cpu_s")) or 0.0
+        self.command = tuple(map(str, command)) if isinstance(command, list) else ()
+
+    @property
+    def exit_code(self) -> str:
+        """STATUS:SIGNAL."""
+        signal = self.exit_status - 128 if self.exit_status > 128 else 0
+        return f"0:{signal}" if signal else f"{self.exit_status}:0"
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN
+
+    def is_shown(self, unix_s: float) -> bool:
+        """Does squeue still know of it?"""
+        return self.is_open or unix_s - (self.finished or self.submitted) < SHOWN_S
+
+
+def ask(question: Json, daemon: str = "lbm") -> Json:
+    """Raises SlurmError."""
+    try:
+        runtime_dirs = find_runtime_dirs(None)
+        sock = connect(runtime_dirs, daemon)
+    except Trouble as problem:
+        raise SlurmError(str(problem)) from None
+    if sock is None:
+        raise SlurmError(f"no {daemon} is running here (looked in {' or '.join(runtime_dirs)})")
+    split = Splitter(ANSWER_BYTES)
+    try:
+        sock.settimeout(ANSWER_S)
+        sock.sendall(pack(JSON, json.dumps({"id": 1, **question}).encode()))
+        while data := sock.recv(RECEIVED):
+            for tag, body in split.feed(data):
+                if tag != JSON:
+                    raise SlurmError(body.decode(errors="replace"))
+                reply: Json = json.loads(body)
+                if not reply.get("ok", True):
+                    raise SlurmError(str(reply.get("error")))
+                return reply
+    except (OSError, ValueError) as problem:
+        raise SlurmError(f"the {daemon} does not answer: {problem}") from None
+    finally:
+        sock.close()
+    raise SlurmError(f"the {daemon} closed the connection")
+
+
+def submit(words: Sequence[str], stdin: bytes) -> str:
+    """The id that `lbrun -d` prints. Raises SlurmError.
+
+    In a child of ours, which need not start an interpreter again.
+    """
+    files = [os.memfd_create(name) for name in ("input", "output", "errors")]
+    view = memoryview(stdin)
+    while view:
+        view = view[os.write(files[0], view) :]
+    os.lseek(files[0], 0, os.SEEK_SET)
+    child = os.fork()
+    if not child:
+        become_lbrun(files, ["-d", *words])
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    output, errors = (read_all(file) for file in files[1:])
+    if status:
+        raise SlurmError(errors.removeprefix("lbrun: ") or f"lbrun ended with {status}")
+    if errors:
+        os.write(2, errors.encode(errors="replace") + b"\n")
+    return output
+
+
+def become_lbrun(files: Sequence[int], words: list[str]) -> None:
+    """Never returns."""
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        from lbd.client.lbrun import main
+
+        main(words)
+    finally:
+        os._exit(1)
+
+
+def read_all(file: int) -> str:
+    size = os.fstat(file).st_size
+    return os.pread(file, size, 0).decode(errors="replace").strip()
+
+
+def jobs(ids: Sequence[str] = ()) -> list[Job]:
+    """Those with these ids, or all on record. Raises SlurmError."""
+    for one in ids:
+        if not SELECTOR.fullmatch(one):
+            raise SlurmError(f"Invalid job id specified: {one}")
+    if ids:
+        reply = ask({"op": "queue.jobs", "ids": list(ids), "tasks": True})
+    else:
+        reply = ask({"op": "jobs", "all": True, "cluster": True, "tasks": True})
+    rows = reply.get("jobs")
+    found = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [Job(row) for row in found if QUEUED_ID.fullmatch(str(row.get("id")))]
+
+
+def state_of(state: str, status: int, reason: str) -> str:
+    if state == "failed" and status == TIMED_OUT:
+        return "TIMEOUT"
+    if state == "failed" and "memory limit" in reason:
+        return "OUT_OF_MEMORY"
+    return STATES.get(state, ("FAILED", "F"))[0]
+
+
+def reason_of(state: str, reason: str) -> str:
+    if state != "pending":
+        return "None"
+    words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),
+             (NEXT, "Resources"))  # fmt: skip
+    return next((name for begin, name in words if reason.startswith(begin)), "Priority")
+
+
+def whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def act(verb: str, ids: Sequence[str], **more: object) -> list[str]:
+    """What went wrong, a line each. Raises SlurmError."""
+    reply = ask({"op": "queue.act", "verb": verb, "ids": list(ids), **more})
+    errors = reply.get("errors")
+    return [str(one) for one in errors] if isinstance(errors, list) else []
+
+
+def wait(ids: Sequence[str]) -> None:
+    """Until all have ended. Raises SlurmError."""
+    while ask({"op": "queue.wait", "ids": list(ids), "patience_s": 15.0, "brief": True})["open"]:
+        pass

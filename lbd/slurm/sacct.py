@@ -1,0 +1,109 @@
+"""`sacct`: jobs on the queue's record, also those that have ended; a line each, no steps."""
+
+import getpass
+import time
+from collections.abc import Callable, Iterator
+
+from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.queue import Job, jobs
+from lbd.slurm.squeue import check_clusters, ran_s, states_of
+from lbd.slurm.times import elapsed, moment, unix_s
+
+GRAMMAR = Grammar(
+    words_of("jobs format starttime endtime name user state clusters delimiter partition"),
+    words_of("allocations parsable parsable2 noheader allusers long helpformat help duplicates"),
+    {"j": "jobs", "o": "format", "S": "starttime", "E": "endtime", "u": "user", "s": "state",
+     "M": "clusters", "X": "allocations", "p": "parsable", "P": "parsable2", "n": "noheader",
+     "a": "allusers", "r": "partition", "e": "helpformat", "h": "help", "D": "duplicates",
+     "A": "accounts", "q": "qos", "N": "nodelist", "L": "allclusters"},
+    words_of("accounts qos nodelist units gid uid"),
+    words_of("json yaml truncate batch-script env-vars allclusters completion"),
+)  # fmt: skip
+USUAL = "JobID,JobName,Partition,AllocCPUS,State,ExitCode"
+WIDTHS = {"jobid": 12, "jobidraw": 12, "exitcode": 8, "state": 10, "elapsed": 10}
+FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
+    "jobid": ("JobID", lambda job: job.id),
+    "jobidraw": ("JobIDRaw", lambda job: job.id),
+    "jobname": ("JobName", lambda job: job.name),
+    "state": ("State", lambda job: job.state),
+    "exitcode": ("ExitCode", lambda job: job.exit_code),
+    "derivedexitcode": ("DerivedExitCode", lambda job: job.exit_code),
+    "user": ("User", lambda job: job.user),
+    "partition": ("Partition", lambda _: PARTITION),
+    "cluster": ("Cluster", lambda _: PARTITION),
+    "alloccpus": ("AllocCPUS", lambda job: str(job.slots)),
+    "ncpus": ("NCPUS", lambda job: str(job.slots)),
+    "reqcpus": ("ReqCPUS", lambda job: str(job.slots)),
+    "nnodes": ("NNodes", lambda _: "1"),
+    "allocnodes": ("AllocNodes", lambda job: "1" if job.host else "0"),
+    "nodelist": ("NodeList", lambda job: job.host or "None assigned"),
+    "submit": ("Submit", lambda job: moment(job.submitted, "Unknown")),
+    "start": ("Start", lambda job: moment(job.started, "Unknown")),
+    "end": ("End", lambda job: moment(job.finished, "Unknown")),
+    "elapsed": ("Elapsed", lambda job: elapsed(ran_s(job))),
+    "elapsedraw": ("ElapsedRaw", lambda job: str(int(ran_s(job)))),
+    "cputimeraw": ("CPUTimeRAW", lambda job: str(int(ran_s(job) * job.slots))),
+    "totalcpu": ("TotalCPU", lambda job: elapsed(job.cpu_s)),
+    "reason": ("Reason", lambda job: job.reason),
+    "priority": ("Priority", lambda job: str(job.priority)),
+}
+USAGE = "usage: sacct [-X] [-P | -p] [-n] [-o FIELDS] [-j IDS] [-S TIME] [-E TIME] [-u USER | -a]"
+
+
+def run(words: list[str]) -> int:
+    """Raises SlurmError."""
+    given = read(words, GRAMMAR, mixed=True)
+    if "help" in given.plain or "helpformat" in given.plain:
+        names = " ".join(name for name, _ in FIELDS.values())
+        print(names if "helpformat" in given.plain else USAGE)
+        return 0
+    if given.rest:
+        raise SlurmError(f"Unrecognized parameter: {given.rest[0]}")
+    check_clusters(given)
+    fields = fields_of(given.values.get("format", USUAL))
+    found = list(chosen(given))
+    if "noheader" not in given.plain:
+        put(given, [FIELDS[name][0] for name, _ in fields], fields)
+        if not given.plain & {"parsable", "parsable2"}:
+            put(given, ["-" * width for _, width in fields], fields)
+    for job in found:
+        put(given, [FIELDS[name][1](job) for name, _ in fields], fields)
+    return 0
+
+
+def fields_of(text: str) -> list[tuple[str, int]]:
+    """Their names and widths. Raises SlurmError."""
+    found = []
+    for one in listed(text):
+        name, _, width = one.partition("%")
+        if name.lower() not in FIELDS:
+            raise SlurmError(f'Invalid field requested: "{name}"; lbd does not have it')
+        number = width.lstrip("-")
+        found.append((name.lower(), int(number) if number else WIDTHS.get(name.lower(), 10)))
+    return found
+
+
+def put(given: Given, cells: list[str], fields: list[tuple[str, int]]) -> None:
+    between = given.values.get("delimiter", "|")
+    if given.plain & {"parsable", "parsable2"}:
+        print(between.join(cells) + (between if "parsable" in given.plain else ""))
+        return
+    print(
+        " ".join(text[:width].rjust(width) for text, (_, width) in zip(cells, fields, strict=True))
+    )
+
+
+def chosen(given: Given) -> Iterator[Job]:
+    """As there, without ids those of today that are one's own."""
+    values = given.values
+    ids = [one.partition(".")[0] for one in listed(values.get("jobs", ""))]
+    names, states = set(listed(values.get("name", ""))), states_of(values.get("state", ""), ())
+    own = set() if ids or "allusers" in given.plain else {getpass.getuser()}
+    users = set(listed(values["user"])) if "user" in values else own
+    from_s = unix_s(values.get("starttime", "now-2000weeks" if ids else "today"))
+    until_s = unix_s(values.get("endtime", "now"))
+    for job in jobs(ids):
+        lasts = (job.finished or time.time()) >= from_s and job.submitted <= until_s
+        wanted = (not names or job.name in names) and (not states or job.state in states)
+        if lasts and wanted and (not users or job.user in users):
+            yield job

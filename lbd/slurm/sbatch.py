@@ -1,0 +1,350 @@
+"""`sbatch`: a script into the queue.
+
+The script goes along as the job's input, so it may change or vanish once it is submitted. Where the
+job runs, a line of `sh` writes it to a file, sets SLURM_…, and runs it with an empty standard
+input.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+
+from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
+from lbd.slurm.queue import jobs, submit, wait
+from lbd.slurm.times import begin_text, limit_s, memory_text
+from lbd.text.needs import is_name
+
+GRAMMAR = Grammar(
+    words_of(
+        "array begin chdir comment cpus-per-task dependency error exclude export input job-name mem"
+        " mem-per-cpu nodelist nodes ntasks ntasks-per-node open-mode output partition time wrap"
+        " priority gres gpus constraint signal tasks-per-node"
+    ),
+    words_of("parsable wait requeue no-requeue quiet verbose oversubscribe help"),
+    {
+        "a": "array", "b": "begin", "D": "chdir", "c": "cpus-per-task", "d": "dependency",
+        "e": "error", "x": "exclude", "i": "input", "J": "job-name", "w": "nodelist", "N": "nodes",
+        "n": "ntasks", "o": "output", "p": "partition", "t": "time", "W": "wait", "Q": "quiet",
+        "v": "verbose", "s": "oversubscribe", "A": "account", "q": "qos", "C": "constraint",
+        "G": "gpus", "H": "hold", "M": "clusters", "L": "licenses", "k": "no-kill",
+        "S": "core-spec", "B": "extra-node-info", "m": "distribution", "h": "help",
+    },
+    words_of(
+        "account qos gpus-per-node gpus-per-task gpus-per-socket clusters"
+        " licenses mail-type mail-user reservation deadline core-spec extra-node-info distribution"
+        " nice switches tmp uid gid get-user-env profile hint cpu-freq mem-bind"
+        " ntasks-per-core ntasks-per-socket ntasks-per-gpu cpus-per-gpu mem-per-gpu mincpus"
+        " sockets-per-node"
+        " cores-per-socket threads-per-core network power prefer propagate time-min thread-spec"
+        " export-file exclusive kill-on-invalid-dep wait-all-nodes wckey tres-per-task bb bbf"
+        " acctg-freq batch cluster-constraint container container-id delay-boot gpu-bind gpu-freq"
+        " gres-flags mcs-label nodefile"
+    ),
+    words_of("hold no-kill overcommit contiguous reboot spread-job use-min-nodes ignore-pbs"
+             " test-only"),
+    optional=words_of("exclusive nice get-user-env"),
+)  # fmt: skip
+PATTERN = {"j": "%j", "J": "%j", "a": "%a", "N": "%h", "A": "%A", "%": "%%", "n": "0", "t": "0"}
+SIGNAL_MAX, SIGNAL_BEFORE_S = 64, 60
+HOW = {
+    "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
+    "aftercorr": "--after-task",
+}  # fmt: skip
+# $1: the interpreter; $2: its option, if any; $3: the standard input; $4, $5: a signal that it gets
+# after so many seconds, if any; then the script's arguments.
+LAUNCH = r"""
+export SLURM_JOB_ID="$LBD_JOB_ID" SLURM_JOBID="$LBD_JOB_ID" SLURM_CLUSTER_NAME=lbd
+export SLURM_JOB_NODELIST="$LBD_HOST" SLURM_NODELIST="$LBD_HOST" SLURMD_NODENAME="$LBD_HOST"
+export SLURM_SUBMIT_HOST="$LBD_ORIGIN" SLURM_CPUS_ON_NODE="$LBD_SLOTS" SLURM_NNODES=1
+export SLURM_JOB_CPUS_PER_NODE="$LBD_SLOTS" SLURM_JOB_NUM_NODES=1
+export SLURM_NPROCS="$SLURM_NTASKS" SLURM_TASKS_PER_NODE="$SLURM_NTASKS" SLURM_PROCID=0
+export SLURM_LOCALID=0 SLURM_NODEID=0
+export SLURM_JOB_PARTITION=lbd SLURM_RESTART_COUNT=$((LBD_ATTEMPT - 1))
+if [ -n "${LBD_ARRAY_ID:-}" ]; then
+    export SLURM_ARRAY_JOB_ID="$LBD_ARRAY_ID" SLURM_ARRAY_TASK_ID="$LBD_ARRAY_INDEX"
+fi
+script=$(mktemp) && cat >"$script" || exit 1
+exec 3<"$script"
+rm -f "$script"
+interpreter=$1 option=$2 input=$3 signal=$4 after=$5
+shift 5
+early=${signal:+timeout --foreground --preserve-status -s $signal $after}
+exec $early "$interpreter" ${option:+"$option"} /dev/fd/3 "$@" <"$input"
+"""
+USAGE = "usage: sbatch [OPTIONS] [SCRIPT [ARG...]], or sbatch [OPTIONS] --wrap 'COMMAND'"
+
+
+def run(words: list[str]) -> int:
+    """Raises SlurmError."""
+    typed = read(words, GRAMMAR)
+    if "help" in typed.plain:
+        print(USAGE)
+        return 0
+    name, script = script_of(typed)
+    given = typed.over(in_script(script.decode(errors="surrogateescape"), name))
+    interpreter, option = shebang(script, name)
+    launch = ["/bin/sh", "-c", LAUNCH, "sbatch", interpreter, option, standard_input(given)]
+    words = [*lbrun_words(given, name), "--", *launch, *signal_words(given.values)]
+    job = submit([*words, *typed.rest[1:]], script)
+    if "quiet" not in given.plain or "parsable" in given.plain:
+        print(job if "parsable" in given.plain else f"Submitted batch job {job}", flush=True)
+    if "wait" not in given.plain:
+        return 0
+    wait([job])
+    return max((one.exit_status or int(one.state != "COMPLETED") for one in jobs([job])), default=1)
+
+
+def script_of(typed: Given) -> tuple[str, bytes]:
+    """Its name and text. Raises SlurmError."""
+    if "wrap" in typed.values:
+        if typed.rest:
+            raise SlurmError("Script arguments not permitted with --wrap option")
+        return "wrap", b"#!/bin/sh\n" + os.fsencode(typed.values["wrap"]) + b"\n"
+    if not typed.rest:
+        return "sbatch", sys.stdin.buffer.read()
+    try:
+        with open(typed.rest[0], "rb") as file:
+            return os.path.basename(typed.rest[0]), file.read()
+    except OSError as problem:
+        raise SlurmError(f"Unable to open file {typed.rest[0]}: {problem.strerror}") from None
+
+
+def shebang(script: bytes, name: str) -> tuple[str, str]:
+    """The interpreter, and its option or "". Raises SlurmError."""
+    first = script.partition(b"\n")[0]
+    words = os.fsdecode(first[2:]).split(None, 1)
+    if not first.startswith(b"#!") or not words:
+        raise SlurmError(
+            f"{name}: This does not look like a batch script. The first line must start with #! "
+            "followed by the path to an interpreter."
+        )
+    return words[0], words[1].strip() if words[1:] else ""
+
+
+def in_script(text: str, name: str) -> Given:
+    """What its #SBATCH lines ask for. Raises SlurmError with the line's number."""
+    import shlex
+
+    found = Given()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            break
+        if not line.startswith("#SBATCH"):
+            continue
+        try:
+            words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            given = read(words, GRAMMAR, mixed=True)
+            if given.rest:
+                raise SlurmError(f"{given.rest[0]!r} is no option")
+        except (SlurmError, ValueError) as problem:
+            raise SlurmError(f"{name}: line {number}: {problem}") from None
+        found = given.over(found)
+    return found
+
+
+def standard_input(given: Given) -> str:
+    return os.path.abspath(given.values["input"]) if "input" in given.values else os.devnull
+
+
+def lbrun_words(given: Given, script: str) -> list[str]:
+    """The options of `lbrun -d`. Raises SlurmError."""
+    values = given.values
+    cpus, tasks = number_of(values, "cpus-per-task", 1), tasks_of(values)
+    check_shape(values)
+    name = values.get("job-name", script)
+    words = ["--name", name, "-n", str(cpus * tasks)]
+    for option, text in variables(given, name, cpus, tasks):
+        words += ["-e", f"{option}={text}"]
+    words += exported(values.get("export", "ALL"))
+    words += places(values, name)
+    if "time" in values and (limit := limit_s(values["time"])):
+        words += ["--timeout", str(limit)]
+    if memory := memory_of(values, cpus * tasks):
+        words += ["--mem", memory]
+    words += need_words(values)
+    if begin := begin_text(values.get("begin", "")):
+        words += ["--begin", begin]
+    for option, name_there in (("array", "--array"), ("chdir", "-C"), ("priority", "--priority")):
+        if option in values:
+            words += [name_there, values[option]]
+    if "no-requeue" in given.plain:
+        words.append("--no-restart")
+    return words + dependencies(values.get("dependency", ""))
+
+
+def check_shape(values: dict[str, str]) -> None:
+    """One host, of one partition. Raises SlurmError."""
+    if values.get("nodes", "1") not in ("1", "1-1"):
+        raise SlurmError(
+            f"--nodes {values['nodes']} is not supported by lbd: a job has all its slots on one "
+            "host; submit an array"
+        )
+    if values.get("partition", PARTITION) != PARTITION and "partition" not in let_be():
+        raise SlurmError(f"invalid partition specified: {values['partition']}; {PARTITION} is all")
+    if values.get("open-mode", "truncate") not in ("truncate", "t"):
+        raise SlurmError(f"--open-mode {values['open-mode']} is not supported by lbd")
+
+
+def tasks_of(values: dict[str, str]) -> int:
+    """Slots for so many processes that the script starts itself. Raises SlurmError."""
+    counts = {
+        number_of(values, option, 1)
+        for option in ("ntasks", "ntasks-per-node", "tasks-per-node")
+        if option in values
+    }
+    if len(counts) > 1:
+        raise SlurmError("--ntasks and --ntasks-per-node differ, and a job is on one host")
+    return counts.pop() if counts else 1
+
+
+def signal_words(values: dict[str, str]) -> list[str]:
+    """Which signal the script gets, and after how many seconds: before the time limit, so none
+    without one. Raises SlurmError."""
+    if "signal" not in values:
+        return ["", ""]
+    from signal import Signals
+
+    given, limit = values["signal"], limit_s(values.get("time", "0"))
+    target, colon, rest = given.rpartition(":")
+    name, at, before = rest.partition("@")
+    name = name.upper().removeprefix("SIG")
+    is_number = name.isascii() and name.isdecimal() and 0 < int(name) <= SIGNAL_MAX
+    is_time = not at or (before.isascii() and before.isdecimal())
+    if not (is_time and (is_number or f"SIG{name}" in Signals.__members__)):
+        raise SlurmError(f"--signal {given} is not supported by lbd: write B:USR1@60")
+    if not (colon and target == "B"):
+        raise SlurmError(
+            f"--signal {given} is not supported by lbd: only the script can get one, B:{rest}"
+        )
+    return [name, str(max(1, limit - int(before or SIGNAL_BEFORE_S)))] if limit else ["", ""]
+
+
+def number_of(values: dict[str, str], option: str, otherwise: int) -> int:
+    text = values.get(option, str(otherwise))
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise SlurmError(f"Invalid numeric value {text!r} for --{option}")
+    return int(text)
+
+
+def memory_of(values: dict[str, str], cpus: int) -> str:
+    if "mem-per-cpu" in values:
+        return memory_text("mem-per-cpu", values["mem-per-cpu"], cpus)
+    return memory_text("mem", values["mem"]) if "mem" in values else ""
+
+
+def need_words(values: dict[str, str]) -> list[str]:
+    """What the job needs of its host, as options of lbrun. Raises SlurmError."""
+    amounts: dict[str, str] = {}
+    for one in listed(values.get("gres", "").removeprefix("none")):
+        name, colon, count = one.removeprefix("gres/").partition(":")
+        add_amount(amounts, f"--gres {one}", name, count if colon else "1")
+    if "gpus" in values:
+        add_amount(amounts, f"--gpus {values['gpus']}", "gpu", values["gpus"])
+    words = [word for name, count in amounts.items() for word in ("--need", f"{name}={count}")]
+    for feature in features_of(values.get("constraint", "")):
+        words += ["--feature", feature]
+    return words
+
+
+def add_amount(amounts: dict[str, str], given: str, name: str, count: str) -> None:
+    """Raises SlurmError."""
+    if not (is_name(name) and count.isascii() and count.isdecimal() and int(count)):
+        raise SlurmError(f"{given} is not supported by lbd: give a name and a count, as gpu:2")
+    if amounts.setdefault(name, count) != count:
+        raise SlurmError(f"{given}: {amounts[name]} of {name} are asked for as well")
+
+
+def features_of(constraint: str) -> list[str]:
+    """Raises SlurmError."""
+    features = constraint.split("&") if constraint else []
+    if not all(map(is_name, features)):
+        raise SlurmError(
+            f"--constraint {constraint} is not supported by lbd: give a feature, or several with &"
+        )
+    return features
+
+
+def variables(given: Given, name: str, cpus: int, tasks: int) -> Iterator[tuple[str, str]]:
+    """SLURM_… that are known already."""
+    values = given.values
+    yield "SLURM_JOB_NAME", name
+    yield "SLURM_SUBMIT_DIR", os.getcwd()
+    if "cpus-per-task" in values:
+        yield "SLURM_CPUS_PER_TASK", str(cpus)
+    if "comment" in values:
+        yield "SLURM_JOB_COMMENT", values["comment"]
+    yield "SLURM_NTASKS", str(tasks)
+    if memory := memory_of(values, cpus * tasks):
+        yield "SLURM_MEM_PER_NODE", str(max(1, int(memory[:-1]) // 1024))
+    if "array" in values:
+        from lbd.text.index_list import count_of, read_array
+
+        try:
+            runs, _ = read_array(values["array"])
+        except ValueError as problem:
+            raise SlurmError(f"--array {problem}") from None
+        yield "SLURM_ARRAY_TASK_COUNT", str(count_of(runs))
+        yield "SLURM_ARRAY_TASK_MIN", str(min(first for first, _, _ in runs))
+        yield "SLURM_ARRAY_TASK_MAX", str(max(last for _, last, _ in runs))
+        yield "SLURM_ARRAY_TASK_STEP", str(runs[0][2])
+
+
+def exported(text: str) -> list[str]:
+    """What the job has of our environment."""
+    names = list(listed(text))
+    words = [] if "ALL" in names else ["--clean-env"]
+    for name in names:
+        if name not in ("ALL", "NONE", "NIL"):
+            words += ["-e", name]
+    return words
+
+
+def places(values: dict[str, str], name: str) -> list[str]:
+    """Where it runs, and where its output goes. Raises SlurmError."""
+    otherwise = "slurm-%A_%a.out" if "array" in values else "slurm-%j.out"
+    words = ["-o", pattern("output", values.get("output", otherwise), name)]
+    if "error" in values:
+        words += ["--error", pattern("error", values["error"], name)]
+    hosts = list(listed(values.get("nodelist", "")))
+    if len(hosts) > 1:
+        raise SlurmError(f"--nodelist {values['nodelist']} is not supported by lbd: name one host")
+    for host in hosts:
+        words += ["-H", host]
+    for host in listed(values.get("exclude", "")):
+        words += ["-x", host]
+    return words
+
+
+def pattern(option: str, text: str, name: str) -> str:
+    """A file's name as lbrun has it. Raises SlurmError."""
+    pieces, rest = [], text
+    while rest:
+        before, sign, rest = rest.partition("%")
+        pieces.append(before)
+        if not sign:
+            break
+        letter, rest = rest[:1], rest[1:]
+        if letter == "x":
+            pieces.append(name.replace("%", "%%"))
+        elif letter == "u":
+            import getpass
+
+            pieces.append(getpass.getuser())
+        elif letter in PATTERN:
+            pieces.append(PATTERN[letter])
+        else:
+            raise SlurmError(f"--{option} {text}: %{letter} is not supported by lbd")
+    return "".join(pieces)
+
+
+def dependencies(text: str) -> list[str]:
+    """Raises SlurmError."""
+    words: list[str] = []
+    if "?" in text:
+        raise SlurmError(f"--dependency {text}: of several, lbd waits for all (,), not for any (?)")
+    for one in listed(text):
+        how, *ids = one.split(":")
+        if how not in HOW or not ids or any("+" in job for job in ids):
+            raise SlurmError(f"--dependency {one} is not supported by lbd; it has {', '.join(HOW)}")
+        words += [HOW[how], ",".join(ids)]
+    return words

@@ -1,0 +1,72 @@
+"""`scancel`: ends jobs, or sends them a signal."""
+
+import getpass
+import signal
+
+from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.queue import SELECTOR, act, jobs
+from lbd.slurm.squeue import check_clusters, states_of
+
+GRAMMAR = Grammar(
+    words_of("name jobname user state signal clusters partition nodelist"),
+    words_of("quiet verbose me full batch help"),
+    {"n": "name", "u": "user", "t": "state", "s": "signal", "M": "clusters", "Q": "quiet",
+     "v": "verbose", "f": "full", "b": "batch", "p": "partition", "w": "nodelist",
+     "A": "account", "q": "qos", "i": "interactive", "H": "hurry", "R": "reservation"},
+    words_of("account qos reservation wckey sibling"),
+    words_of("interactive hurry ctld cron"),
+)  # fmt: skip
+USAGE = "usage: scancel [-s SIGNAL] [-n NAME] [-u USER | --me] [-t STATE] [ID...]"
+
+
+def run(words: list[str]) -> int:
+    """Raises SlurmError."""
+    given = read(words, GRAMMAR, mixed=True)
+    if "help" in given.plain:
+        print(USAGE)
+        return 0
+    check_clusters(given)
+    number = signal_of(given.values.get("signal", ""))
+    ids = list(dict.fromkeys(one for word in given.rest for one in listed(word)))
+    for one in ids:
+        if not SELECTOR.fullmatch(one):
+            raise SlurmError(f"Invalid job id {one}")
+    if filters(given):
+        ids = filtered(given, ids)
+    elif not ids:
+        raise SlurmError("No job identification provided")
+    problems = [problem for one in ids for problem in act("kill", [one], signal=number)]
+    left = [one for one in problems if "ended" not in one]
+    if left:
+        raise SlurmError(f"Kill job error: {left[0]}")
+    return 0
+
+
+def filters(given: Given) -> bool:
+    names = {"name", "jobname", "user", "state", "nodelist", "partition"}
+    return bool(names & given.values.keys() or "me" in given.plain)
+
+
+def filtered(given: Given, ids: list[str]) -> list[str]:
+    values = given.values
+    names = set(listed(values.get("name", values.get("jobname", ""))))
+    users = set(listed(values.get("user", "")))
+    users |= {getpass.getuser()} if "me" in given.plain else set()
+    hosts, states = set(listed(values.get("nodelist", ""))), states_of(values.get("state", ""), ())
+    return [
+        job.id for job in jobs(ids)
+        if job.is_open and (not names or job.name in names) and (not users or job.user in users)
+        and (not hosts or job.host in hosts) and (not states or job.state in states)
+    ]  # fmt: skip
+
+
+def signal_of(text: str) -> int:
+    """0: end it. Raises SlurmError."""
+    if not text:
+        return 0
+    name = text.upper().removeprefix("SIG")
+    if text.isdecimal() and 0 < int(text) <= 64:
+        return int(text)
+    if f"SIG{name}" not in signal.Signals.__members__:
+        raise SlurmError(f"Unknown job signal: {text}")
+    return int(signal.Signals[f"SIG{name}"])

@@ -1,0 +1,129 @@
+"""`scontrol`: show a job, hold, release, requeue and update it; the little that others ask."""
+
+import shlex
+
+from lbd.slurm.options import PARTITION, Grammar, SlurmError, listed, read, words_of
+from lbd.slurm.queue import SHOWN_S, Job, act, jobs
+from lbd.slurm.squeue import ran_s
+from lbd.slurm.times import begin_text, elapsed, limit_s, moment
+
+GRAMMAR = Grammar(
+    words_of("clusters"),
+    words_of("oneliner quiet verbose help details hide"),
+    {"o": "oneliner", "Q": "quiet", "v": "verbose", "d": "details", "M": "clusters", "h": "help"},
+    frozenset(),
+    words_of("all future json yaml"),
+)
+VERBS = ("show", "hold", "release", "requeue", "update", "ping", "uhold")
+USAGE = """usage: scontrol [-o] show job [ID], show config, hold|release|requeue ID...,
+       update JobId=ID KEY=VALUE..."""
+
+
+def run(words: list[str]) -> int:
+    """Raises SlurmError."""
+    given = read(words, GRAMMAR, mixed=True)
+    if "help" in given.plain or not given.rest:
+        print(USAGE)
+        return 0
+    verb, *rest = given.rest
+    if verb not in VERBS:
+        raise SlurmError(f"{verb} is not supported by lbd; it has {', '.join(VERBS)}")
+    if verb == "ping":
+        print("Slurmctld(primary) at lbd is UP")
+    elif verb == "show":
+        show(rest, one_line="oneliner" in given.plain)
+    elif verb == "update":
+        update(rest)
+    else:
+        ids = [one for word in rest for one in listed(word.partition("=")[2] or word)]
+        if not ids:
+            raise SlurmError(f"too few arguments for keyword:{verb}")
+        check(act("hold" if verb == "uhold" else verb, ids))
+    return 0
+
+
+def check(problems: list[str]) -> None:
+    if problems:
+        raise SlurmError(problems[0])
+
+
+def show(rest: list[str], *, one_line: bool) -> None:
+    what, *ids = rest or [""]
+    if what.startswith("conf"):
+        print("ClusterName             = lbd")
+        print(f"MinJobAge               = {SHOWN_S} sec")
+        return
+    if what == "hostnames":
+        print("\n".join(one for word in ids for one in listed(word)))
+        return
+    if not what.startswith("job"):
+        raise SlurmError(f"show {what} is not supported by lbd; it has job, config, hostnames")
+    ids = [what.partition("=")[2]] if "=" in what else ids
+    found = jobs([one for word in ids for one in listed(word)])
+    for job in found:
+        pairs = [f"{key}={value}" for key, value in described(job)]
+        print(" ".join(pairs) if one_line else "\n   ".join(pairs) + "\n")
+    if not found:
+        print("No jobs in the system")
+
+
+def described(job: Job) -> list[tuple[str, str]]:
+    pairs = [("JobId", job.id)]
+    if job.index:
+        pairs += [("ArrayJobId", job.array), ("ArrayTaskId", job.index)]
+    return [
+        *pairs,
+        ("JobName", job.name),
+        ("UserId", job.user),
+        ("Priority", str(job.priority)),
+        ("JobState", job.state),
+        ("Reason", job.reason),
+        ("ExitCode", job.exit_code),
+        ("RunTime", elapsed(ran_s(job))),
+        ("SubmitTime", moment(job.submitted, "Unknown")),
+        ("StartTime", moment(job.started, "Unknown")),
+        ("EndTime", moment(job.finished, "Unknown")),
+        ("Partition", PARTITION),
+        ("NodeList", job.host or "(null)"),
+        ("BatchHost", job.host or "(null)"),
+        ("NumNodes", "1"),
+        ("NumCPUs", str(job.slots)),
+        ("NumTasks", "1"),
+        ("Comment", job.raw_reason or "(null)"),
+        ("Command", shlex.join(job.command[:1])),
+    ]
+
+
+def update(rest: list[str]) -> None:
+    """Raises SlurmError."""
+    ids: list[str] = []
+    change: dict[str, object] = {}
+    for word in rest:
+        key, equals, value = word.partition("=")
+        name = key.lower()
+        if not equals:
+            raise SlurmError(f"Invalid input: {word}")
+        if name in ("jobid", "job"):
+            ids = list(listed(value))
+        elif name in ("jobname", "name"):
+            change["name"] = value
+        elif name == "timelimit":
+            change["timeout_s"] = float(limit_s(value))
+        elif name == "priority" and value.lstrip("-").isdecimal():
+            change["priority"] = int(value)
+        elif name in ("starttime", "eligibletime"):
+            change["begin"] = begin_at(value)
+        else:
+            raise SlurmError(f"update {key} is not supported by lbd")
+    if not ids or not change:
+        raise SlurmError("No job ID or nothing to change specified")
+    check(act("update", ids, update=change))
+
+
+def begin_at(value: str) -> float:
+    from lbd.client.wait_rules import unix_s_of
+
+    try:
+        return unix_s_of(text) if (text := begin_text(value)) else 0.0
+    except ValueError as problem:
+        raise SlurmError(f"StartTime={value}: {problem}") from None

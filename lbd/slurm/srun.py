@@ -1,0 +1,115 @@
+"""`srun`: through the queue and waited for; within a job of ours a step of it, run at once."""
+
+import os
+
+from lbd.slurm.options import Given, Grammar, SlurmError, read, words_of
+from lbd.slurm.sbatch import GRAMMAR as SBATCH
+from lbd.slurm.sbatch import (
+    check_shape,
+    exported,
+    memory_of,
+    need_words,
+    number_of,
+    places,
+    tasks_of,
+)
+from lbd.slurm.times import limit_s
+
+QUIET_BINDING = ("q", "quiet", "none", "no")
+GRAMMAR = Grammar(
+    words_of(
+        "chdir cpus-per-task cpu-bind exclude export job-name mem mem-per-cpu nodelist nodes ntasks"
+        " ntasks-per-node tasks-per-node partition time comment gres gpus constraint"
+    ),
+    words_of("unbuffered overlap exact verbose quiet help no-requeue"),
+    {
+        letter: name for letter, name in SBATCH.short.items()
+        if name not in ("array", "begin", "dependency", "error", "input", "output", "wait",
+                        "oversubscribe")
+    } | {"u": "unbuffered", "l": "label", "K": "kill-on-bad-exit", "I": "immediate",
+         "o": "output", "e": "error", "i": "input", "d": "dependency"},
+    (SBATCH.refused - {"exclusive"}) | words_of(
+        "signal mpi jobid multi-prog output error input dependency array begin kill-on-bad-exit"
+        " immediate exclusive het-group bcast cpus-per-gpu"
+    ),
+    words_of("label pty hold no-kill overcommit contiguous"),
+    optional=words_of("exclusive kill-on-bad-exit immediate"),
+)  # fmt: skip
+USAGE = "usage: srun [OPTIONS] COMMAND [ARG...]"
+
+
+def run(words: list[str]) -> int:
+    """Becomes the command, or lbrun. Raises SlurmError."""
+    given = read(words, GRAMMAR)
+    if "help" in given.plain:
+        print(USAGE)
+        return 0
+    if not given.rest:
+        raise SlurmError("No command given to execute.")
+    check_shape(given.values)
+    is_step = bool(os.environ.get("SLURM_JOB_ID") and os.environ.get("LBD_JOB_ID"))
+    check_tasks(given.values, os.environ.get("SLURM_NTASKS", "1") if is_step else "1")
+    if given.values.get("cpu-bind", "q").split(",")[-1] not in QUIET_BINDING:
+        raise SlurmError(f"--cpu-bind {given.values['cpu-bind']} is not supported by lbd")
+    if is_step:
+        return step(given)
+    from lbd.client.lbrun import main
+
+    main(["-q", *lbrun_words(given), "--", *given.rest])
+    return 1
+
+
+def check_tasks(values: dict[str, str], otherwise: str) -> None:
+    """It starts one process. Raises SlurmError."""
+    named = [one for one in ("ntasks", "ntasks-per-node", "tasks-per-node") if one in values]
+    count = values[named[0]] if named else otherwise
+    if tasks_of(values) > 1 or (not named and count != "1"):
+        raise SlurmError(
+            f"--ntasks {count} is not supported by lbd: srun starts one process; give it slots "
+            "with --ntasks=1 --cpus-per-task"
+        )
+
+
+def step(given: Given) -> int:
+    """It has what its job has."""
+    cpus = number_of(given.values, "cpus-per-task", 1)
+    slots = int(os.environ.get("LBD_SLOTS", "1"))
+    if cpus > slots:
+        raise SlurmError(f"--cpus-per-task {cpus}: the job has {slots}")
+    for option in ("gres", "gpus", "constraint"):
+        if option in given.values:
+            raise SlurmError(f"--{option} is not supported by lbd within a job: it has the job's")
+    os.environ["SLURM_STEP_ID"] = os.environ["SLURM_STEPID"] = "0"
+    if "cpus-per-task" in given.values:
+        os.environ["SLURM_CPUS_PER_TASK"] = str(cpus)
+    if "chdir" in given.values:
+        try:
+            os.chdir(given.values["chdir"])
+        except OSError as problem:
+            raise SlurmError(f"{given.values['chdir']}: {problem.strerror}") from None
+    from lbd.launch.exec import become, exit_status_of, let_pipes_break
+
+    let_pipes_break()
+    environment = {os.fsencode(name): os.fsencode(text) for name, text in os.environ.items()}
+    failure = become([os.fsencode(word) for word in given.rest], environment)
+    os.write(2, f"srun: error: {given.rest[0]}: {failure.strerror}\n".encode())
+    return exit_status_of(failure)
+
+
+def lbrun_words(given: Given) -> list[str]:
+    """Raises SlurmError."""
+    values = given.values
+    cpus = number_of(values, "cpus-per-task", 1)
+    name = values.get("job-name", os.path.basename(given.rest[0]))
+    words = ["--name", name, "-n", str(cpus), *exported(values.get("export", "ALL"))]
+    words += places(values, name)[2:]
+    if "time" in values and (limit := limit_s(values["time"])):
+        words += ["--timeout", str(limit)]
+    if memory := memory_of(values, cpus):
+        words += ["--mem", memory]
+    words += need_words(values)
+    if "chdir" in values:
+        words += ["-C", values["chdir"]]
+    if "no-requeue" in given.plain:
+        words.append("--no-restart")
+    return words

@@ -1,0 +1,108 @@
+"""What is said of an array as a whole: how far it is, and how it ended. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+SHOWN = 8  # tasks that failed
+CAUSES = {"timeout": "time limit", "memory": "memory limit"}
+INTERRUPTING = ("running", "suspended")
+
+
+class FailedTask(NamedTuple):
+    task: int  # its index
+    state: str
+    exit_status: int | None = None
+    signal: int = 0
+    cause: str = ""
+
+    @property
+    def shown(self) -> str:
+        """`7 (exit 1)`."""
+        if self.state in ("lost", "cancelled"):
+            how = self.state
+        elif self.cause in CAUSES:
+            how = CAUSES[self.cause]
+        elif self.signal:
+            how = f"signal {self.signal}"
+        else:
+            how = f"exit {self.exit_status}" if self.exit_status is not None else "no exit status"
+        return f"{self.task} ({how})"
+
+
+def failed_in(states: Mapping[str, int]) -> int:
+    return states.get("failed", 0) + states.get("lost", 0)
+
+
+def failed_line(states: Mapping[str, int], failed: Sequence[FailedTask]) -> str:
+    """`2 of 12 tasks failed: 7 (exit 1), 9 (signal 9)`; "" if all went well. `failed`: the first of
+    them, without those that were cancelled."""
+    count, cancelled, total = failed_in(states), states.get("cancelled", 0), sum(states.values())
+    if not count:
+        return were_cancelled(cancelled, f"of {total} tasks ") if cancelled else ""
+    shown = ", ".join(task.shown for task in failed[:SHOWN])
+    more = f" and {count - SHOWN} more" if count > SHOWN else ""
+    others = f"; {were_cancelled(cancelled)}" if cancelled else ""
+    return f"{count} of {total} {tasks(total)} failed: {shown}{more}{others}"
+
+
+def were_cancelled(count: int, of: str = "") -> str:
+    return f"{count} {of}{'was' if count == 1 else 'were'} cancelled"
+
+
+def tasks(count: int) -> str:
+    return "task" if count == 1 else "tasks"
+
+
+def interrupted_line(states: Mapping[str, int], interrupted: int) -> str:
+    """`interrupted` of those that failed ended by the signal."""
+    total, failed = sum(states.values()), failed_in(states) - interrupted
+    parts = [
+        f"{count} {what}"
+        for count, what in (
+            (states.get("done", 0), "done"),
+            (failed, "failed"),
+            (interrupted, "ended by it"),
+            (states.get("cancelled", 0), "cancelled"),
+        )
+        if count
+    ]
+    return f"interrupted; of {total} {tasks(total)}: {', '.join(parts)}"
+
+
+def progress_line(states: Mapping[str, int], left_s: float | None) -> str:
+    """`412/1000 done, 3 failed, 20 running, about 4 min`."""
+    parts = [f"{states.get('done', 0)}/{sum(states.values())} done"]
+    for count, what in (
+        (failed_in(states), "failed"),
+        (states.get("cancelled", 0), "cancelled"),
+        (sum(states.get(state, 0) for state in INTERRUPTING), "running"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
+    if left_s is not None:
+        parts.append(about(left_s))
+    return ", ".join(parts)
+
+
+def about(seconds: float) -> str:
+    """A time in one unit, rounded: nobody can say it better."""
+    for unit, unit_s in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * unit_s:
+            return f"about {seconds / unit_s:.0f} {unit}"
+    return f"about {max(1.0, seconds):.0f} s"
+
+
+class Pace:
+    """How long the rest will take, at the rate of what has ended since the first look."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def left_s(self, ended: int, total: int, now_s: float) -> float | None:
+        """None: nothing has ended yet."""
+        if self._first is None:
+            self._first = now_s, ended
+        began_s, before = self._first
+        if ended <= before or now_s <= began_s or ended >= total:
+            return None
+        return (total - ended) * (now_s - began_s) / (ended - before)

@@ -1,0 +1,39 @@
+"""Times as people type them: `17:30`, `17:30:15`, `2026-12-01T06:00`, `2026-12-01 06:00:30`.
+
+What a time means also takes a clock and a time zone, which are the caller's.
+"""
+
+FORMS = "17:30, 2026-12-01T06:00, +2h"  # the last, from now, is for the caller to see first
+Date = tuple[int, int, int]  # year, month, day
+Clock = tuple[int, int, int]  # hour, minute, second
+YEARS = (1970, 9999)
+
+
+def read_time(text: str) -> tuple[Date | None, Clock]:
+    """Without a date it is a time of any day. Raises ValueError, one line with what is allowed."""
+    day, _, clock = text.replace(" ", "T").rpartition("T")
+    date = numbers(day, "-", (4, 2, 2))
+    time = numbers(clock, ":", (2, 2, 2)) or numbers(clock, ":", (2, 2))
+    if time is None or (day and date is None):
+        raise ValueError(f"{text!r} is not a time; allowed: {FORMS}")
+    hour, minute, second = (*time, 0)[:3]
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text!r}: a day has no such time")
+    if date is None:
+        return None, (hour, minute, second)
+    year, month, number = date
+    if not YEARS[0] < year < YEARS[1] or not 1 <= month <= 12 or not 1 <= number <= 31:
+        raise ValueError(f"{text!r}: there is no such day")
+    return (year, month, number), (hour, minute, second)
+
+
+def numbers(text: str, between: str, digits: tuple[int, ...]) -> tuple[int, ...] | None:
+    """As many numbers as `digits`, each of so many digits; the first may lack its leading zero."""
+    parts = text.split(between)
+    if len(parts) != len(digits):
+        return None
+    for n, (part, count) in enumerate(zip(parts, digits, strict=True)):
+        short = n == 0 and len(part) == 1 and count == 2
+        if not (part.isascii() and part.isdecimal() and (len(part) == count or short)):
+            return None
+    return tuple(map(int, parts))

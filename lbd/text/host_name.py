@@ -1,0 +1,27 @@
+"""What a host may be called: one definition for the configuration, certificates and messages.
+
+A name becomes part of job ids, of lines that scripts take apart, and of the names in a certificate.
+So it is ASCII without a dot at either end, for TLS drops one before it compares, and without `lbd`
+as its last label, for in a certificate that marks a name of ours (see `trust.names`).
+"""
+
+import re
+
+LABEL_OF_OURS = ".lbd"
+CHARS_MAX = 200  # ours in a certificate are longer by a few
+ADDRESS_CHARS_MAX = 253
+SHAPE = re.compile(r"(?=[a-z0-9])[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<=[a-z0-9])", re.ASCII | re.I)
+NAME_RULE = (
+    f"is no host name: letters, digits and - . _ between them, {CHARS_MAX} at most, and not "
+    f"{LABEL_OF_OURS} at the end"
+)
+
+
+def is_host_name(name: str) -> bool:
+    short = len(name) <= CHARS_MAX
+    return short and is_address_name(name) and not name.lower().endswith(LABEL_OF_OURS)
+
+
+def is_address_name(name: str) -> bool:
+    """Returns whether the network might resolve this; its domain may be `lbd`."""
+    return len(name) <= ADDRESS_CHARS_MAX and SHAPE.fullmatch(name) is not None

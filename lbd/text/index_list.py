@@ -1,0 +1,153 @@
+"""An array's indexes as people write them: `1-10`, `0-100:10`, `1,3,7-9`, each with `%N`. Pure.
+
+They are kept as runs (first, last, step), in order, none of which begins before the one before it
+has ended: so the place of an index among them, and the index at a place, take no list of all.
+`lbrun` reads this, too, so it imports nothing.
+"""
+
+Run = tuple[int, int, int]
+Runs = tuple[Run, ...]
+
+DIGITS_MAX = 18  # they fit 64 bits
+COUNT_MAX = 10_000_000  # the most that dispatch.max_array can be
+PARTS_MAX = 10_000
+MIXED_MAX = 1_000_000  # indexes of runs that lie within each other
+HOW = "like 1-10, 0-100:10 or 1,3,7-9, with %N for N at once"
+
+
+def read_array(text: str) -> tuple[Runs, int]:
+    """The indexes, and how many at once (0: as many as there is room for). Raises ValueError."""
+    listed, percent, limit = text.partition("%")
+    at_once = 0
+    if percent:
+        if not is_number(limit):
+            raise ValueError(f"{text}: after % goes how many tasks may run at once, like 1-100%4")
+        at_once = int(limit)
+        if not at_once:
+            raise ValueError(f"{text}: %0 would let no task run; write 1 or more")
+    parts = listed.split(",")
+    if len(parts) > PARTS_MAX:
+        raise ValueError(f"a list of {len(parts)} parts is too long; the most is {PARTS_MAX}")
+    runs = in_order([read_part(part, text) for part in parts], text)
+    if (count := count_of(runs)) > COUNT_MAX:
+        raise ValueError(
+            f"{text}: {count} tasks are too many; dispatch.max_array is at most {COUNT_MAX}"
+        )
+    return runs, min(at_once, COUNT_MAX)
+
+
+def read_part(part: str, text: str) -> Run:
+    """Raises ValueError."""
+    span, colon, step_text = part.partition(":")
+    first, dash, last = span.partition("-")
+    numbers = [first] + ([last] if dash else []) + ([step_text] if colon else [])
+    for number in numbers:
+        if not (number.isascii() and number.isdecimal()) or (colon and not dash):
+            raise ValueError(f"{text}: write {HOW}")
+        if len(number) > DIGITS_MAX:
+            raise ValueError(
+                f"{text}: {number} is too large; an index has {DIGITS_MAX} digits at most"
+            )
+    begin, end, step = int(first), int(last or first), int(step_text or "1")
+    if not step:
+        raise ValueError(f"{text}: the step after : must be 1 or more")
+    if begin > end:
+        raise ValueError(f"{text}: {span} runs backwards; write {end}-{begin}")
+    return run(begin, end, step)
+
+
+def run(first: int, last: int, step: int) -> Run:
+    """Ends with its last index."""
+    last -= (last - first) % step
+    return (first, last, step if last > first else 1)
+
+
+def in_order(runs: list[Run], text: str) -> Runs:
+    """Raises ValueError if an index is there twice."""
+    runs.sort()
+    if all(runs[n][1] < runs[n + 1][0] for n in range(len(runs) - 1)):
+        return joined(runs)
+    for n in range(len(runs) - 1):
+        one, other = runs[n], runs[n + 1]
+        if other[0] <= one[1] and (other[0] - one[0]) % one[2] == 0:
+            raise ValueError(f"{text}: index {other[0]} is there twice")
+    if count_of(tuple(runs)) > MIXED_MAX:
+        raise ValueError(f"{text}: runs of more than {MIXED_MAX} indexes lie within each other")
+    indexes = sorted([index for one in runs for index in range(one[0], one[1] + 1, one[2])])
+    for n in range(len(indexes) - 1):
+        if indexes[n] == indexes[n + 1]:
+            raise ValueError(f"{text}: index {indexes[n]} is there twice")
+    mixed = runs_in(indexes)
+    if len(mixed) > PARTS_MAX:
+        raise ValueError(f"a list of {len(mixed)} parts is too long; the most is {PARTS_MAX}")
+    return mixed
+
+
+def joined(runs: list[Run]) -> Runs:
+    """Neighbours become one run: 1,2,3 is 1-3."""
+    found: list[Run] = []
+    for one in runs:
+        if found and found[-1][2] == one[2] == 1 and found[-1][1] + 1 == one[0]:
+            found[-1] = (found[-1][0], one[1], 1)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def runs_in(indexes: list[int]) -> Runs:
+    """Indexes in rising order, as runs."""
+    found: list[Run] = []
+    for index in indexes:
+        if found:
+            first, last, step = found[-1]
+            if last == first or index - last == step:
+                found[-1] = (first, index, index - last)
+                continue
+            if last == first + step and step > 1:  # two are no run of their own
+                found[-1] = (first, first, 1)
+                found.append((last, index, index - last))
+                continue
+        found.append((index, index, 1))
+    return tuple(
+        part
+        for first, last, step in found
+        for part in (((first, first, 1), (last, last, 1)) if last == first + step > first + 1
+                     else ((first, last, step),))
+    )  # fmt: skip
+
+
+def read_runs(text: str) -> Runs:
+    """What `runs_text` has written, wherever it comes from. Raises ValueError."""
+    if len(text) > PARTS_MAX * (3 * DIGITS_MAX + 3):
+        raise ValueError("a list of indexes that is too long")
+    parts = text.split(",")
+    if len(parts) > PARTS_MAX:
+        raise ValueError("a list of indexes that is too long")
+    runs = tuple([read_part(part, "indexes") for part in parts])
+    if not all(runs[n][1] < runs[n + 1][0] for n in range(len(runs) - 1)):
+        raise ValueError("indexes that are not in order")
+    if count_of(runs) > COUNT_MAX:
+        raise ValueError("an array that is too large")
+    return runs
+
+
+def runs_text(runs: Runs) -> str:
+    return ",".join([run_text(one) for one in runs])
+
+
+def run_text(one: Run) -> str:
+    first, last, step = one
+    return f"{first}" if first == last else f"{first}-{last}" + (f":{step}" if step > 1 else "")
+
+
+def count_of(runs: Runs) -> int:
+    return sum([(last - first) // step + 1 for first, last, step in runs])
+
+
+def shown_runs(runs: Runs, most: int) -> str:
+    """The first few, for people."""
+    return runs_text(runs[:most]) + (",…" if len(runs) > most else "")
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX

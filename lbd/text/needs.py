@@ -1,0 +1,71 @@
+"""What people write of resources and features: `gpu`, `gpu=2`, `scratch=50G`, `big`.
+
+`lbrun` reads these before it does anything else, so nothing heavy is imported here.
+"""
+
+from lbd.text.units import LARGEST_BYTES, size_bytes
+
+NAME_CHARS_MAX = 32
+NAMES_MAX = 16  # resources of a host, or needs of a command
+FEATURES_GIVEN_MAX, FEATURES_MAX = 32, 64  # of a host: given; and found as well
+AMOUNT_MAX = LARGEST_BYTES
+NAME_RULE = (
+    f"a name has letters, digits, '-', '_' and '.', begins with a letter and has at most"
+    f" {NAME_CHARS_MAX} characters"
+)
+
+
+def is_name(text: str) -> bool:
+    plain = text.replace("-", "").replace("_", "").replace(".", "")
+    return text.isascii() and plain.isalnum() and text[0].isalpha() and len(text) <= NAME_CHARS_MAX
+
+
+def read_name(text: str) -> str:
+    """Raises ValueError."""
+    if not is_name(text):
+        raise ValueError(f"{text!r}: {NAME_RULE}")
+    return text
+
+
+def read_need_name(text: str) -> str:
+    """That of a resource. Raises ValueError."""
+    if text in ("memory", "mem"):
+        raise ValueError("memory is asked for by --mem, and set by host.memory")
+    return read_name(text)
+
+
+def read_amount(text: str) -> int:
+    """A whole number or a size, 0 included. Raises ValueError."""
+    if text.isascii() and text.isdigit() and len(text) < len(str(AMOUNT_MAX)):
+        return int(text)
+    try:
+        return size_bytes(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an amount; allowed: 2, 50G") from None
+
+
+def read_need(text: str) -> tuple[str, int]:
+    """NAME or NAME=AMOUNT. Raises ValueError."""
+    name, equals, amount = text.partition("=")
+    found = read_amount(amount) if equals else 1
+    if found < 1:
+        raise ValueError(f"{text!r}: an amount must be above 0")
+    return read_need_name(name), found
+
+
+def read_features(texts: list[str]) -> list[str]:
+    """In order. Raises ValueError."""
+    found = sorted(set(map(read_name, texts)))
+    if len(found) > NAMES_MAX:
+        raise ValueError(f"more than {NAMES_MAX} features")
+    return found
+
+
+def read_needs(texts: list[str]) -> list[tuple[str, int]]:
+    """In the order of their names. Raises ValueError."""
+    found = dict(map(read_need, texts))
+    if len(found) != len(texts):
+        raise ValueError("the same resource twice: add up what is needed of it")
+    if len(found) > NAMES_MAX:
+        raise ValueError(f"more than {NAMES_MAX} resources")
+    return sorted(found.items())

@@ -1,0 +1,60 @@
+"""Why a command runs where it does, as `lbrun -v` and `lbctl explain` say it."""
+
+from dataclasses import dataclass
+
+PHRASES = {
+    "lowest": "its load is the lowest of the hosts that take commands now",
+    "no-gain": "no other host is better by more than lim.min_gain",
+    "short-of-memory": "this host has less memory available than the command used lately",
+    "needs-taken": "all of what it needs is in use",
+    "no-free-slot": "willing hosts are out of slots, and this one is above lim.hold_above",
+    "no-peer": "no other host is up",
+    "no-willing-host": "no other host takes commands now",
+    "no-reservation": "no other host has made a reservation (RESERVE)",
+    "none-below-threshold": "none of the hosts asked is below lim.local_threshold",
+    "random": "picked at random (RANDOM)",
+    "no-balancing": "the algorithm NOLB never sends commands away",
+    "centre-silent": "the coordinator does not answer",
+    "below-threshold": "the load is not above lim.local_threshold",
+    "wanted": "asked for with --host",
+    "must-stay": "asked to stay",
+    "asked-to-stay": "asked to stay with --local",
+}
+# P2C and PREDICT compare times.
+TIMED = {
+    "lowest": "it and the commands already there need the least time",
+    "no-gain": "on no other host would it and the commands already there need less time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadsSeen:
+    """What a decision saw; None: not known."""
+
+    here: float | None = None
+    local_threshold: float | None = None
+    min_gain: float | None = None
+    chosen_with_it: float | None = None
+    here_with_it: float | None = None
+
+
+def why_placed(reason: str, algorithm: str = "", seen: LoadsSeen | None = None) -> str:
+    """`reason`: the policy's, in one word. With the numbers that are known."""
+    seen = seen or LoadsSeen()
+    if algorithm in ("P2C", "PREDICT") and reason in TIMED:
+        return TIMED[reason]
+    if reason == "below-threshold" and None not in (seen.here, seen.local_threshold):
+        is_below = f"{seen.here:.2f}" != f"{seen.local_threshold:.2f}"
+        return (
+            f"load {seen.here:.2f} is {'below' if is_below else 'no more than'} "
+            f"{seen.local_threshold:.2f} (lim.local_threshold)"
+        )
+    if reason == "no-gain" and seen.min_gain is not None:
+        return f"no other host is better by more than {seen.min_gain:.2f} (lim.min_gain)"
+    if reason == "lowest" and seen.chosen_with_it is not None:
+        ours = "" if seen.here_with_it is None else f"; here it would be {seen.here_with_it:.2f}"
+        return (
+            f"its load will be {seen.chosen_with_it:.2f}, "
+            f"the lowest of the hosts that take commands now{ours}"
+        )
+    return PHRASES.get(reason, reason.replace("-", " "))

@@ -1,0 +1,49 @@
+"""Which task of an array has which index: a task's number is its array's and its place. Pure."""
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from lbd.text.index_list import Runs, count_of, read_runs
+
+
+class TaskIndexes:
+    """The indexes of one array, searched without walking through all of them."""
+
+    def __init__(self, text: str) -> None:
+        self.runs: Runs = read_runs(text)
+        self._firsts = [first for first, _, _ in self.runs]
+        self._before = [0, *accumulate(count_of((one,)) for one in self.runs)]
+
+    def places(self, low: int, high: int) -> tuple[int, int]:
+        """The places, from and to before, of the indexes from `low` to `high`."""
+        return self._place(low), max(self._place(low), self._place(high + 1))
+
+    def _place(self, index: int) -> int:
+        """How many indexes are below this one."""
+        at = bisect_right(self._firsts, index) - 1
+        if at < 0:
+            return 0
+        first, _, step = self.runs[at]
+        count = self._before[at + 1] - self._before[at]
+        return self._before[at] + min(count, -((first - index) // step))
+
+    def index(self, place: int) -> int:
+        at = bisect_right(self._before, place) - 1
+        first, _, step = self.runs[at]
+        return first + (place - self._before[at]) * step
+
+    def between(self, begin: int, end: int, most: int) -> str:
+        """The indexes at these places, the last included, as people write them; of many runs the
+        first."""
+        parts: list[str] = []
+        while begin <= end and len(parts) < most:
+            at = bisect_right(self._before, begin) - 1
+            last = min(end, self._before[at + 1] - 1)
+            step = self.runs[at][2]
+            low, high = self.index(begin), self.index(last)
+            if begin == last:
+                parts.append(f"{low}")
+            else:
+                parts.append(f"{low}-{high}" + (f":{step}" if step > 1 else ""))
+            begin = last + 1
+        return ",".join([*parts, "…"] if begin <= end else parts)

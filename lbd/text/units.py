@@ -1,0 +1,106 @@
+"""Durations and sizes as people type them: `90`, `1.5`, `20s`, `2m`, `1h30m`, `1d`; `512K`, `2G`.
+
+`lbrun` reads these before it does anything else, so nothing is imported here, not even `re`.
+"""
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST_S = 1e9  # thirty years: the kernel's timers take no more than its clock
+IMPOSSIBLE_S = 1e15
+LARGEST_BYTES = (1 << 63) - 1
+BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def duration_s(text: str) -> float:
+    """Seconds in a duration; a bare number is seconds.
+
+    Raises ValueError, one line that says what is allowed.
+    """
+    seconds = float(text) if _is_number(text) else _sum_s(text)
+    if seconds > LONGEST_S:
+        raise ValueError(f"{text!r} is longer than {LONGEST_S:.0f} seconds")
+    return seconds
+
+
+def _sum_s(text: str) -> float:
+    total_s = 0.0
+    rest = text
+    last_scale = 1e9
+    while rest:
+        tail = rest.lstrip("0123456789.")
+        number = rest[: len(rest) - len(tail)]
+        rest = tail.lstrip("dhms")
+        scale = SECONDS.get(tail[: len(tail) - len(rest)], 0.0)
+        # Each unit once, the larger first: "30m1h" is more likely a slip than a wish.
+        if not _is_number(number) or not 0 < scale < last_scale:
+            break
+        total_s += float(number) * scale
+        last_scale = scale
+    else:
+        if text:
+            return total_s
+    raise ValueError(f"{text!r} is not a duration; allowed: 90, 1.5, 20s, 2m, 1h30m, 1d")
+
+
+def size_bytes(text: str) -> int:
+    """Bytes in a size; a bare number is bytes. K M G T are powers of 1024, with or without B or iB.
+
+    Raises ValueError, one line that says what is allowed.
+    """
+    number = text.rstrip("KMGTkmgtiB")
+    unit = text[len(number) :].upper()
+    scale = BYTES.get(unit) or BYTES.get(unit.removesuffix("B").removesuffix("I"))
+    if not scale or not _is_number(number):
+        raise ValueError(f"{text!r} is not a size; allowed: 4096, 512K, 1.5M, 2G")
+    size = int(min(float(number) * scale, 1e30))
+    if size > LARGEST_BYTES:
+        raise ValueError(f"{text!r} is more than {LARGEST_BYTES} bytes")
+    return size
+
+
+def _is_number(text: str) -> bool:
+    """A plain decimal. float() alone would also take "inf", "1e9", "-3", "1_0" and " 1"."""
+    return text.isascii() and text.replace(".", "", 1).isdigit()
+
+
+def show_duration(seconds: float) -> str:
+    """Formats a duration for tables: 4.2ms, 420ms, 4.6s, 12s, 3m05s, 2h10m, 4d03h. One that cannot
+    be, as another host may report it, is "?"."""
+    if not abs(seconds) < IMPOSSIBLE_S:
+        return "?"
+    if seconds <= 0:
+        return "0s"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.{0 if seconds >= 0.00995 else 1}f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def show_size(size: float) -> str:
+    """Formats a size for tables: 812, 4.0K, 1.5G."""
+    for unit, scale in reversed(BYTES.items()):
+        if size >= scale and unit:
+            return f"{size / scale:.1f}{unit}"
+    return str(int(size))
+
+
+def duration_text(seconds: float) -> str:
+    """The two largest units that say something, rounded: 1h, 59m30s, 29d23h, 2.5s, 40ms."""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1000:.2g}ms"
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, int(SECONDS[unit]))
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+    return "".join(parts[:2]) or "0s"

@@ -1,0 +1,144 @@
+"""The bias of predicted waits, learnt from what came true, and the correction of it.
+
+A. B. Downey (UCB/CSD-97-929, 1997), section 5.4. Over the logarithms of predicted and actual queue
+times a straight line is fitted by least squares: a slope of 1 and an intercept of 0 would be a
+predictor without bias. A prediction p becomes p_corr = p β1 + β0, both logarithms. The paper's 0.6
+and 1.7 are of natural logarithms: predictions of e^(1.7/0.4) seconds, about a minute, would be
+right and longer ones too long, as its text says; of base 10 that would be five hours. Here, too,
+the logarithm is the natural one; `intercept_log10` is the other.
+
+The coefficient of correlation measures the accuracy that is left. No straight line alters it; it
+changes when each prediction is corrected by what was known when it was made, as `judged` does it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+LEAST_WAIT_S = 1.0  # a wait that is shorter counts as this: its logarithm says nothing
+FEWEST = 20  # outcomes, before anything is corrected
+NARROWEST = 1e-9  # variance of ln predicted, below which no slope is seen
+NORMAL_90 = 1.644854
+LONGEST_LOG = 40.0  # of a corrected prediction
+
+Outcome = tuple[float, float]  # seconds: predicted, actual
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """ln(actual) = intercept + slope · ln(predicted), give or take `spread`."""
+
+    slope: float = 1.0  # β1
+    intercept: float = 0.0  # β0, of natural logarithms of seconds
+    spread: float = math.inf  # s.d. of ln(actual) about the line; infinite: not known
+    jobs: int = 0  # it was learnt from
+
+    @property
+    def intercept_log10(self) -> float:
+        return self.intercept / log(10)
+
+    def corrected_s(self, predicted_s: float) -> float:
+        """Returns p_corr of section 5.4; a prediction of no wait stays 0."""
+        if predicted_s <= 0:
+            return 0.0
+        if (self.slope, self.intercept) == (1.0, 0.0):
+            return predicted_s
+        return exp(min(self.intercept + self.slope * log_of(predicted_s), LONGEST_LOG))
+
+    def interval_90_s(self, predicted_s: float) -> tuple[float, float]:
+        """Where nine waits in ten end that were predicted so; from 0 to infinity if not known."""
+        if predicted_s <= 0:
+            return 0.0, 0.0
+        if math.isinf(self.spread):
+            return 0.0, math.inf
+        factor = exp(min(NORMAL_90 * self.spread, LONGEST_LOG))
+        return self.corrected_s(predicted_s) / factor, self.corrected_s(predicted_s) * factor
+
+
+@dataclass(slots=True)
+class Bias:
+    """The line through all outcomes so far, kept by running sums: an outcome costs the same
+    however many there were."""
+
+    jobs: int = 0
+    _predicted: float = 0.0  # mean logarithms,
+    _actual: float = 0.0
+    _xx: float = 0.0  # and the sums of squares and products about them
+    _xy: float = 0.0
+    _yy: float = 0.0
+
+    def learn(self, predicted_s: float, actual_s: float) -> None:
+        """An outcome, in seconds; what is not a finite number above or equal to 0 is left out."""
+        if not (0 <= predicted_s < math.inf and 0 <= actual_s < math.inf):
+            return
+        x, y = log_of(predicted_s), log_of(actual_s)
+        self.jobs += 1
+        dx, dy = x - self._predicted, y - self._actual
+        self._predicted += dx / self.jobs
+        self._actual += dy / self.jobs
+        self._xx += dx * (x - self._predicted)
+        self._xy += dx * (y - self._actual)
+        self._yy += dy * (y - self._actual)
+
+    @property
+    def correlation(self) -> float | None:
+        """Returns CC of the logarithms; None where one of them never changes."""
+        spread = self._xx * self._yy
+        return self._xy / math.sqrt(spread) if spread > 0 else None
+
+    def line(self) -> Correction:
+        """As fitted, however few the outcomes; slope 1 where predictions never differ."""
+        if not self.jobs:
+            return Correction()
+        slope = self._xy / self._xx if self._xx > NARROWEST * self.jobs else 1.0
+        left = max(0.0, self._yy - 2 * slope * self._xy + slope**2 * self._xx)
+        spread = math.sqrt(left / (self.jobs - 2)) if self.jobs > 2 else math.inf
+        return Correction(slope, self._actual - slope * self._predicted, spread, self.jobs)
+
+    def correction(self) -> Correction:
+        """To decide by: none from fewer than `FEWEST`, and none that says that what is predicted
+        to take longer takes less."""
+        if self.jobs < FEWEST:
+            return Correction(jobs=self.jobs)
+        line = self.line()
+        if line.slope >= 0:
+            return line
+        spread = math.sqrt(self._yy / (self.jobs - 1))
+        return Correction(0.0, self._actual, spread, self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The measures of figure 5."""
+
+    jobs: int
+    line: Correction  # through the predictions as they were
+    raw: float | None  # coefficients of correlation, of them
+    corrected: float | None  # and of the corrected ones
+    corrected_line: Correction
+    covered_90: float | None  # the share of waits inside the interval given beforehand
+
+
+def judged(outcomes: Sequence[Outcome]) -> Judgement:
+    """Each prediction, in order of outcomes, corrected by those before it, and held against what
+    came true."""
+    raw, corrected = Bias(), Bias()
+    inside = judged_by_interval = 0
+    for predicted_s, actual_s in outcomes:
+        known = raw.correction()
+        if not math.isinf(known.spread) and predicted_s > 0:
+            low_s, high_s = known.interval_90_s(predicted_s)
+            judged_by_interval += 1
+            inside += low_s <= max(actual_s, LEAST_WAIT_S) <= high_s
+        if known.jobs >= FEWEST:
+            corrected.learn(known.corrected_s(predicted_s), actual_s)
+        raw.learn(predicted_s, actual_s)
+    covered = inside / judged_by_interval if judged_by_interval else None
+    return Judgement(
+        raw.jobs, raw.line(), raw.correlation, corrected.correlation, corrected.line(), covered
+    )
+
+
+def log_of(wait_s: float) -> float:
+    return log(max(wait_s, LEAST_WAIT_S))

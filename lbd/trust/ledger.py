@@ -1,0 +1,79 @@
+"""What the authority remembers: who has a certificate, which tokens are out."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lbd.errors import ConfigError
+from lbd.trust.files import read
+from lbd.trust.names import why_not
+from lbd.trust.revocations import Revocations
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A host that was issued a certificate."""
+
+    issue: int
+    until_s: float  # UNIX time: of its newest certificate
+    revoked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A token as the authority remembers it: not what it takes to use it."""
+
+    id: str
+    anchor: str  # PEM
+    until_s: float
+    host: str = ""  # the only one that may join with it; "" = any
+    used_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    cluster: str
+    home: str  # the host where this is
+    number: int = 0  # of the list of revocations
+    hosts: dict[str, Known] = field(default_factory=dict)
+    tokens: tuple[TokenRecord, ...] = ()
+
+    def revocations(self) -> Revocations:
+        lowest = {
+            host: known.issue + known.revoked
+            for host, known in self.hosts.items()
+            if known.issue + known.revoked > 0
+        }
+        return Revocations(self.number, lowest)
+
+    def named_badly(self) -> list[str]:
+        """Hosts with a certificate in a name that TLS could take for another host's.
+
+        Earlier releases gave those out: their holders may have been others (see `trust.names`).
+        """
+        spelled: dict[str, set[str]] = {}
+        for host in self.hosts:
+            spelled.setdefault(host.lower(), set()).add(host)
+        return sorted(
+            host
+            for host in self.hosts
+            if host != self.home and (why_not(host) or len(spelled[host.lower()]) > 1)
+        )
+
+    def token(self, number: str) -> TokenRecord | None:
+        return next((token for token in self.tokens if token.id == number), None)
+
+
+def read_ledger(file: Path) -> Ledger:
+    """Raises ConfigError."""
+    try:
+        found = json.loads(read(file))
+        return Ledger(
+            str(found["cluster"]),
+            str(found["home"]),
+            int(found["number"]),
+            {str(host): Known(**known) for host, known in found["hosts"].items()},
+            tuple(TokenRecord(**token) for token in found["tokens"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ConfigError(f"{file} is damaged: {problem!r}") from None

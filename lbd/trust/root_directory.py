@@ -1,0 +1,92 @@
+"""Where root keeps the authority: a directory that nobody else can change, or put another in place
+of. What an earlier release kept in the daemons' own directory is moved there.
+"""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+from lbd.trust.authority import Authority, opened_file
+from lbd.trust.files import authority_dir, make_private_dir, opened, read, write_private
+
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+LINKS_MAX = 40  # as the kernel has it
+
+
+def check_root_directory(path: Path) -> None:
+    """Raises ConfigError unless root alone decides what is found at that path: the directory is
+    root's, and so is every directory and link on the way."""
+    place, names, links = Path("/"), list(path.parts[:0:-1]), 0
+    try:
+        check_place(place, place.lstat(), is_last=not names)
+        while names:
+            name = names.pop()
+            if name == "..":
+                place = place.parent
+                continue
+            found = (place / name).lstat()
+            if stat.S_ISLNK(found.st_mode) and found.st_uid == 0 and links < LINKS_MAX:
+                links += 1
+                target = Path(os.readlink(place / name))
+                place = Path("/") if target.is_absolute() else place
+                names += [word for word in reversed(target.parts) if word != "/"]
+                continue
+            place /= name
+            check_place(place, found, is_last=not names)
+    except OSError as problem:
+        raise ConfigError(f"{place}: {problem.strerror}") from problem
+
+
+def check_place(place: Path, found: os.stat_result, *, is_last: bool) -> None:
+    """Raises ConfigError. In a directory like /tmp nobody renames what is root's."""
+    is_closed = not found.st_mode & OTHERS_WRITE or (found.st_mode & stat.S_ISVTX and not is_last)
+    if not (stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and is_closed):
+        raise ConfigError(
+            f"{place} is not root's alone (owner {found.st_uid}, mode "
+            f"{stat.S_IMODE(found.st_mode):o}), so another authority could be put in place of the "
+            "cluster's; make it root's (chown root, chmod go-w), or set tls.authority_dir"
+        )
+
+
+def move_authority(config: Config, *, need_root: bool) -> str:
+    """Moves an authority that is still in the daemons' directory. What was done, or "".
+
+    `need_root`: the daemons are another user's, who could have put any directory there: only what
+    that user cannot have made is believed. Raises ConfigError.
+    """
+    root, old = authority_dir(config), Path(config.host.state_dir, "authority")
+    is_here = bool(config.tls.authority_dir) or Authority(root, 0.0).exists()
+    if is_here or not Authority(old, 0.0).exists():
+        return ""
+    try:
+        with opened(old) as directory:
+            if need_root and not is_roots(directory):
+                raise ConfigError(
+                    f"{old} could be changed by others than root; if it is your cluster's "
+                    f"authority, run this as root: cp -rT {old} {root} && rm -r {old}"
+                )
+            here = Path(f"/proc/self/fd/{directory}")
+            files = {name: taken(here / name) for name in ("ledger.json", "authority.pem")}
+            make_private_dir(root)
+            for name, data in files.items():  # the key last: with it the authority exists
+                write_private(root / name, data)
+            for name in files:
+                os.unlink(name, dir_fd=directory)
+        with contextlib.suppress(OSError):
+            old.rmdir()
+    except OSError as problem:
+        raise ConfigError(f"{old} cannot be moved to {root}: {problem.strerror}") from problem
+    return f"the authority in {old} is in {root} now"
+
+
+def is_roots(directory: int) -> bool:
+    found = os.fstat(directory)
+    return found.st_uid == 0 and not found.st_mode & OTHERS_WRITE
+
+
+def taken(path: Path) -> bytes:
+    with opened_file(path):  # it is no link, and has no other name
+        return read(path)

@@ -1,0 +1,73 @@
+"""The address of the page, its names, and its certificate."""
+
+import ipaddress
+import os
+import socket
+from dataclasses import dataclass
+
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+from lbd.trust.files import host_files
+
+USUAL = "127.0.0.1:9480"
+BACKLOG = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return ipaddress.ip_address(self.host).is_loopback
+
+
+def read_address(text: str) -> Address:
+    """`127.0.0.1:9480`, `[::1]:9480`. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise ValueError(f"{text!r} is no address with a port, such as {USUAL}")
+    ipaddress.ip_address(host)
+    return Address(host, int(port))
+
+
+def bind(address: Address) -> socket.socket:
+    """Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((address.host, address.port))
+        sock.listen(BACKLOG)
+    except OSError as problem:
+        sock.close()
+        where = f"{address.host}:{address.port}"
+        raise ConfigError(f"--listen {where}: {problem.strerror}; choose another") from None
+    return sock
+
+
+def names_of(address: Address, config: Config) -> list[str]:
+    """What a browser may call us."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    if address.is_loopback:
+        found = [host, "localhost", "127.0.0.1", "[::1]"]
+    else:
+        found = [host, config.host.name, config.host.address, socket.gethostname()]
+    with_port = [f"{name}:{address.port}" for name in found if name]
+    return with_port + (found if address.port in (80, 443) else [])
+
+
+def certificate_for(address: Address, config: Config) -> str | None:
+    """The file of a key and its certificates; None on loopback. Raises ConfigError."""
+    if address.is_loopback:
+        return None
+    path = host_files(config).credentials
+    if not os.access(path, os.R_OK):
+        raise ConfigError(
+            f"--listen {address.host}: others can reach that, so it takes the cluster's "
+            f"certificate, and {path} cannot be read; listen on {USUAL}, or run this as the "
+            "daemons' user or root on a host that has joined"
+        )
+    return str(path)

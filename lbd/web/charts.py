@@ -1,0 +1,81 @@
+"""Lines of numbers as the points of SVG paths."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+LEAST_TOP = 1.0  # a load of one task a core fills a chart of an idle host
+LEVELS = (
+    (0.1, "up to 0.1"), (0.4, "to 0.4"), (0.7, "to 0.7"), (1.0, "to 1"), (1.5, "to 1.5"),
+    (math.inf, "more"),
+)  # fmt: skip
+
+
+def top_of(points: Sequence[float]) -> float:
+    """The value at the upper edge: a round number that none exceeds."""
+    most = max((point for point in points if math.isfinite(point)), default=0.0)
+    if most <= LEAST_TOP:
+        return LEAST_TOP
+    size = 10.0 ** math.floor(math.log10(most))
+    return next(step * size for step in (1.0, 2.0, 5.0, 10.0) if step * size >= most)
+
+
+def runs(points: Sequence[float]) -> Iterator[list[tuple[int, float]]]:
+    """What is known without a gap."""
+    run: list[tuple[int, float]] = []
+    for at, point in enumerate(points):
+        if math.isfinite(point):
+            run.append((at, point))
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def path(points: Sequence[float], width: float, height: float) -> str:
+    """The line, broken where nothing is known. A single point is a short dash."""
+    if not points:
+        return ""
+    top, step = top_of(points), width / max(1, len(points) - 1)
+    parts = []
+    for run in runs(points):
+        if len(run) == 1:
+            run = [run[0], (run[0][0] + 1, run[0][1])]
+        places = (f"{at * step:.1f},{height * (1 - max(0.0, y) / top):.1f}" for at, y in run)
+        parts.append("M" + "L".join(places))
+    return "".join(parts)
+
+
+def area(points: Sequence[float], width: float, height: float) -> str:
+    """What is below the line."""
+    if not points:
+        return ""
+    step = width / max(1, len(points) - 1)
+    parts = []
+    for run, line in zip(runs(points), path(points, width, height).split("M")[1:], strict=True):
+        last = max(run[-1][0], run[0][0] + 1)
+        parts.append(f"M{line}L{last * step:.1f},{height:g}L{run[0][0] * step:.1f},{height:g}Z")
+    return "".join(parts)
+
+
+def thinned(points: Sequence[float], most: int) -> tuple[float, ...]:
+    """No more than so many: the means of neighbours, NaN where none of them is known."""
+    each = math.ceil(len(points) / most) if most else 1
+    groups = (points[at : at + each] for at in range(0, len(points), max(1, each)))
+    known = ([one for one in group if math.isfinite(one)] for group in groups)
+    return tuple(sum(group) / len(group) if group else math.nan for group in known)
+
+
+def level(load: float) -> str:
+    """Of LEVELS; "none" where nothing is known."""
+    if not math.isfinite(load):
+        return "none"
+    return str(next(at for at, (top, _) in enumerate(LEVELS) if load <= top))
+
+
+def in_words(points: Sequence[float]) -> str:
+    """For those who do not see it."""
+    known = [point for point in points if math.isfinite(point)]
+    if not known:
+        return "nothing known yet"
+    return f"lowest {min(known):.2f}, highest {max(known):.2f}, last {known[-1]:.2f}"

@@ -1,0 +1,71 @@
+"""What every request passes before anything else looks at it, and what every answer carries."""
+
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TARGET_BYTES_MAX = 4096
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+FOREIGN = ("cross-site", "same-site")  # as browsers say of requests that other pages made
+
+
+def why_refused(scope: Scope, hosts: Collection[str]) -> tuple[int, str] | None:
+    """`hosts`: the names of this page. A page elsewhere whose name is pointed at our address (DNS
+    rebinding) is known by the name."""
+    headers = Headers(scope=scope)
+    names = headers.getlist("host")
+    if len(names) != 1 or names[0].lower() not in hosts:
+        return 421, "this page has another name: see the address that lbd web printed"
+    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > TARGET_BYTES_MAX:
+        return 414, "too long an address"
+    if not scope["query_string"].isascii():
+        return 400, "not an address: what is not ASCII is written as %XX"
+    if scope["method"] == "POST" and headers.get("sec-fetch-site", "none") in FOREIGN:
+        return 403, "that came from another site's page"
+    origin = headers.get("origin")
+    if scope["method"] == "POST" and origin is not None and not is_own(origin, hosts):
+        return 403, "that came from another site's page"
+    return None
+
+
+def is_own(origin: str, hosts: Collection[str]) -> bool:
+    scheme, _, name = origin.partition("://")
+    return scheme in ("http", "https") and name.lower() in hosts
+
+
+class Guard:
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self._app, self._hosts = app, frozenset(name.lower() for name in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        refused = why_refused(scope, self._hosts)
+        if refused is not None:
+            response = PlainTextResponse(f"{refused[1]}\n", refused[0])
+            await response(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)

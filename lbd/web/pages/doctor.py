@@ -1,0 +1,44 @@
+"""What `lbctl doctor` finds, each fault with its fix."""
+
+from dataclasses import asdict
+
+from lbd.console.output import with_schema
+from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
+from lbd.doctor.findings import check_lim, checks
+from lbd.web import view
+from lbd.web.asked import Asked
+from lbd.web.view import Facts, Page, Part, Table, plain
+
+KINDS = {OK: view.GOOD, WARN: view.WARN, FAULT: view.BAD}
+SAYS = {OK: "ok", WARN: "warning", FAULT: "fault"}
+ORDER = (FAULT, WARN, OK)
+
+
+def make_doctor(asked: Asked) -> Page:
+    """All that this process can look into is for its own user; the others get what the daemons
+    say of the cluster to everybody."""
+    if asked.sees_host:
+        found = list(checks(asked.daemons.config))
+    else:
+        found = list(check_lim(asked.daemons))
+    return doctor_page(found, asked.daemons.config.host.name)
+
+
+def doctor_page(found: list[Check], host: str) -> Page:
+    faults = sum(check.state == FAULT for check in found)
+    warnings = sum(check.state == WARN for check in found)
+    ordered = sorted(found, key=lambda check: ORDER.index(check.state))
+    rows = [
+        (plain(check.name), plain(SAYS[check.state], KINDS[check.state]), plain(check.says),
+         plain(check.fix))
+        for check in ordered
+    ]  # fmt: skip
+    summary = f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}"
+    kind = view.BAD if faults else view.WARN if warnings else view.GOOD
+    parts: list[Part] = [
+        Facts("summary", f"As seen from {host}", [("found", plain(summary, kind))]),
+        Table("checks", "Checks", ("Check", "State", "Found", "Fix"), rows),
+    ]
+    data: dict[str, object] = {"host": host, "faults": faults, "warnings": warnings,
+                  "checks": [{**asdict(check), "mend": check.fix} for check in found]}  # fmt: skip
+    return Page("Doctor", parts, with_schema(data), "/doctor")

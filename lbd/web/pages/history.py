@@ -1,0 +1,47 @@
+"""What has ended, from the accounting of every host, as far as the viewer may see it."""
+
+from lbd.console.figures import Clock
+from lbd.console.output import with_schema
+from lbd.console.reply import Json, number
+from lbd.console.usage_hosts import gather, of_host
+from lbd.model import ENDED_NAMES
+from lbd.web.asked import Asked
+from lbd.web.pages.jobs import SHOWN_MAX, filter_form, filters_of, jobs_table
+from lbd.web.view import WARN, Page, Part, Table, plain
+
+
+def make_history(asked: Asked) -> Page:
+    asked.need_viewer()
+    filters = filters_of(asked)
+    question: dict[str, object] = {
+        "user": filters.user or "",
+        "name": filters.name or "",
+        "states": sorted(filters.states & ENDED_NAMES) if filters.states else [],
+        "ran_on": filters.host or "",
+        "since": 0.0,
+    }
+    gathered = gather(asked.daemons, lambda host: of_host(asked.daemons, host, question, SHOWN_MAX))
+    found = [job for one in gathered.answers.values() for job in one.jobs if filters.keeps(job)]
+    withheld = {host: one.withheld for host, one in gathered.answers.items() if one.withheld}
+    found = latest(found)
+    parts: list[Part] = [
+        filter_form(asked, "/history"),
+        jobs_table("ended", f"The latest {len(found)}", found, Clock(asked.unix_now_s)),
+    ]
+    if notes := notes_of(gathered.missing, withheld):
+        parts.append(notes)
+    return Page("History", parts, [with_schema(job) for job in found], "/history")
+
+
+def latest(found: list[Json]) -> list[Json]:
+    return sorted(found, key=lambda job: -number(job, "finished"))[:SHOWN_MAX]
+
+
+def notes_of(missing: dict[str, str], withheld: dict[str, str]) -> Table | None:
+    """Of which hosts what is not shown."""
+    rows = [(plain(host), plain(f"did not answer: {why}", WARN)) for host, why in missing.items()]
+    rows += [
+        (plain(host), plain(f"only jobs that were submitted here ({setting} there)"))
+        for host, setting in withheld.items()
+    ]
+    return Table("notes", "What is not shown", ("Host", "Why"), rows) if rows else None

@@ -1,0 +1,201 @@
+"""The hosts, each with its load now and of the last hour; and one host alone."""
+
+import math
+from urllib.parse import quote
+
+from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share, size
+from lbd.console.hosts import (
+    BUSY_LOAD,
+    OVERLOAD,
+    STALE,
+    ask_status,
+    cores_text,
+    drain_phrase,
+    host_named,
+    tiers_text,
+)
+from lbd.console.output import with_schema
+from lbd.console.past_loads import PastLoads, ask_past_loads
+from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.local.json_socket import Refusal
+from lbd.web.asked import Asked
+from lbd.web.charts import thinned
+from lbd.web.view import (
+    BAD,
+    DIM,
+    GOOD,
+    WARN,
+    Button,
+    Buttons,
+    Chart,
+    Facts,
+    Item,
+    Page,
+    Part,
+    Table,
+    Viewer,
+    plain,
+    right,
+)
+
+SPARK_POINTS = 40  # in a small line, of which a page has hundreds
+STATES = {"up": GOOD, "late": WARN, "down": BAD, "revoked": BAD, "drained": WARN}
+HEAD = ("Host", "State", "Load", "Last hour", "CPU", "Memory", "Slots", "Jobs", "Tier", "Age",
+        "Note")  # fmt: skip
+
+
+def make_hosts(asked: Asked) -> Page:
+    status = ask_status(asked.daemons)
+    clock = Clock(asked.unix_now_s)
+    parts: list[Part] = [
+        cluster_part(status),
+        hosts_part(status, asked.hour, clock),
+    ]
+    return Page("Hosts", parts, with_schema(status), "/")
+
+
+def make_host(asked: Asked) -> Page:
+    status = ask_status(asked.daemons)
+    host = host_named(status, asked.name)
+    if not host:
+        raise Refusal(f"no host {asked.name!r} in this cluster", "missing")
+    hour = asked.hour.of(asked.name)
+    day = ask_past_loads(asked.daemons, [asked.name], "day").of(asked.name)
+    parts = host_parts(host, hour, day, Clock(asked.unix_now_s), asked.viewer)
+    data = {**host, "load_hour": list(hour), "load_day": list(day)}
+    return Page(f"Host {text(host, 'name')}", parts, with_schema(data), "/")
+
+
+def cluster_part(status: Json) -> Facts:
+    cluster = table(status, "cluster")
+    dispatcher = table(cluster, "dispatcher")
+    hosts = tables(status, "hosts")
+    up = sum(text(host, "state") == "up" for host in hosts)
+    items = [
+        ("cluster", plain(text(cluster, "name"))),
+        ("hosts up", plain(of_total(str(up), str(len(hosts))), GOOD if up == len(hosts) else WARN)),
+        ("algorithm", Item(text(cluster, "algorithm"), href="/settings")),
+        ("coordinator", plain(text(cluster, "centre") or "none")),
+    ]
+    if dispatcher:
+        leader = text(dispatcher, "leader")
+        items += [
+            ("queue", plain(f"{text(dispatcher, 'mode')} on {leader or 'nobody'}")),
+            ("queued", plain(count(number(dispatcher, "queued")))),
+            ("running", plain(count(number(dispatcher, "running")))),
+        ]
+    else:
+        items.append(("queue", plain("none, or no answer", DIM)))
+    return Facts("cluster", "Cluster", items)
+
+
+def hosts_part(status: Json, hour: PastLoads, clock: Clock) -> Table:
+    rows = [host_row(host, hour.of(text(host, "name")), clock) for host in tables(status, "hosts")]
+    head: tuple[str, ...] = HEAD
+    for name in ("Note", "Tier"):
+        at = head.index(name)
+        if not any(row[at].text for row in rows):
+            head = (*head[:at], *head[at + 1 :])
+            rows = [(*row[:at], *row[at + 1 :]) for row in rows]
+    return Table("hosts", "Hosts", head, rows, "no host is known")
+
+
+def state_of(host: Json) -> Item:
+    state = "revoked" if host.get("revoked") else text(host, "state")
+    return plain(state, STATES.get(state, ""))
+
+
+def load_item(host: Json) -> Item:
+    load = number(host, "index")
+    known = not math.isnan(load)
+    kind = BAD if load > OVERLOAD else WARN if load > BUSY_LOAD else GOOD
+    return Item(decimal(load), kind if known else DIM, bar=load if known else None)
+
+
+def memory_text(host: Json) -> str:
+    memory = table(host, "memory")
+    total = number(memory, "total")
+    return of_total(size(total - number(memory, "available")), size(total))
+
+
+def slots_text(host: Json) -> str:
+    slots = table(host, "slots")
+    return of_total(count(number(slots, "used")), count(number(slots, "total")))
+
+
+def host_row(host: Json, hour: tuple[float, ...], clock: Clock) -> tuple[Item, ...]:
+    name, jobs = text(host, "name"), table(host, "jobs")
+    state = state_of(host)
+    both = [number(jobs, key) for key in ("local", "foreign")]
+    row = (
+        Item(name, href=host_path(name)),
+        state,
+        load_item(host),
+        Item("", points=thinned(hour, SPARK_POINTS), label=f"load of {name}, last hour"),
+        right(share(number(host, "utilisation"))),
+        right(memory_text(host)),
+        right(slots_text(host)),
+        right(count(sum(both))),
+        plain(tiers_text(host.get("tier"))),
+        right(duration(number(host, "age_s"))),
+        plain("; ".join(notes_of(host, clock))),
+    )
+    if state.text not in STALE:
+        return row
+    return (*row[:2], plain(row[2].text, DIM), *(plain(item.text, DIM) for item in row[3:-1]),
+            row[-1])  # fmt: skip
+
+
+def notes_of(host: Json, clock: Clock) -> list[str]:
+    """Why it takes no jobs."""
+    note = text(host, "why_down") or text(host, "why_closed")
+    notes = [note] if note else []
+    if isinstance(host.get("drained"), dict):
+        notes.append(drain_phrase(table(host, "drained"), clock))
+    return notes
+
+
+def host_path(name: str) -> str:
+    return f"/hosts/{quote(name, safe='')}"
+
+
+def host_parts(
+    host: Json, hour: tuple[float, ...], day: tuple[float, ...], clock: Clock, viewer: Viewer
+) -> list[Part]:
+    queues, jobs = table(host, "queues"), table(host, "jobs")
+    facts = [
+        ("state", state_of(host)),
+        ("load", load_item(host)),
+        ("tasks that want a core", plain(decimal(number(queues, "cpu")))),
+        ("waiting for disks", plain(decimal(number(queues, "io")))),
+        ("waiting for memory", plain(decimal(number(queues, "memory")))),
+        ("CPU", plain(share(number(host, "utilisation")))),
+        ("memory", plain(memory_text(host))),
+        ("cores", plain(cores_text(number(host, "cores")))),
+        ("speed", plain(decimal(number(host, "speed")))),
+        ("slots", plain(slots_text(host))),
+        ("jobs of its own users", plain(count(number(jobs, "local")))),
+        ("jobs of other hosts", plain(count(number(jobs, "foreign")))),
+        ("owner", plain(text(host, "owner") or NONE)),
+        ("features", plain(", ".join(texts(host, "features")) or NONE)),
+        ("address", plain(text(host, "address"), DIM)),
+        ("age of these numbers", plain(duration(number(host, "age_s")))),
+    ]
+    resources = table(host, "resources")
+    for name in sorted(resources):
+        one = table(resources, name)
+        used, total = count(number(one, "used")), count(number(one, "total"))
+        facts.append((f"{name} used", plain(of_total(used, total))))
+    if notes := notes_of(host, clock):
+        facts.append(("why it takes no jobs", plain("; ".join(notes), WARN)))
+    parts: list[Part] = [
+        Facts("host", "Now", facts),
+        Chart("hour", "Load, last hour", hour, "an hour ago", "now"),
+        Chart("day", "Load, last day", day, "a day ago", "now"),
+    ]
+    if viewer.signed_in:
+        verb = "undrain" if text(host, "state") == "drained" else "drain"
+        says = {"drain": "Drain: no new jobs there", "undrain": "Undrain: jobs may go there again"}
+        button = Button(f"{host_path(text(host, 'name'))}/{verb}", says[verb])
+        parts.append(Buttons("act", "Administrators", [button], viewer.csrf))
+    return parts

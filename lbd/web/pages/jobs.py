@@ -1,0 +1,117 @@
+"""Jobs of the queue and of plain `lbrun` that the viewer may see: what waits and why, what runs."""
+
+import math
+import shlex
+from urllib.parse import quote
+
+from lbd.console.figures import Clock, duration
+from lbd.console.jobs import STANDING, STATES, Filters, fetch, shown_id, shown_state, states_of
+from lbd.console.output import with_schema
+from lbd.console.reply import Json, number, tables, text, texts
+from lbd.text.one_line import one_line
+from lbd.web.asked import Asked
+from lbd.web.view import BAD, DIM, GOOD, WARN, Field, Form, Item, Page, Part, Table, plain, right
+
+STATE_KINDS = {
+    "running": GOOD, "pending": WARN, "suspended": WARN, "failed": BAD, "lost": BAD, "done": DIM,
+    "cancelled": DIM, "unknown": DIM,
+}  # fmt: skip
+SHOWN_MAX = 200
+COMMAND_CHARS = 120
+WAITING_HEAD = ("ID", "Waits for", "Name", "User", "Since", "Command")
+HEAD = ("ID", "State", "Host", "Name", "User", "Started", "Ran", "CPU", "Exit", "Command")
+
+
+def make_jobs(asked: Asked) -> Page:
+    asked.need_viewer()
+    filters = filters_of(asked)
+    reply = fetch(asked.daemons, ended_too=asked.word("ended") == "yes" or filters.wants_ended)
+    found = [job for job in tables(reply, "jobs") if filters.keeps(job)]
+    parts = [filter_form(asked, "/jobs"), *job_parts(found, Clock(asked.unix_now_s))]
+    if missing := texts(reply, "missing"):
+        rows = [[plain(name, WARN)] for name in missing]
+        parts.append(Table("missing", "Without the jobs of", ("Did not answer",), rows))
+    return Page("Jobs", parts, [with_schema(job) for job in found], "/jobs")
+
+
+def filters_of(asked: Asked) -> Filters:
+    state = asked.word("state")
+    return Filters(
+        asked.word("user") or None,
+        asked.word("name") or None,
+        frozenset([state]) if state in STATES else None,
+        asked.word("host") or None,
+    )
+
+
+def filter_form(asked: Asked, action: str) -> Form:
+    fields = [
+        Field("user", "User", asked.word("user")),
+        Field("name", "Name, with * and ?", asked.word("name")),
+        Field("host", "Host", asked.word("host")),
+        Field("state", "State", asked.word("state"), ("", *STATES)),
+    ]
+    if action == "/jobs":
+        fields.append(Field("ended", "Ended ones too", asked.word("ended"), ("", "yes")))
+    return Form("filters", "Which", action, fields, "Show")
+
+
+def job_parts(found: list[Json], clock: Clock) -> list[Part]:
+    waiting = [job for job in found if states_of(job) & set(STANDING)]
+    others = [job for job in found if states_of(job) - set(STANDING)]
+    return [
+        Table("waiting", f"Waiting: {len(waiting)}", WAITING_HEAD,
+              [waiting_row(job, clock) for job in waiting[:SHOWN_MAX]], "nothing waits",
+              more_note(waiting)),
+        jobs_table("others", f"Running and ended: {len(others)}", others, clock),
+    ]  # fmt: skip
+
+
+def jobs_table(part: str, title: str, found: list[Json], clock: Clock) -> Table:
+    rows = [job_row(job, clock) for job in found[:SHOWN_MAX]]
+    return Table(part, title, HEAD, rows, "no jobs", more_note(found))
+
+
+def more_note(found: list[Json]) -> str:
+    left = len(found) - SHOWN_MAX
+    return f"{left} more are not shown here: choose which" if left > 0 else ""
+
+
+def job_path(name: str) -> str:
+    return f"/jobs/{quote(name, safe='')}"
+
+
+def id_item(job: Json, shown: str) -> Item:
+    return Item(shown, href=job_path(text(job, "id")))
+
+
+def command_item(job: Json) -> Item:
+    return plain(one_line(shlex.join(texts(job, "command")), COMMAND_CHARS))
+
+
+def waiting_row(job: Json, clock: Clock) -> tuple[Item, ...]:
+    return (
+        id_item(job, shown_id(job)),
+        plain(text(job, "reason") or shown_state(job), WARN),
+        plain(text(job, "name")),
+        plain(text(job, "user")),
+        right(duration(clock.now_s - number(job, "submitted"))),
+        command_item(job),
+    )
+
+
+def job_row(job: Json, clock: Clock) -> tuple[Item, ...]:
+    started, finished = number(job, "started"), number(job, "finished")
+    end = clock.now_s if math.isnan(finished) else finished
+    return (
+        id_item(job, text(job, "id")),
+        plain(shown_state(job), STATE_KINDS.get(text(job, "state"), "")),
+        plain(text(job, "host")),
+        plain(text(job, "name")),
+        plain(text(job, "user")),
+        right(clock.time_of_day(started)),
+        right(duration(end - started)),
+        right(duration(number(job, "cpu_s"))),
+        right(text(job, "exit_status")),
+        command_item(job),
+    )

@@ -1,0 +1,44 @@
+"""The algorithm in force and every parameter that can be changed at run time."""
+
+from dataclasses import fields
+
+from lbd.config.schema import LimConfig, LoadConfig
+from lbd.console.output import with_schema
+from lbd.console.parameters import shown
+from lbd.console.reply import Json, text
+from lbd.local.json_socket import Refusal
+from lbd.web.asked import Asked
+from lbd.web.view import Facts, Page, Part, Table, plain, right
+
+
+def make_settings(asked: Asked) -> Page:
+    algorithm = asked.daemons.lim({"op": "algorithm"})
+    params: list[Json] = []
+    for section in (LimConfig, LoadConfig):
+        for item in fields(section):
+            try:
+                params.append(asked.daemons.lim({"op": "param", "name": item.name}))
+            except Refusal:  # it cannot be changed at run time
+                continue
+    return settings_page(algorithm, params)
+
+
+def settings_page(algorithm: Json, params: list[Json]) -> Page:
+    facts = [("in force", plain(text(algorithm, "algorithm")))]
+    if saved := text(algorithm, "saved"):
+        facts.append(("saved", plain(saved)))
+    rows = [
+        (plain(text(one, "name")), right(shown(one, "value")), right(shown(one, "saved")))
+        for one in params
+    ]
+    data: Json = {
+        "algorithm": text(algorithm, "algorithm"),
+        "params": {text(one, "name"): one.get("value") for one in params},
+        "saved": {text(one, "name"): one["saved"] for one in params if "saved" in one},
+    }
+    note = "Changed by `lbctl algorithm` and `lbctl param`, on all hosts at once."
+    parts: list[Part] = [
+        Facts("algorithm", "Algorithm", facts),
+        Table("params", "Parameters", ("Parameter", "Value", "Saved"), rows, note=note),
+    ]
+    return Page("Settings", parts, with_schema(data), "/settings")

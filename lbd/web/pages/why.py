@@ -1,0 +1,45 @@
+"""Where a command would go now and why: the ranked hosts, as `lbctl explain` has them."""
+
+from lbd.console.decision import candidate_row, place_request, why_of
+from lbd.console.output import cell, with_schema
+from lbd.console.reply import Json, tables, text
+from lbd.web.asked import Asked
+from lbd.web.view import DIM, GOOD, Facts, Field, Form, Item, Page, Part, Table, plain, right
+
+HEAD = ("Host", "Rank", "Load with it", "Age", "Willing")
+VERDICTS = {"here": "runs here", "there": "goes there", "wait": "waits for room; best is"}
+
+
+def make_why(asked: Asked) -> Page:
+    """The LIM alone is asked: it knows loads, not users' files, and says the same to everybody."""
+    host, needs = asked.word("host"), asked.word("needs")
+    request = place_request(host or None, [], asked.word("leave") == "yes", False, needs)
+    reply = asked.daemons.lim(request)
+    form = Form("ask", "Of which command", "/why", [
+        Field("host", "Wanted host (-H)", host),
+        Field("leave", "Must leave this host", asked.word("leave"), ("", "yes")),
+    ], "Ask")  # fmt: skip
+    return Page("Why there", [form, *why_parts(reply)], with_schema(reply), "/why")
+
+
+def why_parts(reply: Json) -> list[Part]:
+    verdict, chosen = text(reply, "verdict"), text(reply, "host")
+    facts = [
+        ("a command from this host", plain(f"{VERDICTS.get(verdict, verdict)}: {chosen}", GOOD)),
+        ("because", plain(why_of(reply))),
+        ("reason, in a word", plain(text(reply, "reason"))),
+        ("algorithm", Item(text(reply, "algorithm"), href="/settings")),
+    ]
+    rows = [candidate_items(rank, one, chosen) for rank, one in
+            enumerate(tables(reply, "candidates"), 1)]  # fmt: skip
+    return [
+        Facts("decision", "What would be decided now", facts),
+        Table("candidates", "The hosts, ranked", HEAD, rows, "no host was compared"),
+    ]
+
+
+def candidate_items(rank: int, one: Json, chosen: str) -> tuple[Item, ...]:
+    place, name, load, age, willing = (cell(x).text for x in candidate_row(rank, one, chosen))
+    is_willing = one.get("willing") is True
+    return (plain(name), plain(place), right(load), right(age),
+            plain(willing, GOOD if is_willing else DIM))  # fmt: skip

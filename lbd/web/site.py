@@ -1,0 +1,234 @@
+"""The addresses of the site, and what each answers: HTML, `.json`, `.events` as it changes."""
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from lbd.console.errors import json_error, kind_of
+from lbd.console.output import finite
+from lbd.errors import LbdError
+from lbd.local.json_socket import Refusal
+from lbd.text.one_line import one_line
+from lbd.web.acting import Act, Refused, host_act, job_act, read_form
+from lbd.web.asked import QUERY_CHARS_MAX, SignInFirst
+from lbd.web.client_uid import client_uid
+from lbd.web.desk import Desk, Kind, Question
+from lbd.web.guard import FOREIGN
+from lbd.web.pages.doctor import make_doctor
+from lbd.web.pages.history import make_history
+from lbd.web.pages.hosts import make_host, make_hosts
+from lbd.web.pages.job import make_job
+from lbd.web.pages.jobs import make_jobs
+from lbd.web.pages.owners import make_owners
+from lbd.web.pages.settings import make_settings
+from lbd.web.pages.why import make_why
+from lbd.web.rendering import page_html, part_html
+from lbd.web.sessions import SESSION_S, Sessions, TooMany, is_csrf
+from lbd.web.stream import TICK_S, Streams
+from lbd.web.view import NOBODY, Line, Page, Viewer
+
+KINDS = (
+    Kind("/", make_hosts, fresh_s=TICK_S),
+    Kind("/hosts/{name}", make_host),
+    Kind("/jobs", make_jobs),
+    Kind("/jobs/{name}", make_job),
+    Kind("/history", make_history, fresh_s=5.0, is_live=False),
+    Kind("/owners", make_owners, fresh_s=10.0),
+    Kind("/why", make_why, fresh_s=2.0),
+    Kind("/doctor", make_doctor, fresh_s=10.0, is_live=False),
+    Kind("/settings", make_settings, fresh_s=5.0),
+)
+WORDS_MAX = 12  # of an address
+STATIC = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
+STATUS = {"denied": 403, "missing": 404, "usage": 400}
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+COOKIE = "lbd_session"
+
+
+class Site:
+    def __init__(
+        self, desk: Desk, streams: Streams, sessions: Sessions, *, is_secure: bool
+    ) -> None:
+        """`is_secure`: by TLS, and not on loopback alone."""
+        self._desk, self._streams, self._sessions = desk, streams, sessions
+        self._is_secure = is_secure
+
+    def viewer(self, request: Request) -> Viewer:
+        secret = request.cookies.get(COOKIE, "")
+        found = self._sessions.find(secret, time.monotonic()) if secret else None
+        if found is None or not (self._is_secure or self._is_theirs(request, found.user.uid)):
+            return NOBODY
+        return Viewer(found.user.uid, found.user.name, found.csrf, found.key)
+
+    def _is_theirs(self, request: Request, uid: int) -> bool:
+        """Whether the browser is that user's, or root's, who may look into any."""
+        client, server = request.client, request.scope.get("server")
+        if client is None or server is None:
+            return False
+        return client_uid((client.host, client.port), (server[0], server[1])) in (uid, 0)
+
+    async def login(self, request: Request) -> Response:
+        token = request.query_params.get("token", "")
+        if request.headers.get("sec-fetch-site", "none") in FOREIGN:
+            return message_page("Not signed in", "open the link itself", NOBODY, 403)
+        try:
+            secret = self._sessions.sign_in(token, time.monotonic())
+        except TooMany as problem:
+            return message_page("Not signed in", str(problem), NOBODY, 503)
+        if secret is None:
+            text = "the link was used, or is too old: lbctl web login prints another"
+            return message_page("Not signed in", text, NOBODY, 403)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            COOKIE, secret, max_age=int(SESSION_S), httponly=True, samesite="strict",
+            secure=self._is_secure,
+        )  # fmt: skip
+        return answer
+
+    async def logout(self, request: Request) -> Response:
+        viewer, refused = await self._signed(request)
+        if refused is not None:
+            return refused
+        self._sessions.sign_out(viewer.key)
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    async def _signed(self, request: Request) -> tuple[Viewer, Response | None]:
+        """Who has sent this form, or why it counts for nothing."""
+        viewer = self.viewer(request)
+        if not viewer.signed_in:
+            return viewer, error_page(SignInFirst("you are not signed in, or no more"), viewer)
+        try:
+            form = await read_form(request)
+        except Refused as problem:
+            return viewer, message_page("Not done", str(problem), viewer, 400)
+        if not is_csrf(form.get("csrf", ""), viewer.csrf):
+            text = "the form was not of this session: load its page again"
+            return viewer, message_page("Not done", text, viewer, 403)
+        return viewer, None
+
+    def acts(self, act: Act) -> Handler:
+        async def answer(request: Request) -> Response:
+            viewer, refused = await self._signed(request)
+            if refused is not None:
+                return refused
+            name, verb = (str(request.path_params[key]) for key in ("name", "verb"))
+            try:
+                then = await self._desk.act(viewer, lambda daemons: act(daemons, name, verb))
+            except LbdError as problem:
+                return error_page(problem, viewer)
+            return RedirectResponse(then, 303)
+
+        return answer
+
+    def routes(self) -> Sequence[Route]:
+        found = [
+            Route("/static/{name}", static),
+            Route("/login", self.login),
+            Route("/logout", self.logout, methods=["POST"]),
+            Route("/jobs/{name}/{verb}", self.acts(job_act), methods=["POST"]),
+            Route("/hosts/{name}/{verb}", self.acts(host_act), methods=["POST"]),
+        ]
+        for kind in KINDS:
+            path = "/index" if kind.path == "/" else kind.path
+            found += [
+                Route(f"{path}.json", self.as_json(kind)),
+                Route(f"{path}.events", self.as_events(kind)),
+                Route(kind.path, self.as_page(kind)),
+            ]
+        return found
+
+    def question(self, kind: Kind, request: Request) -> Question:
+        name = str(request.path_params.get("name", ""))[:QUERY_CHARS_MAX]
+        return Question(kind, self.viewer(request), name, words(request))
+
+    def as_page(self, kind: Kind) -> Handler:
+        async def answer(request: Request) -> Response:
+            question = self.question(kind, request)
+            try:
+                made = await self._desk.page(question)
+            except LbdError as problem:
+                return error_page(problem, question.viewer)
+            live = events_address(request) if kind.is_live else ""
+            return HTMLResponse(page_html(made.page, made.parts, question.viewer, live, ""))
+
+        return answer
+
+    def as_json(self, kind: Kind) -> Handler:
+        async def answer(request: Request) -> Response:
+            try:
+                made = await self._desk.page(self.question(kind, request))
+            except LbdError as problem:
+                text = json_error(kind_of(problem), one_line(str(problem)), None)
+                return Response(text, status_of(problem), media_type="application/json")
+            text = json.dumps(finite(made.page.data))
+            return Response(text, media_type="application/json")
+
+        return answer
+
+    def as_events(self, kind: Kind) -> Handler:
+        async def answer(request: Request) -> Response:
+            question = self.question(kind, request)
+            if self._streams.is_full(question.viewer):
+                return PlainTextResponse("too many pages are open\n", 503)
+            events = self._streams.events(question)
+            return StreamingResponse(events, media_type="text/event-stream")
+
+        return answer
+
+
+def words(request: Request) -> tuple[tuple[str, str], ...]:
+    """What the address says after `?`, in an order of its own: the same question is asked once."""
+    given = request.query_params.multi_items()[:WORDS_MAX]
+    return tuple(sorted((name[:40], value[:QUERY_CHARS_MAX]) for name, value in given if value))
+
+
+def events_address(request: Request) -> str:
+    path = request.url.path if request.url.path != "/" else "/index"
+    return f"{path}.events" + (f"?{request.url.query}" if request.url.query else "")
+
+
+async def static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404)
+    body = files("lbd.web").joinpath("static", name).read_bytes()
+    return Response(body, media_type=STATIC[name], headers={"cache-control": "max-age=300"})
+
+
+def status_of(problem: LbdError) -> int:
+    if isinstance(problem, SignInFirst):
+        return 401
+    return STATUS.get(problem.code, 503) if isinstance(problem, Refusal) else 503
+
+
+def error_page(problem: LbdError, viewer: Viewer) -> Response:
+    title = "Sign in first" if isinstance(problem, SignInFirst) else "That did not work"
+    return message_page(title, str(problem), viewer, status_of(problem))
+
+
+def message_page(title: str, text: str, viewer: Viewer, status: int) -> Response:
+    line = Line("message", title, one_line(text))
+    html = page_html(Page(title, [line]), {line.id: part_html(line)}, viewer, "", "")
+    return HTMLResponse(html, status)
+
+
+async def not_found(request: Request, problem: Exception) -> Response:
+    status = problem.status_code if isinstance(problem, HTTPException) else 500
+    what = {404: "there is no such page", 405: "that is not how this page is asked"}
+    return message_page(f"{status}", what.get(status, "that did not work"), NOBODY, status)

@@ -1,0 +1,61 @@
+// Keeps a page as new as the cluster: parts that have changed come as server-sent events.
+"use strict";
+(() => {
+  const main = document.getElementById("main");
+  const state = document.getElementById("live-state");
+  const pause = document.getElementById("live-pause");
+  if (!main || !main.dataset.live || !state || !pause) return;
+  const say = (text) => { if (state.textContent !== text) state.textContent = text; };
+  const toEnd = (within) => within.querySelectorAll("[data-tail]").forEach((pre) => {
+    pre.scrollTop = pre.scrollHeight;
+  });
+  let events = null;
+
+  const put = (section, html) => {
+    const inside = section.contains(document.activeElement) ? document.activeElement : null;
+    if (inside && /^(INPUT|SELECT)$/.test(inside.tagName)) return; // somebody types there
+    const links = [...section.querySelectorAll("a, button, [tabindex]")];
+    const at = inside ? links.indexOf(inside) : -1;
+    const pre = section.querySelector("[data-tail]");
+    const atEnd = pre && pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
+    const wide = section.querySelector(".wide");
+    const left = wide ? wide.scrollLeft : 0;
+    const place = pre ? pre.scrollTop : 0;
+    section.innerHTML = html;
+    const now = section.querySelector("[data-tail]");
+    if (now) now.scrollTop = atEnd ? now.scrollHeight : place;
+    const wideNow = section.querySelector(".wide");
+    if (wideNow) wideNow.scrollLeft = left;
+    if (at >= 0) {
+      const again = section.querySelectorAll("a, button, [tabindex]")[at];
+      if (again) again.focus({ preventScroll: true });
+    }
+  };
+
+  const start = () => {
+    events = new EventSource(main.dataset.live);
+    events.onopen = () => say("live");
+    events.onerror = () => say("no answer; trying again");
+    events.addEventListener("parts", (event) => {
+      const parts = JSON.parse(event.data);
+      for (const section of main.querySelectorAll("[data-part]")) {
+        const html = parts[section.dataset.part];
+        if (html !== undefined) put(section, html);
+      }
+      say("live");
+    });
+    events.addEventListener("reload", () => { stop(); location.reload(); });
+    events.addEventListener("trouble", (event) => say(JSON.parse(event.data)));
+    pause.textContent = "Pause";
+  };
+  const stop = () => { if (events) events.close(); events = null; };
+
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    if (events) { stop(); say("paused"); pause.textContent = "Go on"; } else { start(); }
+  });
+  addEventListener("pagehide", stop);
+  addEventListener("pageshow", () => { if (!events && pause.textContent === "Pause") start(); });
+  toEnd(main);
+  start();
+})();

@@ -1,0 +1,80 @@
+"""The changes of a page as server-sent events, for as long as somebody reads them."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+
+from lbd.errors import LbdError
+from lbd.web.desk import Desk, Question, changed
+from lbd.web.view import Viewer
+
+TICK_S = 2.0
+LIFE_S = 900.0  # then the browser asks again
+STREAMS_MAX = 256
+NOBODYS_MAX, OF_USER_MAX = STREAMS_MAX // 2, STREAMS_MAX // 8
+RETRY = b"retry: 3000\n\n"
+
+
+def event(name: str, data: str) -> bytes:
+    """`data`: JSON, so in one line."""
+    return f"event: {name}\ndata: {data}\n\n".encode()
+
+
+class Streams:
+    def __init__(
+        self,
+        desk: Desk,
+        ending: asyncio.Event,
+        tick_s: float = TICK_S,
+        may_look: Callable[[Viewer], bool] = lambda viewer: True,
+    ) -> None:
+        """`may_look`: until when a viewer is still who they were."""
+        self._desk, self._ending, self._tick_s = desk, ending, tick_s
+        self._may_look = may_look
+        self._open: Counter[int | None] = Counter()  # by the viewer's uid
+
+    @property
+    def count(self) -> int:
+        return self._open.total()
+
+    def is_full(self, viewer: Viewer) -> bool:
+        """For this viewer: all who have not signed in have half of them, one user an eighth."""
+        own = OF_USER_MAX if viewer.signed_in else NOBODYS_MAX
+        return self._open[viewer.uid] >= own or self.count >= STREAMS_MAX
+
+    async def events(self, question: Question) -> AsyncIterator[bytes]:
+        """What is written is held up by its reader: nothing is made meanwhile."""
+        uid = question.viewer.uid
+        self._open[uid] += 1
+        try:
+            yield RETRY
+            sent: dict[str, str] = {}
+            end_s = asyncio.get_running_loop().time() + LIFE_S
+            while not self._ending.is_set() and asyncio.get_running_loop().time() < end_s:
+                if not self._may_look(question.viewer):
+                    yield event("reload", "{}")
+                    return
+                try:
+                    made = await self._desk.page(question)
+                except LbdError as problem:
+                    yield event("trouble", json.dumps(str(problem)))
+                else:
+                    if sent and set(sent) != set(made.encoded):
+                        yield event("reload", "{}")
+                        return
+                    if news := changed(made, sent):
+                        sent |= news
+                        inside = ",".join(f"{json.dumps(n)}:{text}" for n, text in news.items())
+                        yield event("parts", f"{{{inside}}}")
+                    else:
+                        yield b": nothing new\n\n"
+                try:
+                    async with asyncio.timeout(self._tick_s):
+                        await self._ending.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._open[uid] -= 1
+            if not self._open[uid]:
+                del self._open[uid]

@@ -1,0 +1,49 @@
+"""The pages of the book and the README, and the blocks of code in them.
+
+A block that cannot be run as it stands has a comment on the line before it, which readers do not
+see: `<!-- tested: tests/…::test_… -->` names the test that does the same, and
+`<!-- not run: REASON -->` says why there is none.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+TUTORIAL = sorted((DOCS / "tutorial").glob("*.md"))
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
+COMMANDS = ("sh", "console")
+FENCE = re.compile(
+    r"(?:^<!-- (?P<mark>[^>]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    mark: str  # of the comment before it
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    return [
+        Block(
+            page, text.count("\n", 0, found.start("text")) + 1, found["language"], found["text"],
+            found["mark"] or "",
+        )
+        for found in FENCE.finditer(text)
+    ]  # fmt: skip
+
+
+def to_run(page: Path) -> list[Block]:
+    """Commands that are run as they stand, and the output that the page shows of them."""
+    return [block for block in blocks(page) if not block.mark]

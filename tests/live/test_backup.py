@@ -1,0 +1,87 @@
+"""A copy that was taken of a running cluster is put back on a host that has lost everything."""
+
+import shutil
+import tarfile
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+from tests.live.trust import authority_on, files_of
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, "none", "--tls", "--mode", "fcfs", settings=FAST)
+    yield lab
+    lab.down()
+
+
+def test_a_bundle_holds_no_secrets(lab, tmp_path):
+    """Neither of files, nor of the environment of daemons and of who asks."""
+    config, log = lab.paths("h1").config, lab.paths("h1").log("lim")
+    token = lab.run("h1", "lbctl", "token", "create").stdout.split()[-1]
+    assert token.startswith("lbd1-")
+    before = config.read_text()
+    assert "[load]\n" in before
+    secret = f'[load]\nsite_command = ["probe", "--token", "{token}"]\n'
+    config.write_text(before.replace("[load]\n", secret))
+    with log.open("a") as file:
+        file.write(f"lbd lim: cannot reach postgresql://lbd:hunter2hunter2@db {token}\n")
+        file.write("lbd lim: it was tr0ub4dor-of-mine\n")
+    try:
+        made = tmp_path / "b.tar.gz"
+        told = lab.run(
+            "h1", "lbctl", "bundle", made, "--json", env={"DB_PASS": "tr0ub4dor-of-mine"}
+        )
+    finally:
+        config.write_text(before)
+    assert told.returncode == 0, told.stderr
+    assert made.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(made) as tar:
+        texts = {one.name: tar.extractfile(one).read().decode() for one in tar.getmembers()}
+    names = {name.partition("/")[2] for name in texts}
+    assert {"versions.json", "config.json", "lbd.toml", "doctor.json", "status.json",
+            "logs/lim.log", "logs/lbm.log", "left-out.txt"} <= names  # fmt: skip
+    assert texts["lbd-bundle/left-out.txt"] == ""
+    assert "ready host=h1" in texts["lbd-bundle/logs/lim.log"]
+    keys = [files_of(lab, "h1").credentials, authority_on(lab).key_file]
+    lines = [line for key in keys for line in key.read_text().split() if len(line) > 40]
+    assert len(lines) > 4
+    everything = "\n".join(texts.values())
+    for secret in (*lines, token, "hunter2hunter2", "tr0ub4dor-of-mine"):
+        assert secret not in everything, secret
+
+
+def test_the_first_host_is_lost_and_put_back(lab, tmp_path):
+    def states():
+        return {job["id"]: job["state"] for job in lab.lbctl_json("h1", "jobs", "--all")}
+
+    file, mark = tmp_path / "b.tar", tmp_path / "ran"
+    done = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
+    lab.run("h1", "lbctl", "wait", done, check=True)
+    running = lab.run("h1", "lbrun", "-d", "--no-restart", "sleep", "60").stdout.strip()
+    lab.wait_until(lambda: states()[running] == "running", "it runs")
+    waiting = lab.run("h1", "lbrun", "-d", "--begin", "+1h", "touch", mark).stdout.strip()
+    said = lab.run("h1", "lbctl", "backup", file, check=True).stdout
+    assert "the authority, the ledger of the queue" in said
+    assert "stop the daemons first" in lab.run("h1", "lbctl", "restore", file).stderr
+
+    lab.kill("h1", "host")
+    authority = authority_on(lab)
+    shutil.rmtree(files_of(lab, "h1").root)
+    shutil.rmtree(authority.root)
+    for path in files_of(lab, "h1").root.parent.glob("ledger.sqlite*"):
+        path.unlink()
+    lab.run("h1", "lbctl", "restore", file, check=True)
+    lab.start("h1")
+    lab.wait_until(lambda: states().get(running) == "lost", "the dispatcher has the ledger")
+    assert states() == {done: "done", running: "lost", waiting: "pending"}
+    job = lab.lbctl_json("h1", "job", waiting)
+    assert job["reason"].startswith("held: restored from a copy of ")
+    lab.wait_until(lambda: lab.states("h1") == {"h1": "up", "h2": "up"}, "h2 believes the new h1")
+    lab.run("h1", "lbctl", "update", waiting, "--begin", "+0s", check=True)
+    lab.run("h1", "lbctl", "release", waiting, check=True)
+    lab.run("h1", "lbctl", "wait", waiting, check=True)
+    assert mark.exists()

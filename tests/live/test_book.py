@@ -1,0 +1,196 @@
+"""The commands of the README and of the tutorial, run as they stand, and their output.
+
+A tutorial page is one session from top to bottom, in a home of its own. Each block of the README is
+a shell of its own on h1 of a lab, in a directory with the project it speaks of. Of output that a
+page shows, words are compared; what has a digit or a slash in it differs from run to run.
+"""
+
+import json
+import re
+import subprocess
+
+import pytest
+from cluster import Lab, client_environment
+
+from tests.book import COMMANDS, README, TUTORIAL, to_run
+
+SETTINGS = ("--set", "dispatch.lease_s=3")  # a lost host is given up in seconds
+PRELUDE = """\
+set -e -o pipefail
+cd
+lbd() { # each page has its lab in a place of its own
+    if [[ $1 == lab ]]; then
+        local more=(--dir "$LAB_DIR")
+        if [[ $2 == up ]]; then more+=(@SETTINGS@); fi
+        command lbd lab "$2" "${more[@]}" "${@:3}"
+    else
+        command lbd "$@"
+    fi
+}
+lbctl() { # that table is shown as on a terminal of 80 columns
+    case $1 in
+        status) python3 -c "$ON_TERMINAL" lbctl "$@" ;;
+        *) command lbctl "$@" ;;
+    esac
+}
+mkdir -p deploy
+printf '#!/bin/sh\\n' > deploy/setup # what it would install is there
+chmod +x deploy/setup
+trap 'lbd lab down >/dev/null 2>&1 || true' EXIT
+"""
+ON_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+PROJECT = {
+    "fit.py": "print('fitted')\n",
+    "fit": "#!/bin/sh\necho index $LBD_ARRAY_INDEX\n",
+    "simulate": "#!/bin/sh\necho simulated $1\n",
+    "main.c": "int main(void) { return 0; }\n",
+    "Makefile": "test: main\n\t./main\nmain: main.o\n\t$(CC) -o $@ main.o\n",
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.18)\nproject(x C)\n",
+    "one.flac": "", "two.flac": "", "notes.txt": "",
+    "bin/flac": "#!/bin/sh\n", "bin/vim": "#!/bin/sh\n",
+}  # fmt: skip
+
+# Pages whose every command is run by the tests they name are not here.
+ALONE = [page for page in TUTORIAL if any(block.language in COMMANDS for block in to_run(page))]
+
+
+@pytest.mark.parametrize("page", ALONE, ids=lambda page: page.stem)
+def test_a_tutorial_page(page, short_dir):
+    found = to_run(page)
+    parts = [PRELUDE.replace("@SETTINGS@", " ".join(SETTINGS))]
+    for number, block in enumerate(found):
+        if block.language in COMMANDS:
+            parts += [f"echo '@@ {number}'", block.text]
+    script = "\n".join(parts)
+    environment = client_environment(
+        HOME=str(short_dir), LAB_DIR=str(short_dir / "lab"), NO_COLOR="1", ON_TERMINAL=ON_TERMINAL
+    )
+    result = subprocess.run(
+        ["bash", "-c", script], env=environment, cwd=short_dir, text=True, timeout=180,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout
+    outputs = dict(re.findall(r"^@@ (\d+)\n((?:(?!@@ ).*\n?)*)", result.stdout, re.M))
+    for number, block in enumerate(found):
+        if block.language == "text":
+            check_shown(block, outputs[str(number - 1)])
+
+
+def check_shown(block, output):
+    """Every line that is shown is in the output, in this order."""
+    rest = output
+    for line in filter(None, block.text.splitlines()):
+        at = re.search(pattern_of(line), rest, re.M)
+        assert at, f"{block.place}: {line!r} is not in\n{output}"
+        rest = rest[at.end() :]
+
+
+def pattern_of(line):
+    words = [
+        r"\S+(?: ?(?:ms|s))?" if re.search(r"[\d/–█·]", word) else re.escape(word)
+        for word in line.split()
+        if word not in ("ms", "s")
+    ]
+    return r"^\s*" + r"\s+".join(words) + r"\s*$"
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "fits"),
+    [
+        ("task 1", "task 5", True),
+        ("hello from h3", "hello  from h1", True),
+        ("cc -c  yes  312.0 ms  7", "cc -c  yes  1.02 s  9", True),
+        ("exit status 3", "exit state 3", False),
+        ("reason   cancelled", "no reason cancelled", False),
+    ],
+)
+def test_what_counts_as_the_output_shown(shown, printed, fits):
+    assert bool(re.search(pattern_of(shown), printed, re.M)) == fits
+
+
+@pytest.fixture(scope="module")
+def readme_lab():
+    lab = Lab.up(3, "none", "--mode", "fcfs")
+    yield lab
+    lab.down()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in to_run(README) if block.language in COMMANDS],
+    ids=lambda block: str(block.line),
+)
+def test_a_block_of_the_readme(block, readme_lab, short_dir):
+    for name, text in PROJECT.items():
+        path = short_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    environment = readme_lab.environment("h1", HOME=str(short_dir), LAB_DIR=str(short_dir / "lab"))
+    environment |= {"PATH": f"{short_dir}/bin:{environment['PATH']}", "ON_TERMINAL": ON_TERMINAL}
+    prelude = PRELUDE.replace("@SETTINGS@", " ".join(SETTINGS))
+    result = subprocess.run(
+        readme_lab.command("h1", "bash", "-c", f"{prelude}\n{block.text}"),
+        env=environment, cwd=short_dir, text=True, timeout=120, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert result.returncode == 0, f"{block.place}\n{result.stdout}"
+
+
+FIELDS = (README.parent / "docs/reference/json.md").read_text().split("\n## ")[1:]
+ASKED = {  # a field is in one of the answers
+    "lbctl wait": ["lbctl wait --json 1"],
+    "lbctl jobs": [
+        "lbctl jobs --all --json", "lbctl jobs --all --tasks --json",
+        "lbctl job --json $(lbrun -d --array 1-2 true)",
+    ],
+    "lbctl job": ["lbctl job --json 1", "lbrun --status-file f -H h2 true; lbctl job --json h1-1"],
+    "lbctl kill": ["lbctl kill --json $(lbrun -d sleep 60)"],
+    "lbctl param": ["lbctl param --json", "lbctl param min_gain 0.2 --json"],
+    "lbctl explain": ["lbctl explain --json true"],
+    "lbrun --status-file": ["lbrun --status-file f -H h2 true && cat f"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("section", FIELDS, ids=lambda section: section.partition("\n")[0])
+def test_the_fields_of_json_are_as_the_reference_says(section, readme_lab, short_dir):
+    title = section.partition("\n")[0]
+    named = [path for row in re.findall(r"^\| (`.*?) \|", section, re.M) for path in paths_in(row)]
+    assert named, title
+    readme_lab.run("h1", "lbrun", "-q", "true", check=True)
+    answers = []
+    for asked in ASKED.get(title, [f"{title} --json"]):
+        answer = readme_lab.run("h1", "sh", "-c", asked, cwd=short_dir, check=True)
+        said = json.loads(answer.stdout)
+        answers += said if isinstance(said, list) else [said]
+    for path in named:
+        assert any(has(answer, path) for answer in answers), f"{title}: {path}"
+
+
+def paths_in(row):
+    """`a.b`, `.c`, `d`: a path that begins with a dot has the parent of the first one."""
+    found = re.findall(r"`([^`]+)`", row)
+    parent = found[0].partition(".")[0] if "[]" in found[0] or "." in found[0] else ""
+    if found[0].startswith("cluster.dispatcher."):
+        parent = "cluster.dispatcher"
+    return [parent + path if path.startswith(".") else path for path in found]
+
+
+def has(value, path):
+    """Whether the field is there; what an empty list or null would have in it counts as there."""
+    head, _, rest = path.partition(".")
+    name = head.removesuffix("[]")
+    if name not in value:
+        return False
+    inner = value[name]
+    if head.endswith("[]"):
+        inner = inner[0] if inner else None
+    return not rest or inner is None or has(inner, rest)
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [("a.b", True), ("a.c", False), ("l[].x", True), ("l[].y", False), ("n.z", True)],
+)
+def test_what_counts_as_a_field(path, there):
+    assert has({"a": {"b": 1}, "l": [{"x": 2}], "n": None}, path) == there

@@ -1,0 +1,163 @@
+"""Slurm's commands on real hosts: scripts written for Slurm, and Snakemake through two plugins."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.live.cluster import FAST, Lab
+
+SNAKEMAKE = Path(__file__).resolve().parents[2] / "build/snakemake/bin/snakemake"
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=4")
+WORKFLOW = """
+localrules: all, total
+rule all:
+    input: "out/sum"
+rule part:
+    output: "out/{n}"
+    threads: 2
+    resources: mem_mb=2000, runtime=10
+    shell: "echo {wildcards.n} cpus $SLURM_CPUS_PER_TASK > {output}"
+rule total:
+    input: expand("out/{n}", n=[1, 2])
+    output: "out/sum"
+    shell: "cat {input} > {output}"
+"""
+
+
+@pytest.fixture(scope="module")
+def lab():
+    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def slurm(lab, tmp_path_factory):
+    """Runs one of the commands on h2."""
+    directory = tmp_path_factory.mktemp("slurm") / "bin"
+    lab.run("h2", "lbd", "slurm", "install", str(directory), check=True)
+
+    def run(name, *words, status=0, **options):
+        environment = lab.environment("h2")
+        environment["PATH"] = f"{directory}:{environment['PATH']}"
+        command = [name if "/" in name else str(directory / name), *words]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, **options
+        )
+        assert done.returncode == status, (done.stdout[-3000:], done.stderr[-3000:])
+        return done.stdout if not status else done.stderr + done.stdout
+
+    return run
+
+
+def test_a_script_with_its_options_runs_as_an_array(slurm, tmp_path):
+    (tmp_path / "job.sh").write_text(
+        "#!/bin/bash\n#SBATCH -J fit --array=1-3%2\n#SBATCH --mem=200M -t 5 -o out.%A_%a\n"
+        'echo "$1 $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_NAME $SLURM_SUBMIT_DIR"\n'
+        "cat; test $SLURM_ARRAY_TASK_ID != 2\n"
+    )
+    said = slurm("sbatch", "--wait", "job.sh", "word", cwd=tmp_path, status=1)
+    job = said.split()[-1]
+    assert said == f"Submitted batch job {job}\n"
+    for index in (1, 2, 3):
+        text = (tmp_path / f"out.{job}_{index}").read_text()
+        assert text == f"word {job} {index} fit {tmp_path}\n"
+    done = slurm("sacct", "-X", "-P", "-n", "-j", job, "--format=JobIDRaw,State,ExitCode,AllocCPUS")
+    assert done == (f"{job}_1|COMPLETED|0:0|1\n{job}_2|FAILED|1:0|1\n{job}_3|COMPLETED|0:0|1\n")
+
+
+def test_dependencies_times_questions_and_cancelling(slurm, tmp_path):
+    first = slurm("sbatch", "--parsable", "--begin=now+1hour", "--wrap", "true", cwd=tmp_path)
+    first = first.strip()
+    after = ["--parsable", f"--dependency=afterany:{first}", "-o", "said"]
+    second = slurm("sbatch", *after, "--wrap", "srun -n1 echo $SLURM_CPUS_ON_NODE", cwd=tmp_path)
+    second = second.strip()
+    shown = slurm("squeue", "-h", "-j", f"{first},{second}", "-o", "%i|%t|%r")
+    assert shown == f"{first}|PD|BeginTime\n{second}|PD|Dependency\n"
+    assert "JobState=PENDING Reason=Dependency" in slurm("scontrol", "-o", "show", "job", second)
+    slurm("scontrol", "update", f"JobId={first}", "TimeLimit=5", "JobName=other")
+    assert slurm("squeue", "--noheader", "--name", "other", "--format=%A") == f"{first}\n"
+    slurm("scancel", first)
+    slurm("scancel", first)  # it has ended: no error
+    slurm("sbatch", "--wait", f"--dependency=afterok:{second}", "--wrap", "true", cwd=tmp_path)
+    assert (tmp_path / "said").read_text() == "1\n"
+    assert slurm("sacct", "-nP", "-j", first, "-o", "State") == "CANCELLED\n"
+    assert slurm("sinfo", "-h", "-o", "%P %D") == "lbd* 2\n"
+    assert slurm("srun", "-c", "2", "printenv", "LBD_SLOTS") == "2\n"
+
+
+def test_what_is_refused_queues_nothing(slurm, tmp_path):
+    before = slurm("sacct", "-nP", "-a", "-o", "JobID")
+    for words, line in (
+        (
+            ("--gres=gpu:a100:1", "--wrap", "true"),
+            "sbatch: error: --gres gpu:a100:1 is not supported",
+        ),
+        (
+            ("-d", "afterok:99999", "--wrap", "true"),
+            "sbatch: error: --after: no job 99999 of yours",
+        ),
+        (("none.sh",), "sbatch: error: Unable to open file none.sh: No such file or directory"),
+    ):
+        said = slurm("sbatch", *words, cwd=tmp_path, status=1)
+        assert said.startswith(line)
+        assert said.count("\n") == 1
+    assert slurm("sacct", "-nP", "-a", "-o", "JobID") == before
+
+
+def test_what_nextflow_asks(lab, slurm, tmp_path):
+    """Word for word, with what its launcher has at its top."""
+    (tmp_path / ".command.run").write_text(
+        f"#!/bin/bash\n#SBATCH -J nf-hello_(1)\n#SBATCH -o {tmp_path}/.command.log\n"
+        "#SBATCH --no-requeue\n#SBATCH --signal B:USR2@30\n#SBATCH -c 2\n#SBATCH -t 00:00:31\n"
+        "#SBATCH --mem 100M\n#SBATCH -p lbd\n"
+        "trap 'echo $LBD_SLOTS; exit 3' USR2\nsleep 20 &\nwait\n"
+    )
+    said = slurm("sbatch", ".command.run", cwd=tmp_path)
+    found = re.search(r"Submitted batch job (\d+)", said)
+    assert found
+    states = ["squeue", "--noheader", "-o", "%i %t", "-t", "all", "-p", "lbd", "-u", "root"]
+    lab.wait_until(lambda: f"{found[1]} F\n" in slurm(*states), "its signal ends it", 20)
+    assert (tmp_path / ".command.log").read_text() == "2\n"
+    assert slurm("scancel", found[1]) == ""
+
+
+def test_what_cromwell_asks(lab, slurm, tmp_path):
+    """Word for word, as its example of a backend has it."""
+    (tmp_path / "script").write_text("echo $SLURM_NTASKS $SLURM_CPUS_ON_NODE $PWD; read a <fifo\n")
+    os.mkfifo(tmp_path / "fifo")
+    words = ["-J", "cromwell_a1_hello", "-D", str(tmp_path), "-o", str(tmp_path / "stdout")]
+    words += ["-e", str(tmp_path / "stderr"), "-t", "600", "-p", "lbd", "-n", "2"]
+    words += ["--mem-per-cpu=100", "--wrap", f"/usr/bin/env bash {tmp_path}/script"]
+    said = slurm("sbatch", *words)
+    found = re.fullmatch(r"Submitted batch job (\d+).*\n", said)
+    assert found
+    lab.wait_until(lambda: (tmp_path / "stdout").exists(), "it runs")
+    assert found[1] in slurm("squeue", "-j", found[1])
+    slurm("scancel", found[1])
+    lab.wait_until(lambda: found[1] not in slurm("squeue", "-j", found[1]), "it has ended")
+    assert (tmp_path / "stdout").read_text() == f"2 2 {tmp_path}\n"
+    said = slurm("squeue", "-j", "99999", status=1)
+    assert said == "squeue: error: slurm_load_jobs error: Invalid job id specified\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--executor", "slurm", "--slurm-no-account", "--default-resources", "slurm_partition=lbd",
+         "--slurm-init-seconds-before-status-checks", "1"),
+        ("--executor", "cluster-generic", "--cluster-generic-cancel-cmd", "scancel",
+         "--cluster-generic-submit-cmd",
+         "sbatch --parsable -c {threads} --mem {resources.mem_mb}M -o /dev/null"),
+    ],
+    ids=["slurm", "cluster-generic"],
+)  # fmt: skip
+def test_snakemake_runs_a_workflow(slurm, tmp_path, words):
+    if not SNAKEMAKE.exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("tests/snakemake installs it")
+    (tmp_path / "Snakefile").write_text(WORKFLOW)
+    slurm(str(SNAKEMAKE), "--jobs", "4", "--latency-wait", "5", *words, cwd=tmp_path)
+    assert (tmp_path / "out/sum").read_text() == "1 cpus 2\n2 cpus 2\n"

@@ -1,0 +1,331 @@
+"""Runs the near tests of each pure package against changed code. See tests/mutants/run --help.
+
+mutmut copies the tree and renames every function to choose among its variants: tests that read the
+source see that, and modules must be imported from where it put them. cosmic-ray starts pytest for
+each change and knows no near tests. Here the tests are collected once. One child runs them and
+notes which functions each of them enters, and how long it takes. Then, a change at a time, a child
+exchanges the code of the one function and runs the tests that enter it, the quickest first, until
+one fails.
+"""
+
+import argparse
+import ast
+import contextlib
+import gc
+import itertools
+import math
+import os
+import pickle
+import random
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+
+import pytest
+
+from tests.mutants.mutations import Mutation, mutations
+
+ROOT = Path(__file__).parents[2]
+EQUIVALENT = Path(__file__).parent / "equivalent.txt"
+NEAR = {
+    "lim/core": ("unit/lim/core", "simulation/test_lim_[ar]*.py"),
+    "lbm/core": ("unit/lbm/core", "unit/lbm/test_*.py", "unit/lbm/queue"),
+    "dispatch/core": ("unit/dispatch/core", "unit/dispatch/test_seats.py"),
+    "policy": ("unit/policy", "unit/lim/core"),
+    "theory": ("unit/theory", "unit/dispatch/core/test_*cutoffs.py"),
+    "trust": ("unit/trust", "unit/net/test_signer.py"),
+}
+TESTS_S = 10.0  # of the tests of one change, the quickest that together take so long
+NOISE = 1e-6  # how rarely chance alone may fail a sample
+
+Place = tuple[str, str]  # file, qualified name
+
+
+@dataclass(slots=True)
+class Score:
+    killed: int = 0
+    survived: int = 0
+    equivalent: int = 0
+    unreached: int = 0
+
+    def __str__(self) -> str:
+        tried = self.killed + self.survived
+        share = f"{self.killed / tried:.0%}" if tried else "-"
+        return (
+            f"{share} of {tried} killed; {self.survived} survived ({self.unreached} of them"
+            f" entered by no test), {self.equivalent} equivalent"
+        )
+
+
+def unlikely_if(share: float, killed: int, tried: int) -> bool:
+    """Whether so few are killed less often than NOISE, were each killed with this probability."""
+    tail = sum(
+        math.comb(tried, k) * share**k * (1 - share) ** (tried - k) for k in range(killed + 1)
+    )
+    return tail < NOISE
+
+
+def in_child(work: Callable[[], int], cpu_s: float) -> int:
+    """The exit status of `work` in a forked child; negative if it took too long or was killed."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_s), math.ceil(cpu_s) + 2))
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(nothing, fd)
+            status = work()
+        finally:
+            os._exit(status)
+    try:
+        watched = os.pidfd_open(child)
+        select.select([watched], [], [], 30 + 20 * cpu_s)
+        os.close(watched)
+    finally:
+        if not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # what its tests have left
+    return os.waitstatus_to_exitcode(status)
+
+
+def code_of(code: CodeType, where: str) -> CodeType | None:
+    if code.co_qualname == where:
+        return code
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return next((found for c in inner if (found := code_of(c, where))), None)
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    options: argparse.Namespace
+    scores: dict[str, Score] = field(default_factory=dict)
+    trees: dict[Path, ast.Module] = field(default_factory=dict)
+    functions: dict[Place, list[FunctionType]] = field(default_factory=dict)
+    entered: dict[Place, list[tuple[float, int]]] = field(default_factory=dict)
+
+    def pytest_configure(self) -> None:
+        import hypothesis  # only now: pytest rewrites its asserts
+
+        hypothesis.settings.register_profile(
+            "mutants",
+            derandomize=True,
+            deadline=None,
+            database=None,
+            phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        hypothesis.settings.load_profile("mutants")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        started_s = time.monotonic()
+        for function in gc.get_objects():
+            if isinstance(function, FunctionType):
+                code = function.__code__
+                place = (code.co_filename, code.co_qualname)
+                self.functions.setdefault(place, []).append(function)
+        self._trace(session)
+        known = [line.split(" | ")[:2] for line in EQUIVALENT.read_text().splitlines()]
+        drawn = self._drawn()
+        for package, path, mutation in drawn:
+            if self.options.seconds and time.monotonic() - started_s > self.options.seconds:
+                break
+            score = self.scores.setdefault(package, Score())
+            shown = f"{path.relative_to(ROOT)}:{mutation.line}: {mutation}"
+            if [str(path.relative_to(ROOT)), str(mutation)] in known:
+                score.equivalent += 1
+                continue
+            reached = self._tests(path, mutation)
+            if not reached and self.options.seconds:
+                continue  # not every test was run: one of the others may well enter it
+            score.unreached += not reached
+            if reached and self._fails(session, path, mutation, reached):
+                score.killed += 1
+            else:
+                score.survived += 1
+                print("survived" if reached else "not entered", shown, flush=True)
+        return True
+
+    def _drawn(self) -> list[tuple[str, Path, Mutation]]:
+        found = []
+        for package in self.options.packages:
+            for path in sorted((ROOT / "lbd" / package).glob("*.py")):
+                if self.options.only and self.options.only not in str(path):
+                    continue
+                self.trees[path] = ast.parse(path.read_text())
+                found += [(package, path, m) for m in mutations(self.trees[path])]
+        rng = random.Random(self.options.seed)
+        rng.shuffle(found)
+        return found[: self.options.sample]
+
+    def _trace(self, session: pytest.Session) -> None:
+        """Which test enters which functions. One from each file in turn: time for a part of the
+        tests is time for a part of each file's."""
+        files = itertools.groupby(enumerate(session.items), key=lambda item: item[1].path)
+        turns = itertools.zip_longest(*([n for n, _ in group] for _, group in files))
+        order = [n for turn in turns for n in turn if n is not None]
+        end_s = time.monotonic() + (self.options.seconds / 3 if self.options.seconds else math.inf)
+        with tempfile.TemporaryFile() as answer:
+
+            def work() -> int:
+                rows: list[tuple[int, float, set[Place]]] = []
+                seen: set[CodeType] = set()
+
+                def entering(frame: FrameType, *_: object) -> None:
+                    seen.add(frame.f_code)
+
+                for n, following in zip(order, [*order[1:], None], strict=True):
+                    failed, began_s = session.testsfailed, time.monotonic()
+                    if began_s > end_s:
+                        break
+                    seen.clear()
+                    sys.settrace(entering)
+                    self._run(session, n, following)
+                    sys.settrace(None)
+                    if session.testsfailed == failed:
+                        ours = {
+                            (code.co_filename, code.co_qualname.split(".<locals>")[0])
+                            for code in seen
+                            if "/lbd/" in code.co_filename
+                        }
+                        rows.append((n, time.monotonic() - began_s, ours))
+                    else:
+                        os.write(err, f"fails unchanged: {session.items[n].nodeid}\n".encode())
+                pickle.dump(rows, answer)
+                answer.flush()
+                return 0
+
+            err = os.dup(2)
+            if status := in_child(work, cpu_s=3600):
+                raise SystemExit(f"tests/mutants/run: the unchanged tests end with {status}")
+            answer.seek(0)
+            rows = pickle.load(answer)  # noqa: S301 (our own child's)
+        for n, took_s, places in rows:
+            for place in places | {(f, "") for f, _ in places}:
+                self.entered.setdefault(place, []).append((took_s, n))
+
+    @staticmethod
+    def _run(session: pytest.Session, n: int, following: int | None) -> None:
+        session.config.hook.pytest_runtest_protocol(
+            item=session.items[n],
+            nextitem=None if following is None else session.items[following],
+        )
+
+    def _tests(self, path: Path, mutation: Mutation) -> list[int]:
+        is_function = (str(path), mutation.where) in self.functions
+        rows = sorted(self.entered.get((str(path), mutation.where if is_function else ""), []))
+        sums = itertools.accumulate(took_s for took_s, _ in rows)
+        return [
+            n
+            for (_, n), sum_s in zip(rows, sums, strict=True)
+            if sum_s < TESTS_S or n == rows[0][1]
+        ]
+
+    def _fails(
+        self, session: pytest.Session, path: Path, mutation: Mutation, tests: list[int]
+    ) -> bool:
+        def work() -> int:
+            self._apply(path, mutation)
+            failed = session.testsfailed
+            for n, following in zip(tests, [*tests[1:], None], strict=True):
+                self._run(session, n, following)
+                if session.testsfailed > failed:
+                    return 1
+            return 0
+
+        return in_child(work, cpu_s=10 * TESTS_S if len(tests) > 1 else 5 * TESTS_S) != 0
+
+    def _apply(self, path: Path, mutation: Mutation) -> None:
+        mutation.put(mutation.became)
+        if (str(path), mutation.where) in self.functions:
+            whole = compile(self.trees[path], str(path), "exec")
+            for (file, where), found in self.functions.items():
+                # one made within it, when its module was imported, is as it was made
+                inside = where == mutation.where or where.startswith(f"{mutation.where}.<locals>.")
+                if file == str(path) and inside and (code := code_of(whole, where)):
+                    for function in found:
+                        function.__code__ = code
+            return
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        old = vars(sys.modules[name])[mutation.where]
+        value = next(
+            s.value
+            for s in self.trees[path].body
+            if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == mutation.where
+        )
+        code = compile(ast.Expression(value), str(path), "eval")
+        new = eval(code, vars(sys.modules[name]))  # noqa: S307 (our own source)
+        for module in list(sys.modules.values()):
+            if getattr(module, "__dict__", {}).get(mutation.where) is old:
+                setattr(module, mutation.where, new)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="tests/mutants/run",
+        description="Changes the code of pure"
+        " packages in small ways and counts the changes that no near test notices.",
+    )
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=f"of {', '.join(NEAR)}")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="at most N changes, drawn by the seed"
+    )
+    parser.add_argument("--seed", default="1", help="any text; the same one draws the same changes")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="of one package, drawn unless named: as many changes as fit, a third of the time"
+        " for running its tests unchanged (those that fit)",
+    )
+    parser.add_argument(
+        "--at-least",
+        type=float,
+        metavar="SHARE",
+        help="fails if so few are killed that a true share of SHARE"
+        f" would show that in less than {NOISE} of samples",
+    )
+    parser.add_argument("--only", metavar="TEXT", help="only of files with TEXT in their path")
+    options = parser.parse_args()
+    if unknown := set(options.packages) - set(NEAR):
+        parser.error(f"no package {' '.join(unknown)}; there are {', '.join(NEAR)}")
+    if not options.packages:
+        all_of_them = list(NEAR)
+        drawn = random.Random(options.seed).choice(all_of_them)
+        options.packages = [drawn] if options.seconds else all_of_them
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for more in ("LBD_SIM_SEEDS", "LBD_FAULT_SEEDS"):
+        os.environ.setdefault(more, "1")
+    near = {p for name in options.packages for g in NEAR[name] for p in (ROOT / "tests").glob(g)}
+    run = Run(options)
+    status = pytest.main(
+        ["-p", "no:terminal", "-p", "no:cacheprovider", *map(str, sorted(near))], plugins=[run]
+    )
+    if status:
+        return int(status)
+    if not run.scores:
+        print("no change was tried: no time left, or none that the tests run unchanged enter")
+    for package, score in run.scores.items():
+        print(f"{package}: {score}")
+    killed = sum(score.killed for score in run.scores.values())
+    tried = killed + sum(score.survived for score in run.scores.values())
+    if options.at_least and unlikely_if(options.at_least, killed, tried):
+        print(f"tests/mutants/run: {killed} of {tried} killed: too few", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Of the changes that tests/mutants/run makes."""
+
+import ast
+
+import pytest
+
+from tests.mutants.mutations import mutations
+from tests.mutants.runner import code_of, unlikely_if
+
+
+@pytest.mark.parametrize(
+    ("body", "became"),
+    [
+        ("return a < b", ["return a < b → return None", "a < b → a <= b", "a < b → a >= b"]),
+        ("return a is b", ["return a is b → return None", "a is b → a is not b"]),
+        (
+            "if a and b: go",
+            ["a and b → a or b", "a and b → b", "a and b → a", "a and b → not (a and b)"],
+        ),
+        ("while not a: go", ["not a → a"]),
+        ("a.x = 1", ["a.x = 1 → (dropped)", "1 → 2"]),
+        ("a = b - True", ["b - True → b + True", "True → False"]),
+        ("min(a)", ["min(a) → (dropped)", "min(a) → max(a)"]),
+        ("raise Wrong('a b', 1)", ["raise Wrong('a b', 1) → (dropped)"]),
+        ("return f'{a + 1}'", ["return f'{a + 1}' → return None"]),
+        ("return None", []),
+    ],
+)
+def test_what_may_stand_in_its_place(body, became):
+    tree = ast.parse(f"class C:\n    def f(a, b=1):\n        {body}\n")
+    assert [str(m) for m in mutations(tree)] == [f"C.f: {change}" for change in became]
+
+
+def test_a_change_reaches_the_code():
+    tree = ast.parse("def f(a):\n    return a + 1\n\nLIMIT = 3\n")
+    shown = [str(m) for m in mutations(tree)]
+    assert shown[1:] == ["f: a + 1 → a - 1", "f: 1 → 2", "LIMIT: 3 → 4"]
+    change = list(mutations(tree))[1]
+    change.put(change.became)
+    code = code_of(compile(tree, "f.py", "exec"), "f")
+    assert code
+
+    def f(a): ...
+
+    f.__code__ = code
+    assert f(5) == 4
+
+
+def test_bad_luck_is_no_failure():
+    assert not unlikely_if(0.5, killed=5, tried=20)
+    assert unlikely_if(0.5, killed=0, tried=20)
+    assert not unlikely_if(0.5, killed=0, tried=0)

@@ -1,0 +1,157 @@
+"""Which jobs `lbctl jobs` shows, in what order, and how much of each."""
+
+import json
+import os
+import pty
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import filters
+from lbd.cli.ctl.jobs.listing import GO_FIRST, HEADER, job_lines
+from lbd.cli.past_time import past_time
+from lbd.console.figures import Clock
+from lbd.console.output import LAST_COLUMNS, Page, Paint, fit, terminal_columns
+from tests.unit.cli.canned import JOB
+
+JOBS = [
+    {**JOB, "id": "h1-9", "user": "ann", "host": "h2", "cpu_s": 5.0, "submitted": 900.0},
+    {**JOB, "id": "h1-10", "user": "bob", "host": "h3", "cpu_s": None, "name": "fit-a"},
+    {**JOB, "id": "7", "user": "ann", "host": "h3", "cpu_s": 0.5, "name": "fit-b"},
+    {**JOB, "id": "8", "user": "ann", "host": "h1", "state": "failed", "cpu_s": 60.0},
+]
+
+
+@pytest.fixture
+def listed(daemon, capsys):
+    def ids(*words):
+        daemon("lbm", status={}, jobs={"jobs": JOBS, "missing": []})
+        assert lbctl.main(["jobs", "--json", *words]) == 0
+        return [job["id"] for job in json.loads(capsys.readouterr().out)]
+
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ((), ["h1-9", "h1-10", "7", "8"]),
+        (("--user", "ann"), ["h1-9", "7", "8"]),
+        (("--user", "nobody"), []),
+        (("--name", "fit-*"), ["h1-10", "7"]),
+        (("--name", "fit"), []),
+        (("--state", "failed"), ["8"]),
+        (("--state", "failed,running", "--host", "h3"), ["h1-10", "7"]),
+        (("--sort", "id"), ["7", "8", "h1-9", "h1-10"]),
+        (("--sort=-cpu_s",), ["8", "h1-9", "7", "h1-10"]),
+        (("--sort", "cpu_s"), ["7", "h1-9", "8", "h1-10"]),
+        (("--sort=-cpu_s", "--limit", "2"), ["8", "h1-9"]),
+    ],
+)
+def test_who_is_shown_and_in_what_order(listed, words, ids):
+    assert listed(*words) == ids
+
+
+def test_since_counts_from_submission():
+    options = _options(since=past_time("200"))
+    assert [job["id"] for job in filters.chosen_and_sorted(JOBS, options, 1000.0)] == ["h1-9"]
+
+
+def test_until_is_the_last_submission_that_is_shown():
+    jobs = [{**JOB, "id": f"{at}", "submitted": float(at)} for at in (700, 800, 900)]
+    options = _options(since=past_time("200"), until=past_time("100"))
+    assert [job["id"] for job in filters.chosen_and_sorted(jobs, options, 1000.0)] == [
+        "800",
+        "900",
+    ]
+    options = _options(until=past_time("250"))
+    assert [job["id"] for job in filters.chosen_and_sorted(jobs, options, 1000.0)] == ["700"]
+
+
+def test_a_state_asks_for_ended_jobs_too(daemon, capsys):
+    server = daemon("lbm", status={}, jobs={"jobs": [], "missing": []})
+    assert lbctl.main(["jobs", "--state", "failed"]) == 0
+    assert [asked["all"] for asked in server.asked if asked["op"] == "jobs"] == [True]
+
+
+def test_fields_are_shown_alone_and_the_rest_is_counted(daemon, capsys):
+    daemon("lbm", status={}, jobs={"jobs": JOBS, "missing": []})
+    assert lbctl.main(["jobs", "--format", "id,command", "--limit", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ID    COMMAND", "h1-9  cc -c 'a b.c'", "… 3 more",
+    ]  # fmt: skip
+
+
+def test_fields_are_the_keys_of_json(daemon, capsys):
+    daemon("lbm", status={}, jobs={"jobs": JOBS[:1], "missing": []})
+    assert lbctl.main(["jobs", "--format", "host,id", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"schema": 1, "host": "h2", "id": "h1-9"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sort", "cpu"), "a job has no 'cpu'"),
+        (("--format", "id,comand"), 'did you mean "command"'),
+        (("--state", "runing"), "no job is 'runing'"),
+        (("--limit", "0"), "no whole number from 1 on"),
+        (
+            ("--since", "tomorrow"),
+            "--since: 'tomorrow' is not a time; allowed: 2h, 1d, 17:30, today",
+        ),
+        (("--until", "2026-02-30"), "--until: '2026-02-30' is not a time"),
+    ],
+)
+def test_what_there_is_not_is_one_line(capsys, words, said):
+    assert lbctl.main(["jobs", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert said in err
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 160])
+def test_a_line_is_never_wider_than_the_terminal(columns):
+    jobs = [*JOBS, {**JOB, "state": "pending", "reason": "next in line for a free slot " * 3}]
+    long = [{**job, "command": ["cc", "x" * 200], "name": "n" * 30} for job in jobs]
+    for found in (JOBS, jobs, long):
+        lines = job_lines(found, Clock(2000.0, utc=True), Page(Paint(on=False), columns))
+        assert max(map(len, lines)) <= columns
+        assert lines[0].split()[0] == "ID"
+        assert {"STATE", "COMMAND"} <= set(lines[0].split())
+
+
+def test_columns_that_say_nothing_go_first_and_all_stay_where_there_is_room():
+    wide = job_lines(JOBS, Clock(2000.0, utc=True), Page(Paint(on=False), 200))[0].split()
+    assert wide == [title.lstrip(">") for title in HEADER if title != ">EXIT"]
+    rows = [["1", "a", "–", "c" * 50]]
+    titles, rows = fit(("ID", ">CPU", ">AGE", "COMMAND"), rows, 30, (">AGE", ">CPU"))
+    assert titles == ("ID", ">CPU", "COMMAND")
+    assert len(rows[0][-1].text) == 30 - len("ID  CPU  ")
+    titles, rows = fit(("ID", ">CPU", "COMMAND"), [["1", "a", "c" * 50]], 12, GO_FIRST)
+    assert (titles, len(rows[0][-1].text)) == (("ID", "COMMAND"), LAST_COLUMNS)
+
+
+def test_only_a_terminal_has_a_width(tmp_path):
+    with open(tmp_path / "plain", "w") as plain:
+        assert terminal_columns(plain) is None
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours), os.fdopen(theirs, "w") as terminal:
+        assert terminal_columns(terminal) == 80
+
+
+def _options(**given):
+    parser = filters.Parser("x", "")
+    filters.add_view(parser)
+    options = parser.parse_args([])
+    for name, value in given.items():
+        setattr(options, name, value)
+    return options
+
+
+def test_why_a_job_waits_goes_before_its_times():
+    running = {**JOB, "id": "3_[0-2]", "command": ["sleep", "40"], "name": "mpi"}
+    waiting = {**running, "id": "6", "state": "pending", "started": None, "host": "",
+               "reason": "after 3 has succeeded"}  # fmt: skip
+    lines = job_lines([running, waiting], Clock(1000.0), Page(Paint(on=False), 80))
+    assert lines[2].endswith("after 3 has succeeded")
+    assert "USER" in lines[0]

@@ -1,0 +1,66 @@
+"""`lbctl history`: what it prints of drains. Jobs are those of the live tests."""
+
+import json
+import time
+
+import pytest
+
+from lbd.cli import lbctl
+
+NOW_S = time.time()
+PAST = {"host": "h3", "reason": "disk sdb", "by": "ann", "since": NOW_S - 7200,
+        "until": NOW_S - 3600, "until_by": "bob"}  # fmt: skip
+STILL = {"host": "h2", "reason": "", "by": "root", "since": NOW_S - 9000, "until": None,
+         "until_by": None}  # fmt: skip
+STATUS = {"hosts": [{"name": "h1"}]}
+NO_JOBS = {"jobs": [], "more": False}
+
+
+@pytest.fixture
+def drains(daemon):
+    daemon("lbm", past=NO_JOBS)
+    return daemon("lim", status=STATUS, drains={"drains": [PAST, STILL]})
+
+
+def shown(capsys, *words):
+    assert lbctl.main(["history", *words]) == 0
+    return capsys.readouterr()
+
+
+def test_drains_are_told_with_who_when_and_why(drains, capsys):
+    said = shown(capsys, "--drains", "--utc").out.splitlines()
+    assert [line.partition(" ")[0] for line in said] == ["h2:", "h3:"]  # the oldest first
+    assert said[0].startswith("h2: drained by root ")
+    assert said[1].startswith("h3: drained by ann ")
+    assert ", until " in said[1]
+    assert said[1].endswith(" by bob: disk sdb")
+    listed = json.loads(shown(capsys, "--drains", "--json").out)
+    assert listed == [{"schema": 1, **one} for one in (STILL, PAST)]
+
+
+def test_drains_stand_below_the_jobs_of_everybody_but_not_below_chosen_ones(drains, capsys):
+    assert "h3: drained by ann" in shown(capsys).out
+    assert "h3: drained by ann" in shown(capsys, "--host", "h3").out
+    assert shown(capsys, "--user", "ann").out == ""
+    assert shown(capsys, "--state", "failed").out == ""
+    assert shown(capsys, "--json").out == "[]\n"
+
+
+def test_hosts_are_asked_for_the_period_itself(daemon, capsys):
+    """So that --limit counts jobs of the period, not the latest of all."""
+    daemon("lim", status=STATUS, drains={"drains": []})
+    server = daemon("lbm", past=NO_JOBS)
+    shown(capsys, "--since", "2026-11-01", "--until", "2026-11-02T06:00", "--utc")
+    (asked,) = [one for one in server.asked if one["op"] == "past"]
+    assert (asked["since"], asked["until"]) == (1793491200.0, 1793599200.0)
+
+
+def test_which_drains(drains, capsys):
+    assert shown(capsys, "--drains", "--host", "h2").out.startswith("h2: ")
+    assert shown(capsys, "--drains", "--since", "30m").out.startswith("h2: ")  # it has not ended
+    assert shown(capsys, "--drains", "--until", "140m").out.startswith("h2: ")  # h3's began later
+    assert len(shown(capsys, "--drains", "--limit", "1").out.splitlines()) == 1
+    assert shown(capsys, "--drains", "--host", "h9") == ("", "lbctl: no drains\n")
+    assert lbctl.main(["history", "--drains", "--user", "ann"]) == 2
+    assert lbctl.main(["history", "--since", "1h", "--until", "2h"]) == 2
+    assert capsys.readouterr().err.endswith("lbctl: --since is later than --until\n")

@@ -1,0 +1,204 @@
+"""`lbctl`'s commands on the queue, against canned answers: what they refuse, and when they end."""
+
+import json
+import math
+import time
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import queued_jobs
+from tests.unit.cli.canned import JOB
+
+AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
+
+
+@pytest.mark.parametrize("verb", ["job", "logs", "wait", "kill", "hold", "release", "requeue"])
+@pytest.mark.parametrize("ids", ["0", "abc", "5-2", "9" * 30, "@you", ""])
+def test_an_id_that_makes_no_sense_is_a_mistake_of_the_command_line(daemon, capsys, verb, ids):
+    daemon("lbm")
+    assert lbctl.main([verb, ids]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{ids!r}" in err
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "x", "1.5"])
+def test_an_attempt_that_makes_no_sense(daemon, capsys, given):
+    daemon("lbm")
+    assert lbctl.main(["logs", f"--attempt={given}", "3"]) == 2
+    assert f"{given!r} is not an attempt's number; the first is 1" in capsys.readouterr().err
+
+
+def test_wait_ends_at_its_time_also_if_the_dispatcher_is_away(daemon, capsys):
+    lbm = daemon("lbm", **{"queue.wait": lambda request: AWAY})
+    began_s = time.monotonic()
+    assert lbctl.main(["wait", "--timeout", "0.7s", "3"]) == 2
+    assert 0.7 <= time.monotonic() - began_s < 5
+    assert capsys.readouterr().err == "lbctl: the dispatcher on h1 cannot be reached\n"
+    assert len(lbm.asked) > 1  # it was given time to come back
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 job has"), (3, "3 jobs have")])
+def test_wait_says_how_many_are_left(daemon, capsys, count, said):
+    daemon("lbm", **{"queue.wait": {"open": count, "jobs": []}})
+    assert lbctl.main(["wait", "--timeout", "0", "1-3"]) == 2
+    assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (["the dispatcher"], ["the dispatcher did not answer: no jobs of the queue are shown"]),
+        (["h2", "h3"], ["these hosts did not answer: h2, h3"]),
+        (
+            ["h2", "the dispatcher"],
+            [
+                "these hosts did not answer: h2",
+                "the dispatcher did not answer: no jobs of the queue are shown",
+            ],
+        ),
+    ],
+)
+def test_no_jobs_is_not_said_where_not_all_have_answered(daemon, capsys, missing, said):
+    daemon("lbm", jobs={"jobs": [], "missing": missing})
+    assert lbctl.main(["jobs"]) == 0
+    assert capsys.readouterr().err.splitlines() == [f"lbctl: {line}" for line in said]
+
+
+def test_a_long_name_does_not_widen_everybodys_table(daemon, capsys):
+    daemon("lbm", jobs={"jobs": [{**JOB, "name": "x" * 1000}, JOB], "missing": []})
+    assert lbctl.main(["jobs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f" {'x' * 39}… " in lines[1]
+    assert max(map(len, lines)) < 150
+
+
+def test_a_name_of_many_lines_is_cut_where_it_is_long_as_shown(daemon, capsys):
+    daemon("lbm", jobs={"jobs": [{**JOB, "name": "first" + " \n" * 50 + "last"}], "missing": []})
+    assert lbctl.main(["jobs"]) == 0
+    assert " first last " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["jobs"], ["jobs", "3"], ["job", "3"], ["wait", "3"]])
+def test_a_number_that_there_is_not_is_null_in_every_answer(daemon, capsys, command):
+    found = {"jobs": [{**JOB, "cpu_s": math.nan}]}
+    daemon("lbm", jobs=found, **{"queue.jobs": found, "queue.wait": {**found, "open": 0}})
+    lbctl.main([*command, "--json"])
+    told = json.loads(capsys.readouterr().out)
+    (job,) = told if isinstance(told, list) else [told]
+    assert (job["schema"], job["id"], job["cpu_s"]) == (1, "h1-7", None)
+
+
+def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(queued_jobs, "SILENT_S", 0.2)
+    monkeypatch.setattr(queued_jobs, "RETRY_FOR_S", 1.5)
+    daemon("lbm", **{"queue.logs": lambda request: AWAY})
+    assert lbctl.main(["logs", "3"]) == 1
+    said = [f"lbctl: {AWAY['error']}; trying again for 1 s", f"lbctl: {AWAY['error']}"]
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys):
+    config = tmp_path / "h1" / "lbd.toml"
+    config.parent.mkdir()
+    config.write_text(f'# made by `lbd lab`\n[host]\nname = "h1"\nruntime_dir = "{tmp_path}"\n')
+    monkeypatch.setenv("LBD_CONFIG", str(config))
+    assert lbctl.main(["restart"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("lbctl: in a lab nobody starts daemons again; by hand: lbd lab kill h1 ")
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"array": "0-3", "tasks": {"pending": 4}}, "gang     its 4 tasks begin together"),
+        ({"array_id": "12", "array_index": 3}, "gang     one of 4 tasks that begin together"),
+    ],
+    ids=["array", "task"],
+)
+def test_a_gang_is_the_tasks_of_an_array(daemon, capsys, more, line):
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "pending", "gang": 4,
+           "submitted": 1.0, **more}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["job", "12"]) == 0
+    assert line in capsys.readouterr().out.splitlines()
+
+
+GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": None,
+         "memory_bytes": None, "idempotency_key": None, "may_restart": True, "slots_least": 1,
+         "slots_most": 1, "priority": 0}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ({}, ["in       /home/ann", "output   kept: lbctl logs 12", "slots    1; priority 0"]),
+        (
+            {"output": "run.%a", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
+             "idempotency_key": "night", "may_restart": False, "slots_most": 4, "priority": -3},
+            ["output   run.%a", "error    err", "slots    1 to 4; priority -3",
+             "limits   time 1m30s, memory 1.0G", "again    never: --no-restart", "key      night"],
+        ),
+        (
+            {"needs": {"resources": {"gpu": 1, "scratch": 50 << 30}, "features": ["big"],
+                       "not_features": ["slow"], "memory_bytes": 1 << 30}},
+            ["needs    gpu=1, scratch=50.0G, feature big, no feature slow"],
+        ),
+        ({"directory": None}, ["in       a directory of its own (--send, --fetch)"]),
+    ],
+    ids=["plain", "all", "needs", "staged"],
+)  # fmt: skip
+def test_a_job_is_shown_with_what_its_user_has_said_of_it(daemon, capsys, more, lines):
+    job = {"id": "12", "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+           "started": 2.0, "finished": 3.0, **GIVEN, **more}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["job", "12", "--utc"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line in lines] == lines
+    assert [line.split()[0] for line in shown[-20:] if line[:4] in ("queu", "star", "ende")] == [
+        "queued",
+        "started",
+        "ended",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [(None, "failed   3 (exit 1); lbctl logs 12_3"), ("run.%a", "failed   3 (exit 1)")],
+)
+def test_an_array_names_its_logs_where_they_are_kept(daemon, capsys, output, line):
+    """The attempts that come with it are those of its first task."""
+    array = {"id": "12", "array": "1-5", "command": ["cc"],
+             "tasks": {"done": 4, "failed": 1, "lost": 0},
+             "failed": [{"array_index": 3, "state": "failed", "exit_status": 1}], "state": "failed",
+             "attempts": [{"number": 1, "host": "h2", "state": "done"}], "submitted": 1.0,
+             "user": "ann", **GIVEN, "output": output}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [array]}})
+    assert lbctl.main(["job", "12"]) == 0
+    shown = capsys.readouterr().out
+    assert line in shown.splitlines()
+    assert "HOST" not in shown
+    assert f"output   {output or 'kept: lbctl logs 12_N'}" in shown.splitlines()
+
+
+NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pending"}
+
+
+def test_logs_of_a_job_that_has_not_begun_say_why(daemon, capsys):
+    pending = {**JOB, "id": 5, "state": "pending", "reason": "2 jobs go before it"}
+    daemon("lbm", **{"queue.logs": NOT_BEGUN, "queue.jobs": {"jobs": [pending]}})
+    assert lbctl.main(["logs", "5"]) == 0
+    said = "lbctl: job 5 has not begun: 2 jobs go before it\n"
+    assert capsys.readouterr() == ("", said)
+
+
+def test_following_a_job_says_once_why_it_has_not_begun(daemon, capsys):
+    pending = {**JOB, "id": 5, "state": "pending", "reason": ""}
+    pieces = iter([NOT_BEGUN, NOT_BEGUN, NOT_BEGUN | {"attempt": 1, "more": False}])
+    daemon(
+        "lbm",
+        **{"queue.logs": lambda _: {"ok": True, **next(pieces)}, "queue.jobs": {"jobs": [pending]}},
+    )
+    assert lbctl.main(["logs", "-f", "5"]) == 0
+    assert capsys.readouterr() == ("", "lbctl: job 5 has not begun\n")

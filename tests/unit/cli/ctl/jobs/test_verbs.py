@@ -1,0 +1,157 @@
+"""`lbctl kill` and its like, of plain commands and of the queue's jobs, against canned answers."""
+
+import io
+import json
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import verbs
+from lbd.console import plain_commands
+from lbd.console.figures import Clock
+from lbd.console.plain_commands import details
+from tests.unit.cli.canned import JOB
+
+RUNNING = [{**JOB, "id": f"h1-{at}", "name": "night"} for at in range(1, 8)]
+ENDED = {**JOB, "id": "h1-8", "name": "night", "state": "done"}
+OTHER = {**JOB, "id": "h1-9", "name": "day"}
+
+
+class Typed(io.StringIO):
+    """A terminal at which somebody types."""
+
+    def isatty(self):
+        return True
+
+
+class Screen(Typed):
+    pass
+
+
+@pytest.fixture
+def lbm(daemon):
+    return daemon(
+        "lbm",
+        jobs={"jobs": [*RUNNING, ENDED, OTHER], "missing": []},
+        **{
+            "command.kill": lambda request: (
+                {"ok": False, "error": "h1-9: permission denied", "code": "denied"}
+                if request["id"] == "h1-9"
+                else {"ok": True, "job": JOB, "open": True}
+            ),
+            "queue.act": {"done": [3, 4, 5, 9], "errors": []},
+        },
+    )
+
+
+def killed(lbm):
+    return [request["id"] for request in lbm.asked if request["op"] == "command.kill"]
+
+
+def test_what_is_not_said_is_not_killed(lbm, capsys):
+    assert lbctl.main(["kill"]) == 2
+    assert capsys.readouterr().err.startswith("lbctl: which jobs?")
+    assert killed(lbm) == []
+
+
+def test_those_alone_that_are_so_and_have_not_ended(lbm, capsys):
+    assert lbctl.main(["kill", "--name", "n*", "--yes"]) == 0
+    assert killed(lbm) == [job["id"] for job in RUNNING]
+    assert capsys.readouterr().out == f"killed {', '.join(killed(lbm))}\n"
+    lbm.asked.clear()
+    assert lbctl.main(["kill", "--name", "n*", "--state", "done", "--yes"]) == 0
+    assert killed(lbm) == []
+    assert capsys.readouterr().err == "lbctl: no job matches these filters\n"
+    assert lbctl.main(["kill", "--name", "n*", "h1-2", "h1-9"]) == 0
+    assert killed(lbm) == ["h1-2"]
+
+
+@pytest.mark.parametrize(("typed", "status"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_many_are_not_killed_without_a_word(lbm, monkeypatch, typed, status):
+    monkeypatch.setattr("sys.stdin", Typed(typed))
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    assert lbctl.main(["kill", "--name", "night"]) == status
+    assert "end 7 jobs (h1-1, h1-2, h1-3, h1-4, h1-5, h1-6 …)?" in screen.getvalue()
+    assert bool(killed(lbm)) is (status == 0)
+
+
+def test_a_few_are(lbm, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Typed(""))
+    assert lbctl.main(["kill", "--name", "day", "--user", "ann"]) == 1  # it is not ours
+    assert killed(lbm) == ["h1-9"]
+
+
+def test_both_kinds_in_one_list(lbm, capsys):
+    assert lbctl.main(["kill", "h1-1", "h1-9", "3-5", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [(one["id"], one["ok"]) for one in json.loads(out)] == [
+        ("h1-1", True), ("h1-9", False), ("3", True), ("4", True), ("5", True), ("9", True),
+    ]  # fmt: skip
+    assert err == "lbctl: h1-9: permission denied\n"
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "requeue"])
+def test_a_plain_command_has_no_place_in_the_queue(lbm, capsys, verb):
+    assert lbctl.main([verb, "h1-1"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("lbctl: h1-1 is a plain lbrun: only jobs of the queue can be ")
+    assert not [request for request in lbm.asked if request["op"] == "queue.act"]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("h1-26", True), ("a.b-c-1", True), ("1a-2", True), ("3", False), ("2-5", False),
+        ("last", False), ("@me", False), ("h1-", False), ("-1", False), ("h1-x", False),
+        ("12_7", False), ("12_1-10", False),
+    ],
+)  # fmt: skip
+def test_what_an_id_is_of(name, plain):
+    assert plain_commands.is_plain(name) is plain
+
+
+def test_ids_are_shown_as_ranges():
+    assert verbs.in_ranges(["3", "4", "5", "h1-2", "6", "9", "10"]) == "3-5, h1-2, 6, 9-10"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "fix"),
+    [
+        (["jobs", "--usr", "x"], "usage", "see lbctl jobs --help"),
+        (["job", "h1-7"], "denied", None),
+        (["jobs", "h1-x7"], "missing", 'did you mean "h1-7"?'),
+    ],
+)
+def test_an_error_under_json_is_an_object(daemon, capsys, words, kind, fix):
+    denied = {"ok": False, "error": "h1-7: permission denied", "code": "denied"}
+    daemon("lbm", jobs={"jobs": [JOB]}, **{"command.show": lambda request: denied})
+    assert lbctl.main([*words, "--json"]) in (1, 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    said = json.loads(err)
+    assert (said["schema"], said["error"]["kind"], said["error"]["fix"]) == (1, kind, fix)
+
+
+def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
+    monkeypatch.setattr(plain_commands, "PAUSE_S", 0.01)
+    away = {"ok": False, "error": "h1, where h1-7 was started: its lbm cannot be reached",
+            "code": "unavailable"}  # fmt: skip
+    ended = {"ok": True, "job": {**JOB, "state": "done"}, "open": False}
+    answers = iter((away, away, ended))
+    lbm = daemon("lbm", **{"command.wait": lambda request: next(answers)})
+    assert lbctl.main(["wait", "h1-7"]) == 0
+    assert len(lbm.asked) == 3
+
+
+def test_but_no_longer_than_it_was_told_to(daemon, capsys):
+    away = {"ok": False, "error": "h1 is down", "code": "unavailable"}
+    daemon("lbm", **{"command.wait": lambda request: away})
+    assert lbctl.main(["wait", "--timeout", "0.1", "h1-7"]) == 2
+    assert capsys.readouterr().err == "lbctl: h1 is down\n"
+
+
+def test_the_word_for_where_it_ran_is_explained():
+    lines = details({"reason": "lowest"}, Clock(0.0, True))
+    assert lines[-1] == "reason     lowest: the best of the willing hosts"
+    assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"

@@ -1,0 +1,217 @@
+"""`lbctl backup` and `restore`: all of it is put back, or nothing is changed."""
+
+import fcntl
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+
+import pytest
+
+from lbd.cli.lbctl import main
+from lbd.config.load import load
+from lbd.net.tls import names_in
+from lbd.trust.authority import NUMBERS_SKIPPED, Authority
+from lbd.trust.enrol import enrol
+from lbd.trust.files import HostFiles
+from lbd.trust.names import identity_of
+
+SETTINGS = '{"counter": 3, "drains": {}, "saved": {"lim.min_gain": "0.5"}}'
+
+
+class Host:
+    """One where the authority and the settings are."""
+
+    def __init__(self, root, monkeypatch):
+        self.root, self.state = root, root / "state"
+        self.authority = Authority(root / "state-authority", 86400.0)
+        self.files = HostFiles(self.state / "tls")
+        self.config = root / "lbd.toml"
+        self.monkeypatch = monkeypatch
+
+    def install(self):
+        self.state.mkdir(parents=True)
+        self.config.write_text(
+            f'[cluster]\nname = "c"\n[host]\nname = "h1"\nruntime_dir = "{self.root}/run"\n'
+            f'state_dir = "{self.state}"\n[daemons]\nuser = "root"\n'
+        )
+        self.authority.create("c", "h1", time.time())
+        enrol(self.authority, self.files, "h1", "127.0.0.1:7901", time.time())
+        (self.state / "settings.json").write_text(SETTINGS)
+
+    def lose(self):
+        shutil.rmtree(self.state)
+        shutil.rmtree(self.authority.root)
+
+    def files_there(self):
+        found = sorted(path for path in self.root.rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in found}
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    host = Host(tmp_path / "h1", monkeypatch)
+    host.install()
+    monkeypatch.setenv("LBD_CONFIG", str(host.config))
+    return host
+
+
+@pytest.fixture
+def lbctl(capsys):
+    def run(*words, status=0):
+        assert main([*map(str, words)]) == status
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path, host, lbctl):
+    lbctl("backup", tmp_path / "b.tar")
+    return tmp_path / "b.tar"
+
+
+def test_all_of_it_is_there_for_its_owner_alone(lbctl, host, tmp_path):
+    said = lbctl("backup", tmp_path / "b.tar").out
+    assert said == f"{tmp_path}/b.tar: the authority, the cluster's settings, lbd.toml\n"
+    assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600
+    assert json.loads(lbctl("backup", tmp_path / "b.tar", "--json").out)["parts"] == [
+        "authority/ledger.json", "authority/authority.pem", "settings.json", "lbd.toml",
+    ]  # fmt: skip
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.tar", "h1"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write where others own")
+def test_roots_backup_in_a_users_directory_is_not_the_users(lbctl, host, tmp_path, monkeypatch):
+    home, made = tmp_path / "home", []
+    home.mkdir()
+    os.chown(home, 12345, 12345)
+    make = tempfile.TemporaryDirectory
+
+    def scratch(**options):
+        made.append(options["dir"])
+        return make(**options)
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", scratch)
+    lbctl("backup", home / "b.tar")
+    assert (home / "b.tar").stat().st_uid == 0
+    assert made == [None]  # nor are the parts ever where the user could exchange them
+
+
+def test_a_host_that_was_lost_is_the_authoritys_again(lbctl, host, file):
+    certificate = host.authority.certificate
+    number = host.authority.ledger().number
+    host.lose()
+    said = lbctl("restore", file)
+    assert f"restored from {file}, of h1" in said.out
+    assert "hosts that joined since then must join again" in said.err
+    assert host.authority.certificate == certificate
+    assert host.authority.key_file.stat().st_mode & 0o777 == 0o600
+    assert host.authority.ledger().number == number + NUMBERS_SKIPPED
+    own = host.files.read_credentials()
+    assert identity_of(names_in(own.certificate)).issue == 1  # the one that was lost is revoked
+    assert host.authority.ledger().revocations().lowest_issue("h1") == 1
+    assert (host.state / "settings.json").read_text() == SETTINGS
+
+
+def test_on_a_new_machine_lbd_toml_comes_back(lbctl, host, file, monkeypatch):
+    text = host.config.read_text()
+    host.lose()
+    host.config.unlink()
+    lbctl("restore", file)
+    assert host.config.read_text() == text
+    assert load().cluster.name == "c"
+    assert host.authority.exists()
+
+
+def test_a_host_that_has_its_certificate_keeps_it(lbctl, host, file):
+    before = host.files.credentials.read_bytes()
+    lbctl("restore", file)
+    assert host.files.credentials.read_bytes() == before
+
+
+@pytest.mark.parametrize("daemon", ["up", "lim", "lbm", "dispatcher"])
+def test_not_while_a_daemon_runs(lbctl, host, file, daemon):
+    run = host.root / "run"
+    run.mkdir()
+    before = host.files_there()
+    with (run / f"{daemon}.pid").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("17\n")
+        lock.flush()
+        said = lbctl("restore", file, status=1).err
+    assert "(pid 17) runs here: stop the daemons first" in said
+    (run / f"{daemon}.pid").unlink()
+    assert host.files_there() == before
+
+
+def test_not_that_of_another_cluster(lbctl, host, file, tmp_path):
+    shutil.rmtree(host.root)
+    host.install()
+    before = host.files_there()
+    assert "with another authority than this host's" in lbctl("restore", file, status=1).err
+    assert host.files_there() == before
+    host.lose()
+    host.config.write_text(host.config.read_text().replace('"c"', '"other"'))
+    assert "is of cluster c, and" in lbctl("restore", file, status=1).err
+
+
+def packed(file, members):
+    with tarfile.open(file, "w") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+def members_of(file):
+    with tarfile.open(file) as tar:
+        return {one.name: tar.extractfile(one).read() for one in tar}
+
+
+def link(file):
+    with tarfile.open(file, "a") as tar:
+        info = tarfile.TarInfo("settings.json")
+        info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(info)
+
+
+DAMAGES = {
+    "no archive": lambda file, _: file.write_bytes(b"x" * 2000),
+    "cut off": lambda file, _: file.write_bytes(file.read_bytes()[:3000]),
+    "a path that leads out": lambda file, m: packed(file, {**m, "../x": b""}),
+    "an absolute path": lambda file, m: packed(file, {**m, "/tmp/x": b""}),
+    "a link": lambda file, _: link(file),
+    "no manifest": lambda file, m: packed(file, {k: m[k] for k in m if k != "manifest.json"}),
+    "half an authority": lambda file, m: packed(
+        file, {k: m[k] for k in m if k != "authority/ledger.json"}
+    ),
+    "of a later form": lambda file, m: packed(
+        file, {**m, "manifest.json": m["manifest.json"].replace(b'"schema": 1', b'"schema": 2')}
+    ),
+    "a manifest that is none": lambda file, m: packed(file, {**m, "manifest.json": b"[" * 9999}),
+    "an authority that is none": lambda file, m: packed(
+        file, {**m, "authority/authority.pem": b"x"}
+    ),
+    "a ledger that is none": lambda file, m: packed(file, {**m, "ledger.sqlite": b"x" * 5000}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_no_backup_changes_nothing(lbctl, host, file, damage):
+    damage(file, members_of(file))
+    before = host.files_there()
+    said = lbctl("restore", file, status=pytest.approx(1, abs=1)).err
+    assert said.count("\n") == 1
+    assert said.startswith("lbctl: ")
+    assert host.files_there() == before
+
+
+def test_a_host_with_nothing_to_keep_says_so(lbctl, host, tmp_path):
+    host.lose()
+    host.state.mkdir()
+    assert "nothing to keep on h1" in lbctl("backup", tmp_path / "b.tar", status=1).err
+    assert "No such file" in lbctl("restore", tmp_path / "none.tar", status=1).err

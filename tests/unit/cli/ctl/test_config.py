@@ -1,0 +1,129 @@
+"""`lbctl config`: a file is checked, what is in force is shown, one setting is changed."""
+
+import json
+
+import pytest
+
+from lbd.cli.lbctl import main
+from lbd.config.load import load
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    path = tmp_path / "lbd.toml"
+    path.write_text(f'# ours\n[host]\nname = "h1"  # the first\nruntime_dir = "{tmp_path}"\n')
+    monkeypatch.setenv("LBD_CONFIG", str(path))
+    return path
+
+
+@pytest.fixture
+def lbctl(capsys):
+    def run(*words, status=0):
+        assert main(["config", *words]) == status
+        return capsys.readouterr()
+
+    return run
+
+
+def test_a_sound_file_is_valid(lbctl, file):
+    assert lbctl("check").out == f"{file} is valid\n"
+    assert json.loads(lbctl("check", "--json").out) == {
+        "schema": 1, "file": str(file), "valid": True, "faults": [],
+    }  # fmt: skip
+
+
+def test_every_fault_of_a_named_file_has_a_line(lbctl, file, tmp_path):
+    other = tmp_path / "new.toml"
+    other.write_text("[lim]\nport = 0\nprt = 1\n")
+    lines = lbctl("check", str(other), status=1).out.splitlines()
+    assert [line.startswith(f"{other}:{at}: lim.") for line, at in zip(lines, (2, 3), strict=True)]
+    assert "did you mean" in lines[1]
+    found = json.loads(lbctl("check", str(other), "--json", status=1).out)
+    assert found["faults"] == lines
+    assert "no such file" in lbctl("check", str(tmp_path / "none"), status=2).err
+
+
+def test_what_is_in_force_and_where_it_comes_from(lbctl, file):
+    rows = json.loads(lbctl("show", "--json").out)
+    named = {row["name"]: row for row in rows}
+    assert named["host.name"]["from"] == f"{file}:3"
+    assert named["lim.port"] == {
+        "schema": 1, "name": "lim.port", "from": "built-in", "value": 7901, "default": 7901,
+    }  # fmt: skip
+    changed = lbctl("show", "--changed").out.splitlines()
+    assert [line.split()[0] for line in changed[1:]] == ["host.name", "host.runtime_dir"]
+    assert len(lbctl("show", "lim.port").out.splitlines()) == 2
+    assert 'did you mean "lim.port"?' in lbctl("show", "lim.prot", status=2).err
+
+
+def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
+    params = {"lim.min_gain": 0.5, "lim.adaptive": 1.0, "load.index": "instant"}
+    status = {"ok": True, "cluster": {"algorithm": "LOWEST"}, "params": params}
+    daemon("lim", status=status)
+    file.write_text(file.read_text() + "[lim]\nmin_gain = 0.2\n")
+    changed = {one["name"]: one for one in json.loads(lbctl("show", "--changed", "--json").out)}
+    found = {name: (changed[name]["value"], changed[name]["from"]) for name in
+             ("lim.algorithm", *params)}  # fmt: skip
+    assert found == {
+        "lim.algorithm": ("LOWEST", "lbctl algorithm, cluster-wide"),
+        "lim.min_gain": (0.5, "lbctl param, cluster-wide"),
+        "lim.adaptive": (True, "lbctl param, cluster-wide"),
+        "load.index": ("instant", "lbctl param, cluster-wide"),
+    }
+
+
+def test_a_setting_is_changed_and_taken_out(lbctl, file):
+    before = file.read_text()
+    assert "after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
+    assert load().lim.port == 7905
+    assert file.read_text() == before + "\n[lim]\nport = 7905\n"
+    lbctl("set", "lim.algorithm", "LOWEST")
+    lbctl("set", "resources.gpu", "2")
+    assert (load().lim.algorithm, load().resources.amounts) == ("LOWEST", (("gpu", 2),))
+    assert "as built in" in lbctl("set", "lim.port", "--unset").out
+    assert load().lim.port == 7901
+
+
+def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
+    lbm = daemon("lbm", reload={"ok": True})
+    assert lbctl("set", "admission.slots", "2").out.endswith(": in force\n")
+    assert [one["op"] for one in lbm.asked] == ["reload"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("lim.port", "0"), "0 is out of range; allowed: 1 to 65535"),
+        (("lim.prot", "1"), 'did you mean "port"?'),
+        (("lime.port", "1"), "unknown section"),
+        (("port", "1"), "port: write section.key"),
+        (("lim.port",), "give a value, or --unset"),
+        (("lim.port", "1", "--unset"), "--unset: no value"),
+        (("lim.stale_after_s", "500"), "must not exceed"),
+        (("users.map", "single:"), "is not known"),
+    ],
+)
+def test_what_would_be_wrong_is_not_written(lbctl, file, words, said):
+    before = file.read_text()
+    assert said in lbctl("set", *words, status=2).err
+    assert file.read_text() == before
+
+
+def test_a_wrong_value_can_be_set_right(lbctl, file):
+    file.write_text(file.read_text() + "[lim]\nport = 0\n")
+    lbctl("set", "lim.port", "7905")
+    assert load().lim.port == 7905
+
+
+def test_for_the_whole_cluster_it_is_saved_by_the_lim(lbctl, file, daemon):
+    answer = {"ok": True, "name": "lim.min_gain", "value": 0.5, "was": 0.1, "hosts": 2,
+              "changed": 2, "saved": 0.5}  # fmt: skip
+    lim = daemon("lim", param=answer, algorithm={"ok": True, "algorithm": "LOWEST"})
+    before = file.read_text()
+    said = lbctl("set", "lim.min_gain", "0.5", "--cluster")
+    assert "on 2 of 2 hosts; it is saved, and holds after restarts" in said.err
+    lbctl("set", "lim.algorithm", "LOWEST", "--cluster")
+    assert [(one["name"], one["save"]) for one in lim.asked] == [
+        ("lim.min_gain", True), ("LOWEST", True),
+    ]  # fmt: skip
+    assert file.read_text() == before

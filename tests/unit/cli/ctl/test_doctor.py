@@ -1,0 +1,81 @@
+"""Each fault that `lbctl doctor` names, from canned answers."""
+
+import json
+
+import pytest
+
+from lbd.cli import lbctl
+from tests.unit.cli.canned import STATUS
+
+LIM_DOCTOR = {
+    "scope": "jobs", "scope_reason": "set", "sampling_hz": 10.0, "sampling_cost_core": 0.002,
+    "cores": 2.0, "speed": 1.0, "version": "0.1.0", "fds_open": 20, "fds_limit": 4096, "peers": [],
+    "algorithm": "GLOBAL",
+}  # fmt: skip
+LBM_DOCTOR = {"keeper": 12, "containment": "cgroup2", "version": "0.1.0"}
+
+
+def peer(**changes):
+    return {
+        "name": "h2", "reachable": True, "rtt_s": 0.001, "version": "0.1.0", "clock_skew_s": 0.0,
+        "algorithm": "GLOBAL", "error": "", **changes,
+    }  # fmt: skip
+
+
+DOCTOR_FINDS = [
+    ({}, {}, 0, "0 faults, "),
+    ({"peers": [peer()]}, {}, 0, "reached in 1.0 ms"),
+    ({"peers": [peer(reachable=False, error="timeout")]}, {}, 1, "not reached: timeout"),
+    ({"peers": [peer(version="0.0.9")]}, {}, 0, "runs lbd 0.0.9, this host 0.1.0"),
+    (
+        {"peers": [peer(reachable=False, skewed=True, error="h2 is too old for h1: upgrade h2")]},
+        {},
+        1,
+        "fix: upgrade h2",
+    ),
+    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is -7.0 s from ours"),
+    ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
+    ({"version": "0.0.9"}, {}, 1, "restart the daemons"),
+    ({"fds_open": 4000}, {}, 1, "4000 of 4096 in use"),
+    ({"sampling_cost_core": 0.05}, {}, 0, "costs too much"),
+    ({}, {"keeper": None}, 1, "no job can start here"),
+    ({}, {"containment": "session"}, 0, "held by session and subreaper"),
+]
+
+
+@pytest.mark.parametrize(("lim", "lbm", "code", "says"), DOCTOR_FINDS)
+def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
+    daemon("lim", doctor={**LIM_DOCTOR, **lim}, peers={"peers": []}, status=STATUS)
+    daemon("lbm", status={**LBM_DOCTOR, **lbm}, explain={"candidates": []}, shims={})
+    assert lbctl.main(["doctor"]) == code
+    out = capsys.readouterr().out
+    assert says in out
+    assert code == 0 or "fix: " in out
+
+
+@pytest.mark.parametrize("reachable", [False, True])
+def test_a_host_that_is_not_reached_at_all_is_one_fault(daemon, capsys, reachable):
+    nowhere = {"name": "h2", "lbm": "127.0.0.1:1", "state": "late"}
+    found = peer(reachable=reachable, error="" if reachable else "timeout")
+    daemon(
+        "lim", doctor={**LIM_DOCTOR, "peers": [found]}, peers={"peers": [nowhere]}, status=STATUS
+    )
+    lbctl.main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    faults = [one["name"] for one in checks if one["state"] == "fault" and "h2" in one["name"]]
+    assert faults == ["peer h2 LBM" if reachable else "peer h2"]
+
+
+def test_doctor_without_daemons_still_reports(daemon, capsys):
+    assert lbctl.main(["doctor", "--json"]) == 1
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["schema"], reply["faults"]) == (1, 2)
+    faults = [check for check in reply["checks"] if check["state"] == "fault"]
+    assert all("not running" in f["says"] and "lbd up" in f["mend"] for f in faults)
+
+
+def test_doctor_names_a_configuration_fault(tmp_path, capsys):
+    path = tmp_path / "lbd.toml"
+    path.write_text("[lim]\nprt = 1\n")
+    assert lbctl.main(["doctor", "--config", str(path)]) == 1
+    assert f'{path}:2: lim.prt: unknown key; did you mean "port"?' in capsys.readouterr().out

@@ -1,0 +1,90 @@
+"""lbctl eligible, and what explain says of it, against canned answers."""
+
+import json
+import time
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.eligible import age
+
+KNOWN = {
+    "key": "gcc -c", "eligible": True, "reason": "long", "why": "worth it", "list": None,
+    "measure": False, "threshold_s": 0.05, "cpu_s": 1.5, "runs": 7, "measured": 1.7e9,
+}  # fmt: skip
+NEW = {**KNOWN, "key": "fit", "eligible": False, "reason": "new", "cpu_s": None, "runs": 0,
+       "measured": None}  # fmt: skip
+ALL = {
+    "threshold_s": 0.05, "always": ["fit"], "never": [], "host_always": [], "host_never": ["x"],
+    "commands": [
+        {"key": "sed", "eligible": False, "reason": "short", "cpu_s": 0.002, "runs": 3,
+         "measured": 1.7e9},
+        {"key": "gcc -c", "eligible": True, "reason": "long", "cpu_s": 1.5, "runs": 7,
+         "measured": 1.7e9},
+    ],
+}  # fmt: skip
+
+
+def test_one_command_for_people(daemon, capsys):
+    lbm = daemon("lbm", eligible=KNOWN)
+    assert lbctl.main(["eligible", "gcc", "-c", "x.c"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "gcc -c x.c: may leave: long (worth it)"
+    assert lines[2].startswith("CPU time      1.5s by 7 measured runs, the last ")
+    assert lines[3] == "worth moving  from 50ms (lim.job_threshold_s)"
+    assert lbm.asked[0]["command"] == ["gcc", "-c", "x.c"]
+
+
+def test_a_new_command_for_people(daemon, capsys):
+    daemon("lbm", eligible=NEW)
+    assert lbctl.main(["eligible", "fit"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("fit: stays here: new")
+    assert "CPU time      not known" in out
+
+
+def test_all_for_people(daemon, capsys):
+    daemon("lbm", eligible=ALL)
+    assert lbctl.main(["eligible"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["always by your list: fit", "never by this host's list: x"]
+    assert [line.split()[0] for line in lines[4:]] == ["COMMAND", "gcc", "sed"]
+    assert lines[6].split()[1:4] == ["no", "2.0ms", "3"]
+
+
+def test_nothing_known_is_said(daemon, capsys):
+    daemon("lbm", eligible={**ALL, "commands": []})
+    assert lbctl.main(["eligible"]) == 0
+    assert capsys.readouterr().out.endswith("no command of yours has been measured yet\n")
+
+
+def test_for_scripts(daemon, capsys):
+    daemon("lbm", eligible=lambda request: {"ok": True, **(KNOWN if "command" in request else ALL)})
+    assert lbctl.main(["eligible", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, **ALL}
+    assert lbctl.main(["eligible", "--json", "gcc", "--json"]) == 0
+    said = {"schema": 1, "command": ["gcc", "--json"], **KNOWN}
+    assert json.loads(capsys.readouterr().out) == said
+
+
+def test_the_callers_lists_go_along(daemon, capsys, tmp_path):
+    with (tmp_path / "lbd.toml").open("a") as config:
+        config.write('[eligibility]\nalways = ["fit"]\nnever = ["gcc -E"]\n')
+    lbm = daemon("lbm", eligible=ALL)
+    assert lbctl.main(["eligible"]) == 0
+    asked = lbm.asked[0]
+    assert (asked["always"], asked["never"]) == (["fit"], ["gcc -E"])
+
+
+def test_explain_mentions_it(daemon, capsys):
+    daemon("lim", place={"verdict": "here", "host": "h1", "reason": "no-peer", "algorithm": "NOLB"})
+    daemon("lbm", eligible=NEW)
+    assert lbctl.main(["explain", "fit"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("through lbsh: stays here: new")
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "shown"), [(-5, "0s"), (59, "59s"), (61, "1m"), (7200, "2h"), (86400 * 3, "3d")]
+)
+def test_age(ago_s, shown):
+    assert age(time.time() - ago_s) == shown

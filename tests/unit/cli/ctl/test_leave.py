@@ -1,0 +1,63 @@
+"""`lbctl leave` and `lbctl forget`: what is removed, and when they are refused."""
+
+import pytest
+
+from lbd.cli.lbctl import main
+from lbd.config.load import load
+
+
+@pytest.fixture
+def member(tmp_path, monkeypatch):
+    """A host of a cluster whose daemons are stopped."""
+    config = tmp_path / "lbd.toml"
+    config.write_text(
+        f'# ours\n[cluster]\nname = "c"\njoin = "10.0.0.1:7901"\n[host]\nname = "h4"\n'
+        f'runtime_dir = "{tmp_path}/run"\nstate_dir = "{tmp_path}/state"\n'
+    )
+    monkeypatch.setenv("LBD_CONFIG", str(config))
+    tls = tmp_path / "state/tls"
+    tls.mkdir(parents=True)
+    for name in ("host.pem", "authority.pem", "revoked", "authority-host"):
+        (tls / name).write_text("x")
+    for name in ("settings.json", "drained", "ledger.sqlite"):
+        (tmp_path / "state" / name).write_text("x")
+    return tmp_path
+
+
+def test_what_makes_it_a_host_of_the_cluster_is_removed(member, capsys):
+    assert main(["leave"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "h4 has left cluster c\n"
+    assert "`lbctl revoke h4`" in said.err
+    assert sorted(path.name for path in (member / "state").rglob("*")) == ["ledger.sqlite", "tls"]
+    text = (member / "lbd.toml").read_text()
+    assert text.startswith("# ours\n")
+    assert load().cluster.join == ""
+    assert main(["leave"]) == 0  # once more
+
+
+def test_not_with_the_authority_on_it(member, capsys):
+    authority = member / "state-authority"
+    authority.mkdir(mode=0o700)
+    (authority / "authority.pem").write_text("x")
+    (authority / "ledger.json").write_text("{}")
+    assert main(["leave"]) == 1
+    assert "authority is on this host" in capsys.readouterr().err
+    assert (member / "state/tls/host.pem").exists()
+
+
+def test_not_with_the_queue_on_it(member, capsys):
+    with (member / "lbd.toml").open("a") as file:
+        file.write('[dispatch]\nhost = "h4"\n')
+    assert main(["leave"]) == 1
+    assert "the queue is on this host" in capsys.readouterr().err
+
+
+def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
+    lim = daemon("lim", forget={"host": "h4", "missing": ["h3"], "listed": True})
+    assert main(["forget", "h4"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "h4 is forgotten\n"
+    assert "not confirmed by h3" in said.err
+    assert "[[cluster.hosts]]" in said.err
+    assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]

@@ -1,0 +1,99 @@
+"""The lbd.toml of a host that joins: what is there stays, what is lacking is added."""
+
+import pytest
+
+from lbd.cli.ctl.own_config import complete, own_config, with_settings
+from lbd.config.load import load
+from lbd.errors import ConfigError
+
+NAME, ADDRESS, JOIN = ("host", "name"), ("host", "address"), ("cluster", "join")
+PACKAGED = """# a comment
+
+[host]
+runtime_dir = "/run/lbd"  # theirs
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "etc/lbd.toml"
+
+
+def write(file, text):
+    file.parent.mkdir()
+    file.write_text(text)
+    file.chmod(0o640)
+
+
+def test_where_there_is_none_it_is_written(file):
+    own = own_config(str(file), {ADDRESS: "10.0.0.2"}, {NAME: "h2"})
+    assert (own.config.host.name, own.config.host.address) == ("h2", "10.0.0.2")
+    assert not file.exists()
+    assert complete(own, {JOIN: "10.0.0.1:7901"})
+    config = load(str(file))
+    assert (config.host.name, config.host.address) == ("h2", "10.0.0.2")
+    assert config.cluster.join == "10.0.0.1:7901"
+
+
+def test_comments_stay(file):
+    write(file, "# all of it\n")
+    own = own_config(str(file), {ADDRESS: "10.0.0.2"}, {NAME: "h2"})
+    assert own.is_fresh
+    complete(own, {})
+    assert file.read_text() == '# all of it\n\n[host]\nname = "h2"\naddress = "10.0.0.2"\n'
+
+
+def test_one_that_is_there_is_completed(file):
+    write(file, PACKAGED)
+    own = own_config(str(file), {}, {ADDRESS: "10.0.0.2"})
+    assert complete(own, {JOIN: "10.0.0.1:7901"})
+    assert file.read_text().startswith(f'{PACKAGED}address = "10.0.0.2"\n')
+    assert load(str(file)).cluster.join == "10.0.0.1:7901"
+    assert file.stat().st_mode & 0o777 == 0o640
+    before = file.read_text()
+    assert not complete(own_config(str(file), {ADDRESS: "10.0.0.2"}, {}), {JOIN: "10.9.9.9:7901"})
+    assert file.read_text() == before
+
+
+def test_a_host_that_is_listed_needs_no_more(file):
+    write(file, 'cluster.hosts = [{name = "h2", address = "10.0.0.2"}]\nhost.name = "h2"\n')
+    own = own_config(str(file), {}, {ADDRESS: "10.7.7.7"})
+    assert own.config.host.address == "10.0.0.2"
+    assert not complete(own, {JOIN: "10.0.0.1:7901"})
+
+
+def test_what_it_says_is_not_overruled(file):
+    write(file, '[host]\naddress = "10.0.0.2"\n')
+    with pytest.raises(ConfigError, match=r"says host.address = '10.0.0.2', not '10.0.0.3'"):
+        own_config(str(file), {ADDRESS: "10.0.0.3"}, {})
+
+
+def test_one_that_is_written_otherwise_is_completed_in_its_way(file):
+    write(file, 'host.name = "h2"\n')
+    assert complete(own_config(str(file), {ADDRESS: "10.0.0.2"}, {}), {})
+    assert file.read_text() == 'host.name = "h2"\nhost.address = "10.0.0.2"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("", "[host]\na = 1\n"),
+        ("[host]\nb = 2 # two\n", "[host]\nb = 2 # two\na = 1\n"),
+        ("[host]\na = 2 # two\n\n# next\n[lim]\n", "[host]\na = 1 # two\n\n# next\n[lim]\n"),
+        ("[[cluster.hosts]]\n", "[[cluster.hosts]]\n\n[host]\na = 1\n"),
+        ("[host] # here\n[lim]", "[host] # here\na = 1\n[lim]"),
+    ],
+)
+def test_everything_else_stays_as_it_was(text, after):
+    assert with_settings(text, {("host", "a"): 1}, "lbd.toml") == after
+
+
+def test_a_setting_is_taken_out():
+    text = with_settings("# c\n[host]\na = 1\nb = 2\n", {("host", "a"): None}, "lbd.toml")
+    assert text == "# c\n[host]\nb = 2\n"
+
+
+@pytest.mark.parametrize("text", ["host = 1\n", "host =\n"])
+def test_what_is_no_section_is_said(text):
+    with pytest.raises(ConfigError, match=r"^lbd.toml"):
+        with_settings(text, {("host", "a"): 1}, "lbd.toml")

@@ -1,0 +1,80 @@
+"""`lbctl predict`: questions that make no sense, of which nobody is asked, and what it says."""
+
+from argparse import Namespace
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl.predict import add_options, calibration, needs_of, predict_lines
+from lbd.cli.program import Parser
+from lbd.console.output import Page, Paint
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("-n", "4-2"), "4-2: the range runs backwards"),
+        (("-n", "3-3"), "3-3: the range is a single number; write 3"),
+        (("-n", "0"), "'0' is neither a number of slots nor a range"),
+        (("--speedup", "0.5"), "A must be 1 or more"),
+        (("--speedup", "4,-1"), "must be 0 or more"),
+        (("--work", "-1"), "is not a"),
+        (("--need", "gpu=0"), "'gpu=0': an amount must be above 0"),
+        (("--need", "memory=1G"), "memory is asked for by --mem"),
+        (("--mem", "16"), "16 bytes? give a unit, such as 16G"),
+        (("--feature", "a", "--not-feature", "a"), "--feature a contradicts --not-feature a"),
+    ],
+)
+def test_a_question_that_makes_no_sense(words, complaint, capsys):
+    assert lbctl.main(["predict", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_what_the_job_needs_is_asked_in_the_words_of_the_lbm():
+    parser = Parser(prog="lbctl predict", description="")
+    add_options(parser)
+    words = ["--need", "gpu=2", "--need", "scratch=1G", "--feature", "big", "--mem", "16G"]
+    assert needs_of(parser.parse_args(words)) == f"gpu=2 scratch={1 << 30} +big memory={16 << 30}"
+    assert needs_of(parser.parse_args([])) == ""
+
+
+class Dispatcher:
+    def __init__(self, jobs, correlation):
+        self.known = {"jobs": jobs, "cc_raw": correlation}
+
+    def lbm(self, _question, _timeout_s):
+        line = {"slope": 1.0, "intercept": 0.0, "cc_corrected": None}
+        return {"covered_90": None, **line, **self.known}
+
+
+def test_no_slope_is_shown_before_anything_was_compared(capsys):
+    assert calibration(Dispatcher(10, None), Namespace(json=False)) == 0
+    out, err = capsys.readouterr()
+    assert out == "10 ended jobs had a prediction when submitted\n"
+    assert err == "lbctl: too few to judge: 20 are needed\n"
+    assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
+    assert "slope 1.00" in capsys.readouterr().out
+
+
+PAGE = Page(Paint(on=False))
+FROM = "from how long 212 earlier jobs held their slots"
+
+
+@pytest.mark.parametrize(
+    ("how", "lines"),
+    [
+        (FROM, [f"predicted {FROM}", "corrected by how the predictions for 30 jobs turned out"]),
+        ("slots are free", ["slots are free"]),
+        ("no estimate before 5 jobs have ended", ["no estimate before 5 jobs have ended"]),
+        ("", ["there is nothing to predict from"]),
+    ],
+)
+def test_how_it_is_predicted_is_a_sentence(how, lines):
+    row = {"slots": 1, "begins_in_s": None, "runs_s": 9.0, "ends_in_s": None}
+    reply = {"how": how, "free": 4, "comparable": 30, "choices": [row, row | {"slots": 2}]}
+    first, *rest = predict_lines(reply, 1, 2, PAGE)
+    assert first == "a job of 1-2 slots, submitted now; one host has 4 free"
+    assert rest[: rest.index("")] == lines

@@ -1,0 +1,137 @@
+"""`lbctl queue`: when it is refused, and in which order hosts are named."""
+
+import contextlib
+import json
+
+import pytest
+
+from lbd.cli.ctl.cluster import queue_place
+from lbd.cli.lbctl import main
+
+TAKEN = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
+HERE = {"dispatch.host": '"h1"', "dispatch.standby": "[]"}
+
+
+def now(queued=0, running=0, closed=False, leader="h1"):
+    return {"ok": True, "mode": "fcfs", "leader": leader, "queued": queued, "running": running,
+            "closed": closed}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(queue_place, "POLL_S", 0.01)
+    monkeypatch.setattr(queue_place, "BEGIN_S", 0.3)
+
+
+@pytest.fixture
+def cluster(daemon):
+    """cluster(saved, status of the queue) -> its LIM."""
+
+    def start(saved, queue=None):
+        away = {"ok": False, "error": "the dispatcher on h1 cannot be reached"}
+        daemon("lbm", **{"queue.status": queue or away})
+        return daemon("lim", settings={"ok": True, "saved": saved}, share=TAKEN)
+
+    return start
+
+
+def shared(lim):
+    return [one["values"] for one in lim.asked if one["op"] == "share"]
+
+
+def placed(host):
+    return {"dispatch.host": host, "dispatch.standby": [], "dispatch.closed": False}
+
+
+def test_where_it_is(cluster, capsys):
+    cluster(HERE, now(2, 1))
+    assert main(["queue"]) == 0
+    said = capsys.readouterr().out
+    assert said == "the queue is on h1 (lbctl queue)\nfcfs, 2 queued, 1 running\n"
+    assert main(["queue", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["hosts"], found["from"], found["queued"]) == (["h1"], "lbctl queue", 2)
+
+
+def test_no_queue(cluster, capsys):
+    cluster({})
+    assert main(["queue"]) == 0
+    assert capsys.readouterr().out.startswith("this cluster has no queue; `lbctl queue enable")
+    assert main(["queue", "disable"]) == 0
+
+
+def test_enabled_once_its_dispatcher_answers(cluster, capsys):
+    lim = cluster({}, now())
+    assert main(["queue", "enable", "h1"]) == 0
+    assert shared(lim) == [placed("h1")]
+    assert capsys.readouterr().out == "the queue is on h1: fcfs, 0 queued, 0 running\n"
+
+
+def test_a_dispatcher_that_does_not_come_is_said(cluster, capsys):
+    lim = cluster({})
+    assert main(["queue", "enable", "h1"]) == 1
+    assert "no dispatcher has answered" in capsys.readouterr().err
+    assert shared(lim) == [placed("h1")]  # it may be there yet
+
+
+@pytest.mark.parametrize("words", [("disable",), ("enable", "h2")])
+def test_refused_while_jobs_are_there(cluster, capsys, words):
+    lim = cluster(HERE, now(1, 1))
+    assert main(["queue", *words]) == 1
+    assert "jobs are in the queue: 1 queued, 1 running" in capsys.readouterr().err
+    assert shared(lim) == []
+
+
+@pytest.mark.parametrize("words", [("disable",), ("disable", "--drain"), ("enable", "h2")])
+def test_refused_while_nobody_knows_of_jobs(cluster, capsys, words):
+    lim = cluster(HERE)
+    assert main(["queue", *words]) == 1
+    assert "what waits there is not known: --force" in capsys.readouterr().err
+    assert shared(lim) == []
+    assert main(["queue", "disable", "--force"]) == 0
+    assert shared(lim) == [placed("")]
+
+
+def test_closed_first_then_off(cluster):
+    lim = cluster(HERE, now(closed=True))
+    assert main(["queue", "disable"]) == 0
+    assert shared(lim) == [{"dispatch.closed": True}, placed("")]
+
+
+def test_open_again_where_it_does_not_close(cluster, capsys):
+    lim = cluster(HERE, now())
+    assert main(["queue", "disable"]) == 1
+    assert "does not close" in capsys.readouterr().err
+    assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
+
+
+def test_open_again_after_the_time_for_the_drain(cluster, capsys):
+    lim = cluster(HERE, now(queued=1, closed=True))
+    assert main(["queue", "disable", "--drain", "--timeout", "0.05"]) == 1
+    assert "1 queued, 0 running; the queue goes on" in capsys.readouterr().err
+    assert shared(lim)[-1] == {"dispatch.closed": None}
+
+
+def test_open_again_where_the_drain_is_interrupted(cluster, monkeypatch):
+    lim = cluster(HERE, now(queued=1, closed=True))
+
+    def interrupted(daemons, now):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue_place, "patiently", interrupted)
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):
+        main(["queue", "disable", "--drain"])
+    assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
+
+
+def test_one_of_several_hosts_leaves_without_more_ado(cluster):
+    lim = cluster({**HERE, "dispatch.standby": '["h2"]'}, now(3))
+    assert main(["queue", "disable", "h1"]) == 0
+    assert shared(lim) == [placed("h2")]
+
+
+def test_several_hosts_need_a_database(cluster, capsys):
+    cluster({})
+    assert main(["queue", "enable", "h1,h2"]) == 2
+    assert "only with dispatch.store" in capsys.readouterr().err
+    assert main(["queue", "disable", "h3"]) == 0  # there is none

@@ -1,0 +1,49 @@
+"""`lbctl restart` against canned daemons."""
+
+import os
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.cli.ctl import restart
+
+
+@pytest.mark.parametrize("held", [None, "", "no pid\n", "-1\n"])
+def test_without_a_pid_nobody_is_signalled(daemon, monkeypatch, tmp_path, capsys, held):
+    """Process 0 would be the whole group of who called lbctl, -1 everybody."""
+    signalled = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
+    server = daemon("lim", status={})
+    file = os.path.join(os.path.dirname(server.server_address), "lim.pid")
+    if held is not None:
+        with open(file, "w", encoding="ascii") as pid_file:
+            pid_file.write(held)
+    assert lbctl.main(["restart", "lim"]) == 1
+    assert signalled == []
+    assert file in capsys.readouterr().err
+
+
+def test_what_runs_and_is_started_again_is_restarted(daemon, monkeypatch, capsys):
+    """A page that a person has started would only end."""
+    server = daemon("lim", status={})
+    place = os.path.dirname(server.server_address)
+    for name in ("lbm", "metrics", "web"):
+        daemon(name, status={})
+        with open(os.path.join(place, f"{name}.pid"), "w", encoding="ascii") as file:
+            file.write(str(os.getpid()))
+    with open(os.path.join(place, "lim.pid"), "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+    asked = []
+
+    def restarted(daemons, name):
+        asked.append(name)
+        return 1
+
+    monkeypatch.setattr(restart, "restarted", restarted)
+    assert lbctl.main(["restart"]) == 0
+    assert asked == ["lim", "lbm", "metrics"]
+    monkeypatch.setattr(restart, "is_of_unit", lambda pid, unit: unit == "lbd-web.service")
+    asked.clear()
+    assert lbctl.main(["restart"]) == 0
+    assert asked == ["lim", "lbm", "metrics", "web"]
+    assert lbctl.main(["restart", "dispatcher"]) == 2

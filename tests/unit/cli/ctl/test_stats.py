@@ -1,0 +1,59 @@
+"""lbctl stats against canned answers of hosts."""
+
+import json
+
+import pytest
+
+from lbd.cli import lbctl
+from lbd.lbm.usage.measures import GROUPS_MAX
+from tests.unit.cli.canned import STATUS
+
+ANSWER = {"lost": 0, "trouble": "", "user": None, "first": None, "by_user": [], "by_host": []}
+
+
+def row(key, jobs):
+    """As a host reports it."""
+    return [key, jobs, 0, 0, 0, 0.0, *[jobs, float(jobs), float(jobs)] * 3]
+
+
+@pytest.fixture
+def two_hosts(daemon):
+    """h1 has more commands than it tells of, h2 three jobs that never began on any host."""
+    rare = [row(f"c{number}", 1) for number in range(GROUPS_MAX - 2)]
+    told = {
+        "h1": {"all": row("", 250), "by_command": [row("cc", 60), row("ls", 30), *rare],
+               "by_user": [row("ann", 250)], "by_host": [row("h1", 250)]},
+        "h2": {"all": row("", 53), "by_command": [row("cc", 53)], "by_user": [row("ann", 53)],
+               "by_host": [row("h2", 50)]},
+    }  # fmt: skip
+    daemon("lim", status=STATUS)
+    daemon("lbm", stats=lambda request: {"ok": True, **ANSWER, **told[request["of"]]})
+
+
+def test_jobs_of_commands_that_hosts_did_not_tell_of_are_counted(two_hosts, capsys):
+    assert lbctl.main(["stats", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["jobs"] == 303
+    shown = [(one["command"], one["jobs"]) for one in found["by_command"]]
+    assert shown[:2] == [("cc", 113), ("ls", 30)]
+    assert found["left_out"] == {"by_command": 62, "by_user": 0, "by_host": 3}
+
+
+def test_only_what_a_host_left_out_is_said_to_be(two_hosts, capsys):
+    """Jobs that were refused have no host: no host left them out."""
+    assert lbctl.main(["stats"]) == 0
+    out = capsys.readouterr().out
+    commands, users, hosts = (out.index(f"\n{title}\n") for title in ("COMMANDS", "USERS", "HOSTS"))
+    assert "… 88 more (--json)" in out[commands:users]
+    assert "without 62 jobs of other commands: a host reports its 100" in out[commands:users]
+    assert out[users:hosts].split("\n")[3:] == [""]
+    assert out[hosts:].splitlines()[-1] == "3 jobs began on no host"
+    assert "without" not in out[hosts:]
+
+
+def test_numbers_of_all_sections_stand_below_each_other(two_hosts, capsys):
+    assert lbctl.main(["stats"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    end = lines[2].index("JOBS") + len("JOBS")
+    ends = [line[:end].split()[-1] for line in lines if line.startswith(("all", "cc", "ann", "h2"))]
+    assert ends == ["303", "113", "303", "50"]

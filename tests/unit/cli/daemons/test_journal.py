@@ -1,0 +1,65 @@
+"""What the journal is told, and how."""
+
+import logging
+import os
+import socket
+import struct
+
+from lbd.cli.daemons.journal import JournalHandler, is_journal, packed
+
+
+def record(text, level=logging.INFO, **extra):
+    logger = logging.Logger("lbd.lim")
+    found = []
+    logger.addHandler(handler := logging.Handler())
+    handler.emit = found.append
+    logger.log(level, "%s", text, extra=extra)
+    return found[0]
+
+
+def listening(tmp_path):
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    receiver.bind(str(tmp_path / "journal"))
+    receiver.settimeout(5)
+    return receiver
+
+
+def test_a_record_becomes_fields(tmp_path):
+    with listening(tmp_path) as receiver:
+        handler = JournalHandler("lbd lim", "h1", logging.NullHandler(), str(tmp_path / "journal"))
+        handler.handle(record("host h2 is here", logging.WARNING, peer="h2", action=""))
+        handler.close()
+        lines = receiver.recv(4096).decode().splitlines()
+    found = dict(line.split("=", 1) for line in lines)
+    assert found["MESSAGE"] == "host h2 is here"
+    assert found["PRIORITY"] == "4"
+    assert (found["LBD_HOST"], found["LBD_PEER"]) == ("h1", "h2")
+    assert found["SYSLOG_IDENTIFIER"] == "lbd-lim"
+    assert found["LOGGER"] == "lbd.lim"
+    assert "LBD_ACTION" not in found
+
+
+def test_a_value_of_several_lines_comes_with_its_length():
+    assert packed({"A": "x=y", "B": "1\n2"}) == b"A=x=y\nB\n" + struct.pack("<Q", 3) + b"1\n2\n"
+
+
+def test_what_the_journal_does_not_take_is_a_line_after_all(tmp_path):
+    seen = []
+    otherwise = logging.Handler()
+    otherwise.emit = seen.append
+    handler = JournalHandler("lbd lim", "h1", otherwise, str(tmp_path / "nobody"))
+    handler.handle(record("x"))
+    handler.close()
+    assert [item.getMessage() for item in seen] == ["x"]
+
+
+def test_stderr_is_the_journal_only_if_it_is_the_stream_that_was_named(tmp_path, monkeypatch):
+    path = tmp_path / "stderr"
+    with path.open("w") as file:
+        about = os.fstat(file.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{about.st_dev}:{about.st_ino}")
+        assert is_journal(file.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{about.st_dev}:{about.st_ino + 1}")
+        assert not is_journal(file.fileno())
+        monkeypatch.delenv("JOURNAL_STREAM")
+        assert not is_journal(file.fileno())

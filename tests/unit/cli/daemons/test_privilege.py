@@ -1,0 +1,116 @@
+"""What `lbd up`, as root, finds out before it starts daemons that are not."""
+
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from lbd.cli.daemons.privilege import (
+    check_program,
+    daemons_account,
+    hand_over,
+    make_workdir_root,
+    refuse_root,
+)
+from lbd.config.access import DaemonsConfig
+from lbd.config.schema import Config, HostConfig, StageConfig
+from lbd.errors import ConfigError
+from lbd.keeper.run_as import LocalUser
+
+NOBODY = LocalUser("nobody", 65534, 65534)
+
+
+@pytest.mark.root
+def test_a_python_that_the_daemons_user_may_not_run_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("lbd.cli.daemons.privilege.PACKAGE_PARENT", "/usr")
+    monkeypatch.setattr(sys, "executable", "/bin/sh")
+    check_program(NOBODY)
+    tmp_path.chmod(0o700)
+    closed = tmp_path / "python"
+    closed.symlink_to("/bin/sh")
+    monkeypatch.setattr(sys, "executable", str(closed))
+    with pytest.raises(ConfigError, match=r"nobody may not run .*daemons\.user"):
+        check_program(NOBODY)
+
+
+def config_of(tmp_path, user=""):
+    run, state = str(tmp_path / "run"), str(tmp_path / "state")
+    host = replace(HostConfig(), runtime_dir=run, state_dir=state)
+    return Config(host=host, daemons=DaemonsConfig(user=user))
+
+
+@pytest.mark.root
+def test_daemons_are_root_only_where_that_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("lbd.cli.daemons.privilege.DEFAULT", "no-such-user")
+    with pytest.raises(ConfigError, match=r"daemons\.user: no user 'no-such-user'.*useradd"):
+        daemons_account(config_of(tmp_path))
+    with pytest.raises(ConfigError, match="no user 'missing' here"):
+        daemons_account(config_of(tmp_path, "missing"))
+    assert daemons_account(config_of(tmp_path, "root")) is None
+    refuse_root(config_of(tmp_path, "root"), "lim")
+    with pytest.raises(ConfigError, match="not as root; start it by `lbd up`"):
+        refuse_root(config_of(tmp_path, "nobody"), "lim")
+    root_again = LocalUser("toor", 0, 0)
+    monkeypatch.setattr("lbd.cli.daemons.privilege.find_account", lambda _: root_again)
+    with pytest.raises(ConfigError, match='toor is root; write "root"'):
+        daemons_account(config_of(tmp_path, "toor"))
+
+
+@pytest.mark.root
+def test_what_is_handed_over_is_no_file_from_elsewhere(tmp_path):
+    """The daemons' account may write in the runtime directory: a second name for a file of root's
+    does not make it theirs."""
+    config = config_of(tmp_path)
+    run, state = tmp_path / "run", tmp_path / "state"
+    (state / "files").mkdir(parents=True)
+    run.mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("root's")
+    (run / "lim.pid").write_text("1")
+    (state / "files/one").write_text("")
+    for place in (run, state):
+        (place / "second").hardlink_to(victim)
+        (place / "link").symlink_to(victim)
+    hand_over(config, NOBODY)
+    assert victim.stat().st_uid == 0
+    assert (run.stat().st_uid, run.stat().st_mode & 0o777) == (0, 0o775)
+    owned = (run / "lim.pid", state, state / "files", state / "files/one")
+    assert {path.stat().st_uid for path in owned} == {NOBODY.uid}
+
+
+@pytest.mark.root
+def test_a_directory_of_another_user_is_not_taken_over(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    os.chown(run, 2001, 2001)
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir .* belongs to user 2001"):
+        hand_over(config_of(tmp_path), NOBODY)
+    assert run.stat().st_uid == 2001
+
+
+@pytest.mark.root
+def test_the_place_for_files_is_there_before_another_user_makes_it(tmp_path, monkeypatch):
+    shared = tmp_path / "lbd-stage"
+    monkeypatch.setattr("lbd.cli.daemons.privilege.SHARED_WORKDIRS", str(shared))
+    config = config_of(tmp_path)
+    assert make_workdir_root(config, NOBODY) == ""
+    assert (shared.stat().st_uid, shared.stat().st_mode & 0o777) == (NOBODY.uid, 0o711)
+    (shared / "kept").mkdir()
+    assert make_workdir_root(config, NOBODY) == ""
+    assert (shared / "kept").exists()
+    os.chown(shared, 2001, 2001)
+    assert f"{shared} was user 2001's" in make_workdir_root(config, NOBODY)
+    assert shared.stat().st_uid == NOBODY.uid
+    assert not (shared / "kept").exists()
+    assert len(list(tmp_path.glob("lbd-stage.of-user-2001.*/kept"))) == 1
+    shared.rmdir()
+    shared.symlink_to(tmp_path)
+    os.lchown(shared, 2001, 2001)
+    assert f"{shared} was user 2001's" in make_workdir_root(config, NOBODY)
+    assert shared.stat(follow_symlinks=False).st_uid == NOBODY.uid
+    named = replace(config, stage=StageConfig(root=str(tmp_path / "named")))
+    (tmp_path / "named").mkdir()
+    os.chown(tmp_path / "named", 2001, 2001)
+    assert make_workdir_root(named, NOBODY) == ""
+    assert (tmp_path / "named").stat().st_uid == 2001

@@ -1,0 +1,58 @@
+"""Times that lists look back to."""
+
+import argparse
+import calendar
+import time
+
+import pytest
+
+from lbd.cli.past_time import past_time
+
+NOW_S = calendar.timegm((2026, 11, 22, 6, 30, 0))
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("90", (2026, 11, 22, 6, 28, 30)),
+        ("2h", (2026, 11, 22, 4, 30, 0)),
+        ("1d", (2026, 11, 21, 6, 30, 0)),
+        ("6:15", (2026, 11, 22, 6, 15, 0)),
+        ("17:30", (2026, 11, 21, 17, 30, 0)),  # today's is still to come
+        ("today", (2026, 11, 22, 0, 0, 0)),
+        ("today 17:30", (2026, 11, 22, 17, 30, 0)),
+        ("yesterday", (2026, 11, 21, 0, 0, 0)),
+        ("yesterday 08:00", (2026, 11, 21, 8, 0, 0)),
+        ("2026-12-01", (2026, 12, 1, 0, 0, 0)),
+        ("2026-10-01T06:00", (2026, 10, 1, 6, 0, 0)),
+        ("2026-10-01 06:00:30", (2026, 10, 1, 6, 0, 30)),
+    ],
+)
+def test_what_they_mean(text, when):
+    assert past_time(text).unix_s(NOW_S, utc=True) == calendar.timegm(when)
+
+
+@pytest.fixture
+def tokyo(monkeypatch):
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+def test_a_day_is_a_local_one_unless_utc_is_asked_for():
+    """It is 15:30 there."""
+    assert past_time("today").unix_s(NOW_S) == calendar.timegm((2026, 11, 21, 15, 0, 0))
+    assert past_time("15:00").unix_s(NOW_S) == calendar.timegm((2026, 11, 22, 6, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "yesterday noon", "yesterday 25:00", "2026-02-30", "2026-13-01", "24:00",
+     "today T", "0000-01-01", "--"],
+)  # fmt: skip
+def test_what_is_none_of_them(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a time; allowed: 2h, 1d, 17:30"):
+        past_time(text)

@@ -1,0 +1,66 @@
+"""What `lbd.client` makes of its options, and of what lbrun leaves."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from lbd.client.calls import Completed, JobFailed, completed_of, id_of, option_words
+from lbd.errors import LbdError
+
+
+def test_options_are_those_of_lbrun():
+    options = {
+        "host": "h2", "no_restart": True, "queue_up": False, "mem": None, "exclude": ["h3", "h4"],
+        "env": {"A": "1", "B": "x=y"}, "timeout": 1.5, "need": {"gpu": 2}, "feature": "big",
+        "not_feature": ["slow", "old"],
+    }  # fmt: skip
+    assert option_words(options) == [
+        "--host=h2", "--no-restart", "--exclude=h3", "--exclude=h4", "--env=A=1", "--env=B=x=y",
+        "--timeout=1.5", "--need=gpu=2", "--feature=big", "--not-feature=slow",
+        "--not-feature=old",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["detach", "tty", "status_file", "help"])
+def test_options_that_are_not_for_programs(name):
+    with pytest.raises(TypeError, match=name):
+        option_words({name: True})
+
+
+def test_how_a_command_ended(tmp_path):
+    status = tmp_path / "status"
+    found = {"exit_status": 3, "signal": None, "host": "h2", "cause": "exited", "reason": None}
+    status.write_text(json.dumps(found))
+    ended = completed_of(["sh"], status, 3, b"out", b"err")
+    assert ended == Completed(("sh",), 3, None, "h2", "exited", b"out", b"err")
+    with pytest.raises(JobFailed, match="sh: exit status 3 on h2") as caught:
+        ended.check()
+    assert caught.value.completed is ended
+    status.write_text(json.dumps(found | {"cause": "failed", "reason": "no host h9"}))
+    with pytest.raises(LbdError, match=r"^no host h9$"):
+        completed_of(["sh"], status, 125, b"", b"")
+
+
+def test_the_complaint_of_lbrun_is_raised(tmp_path):
+    with pytest.raises(LbdError, match=r"^unknown option --hots$"):
+        completed_of(["sh"], tmp_path / "none", 125, b"", b"lbrun: unknown option --hots\n")
+    with pytest.raises(LbdError, match=r"^no queue$"):
+        id_of(125, b"", b"lbrun: no queue\n")
+
+
+def test_a_command_that_was_killed_with_its_lbrun(tmp_path):
+    assert completed_of(["x"], tmp_path / "none", -15, b"", b"").signal == 15
+
+
+def test_names_are_imported_when_they_are_used():
+    program = (
+        "import sys, lbd.client; assert 'lbd.client.calls' not in sys.modules\n"
+        "from lbd.client import Client, Completed, Job, JobFailed, aio\n"
+        "assert aio.Client is not Client\n"
+        "import lbd; assert lbd.client is sys.modules['lbd.client']\n"
+        "assert 'cloudpickle' not in sys.modules\n"
+        "assert not hasattr(lbd, 'x') and not hasattr(lbd.client, 'x')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,187 @@
+"""When an array is to end: what `--target` and `--deadline` may say, and with what they go.
+
+And what is said to options of Slurm."""
+
+import time
+
+import pytest
+
+from lbd.client.complaints import Trouble
+from lbd.client.options import read_options
+from lbd.client.queue_rules import deadline_unix_s
+
+ARRAY = ["-d", "--array", "1-3"]
+
+
+def options(*words):
+    return read_options([*words, "true"])
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_target_is_so_long_from_now():
+    assert options(*ARRAY, "--target", "1h30m").values["target"] == "5400.0"
+    assert options("-q", "--array", "1-3", "-n", "2", "--target=90").values["target"] == "90.0"
+
+
+def test_how_long_a_task_takes_may_be_said_with_it():
+    assert options(*ARRAY, "--target", "90", "--work", "2m").values["work"] == "120.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-d", "--target", "5"], "--target needs --array"),
+        (["-d", "--deadline", "17:30"], "--deadline needs --array"),
+        ([*ARRAY, "--target", "5", "--deadline", "17:30"], "--target and --deadline both"),
+        ([*ARRAY, "--target", "0"], "--target: must be above 0"),
+        ([*ARRAY, "--target", "-5"], "--target: '-5' is not a duration"),
+        ([*ARRAY, "--target", "soon"], "--target: 'soon' is not a duration"),
+        ([*ARRAY, "--target", "1e9999"], "--target: "),
+        ([*ARRAY, "--deadline", "2020-01-01T06:00"], "--deadline: 2020-01-01T06:00 has passed"),
+        ([*ARRAY, "--deadline", "2045-02-30T06:00"], "no such day"),
+        (
+            [*ARRAY, "--deadline", "noon"],
+            "--deadline: 'noon' is not a time; allowed: 17:30, 2026-12-01T06:00, +2h",
+        ),
+        ([*ARRAY, "--deadline", "+0"], "--deadline: +0 has passed"),
+        ([*ARRAY, "--deadline", "+x"], "--deadline: 'x' is not a duration"),
+        ([*ARRAY, "--target", "5", "--work", "0"], "--work 0: must be above 0"),
+        ([*ARRAY, "--target", "5", "--speedup", "3"], "--speedup needs -n LEAST-MOST"),
+        ([*ARRAY, "-n", "2-4", "--target", "5"], "--target cannot be used with -n 2-4"),
+        (["--array", "1-3", "--target", "5"], "need -q or -d"),
+        (["--deadline", "17:30"], "need -q or -d"),
+    ],
+    ids=" ".join,
+)
+def test_what_makes_no_sense_is_one_line(words, line):
+    check(words, line)
+
+
+RANGE = ["-d", "-n", "1-4"]
+GANG = ["-d", "--array", "0-3", "--gang"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-d", "-n", "4-2"], "--slots 4-2: the range runs backwards"),
+        (["-d", "-n", "3-3"], "--slots 3-3: the range is a single number; write 3"),
+        (["-d", "-n", "2-"], "--slots 2-: write how many, or LEAST-MOST"),
+        (["-d", "-n", "-4"], "--slots -4: write how many, or LEAST-MOST"),
+        (["-d", "-n", "0-3"], "--slots 0-3: a job needs at least one"),
+        (["-d", "-n", "0"], "--slots 0: a job needs at least one"),
+        (["-d", "-n", "two"], "--slots two: write how many, or LEAST-MOST, like 4 or 2-8"),
+        (["-d", "-n", "70000"], "--slots 70000: no host has more than 65536"),
+        ([*RANGE, "--speedup", "0.5"], "--speedup 0.5: the average parallelism A must be 1 or"),
+        ([*RANGE, "--speedup", "4,-1"], "--speedup 4,-1: the variance SIGMA must be 0 or more"),
+        ([*RANGE, "--speedup", "nan"], "--speedup nan: the average parallelism A must be 1 or"),
+        ([*RANGE, "--speedup", "4,inf"], "--speedup 4,inf: "),
+        ([*RANGE, "--speedup", "4;1"], "--speedup 4;1: write A or A,SIGMA"),
+        ([*RANGE, "--work", "0"], "--work 0: must be above 0"),
+        ([*RANGE, "--work", "-3"], "--work: '-3' is not a duration"),
+        (["-d", "--speedup", "4"], "--speedup needs -n LEAST-MOST"),
+        (["-d", "-n", "4", "--speedup", "4"], "--speedup needs -n LEAST-MOST"),
+        (["-d", "-n", "2", "--work", "5m"], "--work needs -n LEAST-MOST"),
+        (["-d", "--mem", "lots"], "--mem: 'lots' is not a size; allowed: 4096, 512K, 1.5M, 2G"),
+        (["-d", "--array", "5-1", "true"], "--array 5-1: 5-1 runs backwards; write 1-5"),
+        (["-d", "--gang"], "--gang needs --array"),
+        (["-d", "--array", "0-4096", "--gang"], "--gang: 4097 jobs; the most is 4096"),
+        ([*GANG, "-n", "1-2"], "--gang cannot be used with --slots 1-2: write one number"),
+        ([*GANG, "--checkpoint", "x"], "--gang cannot be used with --checkpoint"),
+    ],
+    ids=" ".join,
+)
+def test_malleable_jobs_and_gangs_that_make_no_sense(words, line):
+    check(words, line)
+
+
+def check(words, line):
+    with pytest.raises(Trouble) as caught:
+        options(*words)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_clock_time_is_the_next_one(berlin):
+    now = time.time()
+    for hour in (0, 6, 12, 18, 23):
+        at = deadline_unix_s(f"{hour:02}:30")
+        assert now < at <= now + 25 * 3600  # a day may have 25 hours
+        assert time.localtime(at)[3:6] == (hour, 30, 0)
+
+
+def test_a_date_is_of_this_hosts_time_zone(berlin):
+    assert deadline_unix_s("2044-07-01T06:00") == 2350958400.0  # 04:00 UTC
+    assert deadline_unix_s("2044-12-01 06:00:30") == 2364181230.0  # 05:00:30 UTC
+
+
+def test_so_long_from_now():
+    before = time.time()
+    assert before + 7200 <= deadline_unix_s("+2h") <= time.time() + 7200
+
+
+def test_what_a_job_waits_for_is_one_list():
+    words = ["-d", "--after", "12,15_3", "--after-failed=7", "--after-any", "8", "--after-ok", "9"]
+    assert options(*words).values["after"] == "ok:12 ok:15_3 failed:7 any:8 ok:9"
+    assert options("-d", "--after", "last,3").values["after"] == "ok:last ok:3"
+    tasks = options(*ARRAY, "--after-task", "12").values
+    assert tasks["after"] == "task:12"
+
+
+def test_a_time_to_begin_is_the_next_one_or_has_passed(berlin, capfd):
+    before = time.time()
+    assert before + 60 <= float(options("-d", "--begin", "+1m").values["begin"])
+    assert float(options("-q", "--begin", "06:30").values["begin"]) > before
+    assert capfd.readouterr().err == ""
+    assert options("-d", "--begin", "2026-01-01T06:00").values["begin"] == "1767243600.0"
+    said = "lbrun: --begin: 2026-01-01T06:00 has passed, so it may begin now\n"
+    assert capfd.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["-d", "--after", "x"],
+            "--after x: 'x' names no queued job; write 12, 12_7, 12,15 or last",
+        ),
+        (["-d", "--after", "h1-26"], "'h1-26' names no queued job"),
+        (["-d", "--after", "0"], "'0' names no queued job"),
+        (["-d", "--after", "1,"], "--after 1,: '' names no queued job"),
+        (["-d", "--after-any", "1_x"], "--after-any 1_x: '1_x' names no queued job"),
+        (["-d", "--after-failed", "1 2"], "'1 2' names no queued job"),
+        ([*ARRAY, "--after-task", "1_2"], "'1_2' names no queued job; write 12, 12,15 or last"),
+        (["-d", "--after", ",".join(["1"] * 1001)], "1000 jobs are the most to wait for"),
+        (["--after", "1"], "--begin and --notify need -q or -d"),
+        (["--notify", "true"], "--begin and --notify need -q or -d"),
+        (["-d", "--notify", " "], "--notify is empty"),
+        (["--begin", "17:30"], "--begin and --notify need -q or -d"),
+        (["-d", "--begin", "noon"], "--begin: 'noon' is not a time; allowed: 17:30"),
+        (["-d", "--begin", "2045-02-30T06:00"], "--begin: '2045-02-30T06:00': there is no such"),
+        (["-d", "--begin", "+x"], "--begin: 'x' is not a duration"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_what_to_wait_for_that_makes_no_sense(words, line):
+    check(words, line)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--dependency", "12"], '; use "--after"; '),
+        (["--gres=gpu:2"], '; use "--need"; '),
+        (["--need", "mem=16G"], "memory is asked for by --mem"),
+    ],
+)
+def test_what_slurm_has_is_answered_with_ours(words, said):
+    with pytest.raises(Trouble, match=said):
+        options("-d", *words)

@@ -1,0 +1,70 @@
+"""lbrun while one LBM makes way for the next: it waits longer than for one that is stopped."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lbd.local import client_tags as tags
+from lbd.local import frames
+
+COMPILED = [str(Path(sys.executable).with_name("lbrun"))]
+MAIN = "import sys; sys.argv[0] = 'lbrun'; from lbd.client.lbrun import main; main()"
+PYTHON = [sys.executable, "-c", MAIN]
+
+
+@pytest.fixture
+def runtime_dirs(tmp_path):
+    """Of an LBM that is being restarted, and of one that is stopped; neither answers."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for name in ("restarting", "stopped"):
+            directory = tmp_path / name
+            directory.mkdir()
+            (directory / "lbd.toml").write_text(f'runtime_dir = "{directory}"\n')
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(directory / "lbm.sock"))
+            listener.listen()
+            found.append((directory, listener))
+        (found[0][0] / "lbm.restarting").touch()
+        yield found
+
+
+def begun(program, directory, *options):
+    environment = {**os.environ, "LBD_CONFIG": str(directory / "lbd.toml")}
+    words = [*program, *options, "--no-stdin", "echo", "here"]
+    return subprocess.Popen(words, env=environment, stdout=-1, stderr=-1, text=True)
+
+
+@pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
+def test_the_next_lbm_is_waited_for(runtime_dirs, program):
+    (restarting, listener), (stopped, _) = runtime_dirs
+    patient = begun(program, restarting, "-H", "h2")
+    impatient = begun(program, stopped, "-H", "h2")
+    assert impatient.communicate(timeout=60)[1].startswith("lbrun: the lbm of this host does not")
+    done = [(tags.STATUS, b"7"), (tags.REASON, b""), (tags.SIGNAL_NUMBER, b""), (tags.CAUSE, b"x")]
+    answer(listener, frames.pack(tags.DONE, frames.pack_fields(done)))
+    assert patient.communicate(timeout=60) == ("", "")
+    assert patient.returncode == 7
+
+
+@pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
+def test_a_marker_of_an_lbm_that_never_came_back_counts_for_nothing(runtime_dirs, program):
+    (restarting, _), _ = runtime_dirs
+    os.utime(restarting / "lbm.restarting", (0, 0))
+    found = begun(program, restarting)
+    assert found.communicate(timeout=60)[0] == "here\n"
+
+
+def answer(listener, message):
+    """What the next LBM says to whom it finds waiting."""
+    listener.settimeout(60)
+    sock, _ = listener.accept()
+    with sock:
+        sock.sendall(message)
+        while sock.recv(65536):
+            pass

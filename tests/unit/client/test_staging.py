@@ -1,0 +1,41 @@
+"""Which paths may be sent and fetched, and which links may come back."""
+
+import pytest
+
+from lbd.client.complaints import Trouble
+from lbd.client.staging import clean
+from lbd.pack.unpack import stays_inside
+
+LISTS = [
+    ([], []),
+    (["a", "b/c"], [b"a", b"b/c"]),
+    (["a", "./a", "b/../a", "a/"], [b"a"]),
+    (["a/b", "a", "ab", "a/c/d"], [b"a", b"ab"]),
+    (["a", ".", "b"], [b"."]),
+    (["..a", "...", "a/..b"], [b"..a", b"...", b"a/..b"]),
+    (["-x", "a b", "\udcff"], [b"-x", b"\xff", b"a b"]),
+]
+
+
+@pytest.mark.parametrize(("given", "paths"), LISTS)
+def test_paths_in_their_normal_form(given, paths):
+    assert sorted(clean("--send", given)) == sorted(paths)
+
+
+@pytest.mark.parametrize("given", ["", "/", "/etc", "//etc", "..", "../a", "a/../..", "a/../../b"])
+def test_a_path_that_leads_out(given):
+    with pytest.raises(Trouble, match="--fetch"):
+        clean("--fetch", ["fine", given])
+
+
+LINKS = [
+    (b"out/l", b"a", True), (b"out/l", b"../a", True), (b"out/l", b"./../out/../a", True),
+    (b"l", b"a/b", True), (b"l", b".", True), (b"out/l", b"..", True),
+    (b"out/l", b"../..", False), (b"l", b"..", False), (b"l", b"/etc", False), (b"l", b"", False),
+    (b"out/l", b"a/../../../x", False), (b"a/b/l", b"../../../x", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("link", "target", "inside"), LINKS)
+def test_links_that_stay_inside(link, target, inside):
+    assert stays_inside(link, target) is inside

@@ -1,0 +1,66 @@
+"""Settings for all hosts: what may be one, and what is made of what another host has set."""
+
+import pytest
+
+from lbd.config.cluster import overlaid, placed, queue_hosts, shared_text
+from lbd.config.dispatch import DispatchConfig
+from lbd.config.schema import Config
+from lbd.errors import ConfigError
+
+
+def texts(**values):
+    return {
+        f"dispatch.{key}": shared_text(f"dispatch.{key}", value) for key, value in values.items()
+    }
+
+
+def test_what_is_set_for_all_overrules_the_file():
+    config = Config(dispatch=DispatchConfig(host="h1", lease_s=30.0, mode="tags"))
+    saved = texts(lease_s=20, name_jobs=["x:1"], host="h2") | {"lim.min_gain": "0.5"}
+    found, faults = overlaid(config, saved)
+    assert faults == []
+    assert found.dispatch == DispatchConfig(
+        host="h2", lease_s=20.0, mode="tags", name_jobs=("x:1",)
+    )
+    assert type(found.dispatch.lease_s) is float
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("dispatch.lease_s", "-1"), ("dispatch.mode", '"newest"'), ("dispatch.closed", "{"),
+     ("dispatch.host", "[[["), ("tags.cutoffs_s", '"x"')],
+)  # fmt: skip
+def test_what_means_nothing_here_is_left_out_with_a_line(name, text):
+    found, faults = overlaid(Config(), {name: text, "dispatch.user_slots": "3"})
+    assert found == Config(dispatch=DispatchConfig(user_slots=3))
+    (fault,) = faults
+    assert fault.startswith(f"{name} = {text}, which is set for all hosts, is ignored: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("dispatch.store", "sqlite:///x", "is each host's own: set it in lbd.toml"),
+        ("dispatch.port", 1, "is each host's own"),
+        ("admission.slots", 1, "is no setting for the whole cluster"),
+        ("dispatch.lease_s", 0, "out of range"),
+        ("dispatch.lease_s", "x", "dispatch.lease_s: "),
+        ("dispatch.name_jobs", ["x" * 200], "200 printable characters at most"),
+        ("dispatch.host", "h\x1b2", "printable"),
+    ],
+)
+def test_what_cannot_be_set_for_all(name, value, says):
+    with pytest.raises(ConfigError, match=says):
+        shared_text(name, value)
+
+
+@pytest.mark.parametrize("hosts", [(), ("h1",), ("h2", "h1", "h3")])
+def test_the_hosts_of_the_queue(hosts):
+    saved = {name: shared_text(name, value) for name, value in placed(hosts).items()}
+    assert queue_hosts(saved) == hosts
+    assert overlaid(Config(dispatch=DispatchConfig(host="h9")), saved)[0].dispatch.hosts == hosts
+
+
+def test_where_nobody_has_set_them_each_file_says_so():
+    assert queue_hosts({"dispatch.lease_s": "3"}) is None
+    assert queue_hosts({"dispatch.host": "{"}) == ()

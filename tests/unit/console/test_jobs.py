@@ -1,0 +1,25 @@
+"""How an array reads in a list."""
+
+import pytest
+
+from lbd.console.jobs import short_state, shown_state
+
+
+@pytest.mark.parametrize(
+    ("tasks", "whole", "short"),
+    [
+        ({"pending": 293, "running": 4, "done": 3}, "293 pending, 4 running, 3 done",
+         "3/300, 4 running"),
+        ({"running": 2, "failed": 1, "lost": 1, "cancelled": 6},
+         "2 running, 1 failed, 6 cancelled, 1 lost", "8/10, 1 failed, 1 lost, 2 running"),
+        ({"pending": 5, "done": 0}, "5 pending", "0/5"),
+        ({}, "", "0/0"),
+    ],
+)  # fmt: skip
+def test_an_array_in_words_and_in_few(tasks, whole, short):
+    job = {"array": "1-300", "state": "pending", "tasks": tasks}
+    assert (shown_state(job), short_state(job)) == (whole, short)
+
+
+def test_a_job_alone_has_no_short_form():
+    assert short_state({"state": "pending", "array": None}) == ""

@@ -1,0 +1,334 @@
+"""Gangs: jobs of an array that begin together or not at all."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.gangs.gang import DISBAND, DISBANDED, REGROUP
+from lbd.dispatch.core.records import (
+    CANCEL,
+    Begin,
+    Cause,
+    Changed,
+    Ending,
+    Live,
+    Release,
+    Signal,
+)
+from lbd.dispatch.core.why_waiting import stuck_reason
+from lbd.errors import LbdError
+from lbd.model import JobId, JobState
+from tests.unit.dispatch.gangs import H1, H2, H3, LATE, LOST, MISSING, OK, Table, of_kind
+
+# Together
+
+
+def test_all_are_held_with_the_hosts_of_all_and_released_once_all_are_ready():
+    table = Table()
+    begins = table.gang(4)
+    assert [begin.gang_hosts for begin in begins] == [tuple(begin.host for begin in begins)] * 4
+    assert {begin.host for begin in begins} == {H1, H2, H3}
+    for begin in begins[:3]:
+        assert table.ready(begin) == []
+    released = table.ready(begins[3])
+    assert released == [Release(one.job, 1, one.host) for one in begins]
+
+
+def test_a_host_that_begins_unasked_begins_nobody_elses():
+    table = Table()
+    begins = table.gang(3)
+    table.ready(begins[0])
+    assert of_kind(Release, table.begun(begins[1])) == []
+    assert {one.job for one in table.ready(begins[2])} == {begins[0].job, begins[2].job}
+
+
+def test_no_part_of_a_gang_begins():
+    table = Table()
+    (alone,) = table.submit()
+    assert table.gang(6) == []
+    begins = of_kind(Begin, table.ended(alone))
+    assert len(begins) == 6
+
+
+def test_its_tasks_run_on_as_many_slots_each_as_they_ask_for():
+    table = Table()
+    begins = table.gang(3, slots=2)
+    assert {begin.host for begin in begins} == {H1, H2, H3}
+    assert [begin.slots for begin in begins] == [2, 2, 2]
+
+
+def test_a_gang_that_named_its_host_is_there_as_a_whole():
+    begins = Table().gang(2, only=H2)
+    assert [begin.host for begin in begins] == [H2, H2]
+    table = Table()
+    assert table.gang(3, only=H2) == []
+    assert stuck_reason(table.life, JobId("1")).startswith("needs 3 slots together; the hosts")
+
+
+def test_a_host_of_an_older_release_gets_none_of_a_gang():
+    table = Table(hosts=())
+    table.host(H1, holds_gangs=False)
+    assert table.gang(2) == []
+    table.host(H2)
+    assert [one.host for one in of_kind(Begin, table.host(H2))] == []
+    assert {live.lease.host for live in table.life.leased.values()} == {H2}
+
+
+def test_one_that_is_too_large_waits_for_hosts_and_says_so():
+    table = Table(hosts=(H1, H2))
+    assert table.gang(6) == []
+    said = "needs 6 slots together; the hosts that it may use have 4"
+    assert stuck_reason(table.life, JobId("1")) == said
+    assert table.why(3) == said
+    (passes,) = table.submit()
+    assert passes.job == "7"
+    table.ended(passes)
+    assert len(of_kind(Begin, table.host(H3))) == 6
+
+
+# Given back
+
+
+def test_one_refusal_gives_all_slots_back_and_the_gang_waits_again():
+    table = Table()
+    begins = table.gang(4)
+    table.ready(begins[0])
+    actions = table.refused(begins[3])
+    stops = of_kind(Signal, actions)
+    assert [(one.job, one.stop_reason, one.number) for one in stops] == [
+        (one.job, REGROUP, 0) for one in begins[:3]
+    ]
+    for begin in begins[:2]:
+        assert not of_kind(Begin, table.refused(begin, "late"))
+    table.host(begins[3].host)
+    again = of_kind(Begin, table.refused(begins[2], "late"))
+    assert [one.attempt for one in again] == [2] * 4
+    assert all(live.stop_reason == "" for live in table.life.leased.values())
+
+
+def test_who_is_not_ready_in_time_makes_the_others_wait_no_longer():
+    table = Table(gang_hold_s=20.0, lease_s=1000.0, aside_s=5.0)
+    begins = table.gang(3)
+    for begin in begins[:2]:
+        table.ready(begin)
+    table.now_s = 19.0
+    assert table.life.tick(*table.when) == []
+    table.now_s = 20.0
+    stops = of_kind(Signal, table.life.tick(*table.when))
+    assert [one.stop_reason for one in stops] == [REGROUP] * 3
+    for begin in begins:
+        table.refused(begin, "late")
+    assert not table.life.leased
+    assert "not ready within 20 s" in table.life.jobs[begins[2].job].held
+    assert table.why(1).startswith("waits for job 1_2 (held for a while: was not ready within 20 s")
+    table.now_s = 26.0
+    assert len(of_kind(Begin, table.life.tick(*table.when))) == 3
+
+
+def test_one_that_a_host_does_not_know_is_tried_elsewhere_with_all_the_others():
+    table = Table()
+    begins = table.gang(2)
+    table.refused(begins[0], "exec", MISSING)
+    again = of_kind(Begin, table.refused(begins[1], "late"))
+    assert len(again) == 2
+    assert again[0].host != begins[0].host
+
+
+def test_one_that_can_begin_nowhere_ends_all():
+    table = Table(hosts=(H1,), slots=2)
+    begins = table.gang(2)
+    actions = table.refused(begins[0], "exec", MISSING)
+    (failed,) = of_kind(Changed, actions)
+    assert (failed.state, failed.ending.exit_status) == (JobState.FAILED, 127)
+    assert [one.stop_reason for one in of_kind(Signal, actions)] == [DISBAND]
+    (cancelled,) = of_kind(Changed, table.refused(begins[1], "late"))
+    assert (cancelled.state, cancelled.reason) == (JobState.CANCELLED, DISBANDED)
+    assert not table.life.jobs
+
+
+# Whole or not at all
+
+
+def test_one_that_is_lost_makes_all_begin_again():
+    table = Table()
+    begins = table.running(3)
+    actions = table.ended(begins[0], LOST)
+    assert [one.stop_reason for one in of_kind(Signal, actions)] == [REGROUP] * 2
+    killed = Ending(Cause.SIGNALLED, None, 15)
+    assert not of_kind(Begin, table.ended(begins[1], killed))
+    again = of_kind(Begin, table.ended(begins[2], OK))  # also one that was done meanwhile
+    assert [one.attempt for one in again] == [2, 2, 2]
+    assert [live.crashes for live in table.life.jobs.values()] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("cause", [Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED])
+def test_one_that_would_begin_again_alone_makes_all_begin_again(cause):
+    """Its host was not asked for any of these."""
+    table = Table()
+    begins = table.running(2)
+    actions = table.ended(begins[0], Ending(cause))
+    assert [one.stop_reason for one in of_kind(Signal, actions)] == [REGROUP]
+    again = of_kind(Begin, table.ended(begins[1], Ending(Cause.SIGNALLED, None, 15)))
+    assert [one.attempt for one in again] == [2, 2]
+    assert table.life.may_move(again[0].job) is False
+
+
+def test_one_that_is_lost_ends_all_if_they_may_not_restart():
+    table = Table()
+    begins = table.running(3, may_restart=False)
+    actions = table.ended(begins[0], LOST)
+    assert of_kind(Changed, actions)[0].state is JobState.LOST
+    assert [one.stop_reason for one in of_kind(Signal, actions)] == [DISBAND] * 2
+    (cancelled,) = of_kind(Changed, table.ended(begins[1], Ending(Cause.SIGNALLED, None, 15)))
+    assert (cancelled.state, cancelled.reason) == (JobState.CANCELLED, DISBANDED)
+    (done,) = of_kind(Changed, table.ended(begins[2], OK))
+    assert done.state is JobState.DONE
+    assert not table.life.jobs
+
+
+def test_one_that_was_only_held_may_begin_again_even_if_it_may_not_restart():
+    table = Table(lease_s=10.0)
+    begins = table.gang(2, may_restart=False)
+    table.ready(begins[0])
+    table.now_s = table.life.terms.waited_s
+    table.life.heartbeat(begins[0].host, [(begins[0].job, 1)], table.now_s)
+    lost = of_kind(Changed, table.life.tick(*table.when))
+    assert [one.state for one in lost] == [JobState.PENDING]
+    assert len(of_kind(Begin, table.refused(begins[0], "late"))) == 2
+
+
+def test_one_that_is_lost_after_another_has_ended_cannot_begin_again():
+    table = Table()
+    begins = table.running(3)
+    table.ended(begins[0], OK)
+    actions = table.ended(begins[1], LOST)
+    assert of_kind(Changed, actions)[0].state is JobState.LOST
+    assert [one.stop_reason for one in of_kind(Signal, actions)] == [DISBAND]
+
+
+def test_one_that_fails_ends_nothing_else():
+    table = Table()
+    begins = table.running(2)
+    actions = table.ended(begins[0], Ending(Cause.EXITED, 3))
+    assert not of_kind(Signal, actions)
+    assert begins[1].job in table.life.leased
+
+
+# What users do to one of them
+
+
+def test_to_kill_one_is_to_kill_all():
+    table = Table()
+    begins = table.gang(3)
+    stops = of_kind(Signal, table.life.kill(begins[1].job, 0, *table.when))
+    assert [(one.job, one.stop_reason) for one in stops] == [(one.job, CANCEL) for one in begins]
+    assert table.gang(6) == []
+    ended = of_kind(Changed, table.life.kill(JobId("5"), 15, *table.when))
+    assert [one.state for one in ended] == [JobState.CANCELLED] * 6
+
+
+def test_another_signal_is_for_one_of_them():
+    table = Table()
+    begins = table.running(2)
+    (order,) = table.life.kill(begins[1].job, 10, *table.when)
+    assert (order.job, order.number) == (begins[1].job, 10)
+
+
+def test_to_hold_or_release_one_is_to_do_so_with_all():
+    table = Table(hosts=())
+    table.gang(2)
+    held = of_kind(Changed, table.life.hold(JobId("2"), "held by ann", *table.when))
+    assert [one.reason for one in held] == ["held by ann"] * 2
+    table.host(H1)
+    assert not table.life.leased
+    assert len(of_kind(Begin, table.life.release(JobId("1"), *table.when))) == 2
+    with pytest.raises(LbdError, match="job 1 runs already"):
+        table.life.hold(JobId("1"), "held by ann", *table.when)
+
+
+def test_to_requeue_one_is_to_begin_all_again():
+    table = Table()
+    begins = table.running(2)
+    stops = of_kind(Signal, table.life.requeue(begins[0].job))
+    assert [one.stop_reason for one in stops] == ["requeue"] * 2
+    assert not of_kind(Begin, table.ended(begins[0], OK))
+    again = of_kind(Begin, table.ended(begins[1], Ending(Cause.SIGNALLED, None, 15)))
+    assert [one.attempt for one in again] == [2, 2]
+
+
+def test_what_is_left_of_a_gang_is_not_requeued():
+    table = Table()
+    begins = table.running(2)
+    table.ended(begins[0], OK)
+    with pytest.raises(LbdError, match="1 of the 2 jobs of its gang have ended; kill the others"):
+        table.life.requeue(begins[1].job)
+
+
+# A dispatcher that takes over
+
+
+def taken_over(table, *states, may_restart=True):
+    """Attempts of the last dispatcher's, by whether they are known to have begun."""
+    for number, begun in enumerate(states, 1):
+        job = QueuedJob(
+            JobId(str(number)), 1, may_restart, array=1, gang=3, submission=1, array_index=number
+        )
+        live = Live(job, 1)
+        leased = (1, (H1, H2, H3)[number - 1], 1, begun, 1, None)
+        table.life.restored(live, leased, *table.when)
+    table.made = len(states)
+
+
+def test_who_takes_over_releases_all_if_none_had_begun():
+    table = Table()
+    taken_over(table, False, False, False)
+    assert table.life.ready(H1, JobId("1"), 1) == []
+    assert table.life.ready(H2, JobId("2"), 1) == []
+    assert len(table.life.ready(H3, JobId("3"), 1)) == 3
+
+
+def test_who_takes_over_releases_the_rest_if_one_had_begun():
+    table = Table()
+    taken_over(table, False, False, False)
+    table.life.ready(H2, JobId("2"), 1)
+    actions = table.life.begun(H1, JobId("1"), 1)
+    assert of_kind(Release, actions) == [Release(JobId("2"), 1, H2)]
+    assert table.life.ready(H3, JobId("3"), 1) == [Release(JobId("3"), 1, H3)]
+
+
+def test_who_takes_over_releases_the_rest_if_one_had_ended():
+    table = Table()
+    taken_over(table, False, False)
+    assert table.life.ready(H2, JobId("2"), 1) == [Release(JobId("2"), 1, H2)]
+
+
+def test_who_takes_over_does_not_run_twice_what_may_have_run():
+    table = Table(lease_s=10.0)
+    taken_over(table, False, False, False, may_restart=False)
+    table.now_s = table.life.terms.waited_s
+    lost = of_kind(Changed, table.life.tick(*table.when))
+    assert JobState.LOST in {one.state for one in lost}
+    assert not of_kind(Begin, lost)
+
+
+@pytest.mark.parametrize("phase", ["slot", "stage"])
+def test_who_takes_over_begins_again_what_was_never_together(phase):
+    """One that had no slot, or no room for its files, was not ready: so none was released."""
+    table = Table()
+    taken_over(table, False, False, False, may_restart=False)
+    actions = table.life.refused(H1, JobId("1"), 1, phase, LATE, *table.when)
+    assert {one.stop_reason for one in of_kind(Signal, actions)} == {REGROUP}
+    table.life.refused(H2, JobId("2"), 1, "late", LATE, *table.when)
+    actions = table.life.refused(H3, JobId("3"), 1, "late", LATE, *table.when)
+    table.host(H1)
+    assert len(table.life.leased) == 3
+
+
+def test_of_a_gang_that_has_ended_nothing_is_kept():
+    table = Table()
+    begins = table.running(3)
+    assert of_kind(Release, table.begun(begins[0])) == []  # it is released already
+    for begin in begins:
+        table.ended(begin)
+    assert table.life.gangs._gangs == {}
+    (alone,) = table.submit()
+    assert table.ready(alone) == []

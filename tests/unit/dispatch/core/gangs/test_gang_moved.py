@@ -1,0 +1,79 @@
+"""Gangs that begin again elsewhere as a whole, as the owner of one of their hosts is back."""
+
+import pytest
+
+from lbd.dispatch.core.gangs.gang import REGROUP, STAYS
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Signal
+from lbd.model import GANG_MOVES, GANG_SHOWN
+from tests.unit.dispatch.gangs import H2, OK, Table, of_kind
+
+
+def test_a_host_whose_owner_is_back_has_all_begin_again():
+    table = Table()
+    begins = table.running(3)
+    table.still(begins[1], GANG_MOVES)
+    stops = of_kind(Signal, table.life.tick(*table.when))
+    assert [(one.job, one.stop_reason) for one in stops] == [(one.job, REGROUP) for one in begins]
+    assert not table.life.tick(*table.when)  # once is enough
+    killed = Ending(Cause.SIGNALLED, None, 15)
+    (first,) = of_kind(Changed, table.ended(begins[0], killed))
+    assert (first.fate, first.ending.reason) == (Fate.CANCELLED, "its whole gang begins again")
+    (asker,) = of_kind(Changed, table.ended(begins[1], killed))
+    assert asker.fate is Fate.EVICTED
+    assert "h" in asker.ending.reason
+    again = of_kind(Begin, table.ended(begins[2], killed))
+    assert [one.attempt for one in again] == [2, 2, 2]
+    assert [live.crashes for live in table.life.jobs.values()] == [0, 0, 0]  # it is nobody's fault
+    assert not table.life.tick(*table.when)
+
+
+def may_not_restart(table):
+    return table.running(2, may_restart=False)
+
+
+def named_their_host(table):
+    return table.running(2, only=H2)
+
+
+def was_shown(table):
+    begins = table.running(2)
+    table.still(begins[1], GANG_SHOWN, stopped=False)
+    return begins
+
+
+def one_has_ended(table):
+    begins = table.running(2)
+    table.ended(begins[1], OK)
+    return begins
+
+
+@pytest.mark.parametrize("of", [may_not_restart, named_their_host, was_shown, one_has_ended])
+def test_those_that_must_not_begin_again_stand_still_and_say_so(of):
+    table = Table()
+    begins = of(table)
+    table.still(begins[0], GANG_MOVES)
+    assert table.life.tick(*table.when) == []
+    assert table.life.jobs[begins[0].job].reason.endswith(f"; {STAYS}")
+
+
+def test_a_host_that_asks_no_longer_is_not_waited_for():
+    table = Table()
+    begins = table.running(2)
+    table.still(begins[0], GANG_MOVES)
+    table.still(begins[0], stopped=False)
+    assert table.life.tick(*table.when) == []
+
+
+def test_a_new_dispatcher_first_hears_from_all_hosts_what_was_shown():
+    table = Table()
+    begins = table.running(2)
+    table.life.hosts.more_until_s = 10.0
+    table.still(begins[0], GANG_MOVES)
+    assert table.life.tick(*table.when) == []
+    table.still(begins[1], GANG_SHOWN, stopped=False)
+    table.now_s = 11.0
+    assert table.life.tick(*table.when) == []
+    table = Table()
+    table.still(table.running(2)[0], GANG_MOVES)
+    table.now_s = 11.0
+    assert len(of_kind(Signal, table.life.tick(*table.when))) == 2

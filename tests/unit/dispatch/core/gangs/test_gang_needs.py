@@ -1,0 +1,121 @@
+"""Gangs whose tasks need more of their hosts than slots."""
+
+from lbd.dispatch.core.records import Begin
+from lbd.model import Facts, Needs
+from tests.unit.dispatch.gangs import H1, H2, H3, Table, of_kind
+
+GPU = Needs((("gpu", 1),))
+BOTH = Needs((("gpu", 2),))
+GIB = 1 << 30
+
+
+def facts(gpus=2, used=0, features=("linux",), memory=0):
+    return Facts(features, (("gpu", gpus, used),) if gpus else (), memory, 0)
+
+
+def table_of(**hosts):
+    """These hosts of four slots, with what each has."""
+    table = Table(hosts=(), gang_drain_s=100.0)
+    for name, found in hosts.items():
+        table.host(name, 4, facts=found)
+    return table
+
+
+def places(actions):
+    return sorted(begin.host for begin in of_kind(Begin, actions))
+
+
+def given(table):
+    servers = table.life.queues.servers_by_host
+    return {name: server.given["gpu"] for name, server in servers.items() if server.given}
+
+
+def test_it_begins_only_where_its_needs_are_met_and_no_more_tasks_than_those_allow():
+    table = table_of(h1=facts(gpus=0), h2=facts(), h3=facts(gpus=1))
+    assert places(table.gang(3, needs=GPU)) == [H2, H2, H3]
+
+
+def test_the_features_of_all_its_hosts_count():
+    table = table_of(h1=facts(), h2=facts(features=("big", "linux")), h3=facts())
+    assert places(table.gang(3, needs=Needs(features=("big",)))) == [H2] * 3
+    assert places(table.gang(3, needs=Needs(not_features=("big",)))) == [H1, H1, H3]
+
+
+def test_memory_is_counted_for_all_tasks_of_a_host_together():
+    table = table_of(h1=facts(memory=5 * GIB), h2=facts(memory=3 * GIB))
+    assert places(table.gang(3, needs=Needs(memory_bytes=2 * GIB))) == [H1, H1, H2]
+
+
+def test_what_its_tasks_have_is_free_when_they_have_ended():
+    table = table_of(h1=facts(), h2=facts())
+    begins = table.running(2, needs=BOTH)
+    assert places(begins) == [H1, H2]
+    assert table.gang(4, needs=GPU) == []
+    table.ended(begins[0])
+    assert places(table.ended(begins[1])) == [H1, H1, H2, H2]
+
+
+def test_one_that_is_refused_gives_back_what_all_of_them_had():
+    table = table_of(h1=facts(), h2=facts())
+    first, second = table.gang(2, needs=BOTH)
+    table.refused(second)
+    assert given(table) == {H1: 2}  # until the first one has ended, too
+    table.refused(first)
+    assert given(table) == {}
+    table.now_s += 10.0
+    table.life.tick(*table.when)
+    begins = [*table.host(H1, 4, facts=facts()), *table.host(H2, 4, facts=facts())]
+    assert places(begins) == [H1, H2]
+    assert given(table) == {H1: 2, H2: 2}
+
+
+def test_one_that_no_hosts_can_ever_hold_says_how_many_they_can():
+    table = table_of(h1=facts(), h2=facts(gpus=1))
+    assert table.gang(4, needs=GPU) == []
+    said = "needs room for 4 tasks together, each with gpu; the hosts that it may use have room for"
+    assert table.why(2) == f"{said} 3"
+    assert places(table.host(H3, 4, facts=facts(gpus=1))) == [H1, H1, H2, H3]
+
+
+def test_what_nobody_has_is_said_as_of_a_job():
+    table = table_of(h1=facts(gpus=0))
+    assert table.gang(2, needs=GPU) == []
+    assert table.why(1) == "no host has what it needs (h1: no gpu); it begins if one joins"
+
+
+def test_resources_are_kept_for_it_as_slots_are():
+    table = table_of(h1=facts(), h2=facts())
+    (holder,) = table.submit(needs=GPU)
+    assert holder.host in (H1, H2)
+    assert table.gang(4, needs=GPU) == []
+    said = "needs room for 4 tasks together, each with gpu, and has room for 3; draining h1, h2"
+    assert table.why(2).startswith(said)
+    assert len(table.submit()) == 1  # a slot is free beside those kept
+    assert table.submit(needs=GPU) == []  # but no gpu
+    assert places(table.ended(holder)) == [H1, H1, H2, H2]
+
+
+def test_a_short_job_has_what_is_kept_if_it_gives_that_back_in_time():
+    table = table_of(h1=facts(), h2=facts())
+    table.submit(needs=GPU, limit_s=50.0)
+    assert table.gang(4, needs=GPU) == []
+    assert table.submit(needs=GPU, limit_s=60.0) == []
+    (short,) = table.submit(needs=GPU, limit_s=40.0)
+    assert short.job == "7"
+    assert "there is room by 50 at the latest" in table.why(2)
+
+
+def test_another_gang_beside_it_has_what_is_left_of_a_resource():
+    table = table_of(h1=facts(gpus=3), h2=facts())
+    (holder,) = table.submit(needs=BOTH, only=H2)
+    assert table.gang(2, needs=BOTH) == []
+    assert table.gang(2, needs=GPU) == []
+    assert places(table.gang(1, needs=GPU)) == [H1]
+    assert places(table.ended(holder)) == [H1, H2]
+
+
+def test_who_does_not_need_what_is_kept_by_the_time_it_begins_may_stay_longer():
+    table = table_of(h1=facts(gpus=4))
+    table.submit(needs=Needs((("gpu", 3),)), limit_s=50.0)
+    assert table.gang(1, needs=BOTH) == []
+    assert len(table.submit(needs=GPU)) == 1  # at 50 four are free: two kept, two left

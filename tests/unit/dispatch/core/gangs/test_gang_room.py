@@ -1,0 +1,327 @@
+"""How a gang gets room: slots that are kept for it, and who may have them meanwhile."""
+
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.gangs.gang_room import PARKED_OF_HOST, PARKED_OF_USER
+from lbd.dispatch.core.records import Begin
+from lbd.dispatch.core.shares import Rules
+from lbd.model import JobId
+from tests.unit.dispatch.gangs import H1, H2, H3, LOST, OK, Table, of_kind
+
+
+def test_a_gang_that_is_next_keeps_the_slots_that_become_free():
+    table = Table(hosts=(H1, H2), gang_drain_s=100.0)
+    first, second = table.submit() + table.submit()
+    assert table.gang(4) == []
+    table.submit()
+    assert [one for one in table.ended(first) if isinstance(one, Begin)] == []
+    assert table.why(3) == "needs 4 slots together and holds 3; draining h1, h2 since 0, until 100"
+    kept = "a slot is free on h1, h2, beside those kept for the gang of job 3_0"
+    assert table.why(7) == f"next, as soon as {kept}"
+    assert Forecast(table.life.queues).of_another(1, table.now_s).wait_s is None
+    begins = of_kind(Begin, table.ended(second))
+    assert [one.job for one in begins] == ["3", "4", "5", "6"]
+
+
+def test_hosts_that_it_does_not_need_go_on():
+    table = Table(hosts=(H1, H2), gang_drain_s=100.0)
+    table.submit(slots=2, limit_s=1000.0)
+    (other,) = table.submit()
+    assert table.gang(2) == []
+    table.host(H3)  # two slots free there, and one more on the second host
+    assert {live.lease.host for live in table.life.leased.values()} == {H1, H2, H3}
+    assert len(table.submit()) == 1
+    assert other.job in table.life.leased
+
+
+def test_who_ends_in_time_fills_what_is_kept():
+    table = Table(hosts=(H1, H2), gang_drain_s=100.0)
+    table.submit(limit_s=50.0)
+    assert table.gang(4) == []
+    assert table.submit() == []
+    assert table.submit(limit_s=60.0) == []
+    (short,) = table.submit(limit_s=40.0)
+    assert short.job == "8"
+    assert "holds 2; draining h1, h2 since 0, until 100; there is room by 50 at the latest" in (
+        table.why(2)
+    )
+
+
+def test_who_took_little_time_before_fills_what_is_kept():
+    table = Table(hosts=(H1, H2), gang_drain_s=100.0)
+    for _ in range(3):
+        (begin,) = table.submit(name="quick", user="ann")
+        table.now_s += 10.0
+        table.ended(begin)
+    table.submit()
+    assert table.gang(4) == []
+    assert table.submit(name="slow", user="ann") == []
+    (short,) = table.submit(name="quick", user="ann")
+    assert short.job in table.life.leased
+
+
+def test_a_drain_ends_and_the_next_one_lasts_twice_as_long():
+    table = Table(hosts=(H1,), gang_drain_s=10.0)
+    (first,) = table.submit()
+    table.gang(2)
+    assert table.submit() == []
+    table.now_s = 9.9
+    assert table.life.tick(*table.when) == []
+    assert table.why(2).endswith(" and holds 1; draining h1 since 0, until 10")
+    table.now_s = 10.0
+    (passes,) = table.life.tick(*table.when)
+    assert table.why(2).endswith("; 0 are free; lets other jobs pass until 20")
+    table.now_s = 20.0
+    assert table.life.tick(*table.when) == []
+    assert table.why(2).endswith("; draining h1 since 20, until 40")
+    table.ended(passes)
+    table.now_s = 39.0
+    assert table.submit() == []
+    assert len(of_kind(Begin, table.ended(first))) == 2
+
+
+def passing(table, until_s, begun=()):
+    """The share of that time in which others may pass, who are there. `begun`: they have passed."""
+    steps, passed, begun = 0, 0, list(begun)
+    while table.now_s < until_s:
+        for begin in begun:  # and whoever follows
+            begun += of_kind(Begin, table.ended(begin))
+        table.now_s += 1.0
+        begun = of_kind(Begin, table.life.tick(*table.when)) + of_kind(Begin, table.submit())
+        steps, passed = steps + 1, passed + bool(begun)
+    for begin in begun:
+        begun += of_kind(Begin, table.ended(begin))
+    return passed / steps
+
+
+def test_a_gang_that_never_begins_keeps_slots_for_half_of_the_time():
+    """Its user's own job, which never ends, is in its way."""
+    table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
+    table.submit(user="ann")
+    table.gang(2, user="ann")
+    assert 0.4 < passing(table, 5000.0) < 0.7
+
+
+def test_a_drain_goes_on_with_its_users_next_gang():
+    """Else one gang after the other, each given up before its drain ends, keep slots for ever."""
+    table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
+    table.submit(user="ann")
+    table.gang(2, user="ann")
+    passed = 0.0
+    for _ in range(100):
+        first = table.made + 1
+        table.gang(2, user="ann")
+        given_up = next(
+            job for job, live in table.life.jobs.items() if live.job.gang and int(job) < first
+        )
+        begun = of_kind(Begin, table.life.kill(given_up, 0, *table.when))
+        passed += passing(table, table.now_s + 9.0, begun) / 100
+    assert passed > 0.3
+
+
+def test_another_users_gang_has_a_drain_of_its_own():
+    table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
+    table.submit(user="ann")
+    table.gang(2, user="ann")
+    table.gang(2, user="bob")
+    table.now_s = 9.0
+    table.life.kill(JobId("2"), 0, *table.when)
+    assert table.why(4).endswith("and holds 1; draining h1 since 9, until 19")
+
+
+def test_a_few_gangs_of_each_user_are_looked_at_and_the_rest_follow():
+    """A thousand that waited took 20 ms of every heartbeat, and one user may queue many more."""
+    table = Table(hosts=(H1,), gang_drain_s=0.0, lease_s=1e9)
+    (own,) = table.submit(user="ann")
+    for _ in range(50):
+        assert table.gang(2, user="ann") == []
+    assert len(table.life.queues.gangs.parked) == PARKED_OF_USER
+    last = 1 + 2 * 50
+    assert table.why(last) == "needs 2 slots together; other gangs of ann go first"
+    table.gang(2, user="bob")
+    assert len(table.life.queues.gangs.parked) == PARKED_OF_USER + 1
+    table.life.kill(JobId(str(last)), 0, *table.when)  # one that is not looked at yet
+    begun, began = of_kind(Begin, table.ended(own)), []
+    while begun:
+        began.append(begun[0].job)
+        for begin in begun:
+            table.ready(begin)
+        begun = [one for begin in begun for one in of_kind(Begin, table.ended(begin))]
+    assert began == [*(str(2 * n) for n in range(1, 50)), "102"]  # in the order of their turns
+    assert table.life.queues.gangs.parked == []
+
+
+def test_the_users_of_one_host_have_not_all_places_for_gangs():
+    table = Table(hosts=(H1,), gang_drain_s=0.0, lease_s=1e9)
+    table.submit()
+    for n in range(PARKED_OF_HOST + 9):
+        table.gang(2, user=f"user{n}", origin="h3")
+    assert len(table.life.queues.gangs.parked) == PARKED_OF_HOST
+    table.gang(2, user="ann", origin="h2")
+    assert len(table.life.queues.gangs.parked) == PARKED_OF_HOST + 1
+
+
+def test_gangs_that_are_not_looked_at_step_aside_with_the_others():
+    table = Table(hosts=(H1,), gang_drain_s=0.0, lease_s=1e9)
+    table.submit()
+    for _ in range(9):
+        table.gang(2)
+    table.life.host_gone(H1, *table.when)
+    assert table.life.queues.gangs.leaders() == []
+    assert len(table.life.queues.aside) == 9
+    table.host(H1)
+    assert len(table.life.queues.gangs.leaders()) == 9
+
+
+def test_a_drain_that_is_hardly_one_holds_up_nobody_for_ever():
+    table = Table(hosts=(H1,), gang_drain_s=1e-300, lease_s=1e9)
+    table.submit()
+    table.gang(2)
+    table.now_s = 1e6
+    table.life.tick(*table.when)
+    assert "draining h1 since" in table.why(2) or "lets other jobs pass" in table.why(2)
+
+
+def test_two_gangs_do_not_wait_for_each_other():
+    table = Table(hosts=(H1, H2), gang_drain_s=100.0)
+    first, second = table.submit() + table.submit()
+    assert table.gang(4) == []
+    assert table.gang(3) == []
+    assert table.why(7).endswith("another gang is ahead of it")
+    table.ended(first)
+    begins = of_kind(Begin, table.ended(second))
+    assert [one.job for one in begins] == ["3", "4", "5", "6"]
+    for begin in begins:
+        table.ready(begin)
+    done = [action for begin in begins for action in table.ended(begin)]
+    assert [one.job for one in of_kind(Begin, done)] == ["7", "8", "9"]
+
+
+def test_a_smaller_gang_begins_beside_one_that_waits():
+    table = Table(hosts=(H1, H2, H3), gang_drain_s=100.0)
+    table.submit(slots=2, limit_s=50.0)
+    assert table.gang(5) == []
+    assert len(table.gang(2, limit_s=40.0)) == 2
+
+
+def test_a_higher_priority_passes():
+    table = Table(hosts=(H1,), rules=Rules(priorities=True), gang_drain_s=100.0)
+    table.submit()
+    assert table.gang(2) == []
+    assert table.submit() == []
+    assert len(table.submit(priority=1)) == 1
+
+
+def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
+    table = Table(hosts=(H1, H2), rules=Rules(user_slots=2))
+    (held,) = table.submit(user="ann")
+    assert table.gang(2, user="ann") == []
+    assert table.why(2) == "jobs of ann hold 1 slots; 2 is the most for a user"
+    assert len(table.submit(user="bob")) == 1
+    assert len(of_kind(Begin, table.ended(held))) == 2
+
+
+def test_a_gang_keeps_its_place_when_its_hosts_go_and_come():
+    table = Table(hosts=(H1,), gang_drain_s=100.0)
+    table.submit()
+    table.gang(2)
+    table.submit()
+    table.life.host_gone(H1, *table.when)
+    assert table.why(2) == "no host takes jobs"
+    begins = of_kind(Begin, table.host(H2))
+    assert [one.job for one in begins] == ["2", "3"]
+
+
+def test_without_a_drain_it_waits_for_slots_that_happen_to_be_free():
+    table = Table(hosts=(H1,), gang_drain_s=0.0)
+    (first,) = table.submit()
+    assert table.gang(2) == []
+    (passes,) = table.submit()
+    table.ended(first)
+    assert len(of_kind(Begin, table.ended(passes))) == 2
+
+
+# Whatever comes and goes
+
+
+class History:
+    """Jobs, gangs and hosts that come and go at random."""
+
+    def __init__(self, seed):
+        self.rng = Random(seed)
+        drain_s = self.rng.choice((0.0, 5.0, 50.0))
+        self.table = Table(hosts=(H1, H2), gang_drain_s=drain_s, lease_s=1e9, host_failures=1000)
+        self.running = {}  # job: its Begin
+        self.sizes = {}  # of gangs, by job
+
+    def took(self, actions):
+        begins = of_kind(Begin, actions)
+        for begin in begins:
+            self.running[begin.job] = begin
+            if begin.gang_hosts:
+                together = [one for one in begins if one.submission == begin.submission]
+                assert len(together) == len(begin.gang_hosts) == self.sizes[begin.job]
+            server = self.table.life.queues.hosts[begin.host]
+            assert server.used <= server.slots
+
+    def step(self):
+        table, rng = self.table, self.rng
+        table.now_s += rng.choice((0.0, 0.1, 1.0, 10.0))
+        match rng.choice(
+            ("job", "job", "gang", "end", "end", "end", "tick", "host", "gone", "kill")
+        ):
+            case "job":
+                slots, limit_s = rng.choice((1, 1, 2)), rng.choice((0.0, 1.0, 20.0))
+                self.took(table.submit(slots=slots, limit_s=limit_s, name=rng.choice(("", "x"))))
+            case "gang":
+                size, slots = rng.choice((2, 3, 4)), rng.choice((1, 1, 2))
+                first = table.made + 1
+                self.sizes |= dict.fromkeys(map(str, range(first, first + size)), size)
+                self.took(table.gang(size, slots=slots, only=rng.choice((None, None, None, H1))))
+            case "end" if self.running:
+                self.end(rng.choice(sorted(self.running)))
+            case "tick":
+                self.took(table.life.tick(*table.when))
+            case "host":
+                self.took(table.host(rng.choice((H1, H2, H3)), rng.choice((2, 2, 4))))
+            case "gone":
+                self.took(table.life.host_gone(rng.choice((H1, H2, H3)), *table.when))
+            case "kill" if waiting := sorted(table.life.jobs.keys() - self.running.keys()):
+                self.took(table.life.kill(rng.choice(waiting), 0, *table.when))
+
+    def end(self, job):
+        begin = self.running.pop(job)
+        self.table.begun(begin)
+        how = self.rng.choice((OK, OK, OK, LOST)) if not begin.gang_hosts else OK
+        self.took(self.table.ended(begin, how))
+
+    def finish(self):
+        table = self.table
+        for host in (H1, H2, H3):
+            self.took(table.host(host, 8))
+        for _ in range(1000):
+            if not table.life.jobs:
+                return
+            table.now_s += 1.0
+            self.took(table.life.tick(*table.when))
+            for job in sorted(self.running):
+                self.end(job)
+            for live in list(table.life.jobs.values()):
+                if live.held:
+                    self.took(table.life.release(live.job.id, *table.when))
+        raise AssertionError(f"these never begin: {sorted(table.life.jobs)}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_gangs_begin_whole_and_everybody_begins_at_last(seed):
+    history = History(seed)
+    for _ in range(150):
+        history.step()
+    history.finish()
+    queues = history.table.life.queues
+    assert (queues.gangs.parked, queues.gangs.tasks, queues.aside) == ([], {}, {})
+    assert len(queues.registry) == 0
+    assert all(waiting.jobs == 0 for waiting in queues.lines.values())

@@ -1,0 +1,148 @@
+"""The table of `lbctl predict`: what a job that came now could expect on each number of slots."""
+
+import math
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
+from lbd.dispatch.core.malleable.prospects import ROWS, Situation, answer, shown
+from lbd.model import NO_NEEDS, HostId, JobId
+from lbd.theory.calibration import Correction
+from lbd.theory.free_slots import interval_90_s
+from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.speedup import Speedup
+from tests.unit.dispatch.core.malleable.test_heads import LONG_LIVES_S, SHORT_LIVES_S, Table
+
+LIVES = UniformLog(1.0, 1000.0)
+LINEAR = KnownSpeedup(Speedup(8.0, 0.0), 800.0, None, linear=False)
+NONE = Correction()
+
+
+def room(free, *held, name="h1"):
+    return FreeSlots(HostId(name), free, Releases.of(held, LIVES))
+
+
+def situation(*rooms, ahead=0, base_s=None, slot_s=0.0, correction=NONE):
+    held = [one for r in rooms for one in r.releases.held]
+    return Situation(
+        tuple(rooms), ahead, base_s, slot_s, Releases.of(held, LIVES), ahead, correction
+    )
+
+
+def test_each_number_of_slots_has_its_line():
+    now = situation(room(2, (5.0, 6)))
+    found = answer(now, 1, 8, LINEAR)
+    assert [one.slots for one in found.prospects] == list(range(1, 9))
+    assert [one.begins_in_s for one in found.prospects[:2]] == [0.0, 0.0]
+    later = found.prospects[7]
+    assert later.begins_in_s == pytest.approx(now.rooms[0].releases.combined_s(6))
+    assert later.interval_90_s == interval_90_s(6, now.rooms[0].releases)
+    assert (later.runs_s, later.ends_in_s) == (100.0, later.begins_in_s + 100.0)
+
+
+def test_what_no_host_has_is_no_choice():
+    assert [one.slots for one in answer(situation(room(3), room(2)), 2, 8, LINEAR).prospects] == [
+        2,
+        3,
+    ]
+    assert answer(situation(room(3)), 4, 8, LINEAR).prospects == ()
+
+
+def test_the_picks_are_what_the_strategies_would_take():
+    soon = answer(situation(room(2, (950.0, 6))), 1, 8, LINEAR).picks
+    assert (soon["AVG"], soon["PRED"]) == (2, 8)
+    assert soon["HEUR"] == 8  # 0.2 · (400 - 100) are enough for it
+    late = answer(situation(room(6, (1e6, 2))), 1, 8, LINEAR).picks
+    assert late == {"AVG": 6, "PRED": 6, "BIAS": 6, "HEUR": 6}
+
+
+def test_bias_goes_by_what_such_predictions_came_to():
+    """Each comes true a hundred times later, so what is free is better."""
+    slow = Correction(1.0, math.log(100.0), 0.5, 30)
+    found = answer(situation(room(2, (900.0, 6)), correction=slow), 1, 8, LINEAR)
+    assert (found.picks["PRED"], found.picks["BIAS"]) == (7, 2)
+    raw_s = found.prospects[7].raw_s
+    assert found.prospects[7].begins_in_s == pytest.approx(100 * raw_s)
+    assert found.prospects[7].interval_90_s == slow.interval_90_s(raw_s)
+
+
+def test_where_others_wait_more_slots_take_longer():
+    now = situation(room(0, (5.0, 8)), ahead=3, base_s=40.0, slot_s=5.0)
+    assert [one.begins_in_s for one in answer(now, 1, 3, LINEAR).prospects] == [40.0, 45.0, 50.0]
+    low_s, high_s = answer(now, 1, 1, None).prospects[0].interval_90_s
+    assert low_s < high_s
+
+
+def test_of_a_job_of_fixed_slots_there_is_one_line():
+    found = answer(situation(room(2, (5.0, 6))), 4, 4, None)
+    (one,) = found.prospects
+    assert (one.slots, one.runs_s, one.ends_in_s) == (4, None, None)
+    assert set(found.picks.values()) == {4}
+
+
+def test_where_nothing_is_known_nothing_is_said():
+    unknown = Situation((room(1, (5.0, 3)),), 0, None, 0.0, None, 0, NONE)
+    found = answer(unknown, 1, 4, LINEAR)
+    assert [one.begins_in_s for one in found.prospects] == [0.0, None, None, None]
+    assert [one.interval_90_s for one in found.prospects] == [(0.0, 0.0), None, None, None]
+    assert found.picks["PRED"] == 1
+
+
+def test_a_long_range_is_shown_in_part():
+    rows = shown(1, 65536)
+    assert (rows[0], rows[-1], len(rows)) == (1, 65536, ROWS)
+    assert list(shown(2, 5)) == [2, 3, 4, 5]
+
+
+# What the queue knows
+
+
+def test_the_situation_is_that_of_the_line_it_would_join():
+    table = Table("pred", lives_s=SHORT_LIVES_S)
+    forecast = Forecast(table.queues)
+    table.host("h1", 4)
+    table.host("h2", 2)
+    table.arrive("first", slots=3)
+    now, _ = forecast.situation(QueuedJob(JobId(""), 1, slots_most=4), NONE, 10.0)
+    assert sorted((one.host, one.free, one.total) for one in now.rooms) == [
+        ("h1", 1, 4), ("h2", 2, 2)
+    ]  # fmt: skip
+    nowhere, how = forecast.situation(QueuedJob(JobId(""), 9), NONE, 10.0)
+    assert (nowhere.rooms, how) == ((), "no host that takes jobs now has as many slots")
+
+
+def test_a_submission_is_predicted_like_a_question_and_an_array_task_by_task():
+    table = Table("free", lives_s=LONG_LIVES_S)
+    forecast = Forecast(table.queues)
+    table.host("h1", 2)
+    assert forecast.of_arrival(1, 0.0)[0] == 0.0
+    for name in "abcd":
+        table.arrive(name)
+    first_s, step_s = forecast.of_arrival(1, 1.0)
+    assert first_s == pytest.approx(Forecast(table.queues).of_another(1, 1.0).wait_s)
+    assert step_s == pytest.approx(sum(LONG_LIVES_S) / len(LONG_LIVES_S) / 2)
+
+
+def test_before_jobs_have_ended_only_free_slots_can_be_predicted():
+    table = Table("free")
+    forecast = Forecast(table.queues)
+    assert forecast.of_arrival(1, 0.0) is None
+    table.host("h1", 1)
+    assert forecast.of_arrival(1, 1.0) == (0.0, 0.0)
+    table.arrive("a")
+    assert forecast.of_arrival(1, 2.0) is None
+
+
+def test_many_submissions_look_at_the_hosts_once_in_a_while():
+    table = Table("free", lives_s=LONG_LIVES_S)
+    forecast = Forecast(table.queues)
+    table.host("h1", 1)
+    table.arrive("a")
+    forecast.of_arrival(1, 1.0)
+    looked_at = forecast._arrivals[1, NO_NEEDS]
+    for n in range(5):
+        table.arrive(f"b{n}")
+        forecast.of_arrival(1, 1.0 + n / 100)
+    assert forecast._arrivals[1, NO_NEEDS] is looked_at

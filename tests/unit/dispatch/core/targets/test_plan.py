@@ -1,0 +1,88 @@
+"""What arrays with a target get: alone, several together, and where it cannot be done."""
+
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.targets.plan import ArrayOutlook, late_s, needed, share, unknown_mean
+from lbd.theory.target_time import Batch, End, TaskMean, mean_left_s
+
+KNOWN = 1e12  # tasks: a mean that is sure
+
+
+def array(left, target_s, mean_s=10.0, most=1000):
+    return Batch(left, target_s, 1, most, TaskMean(mean_s, KNOWN))
+
+
+def test_what_cannot_be_done_is_said_with_the_earliest_end():
+    line = ArrayOutlook(8, 60.0, End(583.0, 100.0)).warning("the target")
+    assert line == (
+        "the target (in 1m00s) cannot be met with 8 tasks at once: expected to end in 9m43s"
+        " (90 %: 6m58s to 12m27s)"
+    )
+    past = ArrayOutlook(3, -5.0, End(60.0, 100.0)).warning("the deadline")
+    assert past.startswith("the deadline (in 0s) cannot be met")
+    assert "(90 %: 0s to" in past
+
+
+def test_where_nothing_is_known_all_slots_together_could_just_do_it():
+    mean = unknown_mean(100, 1000.0, 20)
+    assert mean_left_s(100, 20, mean.mean_s) == pytest.approx(1000.0)
+    for asked in (lambda: unknown_mean(0, 10.0, 1), lambda: unknown_mean(3, 0.0, 1)):
+        with pytest.raises(ValueError, match="above 0"):
+            asked()
+
+
+def test_tasks_of_several_slots_take_as_many_of_what_is_shared():
+    arrays = {"a": array(64, 100.0), "b": array(64, 100.0)}
+    given = share(arrays, 13, 0.0, {"a": 1, "b": 3})
+    assert given["a"] + 3 * given["b"] <= 13
+    assert given["a"] >= 1
+    assert given["b"] >= 1
+    assert share({"a": array(3, 1e6)}, 13, 0.0, {"a": 3}) == {"a": 4}
+
+
+def test_with_enough_for_all_nobody_is_limited():
+    arrays = {"a": array(64, 170.9), "b": array(10, 100.0)}
+    assert share(arrays, 40, 0.0) == {"a": 40, "b": 40}
+    arrays["c"] = array(0, 5.0)
+    assert "c" not in share(arrays, 40, 0.0)
+    assert share({}, 40, 0.0) == {}
+
+
+def best_by_trying(arrays, slots, now_s):
+    """The least worst lateness there is, over every division."""
+    a, b = arrays.values()
+    return min(
+        max(late_s(a, first, now_s), late_s(b, slots - first, now_s)) for first in range(1, slots)
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_latest_is_as_little_late_as_can_be(seed):
+    rng = Random(seed)
+    arrays = {
+        name: array(rng.randint(5, 300), rng.uniform(20, 500), rng.uniform(1, 30)) for name in "ab"
+    }
+    needs = [needed(batch, 12, 0.0) for batch in arrays.values()]
+    given = share(arrays, 12, 0.0)
+    if sum(needs) <= 12:
+        assert given == {"a": 12, "b": 12}
+        return
+    assert sum(given.values()) == 12
+    worst = max(late_s(arrays[name], given[name], 0.0) for name in "ab")
+    assert worst == pytest.approx(best_by_trying(arrays, 12, 0.0))
+    assert all(given[name] <= need for name, need in zip("ab", needs, strict=True))
+
+
+def test_with_fewer_slots_than_arrays_the_latest_go_first():
+    arrays = {"early": array(10, 9999.0), "late": array(10, 1.0), "later": array(10, -100.0)}
+    assert share(arrays, 2, 0.0) == {"early": 0, "late": 1, "later": 1}
+    assert share(arrays, 0, 0.0) == {"early": 0, "late": 0, "later": 0}
+    with pytest.raises(ValueError, match="0 or more"):
+        share(arrays, -1, 0.0)
+
+
+def test_what_is_late_whatever_it_gets_takes_no_more_slots_than_it_has_tasks():
+    arrays = {"last": array(1, -500.0), "long": array(100, 50.0)}
+    assert share(arrays, 8, 0.0) == {"last": 1, "long": 7}

@@ -1,0 +1,171 @@
+"""Who may pass a head that waits for several slots, and that it is not delayed by that."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.dispatch.core.backfill.reservation import exceeded_rarely_s
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.disciplines.fcfs import Fcfs
+from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.shares import Rules
+from lbd.model import Facts, HostId, JobId, Needs
+from lbd.sim.queueing.backfill import BatchJob, easy_waits_s, waits_s
+
+H1, H2 = HostId("h1"), HostId("h2")
+
+
+class Table:
+    def __init__(self, rule="limit", risk=0.1, **hosts):
+        self.queues = Queues(Fcfs(), Rules(backfill=rule, backfill_risk=risk))
+        self.rng, self.now_s = Random(1), 0.0
+        for name, slots in (hosts or {"h1": 4}).items():
+            self.queues.host_is(HostSlots(HostId(name), slots), 0.0, self.rng)
+
+    def submit(self, number, slots, limit_s=0.0, **more):
+        job = QueuedJob(JobId(str(number)), slots, limit_s=limit_s, user="ann", **more)
+        return [int(start.job.id) for start in self.queues.arrived(job, self.now_s, self.rng)]
+
+    def ended(self, number):
+        starts = self.queues.ended(JobId(str(number)), self.now_s, self.rng)
+        return [int(start.job.id) for start in starts]
+
+
+@pytest.mark.parametrize(
+    ("slots", "limit_s", "passes"),
+    [(1, 100.0, True), (1, 101.0, False), (1, 0.0, False), (2, 100.0, False)],
+)
+def test_who_ends_before_the_head_can_begin_may_pass_it(slots, limit_s, passes):
+    table = Table()
+    table.submit(1, 3, 100.0)
+    assert table.submit(2, 4, 50.0) == []
+    assert table.submit(3, slots, limit_s) == ([3] if passes else [])
+    table.now_s = 100.0
+    table.ended(3) if passes else None
+    assert table.ended(1) == [2]
+
+
+def test_one_that_passes_and_is_lost_again_and_again_begins_once_each_time():
+    table = Table(h1=5)
+    table.submit(1, 3, 100.0)
+    table.submit(2, 5, 50.0)
+    assert table.submit(3, 1, 10.0) == [3]
+    for _ in range(3):
+        starts = table.queues.lost(JobId("3"), table.now_s, table.rng)
+        assert [start.job.id for start in starts] == ["3"]
+
+
+def test_who_takes_what_the_head_leaves_may_run_for_ever():
+    table = Table()
+    table.submit(1, 3, 100.0)
+    table.submit(2, 3, 50.0)
+    assert table.submit(3, 1) == [3]
+    assert table.submit(4, 1) == []  # the room that was left is taken
+
+
+def test_without_the_setting_and_without_limits_nobody_passes():
+    table = Table("off")
+    table.submit(1, 3, 100.0)
+    table.submit(2, 4, 50.0)
+    assert table.submit(3, 1, 10.0) == []
+    table = Table()
+    table.submit(1, 3)  # it may run for ever, so when the head begins cannot be told
+    table.submit(2, 4, 50.0)
+    assert table.submit(3, 1, 10.0) == []
+
+
+def test_other_hosts_than_the_heads_are_free_for_all():
+    table = Table(h1=4, h2=4)
+    table.submit(1, 4, 100.0)
+    table.submit(2, 2, 200.0)
+    table.submit(3, 4, 50.0)  # it begins on the first of them, at 100 s
+    assert table.submit(4, 2) == [4]
+
+
+def test_the_one_that_is_next_after_the_head_is_looked_at_when_slots_become_free():
+    table = Table()
+    table.submit(1, 2, 100.0)
+    table.submit(2, 2, 50.0)
+    table.submit(3, 4, 50.0)
+    assert table.submit(4, 2, 60.0) == []
+    table.now_s = 30.0
+    assert table.ended(2) == [4]  # until 90 s
+
+
+def test_what_was_learnt_stands_for_a_limit_and_the_head_may_begin_when_it_is_wrong():
+    table = Table("learnt", 0.1)
+    for number in range(10):
+        assert table.submit(100 + number, 1, name="short") == [100 + number]
+        table.now_s += 5.0 + number / 100
+        table.ended(100 + number)
+    table.submit(1, 3, 100.0)
+    table.submit(2, 4, 50.0)
+    assert table.submit(3, 1, name="other") == []
+    assert table.submit(4, 1, name="short") == [4]
+
+
+@pytest.mark.parametrize(
+    ("runs_s", "risk", "expected"),
+    [([], 0.1, None), (range(1, 9), 0.1, None), (range(1, 10), 0.1, 9), (range(1, 20), 0.1, 18),
+     (range(1, 20), 0.5, 10), ([3.0], 0.5, 3.0)],
+)  # fmt: skip
+def test_of_earlier_runs_the_first_is_taken_that_is_exceeded_rarely_enough(runs_s, risk, expected):
+    found = exceeded_rarely_s(map(float, runs_s), risk)
+    assert found == (float("inf") if expected is None else expected)
+
+
+BATCH = st.builds(
+    BatchJob,
+    submitted_s=st.integers(0, 300).map(float),
+    run_s=st.integers(1, 60).map(float),
+    slots=st.integers(1, 8),
+    limit_s=st.integers(0, 60).map(float),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(BATCH, min_size=2, max_size=25))
+def test_with_limits_it_is_easy_and_the_head_is_never_delayed(drawn):
+    jobs = sorted(
+        (replace(job, limit_s=job.run_s + job.limit_s) for job in drawn),
+        key=lambda job: job.submitted_s,
+    )
+    assert waits_s(jobs, 8, "limit") == easy_waits_s(jobs, 8)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(BATCH, min_size=2, max_size=25))
+def test_with_exact_limits_no_head_begins_later_than_it_would_have_without(drawn):
+    """The first that waits in the strict order begins at the same time."""
+    jobs = sorted(
+        (replace(job, limit_s=job.run_s) for job in drawn), key=lambda job: job.submitted_s
+    )
+    strict, filled = waits_s(jobs, 8, "off"), waits_s(jobs, 8, "limit")
+    first = next((n for n, wait in enumerate(strict) if wait > 0), None)
+    assert first is None or filled[first] <= strict[first]
+
+
+GPU, GPUS = Needs((("gpu", 1),)), Needs((("gpu", 2),))
+
+
+def with_gpus():
+    table = Table()
+    facts = Facts(("linux",), (("gpu", 2, 0),))
+    table.queues.host_is(HostSlots(H1, 8, facts=facts), 0.0, table.rng)
+    return table
+
+
+def test_a_head_that_waits_for_a_resource_is_not_delayed_by_who_takes_it():
+    table = with_gpus()
+    assert table.submit(1, 1, 100.0, needs=GPU) == [1]
+    assert table.submit(2, 1, 50.0, needs=GPUS) == []
+    assert table.submit(3, 1, 101.0, needs=GPU) == []  # it would hold one when the head could begin
+    assert table.submit(4, 1, 500.0) == [4]  # it takes nothing of it
+    assert table.submit(5, 1, 100.0, needs=GPU) == [5]
+    assert table.submit(6, 1, 9.0, needs=GPU) == []  # none is free
+    table.now_s = 100.0
+    table.ended(5)
+    assert table.ended(1) == [2]

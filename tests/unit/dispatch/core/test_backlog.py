@@ -1,0 +1,139 @@
+"""The backlog: many jobs in little room, which decides nothing."""
+
+import tracemalloc
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.config.dispatch import MODES
+from lbd.dispatch.core.backlog import EMPTY_MIN
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.disciplines.registry import TIERED, make
+from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId
+from tests.unit.dispatch.core.test_random_histories import EVENTS, RULES, SHARED_EVENTS, History
+
+MANY = 20_000
+EACH_BYTES = 110  # the queue's own share of the 200 that tests/bench asks of the whole process
+WHEN = 0.0, Random(1)
+CLOSED = HostSlots(HostId("h1"), 2, open_slots=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=60, deadline=None)
+@given(events=EVENTS, conserving=st.booleans(), seed=st.integers(0, 9))
+def test_jobs_of_the_backlog_begin_as_they_would_elsewhere(mode, events, conserving, seed):
+    assert told(events, mode, conserving and mode in TIERED, seed)
+
+
+@pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
+@settings(max_examples=100, deadline=None)
+@given(events=SHARED_EVENTS, rules=st.sampled_from(RULES), seed=st.integers(0, 9))
+def test_those_of_several_users_and_arrays_do_too(mode, events, rules, seed):
+    assert told(events, mode, False, seed, rules)
+
+
+def told(events, *more):
+    """Who began where in what order; the same whether in the backlog or not."""
+    histories = History(*more), History(*more, prefix="j")
+    for history in histories:
+        for name, *details in events:
+            getattr(history, name)(*details)
+        history.finish()
+    assert histories[0].told == histories[1].told
+    return True
+
+
+def life(*hosts):
+    made = Lifecycle(make("fcfs", ()), Terms())
+    for host in hosts:
+        made.host_is(host, *WHEN)
+    return made
+
+
+def array_of(count):
+    return (
+        QueuedJob(JobId(str(n)), user="ann", array=7, submission=7, array_index=n)
+        for n in range(1, count + 1)
+    )
+
+
+def singles_of(count, only=None):
+    """Of two users in turn."""
+    return (
+        QueuedJob(JobId(str(n)), user=("ann", "bob")[n % 2], submission=n, only=only)
+        for n in range(1, count + 1)
+    )
+
+
+@pytest.mark.parametrize("hosts", [(), (CLOSED,)], ids=["aside", "in line"])
+@pytest.mark.parametrize("jobs", [array_of, singles_of])
+def test_a_job_that_waits_takes_few_bytes(jobs, hosts):
+    queue = life(*hosts)
+    tracemalloc.start()
+    try:
+        queue.submitted(jobs(MANY), *WHEN)
+        assert len(queue.jobs) == MANY
+        assert tracemalloc.get_traced_memory()[0] / MANY < EACH_BYTES
+        for n in range(1, MANY + 1):
+            queue.kill(JobId(str(n)), 0, *WHEN)
+        assert not queue.jobs
+        assert tracemalloc.get_traced_memory()[0] / MANY < EACH_BYTES / 2
+    finally:
+        tracemalloc.stop()
+
+
+def test_any_job_of_the_backlog_can_be_killed_held_and_released():
+    queue = life(CLOSED)
+    queue.submitted(singles_of(5), *WHEN)
+    (killed,) = queue.kill(JobId("3"), 0, *WHEN)
+    (held,) = queue.hold(JobId("2"), "held by ann", *WHEN)
+    assert (killed.job, held.job, held.reason) == ("3", "2", "held by ann")
+    assert sorted(queue.jobs) == ["1", "2", "4", "5"]
+    with pytest.raises(LbdError, match="has ended"):
+        queue.kill(JobId("3"), 0, *WHEN)
+    queue.release(JobId("2"), *WHEN)
+    begins = []
+    for number in range(1, 5):
+        begins += queue.host_is(HostSlots(HostId("h1"), 9, open_slots=number), *WHEN)
+    assert [(begin.job, begin.submission) for begin in begins] == [
+        ("1", 1), ("4", 4), ("5", 5), ("2", 2)]  # fmt: skip
+
+
+def test_a_task_begins_with_its_index():
+    queue = life(HostSlots(HostId("h1"), 2))
+    begins = queue.submitted(array_of(3), *WHEN)
+    assert [(b.submission, b.array_index) for b in begins] == [(7, 1), (7, 2)]
+    assert queue.jobs[JobId("3")].job == QueuedJob(
+        JobId("3"), user="ann", array=7, submission=7, array_index=3
+    )
+
+
+def test_rows_move_up_and_all_are_found():
+    queue = life(CLOSED)
+    count = 4 * EMPTY_MIN
+    queue.submitted(singles_of(count), *WHEN)
+    left = {JobId(str(n)) for n in range(1, count + 1)}
+    for n in Random(5).sample(range(1, count + 1), count - 10):
+        queue.kill(JobId(str(n)), 0, *WHEN)
+        left.remove(JobId(str(n)))
+    assert set(queue.jobs) == left
+    assert len(queue.queues.registry.backlog.ids) < count / 2
+    assert all(queue.jobs[job].job.id == job for job in left)
+    begins = queue.host_is(HostSlots(HostId("h1"), 99), *WHEN)
+    assert [int(begin.job) for begin in begins] == sorted(map(int, left))
+
+
+def test_who_waited_aside_has_his_place_when_his_host_comes():
+    queue = life(CLOSED)
+    queue.submitted([QueuedJob(JobId("1"), only=HostId("h2")), QueuedJob(JobId("2"))], *WHEN)
+    queue.submitted([QueuedJob(JobId("3"), only=HostId("h2")), QueuedJob(JobId("4"))], *WHEN)
+    assert [row.id for row in queue.queues.registry.backlog.aside()] == ["1", "3"]
+    queue.host_is(HostSlots(HostId("h2"), 9, open_slots=0), *WHEN)
+    assert [waiter.id for waiter in queue.queues.lines[1].order()] == ["1", "2", "3", "4"]
+    begins = queue.host_is(HostSlots(HostId("h2"), 9), *WHEN)
+    assert [begin.job for begin in begins] == ["1", "2", "3", "4"]

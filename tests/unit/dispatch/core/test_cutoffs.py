@@ -1,0 +1,178 @@
+"""Cutoffs from the past: what is taken for it, and when they change."""
+
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.cutoffs import (
+    PastJob,
+    SolverTerms,
+    as_spread,
+    described,
+    judge,
+    layouts_of,
+    past_jobs,
+    tier_order,
+)
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.ledger_rows import JobRow
+from lbd.model import HostId
+from lbd.theory.bounded_pareto import BoundedPareto
+
+SIZES = BoundedPareto(0.1, 1000.0, 1.0)
+SLOWDOWN = SolverTerms("slowdown", 200, 0.1)
+LAYOUTS = {2: (2.0, 2.0), 4: (1.0, 1.0, 1.0, 1.0)}
+
+
+def past(count=2000, load=0.5, seed=1, sizes=SIZES, **more):
+    """Poisson arrivals at four slots."""
+    rng, now, jobs = Random(seed), 1e6, []
+    rate = load * 4 / sizes.mean_s
+    for _ in range(count):
+        now += rng.expovariate(rate)
+        size = sizes.sample(rng)
+        jobs.append(PastJob(size, size, now, **{"may_restart": True, **more}))
+    return jobs, now
+
+
+def verdict(mode="tags", layouts=LAYOUTS, terms=SLOWDOWN, in_force=(), **more):
+    return judge(mode, *past(**more), layouts, terms, in_force)
+
+
+def test_few_jobs_settle_nothing():
+    found = verdict(count=199, in_force=(1.0,))
+    assert (found.cutoffs_s, found.changed) == ((1.0,), False)
+    assert found.reason == "199 jobs on record; it takes 200 (tags.solve_jobs)"
+
+
+def test_the_first_cutoffs_come_from_the_fit():
+    found = verdict()
+    assert found.changed
+    assert found.record.is_fitted
+    assert found.record.fit.sizes.alpha == pytest.approx(1.0, abs=0.1)
+    assert len(found.cutoffs_s) in (1, 3)
+    assert sorted(found.cutoffs_s) == list(found.cutoffs_s)
+    assert found.expected.slowdown < found.one_queue
+    line = described(found)
+    assert line.startswith("cutoffs ")
+    for word in ("mean slowdown", "one queue for all", "2000 jobs fitted", "KS 0.0", "load 0."):
+        assert word in line
+
+
+def test_another_sample_of_the_same_traffic_changes_nothing():
+    first = verdict()
+    for seed in (2, 4):
+        again = verdict(seed=seed, in_force=first.cutoffs_s)
+        assert (again.changed, again.cutoffs_s) == (False, first.cutoffs_s)
+
+
+def test_other_traffic_does():
+    found = verdict(in_force=verdict().cutoffs_s, sizes=BoundedPareto(10.0, 1e5, 1.0))
+    assert found.changed
+    assert "instead of" in found.reason
+
+
+def test_without_hysteresis_the_best_is_taken_each_time():
+    first = verdict().cutoffs_s
+    again = verdict(seed=2, terms=SolverTerms("slowdown", 200, 0.0), in_force=first)
+    assert again.changed
+
+
+def test_where_all_cutoffs_overload_a_tier_nothing_is_killed():
+    found = verdict(load=1.6, in_force=(1.0,))
+    assert (found.cutoffs_s, found.changed) == ((), True)
+    assert "overloaded whatever the cutoffs" in found.reason
+    assert not verdict(load=1.6).changed
+
+
+def test_sizes_that_are_no_pareto_are_taken_as_they_are():
+    found = judge("tags", *no_pareto(), LAYOUTS, SLOWDOWN, ())
+    assert not found.record.is_fitted
+    assert found.changed
+    assert "as measured" in described(found)
+
+
+def no_pareto():
+    rng = Random(1)
+    jobs, _ = past(load=0.3)
+    sizes = [rng.choice((1.0, 500.0)) * rng.uniform(0.9, 1.1) for _ in jobs]
+    mean = sum(sizes) / len(sizes)
+    return [
+        PastJob(size, size, n * mean / 4 / 0.3, may_restart=True) for n, size in enumerate(sizes)
+    ], len(jobs) * mean / 4 / 0.3
+
+
+def test_jobs_all_of_one_size_leave_nothing_to_cut():
+    jobs = [PastJob(1.0, 1.0, float(n), may_restart=True) for n in range(300)]
+    found = judge("tags", jobs, 300.0, LAYOUTS, SLOWDOWN, ())
+    assert (found.cutoffs_s, found.changed) == ((), False)
+    assert found.reason.startswith("nothing to cut")
+
+
+def test_jobs_that_may_not_restart_weigh_on_the_last_tier():
+    jobs, now = past(load=0.3)
+    fixed, _ = past(count=1000, load=0.3, seed=2, may_restart=False)
+    free, both = (judge("tags", some, now, LAYOUTS, SLOWDOWN, ()) for some in (jobs, jobs + fixed))
+    assert both.record.jobs == 2000
+    assert both.record.pinned > 0
+    assert both.expected.tiers[-1].load != free.expected.tiers[-1].load
+
+
+def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
+    found = verdict("sita-e")
+    assert len(found.cutoffs_s) == 3
+    jobs, _ = past()
+    total = sum(job.size_s for job in jobs)
+    small = sum(job.size_s for job in jobs if job.size_s <= found.cutoffs_s[0])
+    assert small / total == pytest.approx(0.25, abs=0.08)
+    again = verdict("sita-e", in_force=found.cutoffs_s)
+    assert not again.changed
+
+
+def hosts(*slots):
+    return [HostSlots(HostId(f"h{n}"), count) for n, count in enumerate(slots, 1)]
+
+
+def test_layouts():
+    order = ["h1", "h2", "h3"]
+    assert layouts_of(hosts(1, 1, 2), order, ()) == {2: (2.0, 2.0), 3: (1.0, 1.0, 2.0)}
+    assert layouts_of(hosts(4), ["h1"], ()) == {}
+    given = ("h1:1", "h2:1,2", "h3:3")
+    assert layouts_of(hosts(1, 1, 2), order, given) == {3: (1.5, 0.5, 2.0)}
+    assert layouts_of(hosts(1, 1), order, given) == {}, "nobody serves the third tier now"
+    assert tier_order(["h9"], ["h2", "h9", "h1"]) == ["h9", "h1", "h2"]
+
+
+def test_hosts_are_named_in_the_order_of_the_tiers():
+    order = tier_order(["h2", "h10"], ["a"])
+    assert as_spread(["gone", "a", "h10", "h2"], order) == ["h2", "h10", "a", "gone"]
+
+
+def row(**more):
+    values = {
+        "id": 1, "submission": 1, "user": "u", "origin": "h1", "name": "", "command": b"x",
+        "slots": 2, "may_restart": True, "only": "", "barred": (), "slots_most": 2,
+        "slots_held": None, "priority": 0, "array_index": None,
+        "state": "done", "tier": 1, "attempt": 1, "crashes": 0, "reason": "", "host": "h1",
+        "submitted": 5.0, "started": 10.0, "finished": 12.0, "cpu_s": 1.5, "exit_status": 0,
+        "signal": 0, "cause": "exited", "requeued": None,
+    }  # fmt: skip
+    return JobRow(**{**values, **more})
+
+
+def test_only_whole_jobs_count():
+    assert past_jobs([row()], 0.0) == [PastJob(1.5, 4.0, 5.0, may_restart=True)]
+    assert past_jobs([row(cause=cause) for cause in ("timeout", "memory", "lost", "")], 0.0) == []
+    assert past_jobs([row(cpu_s=None), row(started=None), row(submitted=1.0)], 2.0) == []
+
+
+def test_where_hosts_make_no_two_tiers_nothing_changes():
+    found = verdict(layouts={}, in_force=(1.0,))
+    assert (found.cutoffs_s, found.changed) == ((1.0,), False)
+    assert found.reason == "too few hosts for two tiers just now"
+    assert described(found) == "cutoffs 1 s: too few hosts for two tiers just now"
+
+
+def test_the_load_is_that_of_all_hosts_also_where_not_all_make_a_tier():
+    found = verdict(layouts={2: (2.0, 2.0), 3: (1.0, 1.0, 1.0)})
+    assert found.load == verdict(layouts={2: (2.0, 2.0)}).load

@@ -1,0 +1,227 @@
+"""When a pending job will begin: its place in the line, and Downey's prediction."""
+
+from random import Random
+from statistics import median
+
+import pytest
+
+from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
+from lbd.dispatch.core.disciplines.fcfs import Fcfs
+from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.queues import Queues
+from lbd.model import HostId, JobId
+from lbd.theory.calibration import Correction
+from tests.unit.dispatch.core.test_queues import Table
+
+
+def known(table, lives_s=(10.0,) * 5):
+    """Jobs that have ended, before time 0 of the test."""
+    for life_s in lives_s:
+        table.queues.slot_times.ended(life_s)
+    return Forecast(table.queues)
+
+
+def predicted(table, forecast, job):
+    return forecast.of(table.queues.registry[JobId(job)], table.now_s)
+
+
+def test_the_head_waits_for_the_next_end_and_others_for_those_before_them_as_well():
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 2)
+    table.arrive("a")
+    table.now_s = 4.0
+    for name in "bcdef":
+        table.arrive(name)
+    table.now_s = 8.0
+    assert predicted(table, forecast, "c").wait_s == pytest.approx(2.0, rel=0.05)
+    third = predicted(table, forecast, "f")
+    assert third.wait_s == pytest.approx(2.0 + 3 * 10 / 2, rel=0.05)
+    assert third.how == (
+        "from 5 ended jobs, 10 slot-seconds each on average; 3 ahead of it on 2 slots"
+    )
+
+
+def test_what_is_ahead_of_a_job_is_as_for_one_that_comes_behind_it():
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 2)
+    table.arrive("a")
+    for name in "bcde":
+        table.arrive(name, slots=2)
+        # d waits for two slots, one of which is free, and for those of b and c
+    ahead, held = forecast.ahead_of(table.queues.registry[JobId("d")], table.now_s)
+    assert (ahead, held.total) == (1 + 4, 1)
+    assert forecast.ahead_of(table.queues.registry[JobId("a")], table.now_s) is None
+    table = Table()
+    table.host("h1", 1)
+    table.arrive("a")
+    table.arrive("b")
+    unknown = Forecast(table.queues).ahead_of(table.queues.registry[JobId("b")], 0.0)
+    assert unknown is None
+
+
+def test_what_cannot_be_told_is_said():
+    table = Table(user_slots=1)
+    forecast = Forecast(table.queues)
+    table.host("h1", 2)
+    table.arrive("a", user="ann")
+    table.arrive("wide", user="bob", slots=2)
+    assert predicted(table, forecast, "wide") == (None, "")  # a limit, of which the reason speaks
+    table.arrive("b", user="bob")
+    table.arrive("c", user="cid")
+    table.arrive("d", user="dan")
+    assert predicted(table, forecast, "d").how == "no estimate before 5 jobs have ended"
+    assert forecast.of_another(3, 0.0).how == "no host that takes jobs now has as many slots"
+
+
+def test_a_job_that_came_now():
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 4)
+    assert forecast.of_another(1, 0.0) == (0.0, "slots are free")
+    for name in "abcde":
+        table.arrive(name)
+    assert forecast.of_another(1, 0.0).wait_s == pytest.approx(10 + 10 / 4, rel=0.05)
+
+
+def test_asking_counts_no_turn_of_round_robin():
+    table = Table("round-robin")
+    forecast = known(table)
+    for name in ("h1", "h2"):
+        table.host(name)
+    forecast.of_another(1, 0.0)
+    assert (table.arrive("a"), table.arrive("b")) == (["a@h1"], ["b@h2"])
+
+
+def test_a_cutoff_bounds_what_the_jobs_of_a_tier_take():
+    table = Table("tags", cutoffs=(2.0,))
+    forecast = known(table, (100.0,) * 5)
+    table.host("h1", tiers=(1,))
+    table.host("h2", tiers=(2,))
+    for name in "abc":
+        table.arrive(name)
+    assert predicted(table, forecast, "c").wait_s == pytest.approx(2.0 + 2.0, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_predictions_are_borne_out(seed):
+    """A busy queue in virtual time: half of all waits are above what was predicted, about."""
+    rng, table = Random(seed), Table(seed=seed)
+    forecast = Forecast(table.queues)
+    table.host("h1", 4)
+    ends, told, ratios = {}, {}, []
+
+    def began(starts):
+        for start in starts:
+            job = start.partition("@")[0]
+            ends[job] = table.now_s + rng.lognormvariate(2, 1)
+            arrived_s, wait_s = told.pop(job, (0.0, None))
+            if wait_s:
+                ratios.append((table.now_s - arrived_s) / wait_s)
+
+    arrival_s = 0.0
+    for n in range(800):
+        arrival_s += rng.expovariate(0.3)
+        while ends and min(ends.values()) < arrival_s:
+            job = min(ends, key=ends.get)
+            table.now_s = ends.pop(job)
+            began(table.ended(job))
+        table.now_s = arrival_s
+        starts = table.arrive(f"j{n}")
+        if not starts:
+            entry = table.queues.registry[JobId(f"j{n}")]
+            told[f"j{n}"] = arrival_s, forecast.of(entry, arrival_s).wait_s
+        began(starts)
+    assert len(ratios) > 200
+    assert 0.7 < median(ratios) < 1.4
+
+
+def test_an_arrival_is_expected_as_a_job_that_came():
+    table = Table()
+    table.host("h1", 4)
+    table.arrive("a")
+    assert Forecast(table.queues).of_arrival(1, 0.0) == (0.0, 0.0)  # nothing is known yet
+    for name in "bcd":
+        table.arrive(name)
+    assert Forecast(table.queues).of_arrival(1, 0.0) is None
+    for slots in (1, 2):
+        forecast = known(table)
+        wait_s, more_s = forecast.of_arrival(slots, 0.0)
+        assert wait_s == pytest.approx(forecast.of_another(slots, 0.0).wait_s)
+        assert more_s == pytest.approx(slots * 10 / 4)
+    table.arrive("e", slots=3)
+    forecast = known(table)
+    found_s = forecast.of_arrival(1, 1.0)[0]
+    assert found_s == pytest.approx(forecast.of_another(1, 1.0).wait_s)
+
+
+def test_what_stands_before_one_that_comes_now():
+    table = Table()
+    table.host("h1", 4)
+    for name in "abc":
+        table.arrive(name)
+    job = QueuedJob(JobId("x"), 2, slots_most=4)
+    unknown, _ = Forecast(table.queues).situation(job, Correction(), 0.0)
+    assert (unknown.ahead_slots, unknown.slot_s, unknown.all_held) == (1, 0.0, None)
+    forecast = known(table)
+    found, how = forecast.situation(job, Correction(), 0.0)
+    assert (found.ahead_jobs, found.ahead_slots, found.slot_s) == (0, 1, 2.5)
+    assert found.all_held is not None
+    assert "from 5 ended jobs" in how
+    table.arrive("wide", slots=3)
+    found, _ = known(table).situation(job, Correction(), 1.0)
+    assert (found.ahead_jobs, found.ahead_slots) == (1, 2 + 3)
+    small, _ = known(table).situation(QueuedJob(JobId("y")), Correction(), 2.0)
+    assert small.ahead_slots == 2 + 3
+    table.gone("h1")
+    nowhere, how = forecast.situation(job, Correction(), 3.0)
+    assert (nowhere.rooms, how) == ((), "no host that takes jobs now has as many slots")
+
+
+def test_what_was_reckoned_is_reckoned_again_once_it_is_forgotten():
+    table = Table()
+    forecast = known(table)
+    table.host("h1")
+    for name in "abcd":
+        table.arrive(name)
+    assert predicted(table, forecast, "d").how.endswith("2 ahead of it on 1 slots")
+    table.ended("b")
+    forecast.forget()
+    assert predicted(table, forecast, "d").how.endswith("1 ahead of it on 1 slots")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_place_is_that_in_the_order_of_beginning_whoever_left_or_came_back(seed):
+    rng = Random(seed)
+    queues = Queues(Fcfs())
+    queues.host_is(HostSlots(HostId("h1"), 4), 0.0, rng)
+    running = []
+    for number in range(1, 300):
+        job = QueuedJob(JobId(str(number)), slots=rng.choice((1, 1, 2)))
+        running += queues.arrived(job, 0.0, rng)
+        if running and rng.random() < 0.1:
+            running += queues.lost(running.pop(0).job.id, 0.0, rng)
+        elif rng.random() < 0.2:
+            queues.ended(JobId(str(rng.randrange(1, number + 1))), 0.0, rng)
+        running = [one for one in running if one.job.id in queues.registry]
+    forecast, waiting = Forecast(queues), queues.lines[ONLY_LINE]
+    order = waiting.order()
+    assert len(order) > 100
+    assert waiting.in_order_of_arrival() is not None
+    slots = 0
+    for jobs, waiter in enumerate(order):
+        assert forecast.places.of(queues.registry[waiter.id], 0.0) == (jobs, slots)
+        slots += waiter.slots
+
+
+def test_where_arrays_take_turns_a_place_is_that_in_their_turns():
+    queues, rng = Queues(Fcfs()), Random(1)
+    for number in range(1, 7):
+        array = 1 if number < 4 else 4
+        queues.arrived(QueuedJob(JobId(str(number)), array=array, array_index=number), 0.0, rng)
+    queues.host_is(HostSlots(HostId("h1"), 2, open_slots=0), 0.0, rng)
+    assert queues.lines[ONLY_LINE].in_order_of_arrival() is None
+    forecast = Forecast(queues)
+    places = [forecast.places.of(queues.registry[JobId(str(n))], 0.0).jobs for n in range(1, 7)]
+    assert places == [0, 2, 4, 1, 3, 5]

@@ -1,0 +1,196 @@
+"""Small guards of the dispatcher's promises, each of which was once guarded by no test."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.records import CANCEL, REQUEUE, Begin, Cause, Changed, Ending
+from lbd.errors import LbdError
+from lbd.lbm.core.leases import Leases
+from lbd.model import HostId, JobId, JobState
+from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
+from tests.unit.dispatch.core.test_queues import Table as Queue
+
+LOST = Ending(Cause.LOST, reason="gone")
+FAILED = Ending(Cause.EXITED, 1, reason="failed")
+
+
+# Leases: the host has let go before the dispatcher counts it as gone
+
+
+@pytest.mark.parametrize("lease_s", [1.0, 30.0, 86400.0])
+@pytest.mark.parametrize("pace", [1.0, 0.96])
+def test_a_host_with_a_slow_clock_has_killed_before_the_dispatcher_starts_another(lease_s, pace):
+    """Its clock may be late by four in a hundred, and to kill takes it most of a second."""
+    kill_s, terms, leases = 0.9, Terms(lease_s=lease_s), Leases()
+    key = JobId("1"), 1
+    assert leases.take(key, leases.heartbeat(0.0), lease_s, 0.0)
+    assert leases.until_s[key] <= lease_s
+    dead_s = lease_s / pace + kill_s  # on the dispatcher's clock, where the heartbeat came at once
+    assert terms.waited_s > dead_s
+
+
+def test_a_renewed_lease_lasts_the_margin_longer_here_than_there():
+    table = Table(lease_s=10.0)
+    begin = table.begin("1")
+    table.now_s = 5.0
+    renewed, _ = table.life.heartbeat(begin.host, [(begin.job, 1)], table.now_s)
+    assert renewed == [(begin.job, 1)]
+    table.now_s = 5.0 + table.life.terms.waited_s - 0.01
+    assert table.life.tick(*table.when) == []
+    table.now_s += 0.02
+    assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
+
+
+# Hosts that fail
+
+
+def test_a_host_that_does_well_in_between_is_not_set_aside():
+    book = HostTable(Terms(host_failures=2, aside_s=10.0))
+    book.heard(HostSlots(H1))
+    assert not book.failed(H1, 0.0)
+    book.worked(H1)
+    assert not book.failed(H1, 1.0)
+    assert book.failed(H1, 2.0)
+    assert book.known[H1].aside_until_s == 12.0
+
+
+def test_an_attempt_that_succeeds_is_what_clears_its_host():
+    table = Table(host_failures=2, crash_limit=100)
+    table.life.host_gone(H2, *table.when)
+    for number, ending in enumerate((LOST, OK, LOST, OK, LOST)):
+        table.begin(str(number), may_restart=False)
+        table.life.ended(H1, JobId(str(number)), 1, ending, *table.when)
+    assert table.life.hosts.aside() == []
+    table.begin("9", may_restart=False)
+    table.life.ended(H1, JobId("9"), 1, LOST, *table.when)
+    assert table.life.hosts.aside() == [H1]
+
+
+def test_a_request_that_nobody_can_run_is_no_hosts_fault():
+    """One host could set all others aside by submitting such."""
+    table = Table(host_failures=1)
+    (begin,) = table.submit("1")
+    ending = Ending(Cause.LOST, reason="its stored request cannot be run: argv")
+    (again,) = [
+        action
+        for action in table.life.refused(begin.host, begin.job, 1, "request", ending, *table.when)
+        if isinstance(action, Begin)
+    ]
+    table.life.refused(again.host, again.job, 2, "request", ending, *table.when)
+    assert table.life.hosts.aside() == []
+
+
+# What users and hosts may wish
+
+
+def held_table():
+    table = Table()
+    for name in ("1", "2"):
+        table.begin(name)
+    assert table.submit("3") == []
+    return table
+
+
+def test_who_holds_a_job_first_is_who_holds_it():
+    table = held_table()
+    (held,) = table.life.hold(JobId("3"), "held by ann", *table.when)
+    assert (held.state, held.reason) == (JobState.PENDING, "held by ann")
+    assert table.life.hold(JobId("3"), "held by bob", *table.when) == []
+    assert table.life.jobs[JobId("3")].held == "held by ann"
+
+
+def test_one_that_may_not_restart_is_not_queued_again():
+    table = Table()
+    begin = table.begin("1", may_restart=False)
+    with pytest.raises(LbdError, match="--no-restart"):
+        table.life.requeue(begin.job)
+    actions = table.ended(begin, Ending(Cause.EXITED, 1, stop_reason=REQUEUE))
+    assert not any(isinstance(action, Begin) for action in actions)
+    assert [action.state for action in actions if isinstance(action, Changed)] == [JobState.FAILED]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_host_says_again_what_a_dispatcher_before_us_told_it(refused):
+    """Its user was told that the job is cancelled."""
+    table = Table()
+    begin = table.begin("1")
+    ending = Ending(Cause.SIGNALLED, 143, 15, stop_reason=CANCEL)
+    if refused:
+        ended = table.life.refused(begin.host, begin.job, 1, "late", ending, *table.when)
+    else:
+        ended = table.ended(begin, ending)
+    assert [a.state for a in ended if isinstance(a, Changed)] == [JobState.CANCELLED]
+    assert not table.life.jobs
+
+
+# Queues
+
+
+def test_a_job_waits_rather_than_go_where_it_cannot_begin():
+    queue = Queue()
+    queue.host("h1")
+    assert queue.host("h2") == []
+    assert queue.arrive("a") != []
+    free = "h1" if queue.queues.servers_by_host["h2"].running else "h2"
+    assert queue.arrive("b", barred=frozenset({HostId(free)})) == []
+    assert queue.arrive("c", only=HostId("h1" if free == "h2" else "h2")) == []
+    assert [row.split("@")[1] for row in queue.ended("a")] == ["h1" if free == "h2" else "h2"]
+
+
+def test_one_that_can_use_more_slots_goes_where_it_gets_most():
+    queue = Queue()
+    queue.host("h1", 2)
+    queue.host("h2", 8, load=1.0)
+    assert queue.arrive("wide", slots=1, slots_most=8) == ["wide@h2"]
+
+
+def test_what_was_started_counts_as_load_until_the_load_is_told_again():
+    queue = Queue()
+    queue.host("h1", 4, load=0.0)
+    queue.host("h2", 4, load=0.4)
+    assert [queue.arrive(name) for name in "ab"] == [["a@h1"], ["b@h1"]]
+    assert queue.arrive("c") == ["c@h2"]
+    queue.host("h1", 4, load=0.6)
+    assert queue.arrive("d") == ["d@h1"]
+
+
+def test_a_wide_jobs_life_counts_for_each_of_its_slots():
+    queue = Queue()
+    queue.host("h1", 4)
+    queue.arrive("a", slots=3)
+    queue.now_s = 10.0
+    queue.ended("a")
+    assert list(queue.queues.slot_times.recent_s) == [30.0]
+
+
+def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():
+    queue = Queue()
+    queue.host("h1")
+    queue.arrive("a")
+    queue.gone("h1")
+    assert queue.queues.servers_by_host.keys() == {"h1"}
+    queue.ended("a")
+    assert not queue.queues.servers_by_host
+
+
+def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one():
+    """All lines were gone through at each event for ever."""
+    queue = Queue()
+    queue.host("h1", 2)
+    queue.arrive("a")
+    assert queue.arrive("wide", slots=2) == []
+    assert queue.queues._kept_for_wide
+    assert queue.ended("a") == ["wide@h1"]
+    assert not queue.queues._kept_for_wide
+
+
+def test_jobs_that_are_cancelled_as_they_begin_set_no_host_aside():
+    """Its user sees to that by a long environment and an `lbrun -q` that goes away at once."""
+    table = Table(host_failures=1)
+    (begin,) = table.submit("1")
+    table.life.kill(JobId("1"), 0, *table.when)
+    torn = Ending(Cause.LOST, reason="spawn: Connection reset by peer")
+    actions = table.life.refused(begin.host, "1", 1, "spawn", torn, *table.when)
+    assert JobState.CANCELLED in [getattr(action, "state", None) for action in actions]
+    assert not table.life.hosts.aside()

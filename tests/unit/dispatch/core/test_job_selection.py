@@ -1,0 +1,145 @@
+"""Which jobs a user means."""
+
+import pytest
+
+from lbd.dispatch.core.job_selection import (
+    SELECTORS_MAX,
+    check_count,
+    in_few_lines,
+    is_selector,
+    read_range,
+    read_selectors,
+    tasks_of,
+    widened,
+)
+from lbd.dispatch.core.ledger_rows import SubmissionRange
+from lbd.errors import ConfigError, LbdError
+
+
+@pytest.mark.parametrize(
+    ("texts", "ranges", "user"),
+    [
+        (["3"], ((3, 3),), ""),
+        (["2-5", "9"], ((2, 5), (9, 9)), ""),
+        (["last"], ((7, 7),), ""),
+        (["@me"], (), "ann"),
+        (["@me", "1-4"], ((1, 4),), "ann"),
+    ],
+)
+def test_what_is_meant(texts, ranges, user):
+    wanted = read_selectors(texts, "ann", 7)
+    assert (wanted.ranges, wanted.user, wanted.ended_too) == (ranges, user, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("5-2", "'5-2': the range runs backwards"),
+        ("0", "'0' names no queued job"),
+        ("h1-3", "'h1-3' names no queued job"),
+        ("1-", "'1-' names no queued job"),
+        ("-1", "'-1' names no queued job"),
+        ("٣", "'٣' names no queued job"),
+        ("9" * 30, "names no queued job"),
+        ("", "'' names no queued job"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(text, line):
+    with pytest.raises(ConfigError, match=line.replace("(", r"\(")):
+        read_selectors([text], "ann", 7)
+
+
+def test_the_last_job_of_somebody_who_has_none():
+    with pytest.raises(ConfigError, match="ann has submitted no job"):
+        read_selectors(["last"], "ann", None)
+
+
+PLACED = {
+    12: SubmissionRange(12, 300, "1-300"),
+    400: SubmissionRange(400, 4, "0,10-30:10"),
+    9: SubmissionRange(9, 1, ""),
+    15: SubmissionRange(12, 300, "1-300"),
+}
+
+
+def meant(*texts):
+    return tasks_of(read_selectors(texts, "ann", None).tasks, PLACED)
+
+
+def test_tasks_are_named_by_array_and_index():
+    assert meant("12_7") == ((18, 18),)
+    assert meant("12_[3-5]") == meant("12_3-5") == meant("12_3", "12_5", "12_4") == ((14, 16),)
+    assert meant("400_10") == ((401, 401),)
+    assert meant("400_[0-30:10]") == ((400, 403),)
+    assert meant("400_5-20", "12_300-999") == ((311, 311), (401, 402))  # those that there are
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("12_301", "array 12 has no task 301; its indexes are 1-300"),
+        ("400_5", "array 400 has no task 5; its indexes are 0,10-30:10"),
+        ("9_1", "job 9 is no array, so it has no task 1"),
+        ("13_1", "no job 13_1 in the queue's ledger"),
+        ("15_1", "no job 15_1 in the queue's ledger"),  # a number, but no id
+        ("12_1-900000:2", "more than 100000 jobs named at once; name ranges of them"),
+    ],
+)
+def test_a_task_that_is_not_there_is_one_line(text, line):
+    with pytest.raises(LbdError) as problem:
+        meant(text)
+    assert str(problem.value) == line
+
+
+@pytest.mark.parametrize(
+    "text", ["12_", "12_[]", "_3", "12_5-3", "12_1,1", "12_1%2", "12_h1", "x_1"]
+)
+def test_tasks_that_make_no_sense_are_one_line(text):
+    with pytest.raises(ConfigError, match="names no "):
+        read_selectors([text], "ann", None)
+
+
+def test_an_arrays_id_within_a_range_means_all_of_it():
+    assert widened(12, 12, PLACED) == (12, 311)
+    assert widened(10, 15, PLACED) == (10, 311)
+    assert widened(15, 15, PLACED) == (15, 15)
+    assert widened(9, 9, PLACED) == (9, 9)
+    assert widened(7, 7, PLACED) == (7, 7)
+
+
+def test_ids_of_the_queue_are_told_from_those_of_hosts():
+    assert all(map(is_selector, ["3", "2-5", "last", "@me", "12_7", "12_[3-5]"]))
+    assert not any(map(is_selector, ["h1-17", "my_host-3", "5_x"]))
+
+
+def test_the_same_trouble_of_many_jobs_is_one_line():
+    problems = [
+        ("7", "job 7 is not held"),
+        ("8", "job 8 runs already; only a pending one can be held"),
+        ("12_9", "job 12_9 is not held"),
+        ("77", "job 77 is not held"),
+    ]
+    assert in_few_lines(problems) == [
+        "job 7 is not held; 2 more likewise",
+        "job 8 runs already; only a pending one can be held",
+    ]
+    assert in_few_lines([]) == []
+
+
+def test_as_many_are_named_at_once_as_an_answer_has():
+    check_count(["1"] * SELECTORS_MAX)
+    with pytest.raises(ConfigError, match="more than 100000 jobs"):
+        check_count(["1"] * (SELECTORS_MAX + 1))
+
+
+def test_no_job_has_a_number_that_no_ledger_holds():
+    largest = (1 << 63) - 1
+    assert read_range(f"{largest}") == (largest, largest)
+    for text in (f"{largest + 1}", "0", "9" * 20, "\u00b2"):
+        with pytest.raises(ConfigError, match="names no queued job"):
+            read_range(text)
+
+
+def test_what_many_have_in_common_is_one_line():
+    problems = [(n, f"job {n} has ended") for n in (3, 4, 5)] + [(6, "job 6 is bob's")]
+    assert in_few_lines(problems) == ["job 3 has ended; 2 more likewise", "job 6 is bob's"]

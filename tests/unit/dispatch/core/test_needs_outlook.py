@@ -1,0 +1,164 @@
+"""When a job begins that needs more of its host than slots, and who stands behind it."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.forecast import HELD_UP, OTHERS_HAVE_IT
+from lbd.dispatch.core.malleable.prospects import answer
+from lbd.dispatch.core.needs_outlook import KINDS_MAX
+from lbd.model import NO_NEEDS, Facts, JobId, Needs
+from lbd.theory.calibration import Correction
+from tests.unit.dispatch.core.test_forecast import known, predicted
+from tests.unit.dispatch.core.test_needs import BOTH, GPU, facts
+from tests.unit.dispatch.core.test_queues import Table
+
+GIB = 1 << 30
+BIG = Needs(features=("big",))
+SCRATCH = Needs((("scratch", 60 * GIB),))
+
+
+def two_gpus_in_use(slots=8, **more):
+    """Each for 10 s: the first since 4 s, the second since now; other slots are free."""
+    table = Table(**more)
+    forecast = known(table)
+    table.host("h1", slots, facts=facts())
+    table.arrive("a", needs=GPU)
+    table.now_s = 4.0
+    table.arrive("b", needs=GPU)
+    return table, forecast
+
+
+def about(seconds):
+    return pytest.approx(seconds, rel=0.05)
+
+
+def test_it_waits_for_the_resource_although_slots_are_free():
+    table, forecast = two_gpus_in_use()
+    found = forecast.of_another(1, 4.0, GPU)
+    assert found.wait_s == about(6.0)
+    assert found.how.endswith("0 ahead of it on 8 slots; it waits for what it needs")
+    assert forecast.of_another(1, 4.0) == (0.0, "slots are free")
+    assert forecast.of_arrival(1, 4.0, GPU)[0] == about(6.0)
+    table.arrive("c", needs=GPU)
+    assert predicted(table, forecast, "c").wait_s == about(6.0)
+    table.ended("a")
+    forecast.forget()
+    assert forecast.of_another(1, 4.0, BOTH).wait_s > 9.0  # both of them: b has just begun
+
+
+def test_those_ahead_take_of_the_resource_at_its_own_rate():
+    table, forecast = two_gpus_in_use()
+    for name in "cdef":
+        table.arrive(name, needs=GPU)
+    forecast.forget()
+    assert predicted(table, forecast, "f").wait_s == about(6.0 + 3 * 10 / 2)  # not 3 * 10 / 8
+    first_s, step_s = forecast.of_arrival(1, 4.0, GPU)
+    assert (first_s, step_s) == (about(6.0 + 4 * 10 / 2), about(10 / 2))
+
+
+def test_who_stands_behind_a_head_that_waits_for_a_resource_waits_as_well():
+    table, forecast = two_gpus_in_use()
+    table.arrive("c", needs=GPU)
+    table.arrive("plain")
+    forecast.forget()
+    assert predicted(table, forecast, "plain").wait_s == about(6.0 + 10 / 8)
+    assert forecast.of_another(1, 4.0).wait_s == about(6.0 + 2 * 10 / 8)
+    assert forecast.of_arrival(1, 4.0)[0] == about(6.0 + 2 * 10 / 8)
+
+
+def test_what_others_have_comes_back_nobody_knows_when():
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 4, facts=facts(used=2))  # by commands that the queue does not know
+    assert forecast.of_another(1, 0.0, GPU) == (None, OTHERS_HAVE_IT)
+    assert forecast.of_arrival(1, 0.0, GPU) is None
+    table.arrive("c", needs=GPU)
+    table.arrive("plain")
+    forecast.forget()
+    assert predicted(table, forecast, "c") == (None, OTHERS_HAVE_IT)
+    assert predicted(table, forecast, "plain") == (None, HELD_UP)
+    assert forecast.of_arrival(1, 0.0) is None
+
+
+def test_only_hosts_that_have_the_feature_count():
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 4, facts=facts())
+    assert forecast.of_another(1, 0.0, BIG).how == "no host that takes jobs now has what it needs"
+    table.host("h2", 1, facts=facts(features=("big", "linux")))
+    assert forecast.of_another(1, 0.0, BIG) == (0.0, "slots are free")
+    table.arrive("a", needs=BIG)
+    table.now_s = 4.0
+    forecast.forget()
+    assert forecast.of_another(1, 4.0, BIG).wait_s == about(6.0)
+
+
+@pytest.mark.parametrize(
+    ("needs", "there"),
+    [
+        (Needs(memory_bytes=6 * GIB), facts(memory=8 * GIB)),
+        (SCRATCH, Facts(("linux",), (("scratch", 100 * GIB, 0),))),
+    ],
+)
+def test_memory_and_sizes_come_back_like_slots(needs, there):
+    table = Table()
+    forecast = known(table)
+    table.host("h1", 4, facts=there)
+    table.arrive("a", needs=needs)
+    table.now_s = 4.0
+    forecast.forget()
+    assert forecast.of_another(1, 4.0, needs).wait_s == about(6.0)
+
+
+def test_of_several_hosts_the_first_that_has_all_of_it_counts():
+    table, forecast = two_gpus_in_use()
+    table.now_s = 7.0
+    table.host("h2", 1, facts=facts(gpus=1))
+    table.arrive("elsewhere", needs=GPU)
+    table.now_s = 8.0
+    forecast.forget()
+    assert forecast.of_another(1, 8.0, GPU).wait_s == about(2.0)  # on h1; on h2 in 9 s
+    alone = Table()
+    forecast = known(alone)
+    alone.host("h1", 1, facts=facts())
+    alone.arrive("plain")  # has the slot; both gpus are free
+    alone.now_s = 3.0
+    forecast.forget()
+    assert forecast.of_another(1, 3.0, GPU).wait_s == about(7.0)
+
+
+def test_the_table_of_predict_has_it_with_an_interval():
+    table, forecast = two_gpus_in_use()
+    job = QueuedJob(JobId(""), 1, needs=GPU)
+    now, how = forecast.situation(job, Correction(), 4.0)
+    first = answer(now, 1, 1, None).prospects[0]
+    assert first.begins_in_s == about(6.0)
+    low_s, high_s = first.interval_90_s
+    assert 0 < low_s <= first.begins_in_s * 1.01
+    assert high_s < 11.0
+    assert "waits for what it needs" in how
+    plain, _ = forecast.situation(QueuedJob(JobId(""), 1), Correction(), 4.0)
+    assert answer(plain, 1, 1, None).prospects[0].begins_in_s == 0.0
+    table.arrive("c", needs=GPU)
+    forecast.forget()
+    ahead, held = forecast.ahead_of(table.queues.registry[JobId("c")], 4.0)
+    assert (ahead, held.total) == (1, 2)
+
+
+def test_a_host_that_lacks_it_now_offers_none_of_its_slots():
+    table, forecast = two_gpus_in_use()
+    table.host("h2", 2, facts=facts(gpus=1))
+    job = QueuedJob(JobId(""), 1, slots_most=8, needs=GPU)
+    now, _ = forecast.situation(job, Correction(), 4.0)
+    assert now.free == 2
+    assert [row.begins_in_s for row in answer(now, 1, 2, None).prospects] == [0.0, 0.0]
+
+
+def test_many_kinds_of_needs_cost_no_more_than_a_few():
+    _, forecast = two_gpus_in_use()
+    kinds = [Needs((("gpu", 1),), not_features=(f"no{n}",)) for n in range(KINDS_MAX + 5)]
+    found = [forecast.of_arrival(1, 4.0, needs) for needs in kinds]
+    assert found[KINDS_MAX - 1] is not None
+    assert found[KINDS_MAX:] == [None] * 5
+    assert forecast.of_arrival(1, 4.0, NO_NEEDS) is not None
+    assert forecast.of_arrival(1, 10.0, kinds[-1]) is not None  # a moment later there is room

@@ -1,0 +1,28 @@
+"""Whose word counts for whose jobs."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbd.config.dispatch import DispatchConfig
+from lbd.config.schema import AdminConfig, Config
+from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
+
+
+async def stored(number):
+    return number
+
+
+@pytest.mark.parametrize(
+    ("host", "counts"), [("h1", True), ("desk-3", True), ("h2", False), ("desk", False)]
+)
+def test_an_administrators_host_is_the_dispatchers_or_one_that_it_names(host, counts):
+    config = Config(dispatch=DispatchConfig(host="h1"), admin=AdminConfig(hosts=("desk-*",)))
+    assert (fault_of_admins(host, config) == "") == counts
+    nobody = replace(config, admin=AdminConfig())
+    assert (fault_of_admins(host, nobody) == "") == (host == "h1")
+
+
+@pytest.mark.parametrize(("by_uid", "uid"), [(True, 1000), (False, None)])
+def test_numbers_are_asked_for_where_they_count(by_uid, uid):
+    assert Owners(by_uid, stored).asker("ann", 1000) == Asker("ann", uid)

@@ -1,0 +1,24 @@
+"""A job that is requeued after its end: each attempt from then on is told when that was."""
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.records import Cause, Ending, Live
+from lbd.model import JobId
+from tests.unit.dispatch.core.test_lifecycle import Table
+
+
+def test_each_attempt_is_told():
+    table = Table()
+    live = Live(QueuedJob(JobId("1")), 3, requeued=50.0)
+    recorded, begin = table.life.revived(live, *table.when)
+    assert (recorded.requeued, begin.requeued, begin.attempt) == (50.0, 50.0, 4)
+    lost, begin, _ = table.ended(begin, Ending(Cause.LOST))
+    assert (lost.requeued, begin.requeued, begin.attempt) == (50.0, 50.0, 5)
+
+
+def test_by_a_new_dispatcher_too():
+    """Of one that was cancelled before it ran nothing else says that it is no new one."""
+    table = Table()
+    live = Live(QueuedJob(JobId("1")), requeued=50.0)
+    assert not live.is_new
+    (begin,) = table.life.restored(live, None, *table.when)
+    assert begin.requeued == 50.0

@@ -1,0 +1,216 @@
+"""Whose turn it is: arrays, priorities, fair shares and limits, on top of the order of arrival."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.shares import read_name_limits
+from lbd.model import JobId
+from tests.unit.dispatch.core.test_queues import Table
+
+
+def run_all(table, jobs):
+    """One slot: who runs when, as each ends when the next is to begin."""
+    order, starts = [], table.host("h1")
+    while starts:
+        (start,) = starts
+        order.append(start.partition("@")[0])
+        starts = table.ended(order[-1])
+    assert len(order) == jobs
+    return order
+
+
+def test_arrays_take_turns_and_nobody_waits_for_all_of_one():
+    table = Table()
+    table.host("h1", open_slots=0)
+    for name in ("a1", "a2", "a3", "a4"):
+        table.arrive(name, array=1)
+    table.arrive("x")
+    for name in ("b1", "b2"):
+        table.arrive(name, array=2)
+    table.arrive("y")
+    assert [waiter.id for waiter in table.queues.lines[1].order()] == [
+        "a1", "x", "b1", "y", "a2", "b2", "a3", "a4"]  # fmt: skip
+    assert run_all(table, 8) == ["a1", "x", "b1", "y", "a2", "b2", "a3", "a4"]
+
+
+def test_where_arrays_do_not_take_turns_all_of_one_goes_before_what_came_later():
+    table = Table(interleave_arrays=False)
+    for name, array in (("a1", 1), ("a2", 1), ("x", 0), ("b1", 2)):
+        table.arrive(name, array=array)
+    assert run_all(table, 4) == ["a1", "a2", "x", "b1"]
+
+
+def test_a_lost_job_of_an_array_has_the_place_with_which_it_began():
+    table = Table()
+    for name, array in (("a1", 1), ("a2", 1), ("x", 0), ("y", 0)):
+        table.arrive(name, array=array)
+    assert table.host("h1") == ["a1@h1"]
+    assert table.lost("a1") == ["a1@h1"]  # before x, not behind a2
+    assert table.ended("a1") == ["x@h1"]
+
+
+def test_one_of_an_array_that_is_cancelled_passes_its_turn_on():
+    table = Table()
+    for name, array in (("a1", 1), ("a2", 1), ("x", 0)):
+        table.arrive(name, array=array)
+    table.ended("a1")
+    assert table.host("h1") == ["a2@h1"]
+
+
+def test_of_a_limited_array_so_many_run_at_once_and_others_pass():
+    table = Table()
+    for name in ("a1", "a2", "a3", "a4"):
+        table.arrive(name, array=1, at_once=2)
+    table.arrive("x")
+    assert table.host("h1", slots=8) == ["a1@h1", "x@h1", "a2@h1"]
+    assert table.queues.shares.obstacle(table.queues.registry[JobId("a3")].kind) == (
+        "2 tasks of its array may run at once (%2)"
+    )
+    assert table.ended("x") == []
+    assert table.ended("a1") == ["a3@h1"]
+    assert table.lost("a2") == ["a2@h1"]  # in its own place again
+    assert table.ended("a2") == ["a4@h1"]
+    assert [*table.ended("a3"), *table.ended("a4")] == []
+    assert table.queues.shares.arrays == {}
+
+
+@pytest.mark.parametrize("mode", ["round-robin", "fcfs"])
+def test_the_end_of_one_lets_another_of_its_array_begin_wherever_it_waits(mode):
+    table = Table(mode)
+    table.host("h1")
+    table.host("h2")
+    begun = [
+        start for name in ("a1", "a2", "a3") for start in table.arrive(name, array=1, at_once=1)
+    ]
+    assert len(begun) == 1
+    for _ in range(2):
+        begun += table.ended(begun[-1].partition("@")[0])
+    assert {start.partition("@")[0] for start in begun} == {"a1", "a2", "a3"}
+
+
+def test_a_limited_array_found_running_counts():
+    table = Table()
+    table.queues.found_running(QueuedJob(JobId("a1"), array=1, at_once=1), "h1", 0.0)
+    table.arrive("a2", array=1, at_once=1)
+    assert table.host("h1", slots=4) == []
+    assert table.ended("a1") == ["a2@h1"]
+
+
+def test_what_is_changed_keeps_its_place():
+    table = Table(priorities=True)
+    table.host("h1", open_slots=0)
+    for name, priority in (("a", 0), ("b", 0), ("c", 5)):
+        table.arrive(name, priority=priority)
+
+    def change(job, **new):
+        return table.queues.changed(QueuedJob(JobId(job), **new), 0.0, table.rng)
+
+    change("a", priority=5, name="first")
+    assert [waiter.id for waiter in table.queues.lines[1].order()] == ["a", "c", "b"]
+    change("a", priority=0)
+    assert run_all(table, 3) == ["c", "a", "b"]
+    assert change("a", priority=1) == []  # it has ended
+
+
+def test_a_higher_priority_goes_first_if_priorities_count():
+    given = {"low": -5, "middle": 0, "high": 7, "next": 7}
+    for counts, order in ((True, ["high", "next", "middle", "low"]), (False, list(given))):
+        table = Table(priorities=counts)
+        for name, priority in given.items():
+            table.arrive(name, priority=priority)
+        assert run_all(table, 4) == order
+
+
+def test_fair_shares_slots_that_become_free_together():
+    table = Table(fair_share_s=100.0)
+    for n in range(6):
+        table.arrive(f"a{n}", user="ann")
+    for n in range(2):
+        table.arrive(f"b{n}", user="bob")
+    assert table.host("h1", 4) == ["a0@h1", "b0@h1", "a1@h1", "b1@h1"]
+
+
+def test_fair_share_remembers_who_had_much_and_forgets_it():
+    table = Table(fair_share_s=100.0)
+    table.host("h1")
+    table.arrive("old", user="ann")
+    table.now_s = 100.0
+    table.arrive("a", user="ann")
+    table.arrive("b", user="bob")
+    assert table.ended("old") == ["b@h1"]  # who came later, and has had nothing
+    table.now_s = 1e5
+    table.arrive("b2", user="bob")
+    assert table.ended("b") == ["a@h1"]
+
+
+def test_who_has_the_most_slots_a_user_may_have_is_passed_by_others():
+    table = Table(user_slots=2)
+    table.host("h1", 4)
+    assert table.arrive("a1", user="ann", slots=2) == ["a1@h1"]
+    assert table.arrive("a2", user="ann") == []
+    assert table.arrive("b", user="bob") == ["b@h1"]
+    assert table.queues.shares.obstacle(table.queues.registry[JobId("a2")].job) == (
+        "jobs of ann hold 2 slots; 2 is the most for a user"
+    )
+    assert table.ended("a1") == ["a2@h1"]
+
+
+def test_of_a_range_a_user_gets_no_more_than_may_be():
+    table = Table(user_slots=3)
+    table.host("h1", 8)
+    table.arrive("a", user="ann", slots_most=8)
+    assert table.queues.registry[JobId("a")].slots == 3
+
+
+def test_a_limit_of_one_line_is_met_by_what_ends_in_another():
+    """Hosts have lines of their own here: what ends on h1 makes room for who waits for h2."""
+    table = Table("round-robin", user_slots=1)
+    table.host("h1")
+    table.host("h2")
+    assert table.arrive("a", user="ann") == ["a@h1"]
+    assert table.arrive("b", user="ann") == []
+    assert table.ended("a") == ["b@h2"]
+
+
+def test_names_have_limits_of_their_own():
+    table = Table(name_jobs=read_name_limits(["lic-*:1", "x:2"]))
+    table.host("h1", 9)
+    named = [("1", "lic-a"), ("2", "lic-a"), ("3", "lic-b"), ("4", "other"), ("5", "")]
+    started = [start for job, name in named for start in table.arrive(job, name=name)]
+    assert started == ["1@h1", "3@h1", "4@h1", "5@h1"]
+    assert table.ended("1") == ["2@h1"]
+
+
+@pytest.mark.parametrize("text", ["x", "x:", ":2", "x:0", "x:-1", "x:two"])
+def test_a_name_limit_that_cannot_be_read(text):
+    with pytest.raises(ValueError, match="like fit-"):
+        read_name_limits([text])
+
+
+def test_nothing_is_remembered_of_whom_nothing_counts():
+    for rules, left in (({}, 0), ({"user_slots": 1}, 0), ({"fair_share_s": 9.0}, 1)):
+        table = Table(**rules)
+        table.host("h1", 2)
+        table.arrive("a", user="ann")
+        table.now_s = 5.0
+        table.ended("a")
+        assert len(table.queues.shares.users) == left
+
+
+JOBS = st.lists(st.tuples(st.integers(-1, 1), st.sampled_from([0, 0, 7, 8, 9])), max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs=JOBS, cancelled=st.sets(st.integers(0, 29), max_size=5), priorities=st.booleans())
+def test_the_order_that_is_told_is_the_order_in_which_they_begin(jobs, cancelled, priorities):
+    table = Table(priorities=priorities)
+    table.host("h1", open_slots=0)
+    for n, (priority, array) in enumerate(jobs):
+        table.arrive(f"j{n}", priority=priority, array=array)
+    for n in cancelled:
+        table.ended(f"j{n}")
+    left = len(jobs) - sum(n < len(jobs) for n in cancelled)
+    told = [waiter.id for waiter in table.queues.lines[1].order()] if jobs else []
+    assert run_all(table, left) == told

@@ -1,0 +1,76 @@
+"""Why a pending job waits, in its user's words."""
+
+from random import Random
+
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.disciplines.registry import make
+from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.why_waiting import stuck_reason, waiting_reason
+from lbd.model import HostId, JobId
+
+DICE = Random(1)
+
+
+def table(*hosts):
+    life = Lifecycle(make("fcfs", ()), Terms())
+    for host in hosts:
+        life.host_is(HostSlots(HostId(host), 1), 0.0, DICE)
+    return life
+
+
+def submit(life, name, **more):
+    life.submitted([QueuedJob(JobId(name), **more)], 0.0, DICE)
+
+
+def reason(life, name):
+    entry = life.queues.registry.get(JobId(name))
+    place = Forecast(life.queues).places.of(entry, 0.0) if entry else None
+    return waiting_reason(life, life.jobs[JobId(name)], place)
+
+
+def test_the_reasons():
+    life = table("h1")
+    submit(life, "1")
+    assert reason(life, "1") == "starting on h1"
+    life.begun(HostId("h1"), JobId("1"), 1)
+    assert reason(life, "1") == ""
+    for name in ("2", "3", "4"):
+        submit(life, name)
+    assert reason(life, "2") == "next, as soon as a slot is free on h1"
+    assert reason(life, "3") == "1 job goes before it"
+    assert reason(life, "4") == "2 jobs go before it"
+    life.hold(JobId("3"), "held by ann", 0.0, DICE)
+    assert reason(life, "3") == "held by ann"
+    submit(life, "5", only=HostId("h9"))
+    assert reason(life, "5") == "no host called h9 has been heard of; it begins if one joins"
+    submit(life, "6", slots=2)
+    assert reason(life, "6") == "it needs 2 slots on one host; the largest there has 1"
+    submit(life, "7", barred=frozenset({HostId("h1")}))
+    assert reason(life, "7") == "no host that takes jobs now is fit for it"
+    submit(life, "8", slots=2, only=HostId("h1"))
+    assert reason(life, "8") == "it needs 2 slots on h1, which has 1"
+    for name in ("5", "6", "7", "8"):
+        assert stuck_reason(life, JobId(name)) == reason(life, name)
+    for name in ("1", "2", "3", "no such job"):
+        assert stuck_reason(life, JobId(name)) == ""
+    life.host_gone(HostId("h1"), 0.0, DICE)
+    assert reason(life, "2") == "no host takes jobs"
+    assert stuck_reason(life, JobId("2")) == ""
+
+
+def test_a_job_is_stuck_until_there_is_a_host_for_it():
+    life = table("h1", "h2")
+    life.host_gone(HostId("h2"), 0.0, DICE)
+    submit(life, "1", only=HostId("h2"))
+    assert stuck_reason(life, JobId("1")) == "h2 takes no jobs now"
+    life.host_is(HostSlots(HostId("h2"), 1), 0.0, DICE)
+    assert stuck_reason(life, JobId("1")) == ""
+
+
+def test_the_largest_host_is_named():
+    life = table("h1")
+    life.host_is(HostSlots(HostId("h2"), 3), 0.0, DICE)
+    submit(life, "1", slots=4)
+    assert reason(life, "1") == "it needs 4 slots on one host; the largest there has 3"

@@ -1,0 +1,80 @@
+"""What is asked about arrays as a whole, of either kind of store."""
+
+from lbd.dispatch.core.ledger_rows import Wanted
+from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Updated
+from lbd.dispatch.ledger import array_work
+from lbd.model import JobId, JobState
+from tests.unit.dispatch.ledger.test_ledger import (
+    DONE,
+    H1,
+    changed,
+    ledger,  # noqa: F401  # a fixture
+    submission,
+)
+
+FAILED = (JobState.FAILED, Fate.FAILED, Ending(Cause.EXITED, 3))
+
+
+async def test_an_array_is_one_line_with_its_tally(ledger):  # noqa: F811
+    await ledger.submit(submission(), 1.0)
+    array = await ledger.submit(submission(first_index=1, count=1200), 2.0)
+    await ledger.submit(submission(), 3.0)
+    listed = submission(first_index=5, count=3, indexes=((5, 5, 1), (10, 20, 10)), at_once=2)
+    await ledger.submit(listed, 4.0)
+    assert (array.first, array.count) == (2, 1200)
+    rows = await ledger.lines(Wanted())
+    assert [(row.first, row.indexes, row.at_once, row.command) for row in rows] == [
+        (1, "", 0, b"echo\0x"), (2, "1-1200", 0, b"echo\0x"), (1202, "", 0, b"echo\0x"),
+        (1203, "5,10-20:10", 2, b"echo\0x"),
+    ]  # fmt: skip
+    tasks = await ledger.find(Wanted(((1203, 1205),)))
+    assert [(row.array_index, row.shown) for row in tasks] == [
+        (5, "1203_5"), (10, "1203_10"), (20, "1203_20")]  # fmt: skip
+
+    for job, story in (("2", DONE), ("4", DONE), ("7", FAILED)):
+        await ledger.record(
+            [Begin(JobId(job), 1, H1, 1, None), changed(job, *story, attempt=1)], 10.0
+        )
+    await ledger.record(
+        [Begin(JobId("5"), 1, H1, 1, None), changed("5", JobState.RUNNING, Fate.RUNNING)], 11.0
+    )
+    tally = (await ledger.tallies(tasks[:1] + rows[1:2]))[2]
+    assert tally.states == {"done": 2, "running": 1, "failed": 1, "pending": 1196}
+    assert (tally.open, tally.state, tally.slots) == (1197, "running", 1)
+    assert tally.waiting == [(3, 3), (6, 6), (8, 1201)]
+    assert [(one.index, one.state) for one in tally.bad] == [(6, "failed")]
+    assert (await ledger.lines(Wanted(((2, 1201),), limit=5)))[0].first == 2
+    assert [row.id for row in await ledger.lines(Wanted(ended_only=True))] == [7]
+    assert await ledger.lines(Wanted(user="nobody")) == []
+
+
+async def test_whose_a_number_is(ledger):  # noqa: F811
+    await ledger.submit(submission(), 1.0)
+    await ledger.submit(submission(first_index=0, count=30), 1.0)
+    found = await ledger.arrays([1, 2, 17, 31, 32, 99, *range(2000, 3000)])
+    assert {number: (one.first, one.last, one.indexes) for number, one in found.items()} == {
+        1: (1, 1, ""), 2: (2, 31, "0-29"), 17: (2, 31, "0-29"), 31: (2, 31, "0-29")
+    }  # fmt: skip
+    assert await ledger.arrays([]) == {}
+
+
+async def test_what_is_changed_of_jobs_that_wait_is_kept(ledger):  # noqa: F811
+    accepted = await ledger.submit(submission(first_index=1, count=2, priority=3), 1.0)
+    await ledger.record([Updated(accepted.submission, -4, "other", 9.5, b"spec")], 2.0)
+    rows = await ledger.live()
+    assert [(row.priority, row.name, row.limit_s) for row in rows] == [(-4, "other", 9.5)] * 2
+    assert (await ledger.spec(accepted.submission)).spec == b"spec"
+
+
+async def test_of_very_many_arrays_the_tasks_are_counted_together(ledger, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(array_work, "LOOKED_INTO", 2)
+    for _ in range(3):
+        await ledger.submit(submission(first_index=1, count=2), 1.0)
+    await ledger.record([Begin(JobId("3"), 1, H1, 1, None), changed("3", *DONE, attempt=1)], 10.0)
+    rows = await ledger.lines(Wanted(ended_too=True))
+    found = await ledger.tallies(rows)
+    assert {first: tally.states for first, tally in found.items()} == {
+        1: {"pending": 2}, 3: {"pending": 1, "done": 1}, 5: {"pending": 2}
+    }  # fmt: skip
+    assert found[1].waiting == ()
+    assert (await ledger.tallies(rows[:2]))[3].waiting == [(4, 4)]

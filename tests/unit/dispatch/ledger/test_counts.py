@@ -1,0 +1,49 @@
+"""What a ledger counts of what it takes in."""
+
+import pytest
+
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
+from lbd.dispatch.ledger import sqlite
+from lbd.model import JobId, JobState
+from tests.unit.dispatch.ledger.test_ledger import H1, changed, opened, submission
+
+DONE = changed("1", JobState.DONE, Fate.DONE, Ending(Cause.EXITED, 0))
+
+
+@pytest.fixture
+async def ledger(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as ledger:
+        yield ledger
+
+
+async def test_what_is_recorded_is_counted_once(ledger):
+    await ledger.submit(submission(), 1.0)
+    begin = Begin(JobId("1"), 1, H1, 1, None)
+    await ledger.record([begin, changed("1", JobState.RUNNING, Fate.RUNNING)], 2.0)
+    await ledger.record([DONE], 3.0)
+    found = ledger.counts.answer()
+    assert found["jobs_ended"] == [["done", "queued", 1]]
+    assert (found["attempts_begun"], found["attempts_ended"]) == (1, [["done", 1]])
+    assert found["ledger_commits"] == 3
+    assert found["ledger_commit_failures"] == 0
+    assert found["ledger_commit_seconds"]["sum"] > 0
+
+
+async def test_an_attempt_that_is_lost_ends_no_job(ledger):
+    await ledger.submit(submission(), 1.0)
+    await ledger.record([changed("1", JobState.PENDING, Fate.LOST)], 2.0)
+    found = ledger.counts.answer()
+    assert (found["jobs_ended"], found["attempts_ended"]) == ([], [["lost", 1]])
+
+
+async def test_a_commit_that_fails_is_counted_as_that(ledger, monkeypatch):
+    def full(*_):
+        raise sqlite.sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite.SqliteLedger, "_write_group", full)
+        with pytest.raises(LedgerTrouble):
+            await ledger.submit(submission(), 1.0)
+    found = ledger.counts.answer()
+    assert (found["ledger_commits"], found["ledger_commit_failures"]) == (0, 1)

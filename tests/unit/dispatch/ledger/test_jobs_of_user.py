@@ -1,0 +1,96 @@
+"""A user's jobs are found without a look at everybody else's."""
+
+import contextlib
+from random import Random
+
+import pytest
+
+from lbd.dispatch.core.ledger_rows import Wanted
+from lbd.dispatch.ledger import array_work, work
+from lbd.dispatch.ledger.sqlite import carry_out, connect, migrate
+
+OTHERS = 20_000
+USERS = (("ann", 1001), ("bob", 1002), ("old", None))
+
+
+def submit(db, user, uid, first, jobs, ended):
+    (number,) = db.execute(
+        'INSERT INTO submissions ("user", uid, origin, name, command, spec, slots, may_restart,'
+        " only_host, idempotency_key, first_job, jobs)"
+        " VALUES (?, ?, 'h1', '', X'', X'', 1, 1, '', '', ?, ?) RETURNING id",
+        (user, uid, first, jobs),
+    ).fetchone()
+    db.executemany(
+        "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
+        " reason, host, submitted, finished, signal, cause)"
+        " VALUES (?, ?, ?, ?, 1, 0, 0, '', '', '', 1.0, ?, 0, '')",
+        [
+            (first + n, number, n if jobs > 1 else None, "done" if ended else "pending",
+             2.0 if ended else None)
+            for n in range(jobs)
+        ],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def db(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with contextlib.closing(connect(path)) as db:
+        migrate(db, path)
+        db.execute("PRAGMA synchronous = OFF")
+        yield db
+
+
+@pytest.fixture
+def steps(db):
+    """How many thousand steps SQLite's machine has taken since this was last asked."""
+    taken = [0]
+
+    def step():
+        taken[0] += 1
+
+    def since():
+        count, taken[0] = taken[0], 0
+        return count
+
+    db.set_progress_handler(step, 1000)
+    return since
+
+
+@pytest.mark.parametrize("ask", [work.find, array_work.lines])
+@pytest.mark.parametrize("wanted", [Wanted(user="ann"), Wanted(user="ann", uid=1001)])
+def test_nobody_waits_while_others_jobs_are_looked_through(db, steps, ask, wanted):
+    submit(db, "ann", 1001, 1, 1, ended=True)
+    for n in range(OTHERS // 100):
+        submit(db, "bob", 1002, 2 + 100 * n, 100, ended=True)
+    steps()
+    for limit in (1, 10):
+        asked = Wanted(user=wanted.user, uid=wanted.uid, ended_too=True, limit=limit)
+        assert [row.id for row in carry_out(db, ask(asked))] == [1]
+        assert steps() < 20
+    last = Wanted(user="bob", uid=wanted.uid and 1002, ended_too=True, limit=1)
+    assert len(carry_out(db, ask(last))) == 1
+    assert steps() < 20
+    asked = Wanted(user="nobody", uid=wanted.uid and 77, ended_too=True)
+    assert carry_out(db, ask(asked)) == []
+    assert steps() < 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("user", "uid"), [("ann", 1001), ("bob", None), ("old", 1002), ("x", 9)])
+def test_they_are_the_newest_of_that_user_in_order(db, seed, user, uid):
+    rng, first, jobs = Random(seed), 1, []
+    for _ in range(1500):
+        owner, number = rng.choice(USERS)
+        count, ended = rng.choice((1, 1, 1, 3)), rng.random() < 0.7
+        submit(db, owner, number, first, count, ended)
+        is_theirs = owner == user if uid is None or number is None else number == uid
+        jobs += [(first + n, ended) for n in range(count)] if is_theirs else []
+        first += count
+    for limit in (1, 700, 10_000):
+        asked = Wanted(user=user, uid=uid, ended_too=True, limit=limit)
+        expected = [number for number, _ in jobs][-limit:]
+        assert [row.id for row in carry_out(db, work.find(asked))] == expected
+        only = Wanted(user=user, uid=uid, ended_only=True, limit=limit)
+        expected = [number for number, ended in jobs if ended][-limit:]
+        assert [row.id for row in carry_out(db, work.find(only))] == expected

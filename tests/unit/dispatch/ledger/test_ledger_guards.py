@@ -1,0 +1,141 @@
+"""What the ledger and the lead rest on: the disk, the fence, and answers that are not guessed."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
+from lbd.dispatch.core.records import Begin
+from lbd.dispatch.core.restore import queued_job
+from lbd.dispatch.ledger import connection
+from lbd.dispatch.ledger import postgres as writing
+from lbd.dispatch.ledger import postgres_leadership as leadership
+from lbd.dispatch.ledger.patience import Seen
+from lbd.dispatch.ledger.postgres_leadership import Leadership, migrate
+from lbd.dispatch.ledger.sqlite import connect
+from lbd.model import JobId, JobState
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.leaders import TERM_S, led
+from tests.unit.dispatch.ledger.test_ledger import H1, changed, ledger, submission
+
+__all__ = ("ledger",)  # the fixture
+
+FULL = 2
+NOWHERE = "postgresql://lbd@/none?host=/nonexistent"
+
+
+@pytest.fixture
+def database(postgres):
+    return postgres.database()
+
+
+def test_a_commit_in_sqlite_waits_for_the_disk(tmp_path: Path):
+    """NORMAL syncs a write-ahead log only now and then: what was acknowledged could be gone."""
+    db = connect(tmp_path / "ledger.sqlite")
+    assert db.execute("PRAGMA synchronous").fetchone() == (FULL,)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    db.close()
+
+
+async def test_hosts_that_a_user_excluded_stay_so_after_a_restart(ledger):
+    await ledger.submit(submission(excluded=("h2", "h3")), 1.0)
+    (row,) = await ledger.live()
+    assert row.barred == ("h2", "h3")
+    assert not queued_job(row).may_go_to("h2")
+
+
+async def test_as_many_ended_jobs_are_kept_as_were_asked_for(ledger):
+    await ledger.submit(submission(first_index=0, count=5), 1.0)
+    for name in "12345":
+        await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
+    await ledger.forget(0.0, 2, 100)
+    assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == [4, 5]
+
+
+# Who leads
+
+
+async def test_a_standby_does_not_take_over_from_a_leader_that_has_beaten_since(database):
+    async with led(database) as (first, _):
+        seen = await first._look()
+        await first._heartbeat()
+        standby = Leadership(database, "h2", TERM_S)
+        await standby.first()
+        assert not await standby._take(seen)
+        assert not await standby._take(Seen(seen.fencing, "h9", seen.heartbeat + 1))
+        assert await standby._take(await standby._look())
+        await standby.end()
+        await standby.close()
+
+
+async def test_a_leader_of_the_past_does_not_change_the_tables(database, monkeypatch):
+    async with led(database) as (first, _), led(database, "h2"):
+        late = await connection.Connection(database, "late", TERM_S).get()
+        steps = (*leadership.STEPS, "CREATE TABLE too_late (id INTEGER);")
+        monkeypatch.setattr(leadership, "STEPS", steps)
+        with pytest.raises(asyncpg.PostgresError, match="is over"):
+            await migrate(late, first.fencing)
+        found = await late.fetchval("SELECT to_regclass('lbd.too_late')")
+        assert found is None
+        await late.close()
+
+
+class Slow(Leadership):
+    """The database is slow to answer a heartbeat."""
+
+    async def _heartbeat(self):
+        self.asked_s = clock_s()
+        await asyncio.sleep(0.3)
+        return True
+
+
+async def test_a_lease_counts_from_before_the_beat_however_long_that_took():
+    leading = Slow(NOWHERE, "h1", 2.0)
+    leading.tenure.renewed(clock_s())
+    beating = asyncio.ensure_future(leading.keep())
+    before_s = leading.tenure.until_s
+    async with asyncio.timeout(20):
+        while leading.tenure.until_s == before_s:  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)
+    assert leading.tenure.until_s <= leading.asked_s + 2.0
+    beating.cancel()
+
+
+async def test_who_has_ended_its_time_leads_no_more_though_the_database_is_away():
+    leading = Leadership(NOWHERE, "h1", 60.0)
+    leading.tenure.renewed(clock_s())
+    assert leading.leads()
+    await leading.end()
+    assert not leading.leads()
+
+
+async def test_a_commit_that_came_to_nothing_is_not_acknowledged(database, postgres, monkeypatch):
+    """The connection is given up while it commits; then the database takes it back."""
+    monkeypatch.setattr(connection.Connection.__init__, "__defaults__", (0.4,))
+    monkeypatch.setattr(writing, "REFUSE_S", 0.1)
+    name = database.partition("@/")[2].partition("?")[0]
+    async with led(database, term_s=30.0) as (_, ledger):
+        failing = (
+            "CREATE FUNCTION lbd.failing() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(1); RAISE EXCEPTION 'no'; END $$;"
+            "CREATE CONSTRAINT TRIGGER failing AFTER INSERT ON lbd.submissions "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION lbd.failing()"
+        )
+        assert postgres.sql(failing, name).returncode == 0
+        async with asyncio.timeout(30):
+            with pytest.raises(LedgerTrouble):
+                await ledger.submit(submission(), 1.0)
+        assert await ledger.live() == []
+
+
+async def test_records_that_wait_for_the_database_are_written_in_their_order(ledger):
+    await ledger.submit(submission(), 1.0)
+    await asyncio.gather(
+        ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0),
+        ledger.record([changed("1", JobState.PENDING, attempt=1, host=None)], 3.0),
+        ledger.record([Begin(JobId("1"), 2, H1, 1, None)], 4.0),
+    )
+    (row,) = await ledger.live()
+    assert (row.attempt, row.host) == (2, "h1")

@@ -1,0 +1,213 @@
+"""Who leads with PostgreSQL, and what becomes of the ledger while the database is not itself."""
+
+import asyncio
+
+import pytest
+
+from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble, Wanted
+from lbd.dispatch.core.records import Begin
+from lbd.dispatch.ledger import connection
+from lbd.dispatch.ledger import postgres as writing
+from lbd.dispatch.ledger import postgres_leadership as leadership
+from lbd.dispatch.ledger.patience import Patience, Seen, Tenure
+from lbd.dispatch.ledger.postgres_leadership import Leadership
+from lbd.dispatch.ledger.schema import STEPS, VERSION
+from lbd.errors import ConfigError, Unavailable
+from lbd.model import HostId, JobId
+from tests.unit.dispatch.leaders import TERM_S, led
+from tests.unit.dispatch.ledger.test_ledger import all_day, submission
+from tests.unit.dispatch.ledger.test_schema import OLD_JOB, check_brought_up
+
+H1 = HostId("h1")
+
+
+@pytest.fixture
+def database(postgres):
+    return postgres.database()
+
+
+@pytest.mark.parametrize(
+    ("leader", "looks", "expected"),
+    [
+        ("h1", [(0.0, 1), (10.0, 1)], [False, False]),
+        ("h1", [(0.0, 1), (10.6, 1)], [False, True]),
+        ("h1", [(0.0, 1), (10.6, 2), (21.0, 2), (21.3, 2)], [False, False, False, True]),
+        ("h2", [(0.0, 1)], [True]),  # what we were before we were started again
+        ("", [(0.0, 1)], [True]),
+    ],
+)
+def test_a_standby_waits_for_a_beat_longer_than_a_lease(leader, looks, expected):
+    patience = Patience("h2", 10.0)
+    assert [
+        patience.over(Seen(7, leader, heartbeat), at_s) for at_s, heartbeat in looks
+    ] == expected
+
+
+def test_a_leader_counts_its_lease_from_before_it_asked():
+    tenure = Tenure(10.0, 0.0)
+    tenure.renewed(5.0)
+    assert (tenure.valid(14.9), tenure.valid(15.0)) == (True, False)
+
+
+async def test_what_a_deposed_leader_writes_is_refused_by_the_database(database):
+    async with led(database) as (first, old):
+        await old.submit(submission(), 1.0)
+        async with led(database, "h2") as (second, new):  # the first one sends no heartbeats
+            assert second.fencing > first.fencing
+            assert not first.leads()
+            recording = asyncio.ensure_future(old.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0))
+            with pytest.raises(Deposed):
+                await old.submit(submission(), 2.0)
+            with pytest.raises(Deposed):
+                await first.keep()
+            with pytest.raises(Deposed):
+                await old.over
+            assert len(await new.live()) == 1
+            assert await new.attempts([JobId("1")]) == []
+            assert (await new.submit(submission(), 3.0)).first == 2
+            assert not recording.done()
+            recording.cancel()
+
+
+async def test_a_leader_that_beats_is_left_alone_and_one_that_ends_is_not_waited_for(database):
+    standby = Leadership(database, "h2", TERM_S)
+    told = []
+    async with led(database) as (first, _):
+        beating = asyncio.ensure_future(first.keep())
+        standing_by = asyncio.ensure_future(standby.lead(told.append))
+        done, _ = await asyncio.wait({standing_by}, timeout=2.5 * TERM_S)
+        assert not done
+        assert told == ["h1"]
+        assert first.leads()
+        beating.cancel()
+    await standing_by
+    assert standby.leads()
+    await standby.end()
+    await standby.close()
+
+
+async def test_a_leader_that_hangs_in_a_transaction_does_not_keep_the_lead(database):
+    async with led(database) as (first, _):
+        hanging = connection.Connection(database, "hanging", TERM_S)
+        await hanging.first()
+        inside = await hanging.get()
+        await inside.execute("BEGIN")
+        await inside.fetchval("SELECT fence($1)", first.fencing)
+        async with led(database, "h2") as (second, _):
+            assert second.leads()
+        hanging.drop()
+
+
+async def test_while_the_database_is_away_records_wait_and_submissions_are_refused(
+    postgres, monkeypatch
+):
+    monkeypatch.setattr(writing, "REFUSE_S", 0.3)
+    async with led(postgres.database()) as (_, ledger):
+        await ledger.submit(submission(), 1.0)
+        postgres.stop()
+        recording = asyncio.ensure_future(ledger.record([Begin(JobId("1"), 1, H1, 1, None)], 2.0))
+        with pytest.raises(LedgerTrouble, match=r"postgresql://lbd@/ledger\d+\?host=/"):
+            await ledger.submit(submission(), 2.0)
+        with pytest.raises(LedgerTrouble):
+            await ledger.find(Wanted())
+        assert not recording.done()
+        postgres.start()
+        await asyncio.wait_for(recording, 20.0)
+        assert [row.attempt for row in await ledger.live()] == [1]
+
+
+async def test_a_database_that_hangs_holds_up_nobody_for_long(postgres, monkeypatch):
+    monkeypatch.setattr(writing, "REFUSE_S", 0.3)
+    monkeypatch.setattr(connection, "CONNECT_S", 0.5)
+    monkeypatch.setattr(connection.Connection.__init__, "__defaults__", (0.5,))
+    async with led(postgres.database(), term_s=30.0) as (_, ledger):
+        await ledger.submit(submission(), 1.0)
+        postgres.pause()
+        try:
+            asking = [asyncio.ensure_future(ledger.submit(submission(), 2.0)) for _ in range(3)]
+            for outcome in await asyncio.gather(*asking, return_exceptions=True):
+                assert isinstance(outcome, LedgerTrouble)
+                assert "\n" not in str(outcome)
+        finally:
+            postgres.resume()
+        assert len(await ledger.live()) == 1
+
+
+async def test_ended_jobs_are_never_gone_through(database):
+    """As with SQLite; but its planner would rather read tables so small."""
+    async with led(database):
+        asking = connection.Connection(database, "plans", TERM_S)
+        await asking.first()
+        asked = await asking.get()
+        await asked.execute("SET enable_seqscan = off")
+        for piece in all_day():
+            step = next(piece)
+            plan = await asked.fetch(f"EXPLAIN {connection.numbered(step.sql)}", *step.values)
+            assert not [line for (line,) in plan if "Seq Scan" in line], (step.sql, plan)
+        await asking.close()
+
+
+async def test_a_commit_waits_for_the_disk_whatever_the_database_is_set_to(database, postgres):
+    postgres.sql("ALTER ROLE lbd SET synchronous_commit = off", "postgres")
+    made = connection.Connection(database, "commits", TERM_S)
+    await made.first()
+    assert await (await made.get()).fetchval("SHOW synchronous_commit") == "on"
+    await made.close()
+
+
+async def test_a_commit_that_was_cut_short_is_asked_for(database, postgres, monkeypatch):
+    """Its outcome is what the database says, not what the connection suggested."""
+    monkeypatch.setattr(connection.Connection.__init__, "__defaults__", (0.4,))
+    name = database.partition("@/")[2].partition("?")[0]
+    async with led(database, term_s=30.0) as (_, ledger):
+        slow = (
+            "CREATE FUNCTION lbd.slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;"
+            "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON lbd.submissions "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION lbd.slow()"
+        )
+        assert postgres.sql(slow, name).returncode == 0
+        accepted = await ledger.submit(submission(), 1.0)
+        assert [row.id for row in await ledger.live()] == [accepted.first]
+
+
+@pytest.mark.parametrize("version", range(1, VERSION))
+async def test_an_older_database_is_brought_up_to_date(database, postgres, monkeypatch, version):
+    with monkeypatch.context() as older:
+        older.setattr(leadership, "STEPS", STEPS[:version])
+        older.setattr(leadership, "VERSION", version)
+        async with led(database):
+            pass
+    name = database.partition("@/")[2].partition("?")[0]
+    assert postgres.sql(f"SET search_path = lbd; {OLD_JOB}", name).returncode == 0
+    async with led(database) as (_, ledger):
+        await check_brought_up(ledger, version)
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):
+    async with led(database):
+        pass
+    name = database.partition("@/")[2].partition("?")[0]
+    postgres.sql(f"UPDATE lbd.leadership SET version = {VERSION + 1}", name)
+    with pytest.raises(ConfigError, match="of a newer lbd"):
+        async with led(database):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "says"),
+    [
+        ("postgresql://lbd:secret@/nowhere?host={root}", ConfigError, '"nowhere" does not exist'),
+        ("postgresql://lbd:secret@/x?host=/nonexistent", Unavailable, "does not answer"),
+        ("postgresql://lbd:secret@127.0.0.1:1/x", Unavailable, "does not answer"),
+        ("postgresql://nobody:secret@/postgres?host={root}", ConfigError, '"nobody"'),
+        ("postgresql://lbd:secret@h:port/x", ConfigError, "not a URL like postgresql://user@"),
+    ],
+)
+async def test_a_store_that_will_not_do_is_said_in_a_line(postgres, url, kind, says):
+    share = Leadership(url.format(root=postgres.root), "h1", TERM_S)
+    with pytest.raises(kind, match=says) as raised:
+        await share.first()
+    text = str(raised.value)
+    assert "\n" not in text
+    assert "secret" not in text

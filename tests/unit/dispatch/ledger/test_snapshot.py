@@ -1,0 +1,57 @@
+"""A copy of the ledger is whole while others write, and nothing of it begins by itself."""
+
+import sqlite3
+
+import pytest
+
+from lbd.dispatch.core.ledger_rows import Wanted
+from lbd.dispatch.core.records import Begin, Fate
+from lbd.dispatch.ledger.snapshot import NUMBERS_SKIPPED, Restored, begin_again, copy_ledger
+from lbd.errors import ConfigError
+from lbd.model import JobId, JobState
+from tests.unit.dispatch.ledger.test_ledger import DONE, H1, changed, opened, submission
+
+
+async def begin(ledger, job):
+    change = changed(job, JobState.RUNNING, Fate.RUNNING)
+    await ledger.record([Begin(JobId(job), 1, H1, 1, None), change], 10.0)
+
+
+async def test_what_had_not_ended_is_held_and_what_must_not_begin_twice_is_lost(tmp_path):
+    copy = tmp_path / "copy.sqlite"
+    async with opened(tmp_path / "ledger.sqlite") as ledger:
+        for may_restart in (True, True, False, False):
+            await ledger.submit(submission(may_restart=may_restart), 1.0)
+        await ledger.record([Begin(JobId("1"), 1, H1, 1, None), changed("1", *DONE)], 9.0)
+        for job in ("2", "3"):
+            await begin(ledger, job)
+        copy_ledger(tmp_path / "ledger.sqlite", copy)
+        await ledger.submit(submission(), 11.0)  # it goes on
+    assert sorted(path.name for path in tmp_path.glob("copy*")) == ["copy.sqlite"]
+
+    assert begin_again(copy, "restored", 20.0) == Restored(held=2, lost=1)
+    async with opened(copy) as ledger:
+        rows = {row.id: row for row in await ledger.find(Wanted(((1, 99),), ended_too=True))}
+        assert [rows[job].state for job in (1, 2, 3, 4)] == ["done", "pending", "lost", "pending"]
+        assert [rows[job].reason for job in (2, 3, 4)] == [
+            "held: restored", "restored", "held: restored",
+        ]  # fmt: skip
+        attempts = await ledger.attempts([JobId(str(job)) for job in (1, 2, 3)])
+        assert [(one.job, one.fate) for one in attempts] == [
+            (1, "done"), (2, "lost"), (3, "lost"),
+        ]  # fmt: skip
+        assert (await ledger.submit(submission(), 21.0)).first == 5 + NUMBERS_SKIPPED
+
+
+def test_what_is_no_ledger_is_refused(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"not a database, but long enough to be looked at as if it were one" * 20)
+    with pytest.raises(ConfigError, match="not a database"):
+        begin_again(path, "restored", 1.0)
+    path.unlink()
+    sqlite3.connect(path).execute("PRAGMA user_version = 99999").connection.close()
+    with pytest.raises(ConfigError, match="of a newer lbd"):
+        begin_again(path, "restored", 1.0)
+    path.unlink()
+    with pytest.raises(ConfigError, match="no sound ledger"):
+        begin_again(path, "restored", 1.0)

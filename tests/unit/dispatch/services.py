@@ -1,0 +1,104 @@
+"""A dispatcher's desk on a real ledger, and what hosts with certificates ask of it."""
+
+import asyncio
+import contextlib
+from random import Random
+
+from lbd.config.schema import Config
+from lbd.dispatch.core.disciplines.registry import make
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.shares import Rules
+from lbd.dispatch.daemon import Dispatcher, terms_of
+from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.service import QueueService
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+
+
+class Trust:
+    """It knows who calls."""
+
+    def __init__(self):
+        self.name = "h2"
+
+    async def caller(self, context):
+        return self.name
+
+
+class HostConnection:
+    """To one host: what it was told to start."""
+
+    def __init__(self):
+        self.starts, self.heartbeat, self.is_behind = [], 1, False
+
+    def start(self, start):
+        self.starts.append(start)
+
+    def reply(self, reply):
+        pass
+
+    def stop(self, *order):
+        pass
+
+    settled = stop
+
+
+async def never_answers():
+    raise AssertionError
+
+
+def request(origin="h2", user="ann", uid=1001, argv=(b"id",)):
+    return lbm_pb2.RunRequest(origin=origin, user=user, uid=uid, argv=argv, directory=b"/")
+
+
+def asking(inner=None, **fields):
+    """A submission of ann's on h2, but for `fields`; `inner`: what its stored request says."""
+    spec = pb.StoredSpec(run_request=request(**(inner or {})).SerializeToString(), submitted=1.0)
+    values = {
+        "user": "ann", "origin": "h2", "uid": 1001, "command": [b"id"], "slots": 1, "count": 1,
+        "may_restart": True, "spec": spec,
+    } | fields  # fmt: skip
+    return pb.SubmitRequest(**values)
+
+
+class World:
+    def __init__(self, path, config=None, rules=None, mode="fcfs", cutoffs_s=()):
+        self.ledger = SqliteLedger(path)
+        config = config or Config()
+        life = Lifecycle(make(mode, cutoffs_s), terms_of(config), rules or Rules())
+        self.dispatcher = Dispatcher(config, self.ledger, life, rng=Random(1))
+        self.trust = Trust()
+        self.desk = QueueService(self.dispatcher, self.trust, never_answers)
+
+    async def submit(self, asked):
+        return pb.SubmitReply.FromString(await self.desk._submit(asked.SerializeToString(), None))
+
+    async def jobs(self, **asked):
+        data = pb.JobsAsked(**asked).SerializeToString()
+        return pb.JobsInfo.FromString(await self.desk._jobs(data, None))
+
+    async def act(self, **asked):
+        data = pb.ActRequest(**asked).SerializeToString()
+        return pb.ActReply.FromString(await self.desk._act(data, None))
+
+    async def status(self):
+        return pb.StatusInfo.FromString(await self.desk._status(b"", None))
+
+    def host(self, name, slots=4, **heartbeat):
+        """It is there, with so many slots."""
+        line = self.dispatcher.lines.setdefault(name, HostConnection())
+        self.dispatcher._heartbeat(
+            name, line, pb.Heartbeat(number=1, slots=slots, open_slots=slots, **heartbeat)
+        )
+        return line
+
+
+@contextlib.asynccontextmanager
+async def opened(path, *given, **named):
+    world = World(path, *given, **named)
+    following = asyncio.create_task(world.dispatcher._follow_up())
+    try:
+        yield world
+    finally:
+        following.cancel()
+        await world.ledger.close()

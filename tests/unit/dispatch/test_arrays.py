@@ -1,0 +1,171 @@
+"""Arrays as the dispatcher answers for them: one line, their tasks, and orders about either."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.core.shares import Rules
+from lbd.model import HostId, JobId
+from lbd.net.gen import lbm_pb2
+from lbd.net.gen.dispatch_pb2 import Update
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.services import HostConnection, asking, opened
+
+WHO = {"user": "ann", "uid": 1001}
+H1 = HostId("h1")
+ARRAY = {"is_array": True, "first_index": 1, "count": 5}
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite", rules=Rules(priorities=True)) as world:
+        yield world
+
+
+def host(world, slots):
+    world.dispatcher.lines[H1] = HostConnection()
+    life, rng = world.dispatcher.life, world.dispatcher.rng
+    world.dispatcher.carry(life.host_is(HostSlots(H1, slots), clock_s(), rng))
+
+
+async def begun(world, *jobs):
+    for job in jobs:
+        world.dispatcher.carry(world.dispatcher.life.begun(H1, JobId(job), 1))
+    await world.dispatcher.settled()
+
+
+async def ended(world, job, status):
+    ending = Ending(Cause.EXITED, status, 0, 1.5)
+    life, rng = world.dispatcher.life, world.dispatcher.rng
+    world.dispatcher.carry(life.ended(H1, JobId(job), 1, ending, clock_s(), rng))
+    await world.dispatcher.settled()
+
+
+async def states(world):
+    found = await world.jobs(selectors=["@me"], ended_too=True, **WHO)
+    return {f"{job.array_id}_{job.array_index}" if job.array_id else str(job.id): job.state
+            for job in found.jobs}  # fmt: skip
+
+
+async def test_an_array_is_one_line_beside_its_tasks(world):
+    await world.submit(asking())
+    asked = asking(is_array=True, first_index=3, count=0, indexes="3-9:2,20", at_once=2)
+    reply = await world.submit(asked)
+    assert (reply.error, reply.first, reply.count) == ("", 2, 5)
+    host(world, 4)
+    await begun(world, "1", "2", "3")
+    await ended(world, "2", 7)
+    found = await world.jobs(by_array=True, ended_too=True, **WHO)
+    assert [(job.id, job.HasField("array")) for job in found.jobs] == [(1, False), (2, True)]
+    array = found.jobs[1]
+    assert (array.array_id, array.state, array.HasField("array_index")) == (2, "running", False)
+    assert {name: n for name, n in array.array.tasks.items() if n} == {
+        "running": 1, "pending": 3, "failed": 1}  # fmt: skip
+    # One of these three has been given to the host, which has not said yet that it has begun.
+    assert (array.array.indexes, array.array.waiting, array.array.at_once) == (
+        "3-9:2,20", "7-9:2,20", 2)  # fmt: skip
+    assert [(one.index, one.state, one.exit_status) for one in array.array.bad] == [
+        (3, "failed", 7)
+    ]
+    (task,) = (await world.jobs(selectors=["2_5"], by_array=True, **WHO)).jobs
+    assert (task.id, task.array_id, task.array_index) == (3, 2, 5)
+    (again,) = (await world.jobs(selectors=["2"], by_array=True, **WHO)).jobs
+    assert again.array == array.array
+    numbers = await world.jobs(selectors=["2"], by_number=True, **WHO)
+    assert [job.id for job in numbers.jobs] == [2]
+
+
+async def test_orders_are_about_tasks_or_all_that_has_not_ended(world):
+    await world.submit(asking(**ARRAY))
+    await world.submit(asking())
+    done = await world.act(verb="kill", selectors=["1_2", "1_[4-9]"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_2", "1_4", "1_5"])
+    done = await world.act(verb="hold", selectors=["1"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_1", "1_3"])
+    done = await world.act(verb="release", selectors=["1_3", "6"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == (["job 6 is not held"], ["1_3"])
+    done = await world.act(verb="kill", selectors=["1-2"], **WHO)
+    assert list(done.done_ids) == ["1_1", "1_3"]  # all of 1; there is no job 2
+    done = await world.act(verb="kill", selectors=["1"], **WHO)
+    assert list(done.errors) == ["nothing to kill: all these jobs have ended"]
+    done = await world.act(verb="kill", selectors=["1_3"], **WHO)
+    assert list(done.errors) == ["job 1_3 has ended"]
+
+
+async def test_only_what_failed_is_requeued(world):
+    await world.submit(asking(**ARRAY))
+    host(world, 2)
+    for job, status in (("1", 0), ("2", 3), ("3", 0)):
+        await begun(world, job)
+        await ended(world, job, status)
+    await world.act(verb="kill", selectors=["1_[4-5]"], signal=9, **WHO)
+    done = await world.act(verb="requeue-failed", selectors=["1"], **WHO)
+    assert (list(done.errors), list(done.done_ids)) == ([], ["1_2"])
+    done = await world.act(verb="requeue-failed", selectors=["1_1"], **WHO)
+    assert list(done.errors) == ["nothing to requeue: none of these jobs has failed"]
+
+
+async def test_an_interrupt_cancels_what_has_not_begun_and_signals_the_rest(world):
+    await world.submit(asking(**ARRAY))
+    host(world, 2)
+    await begun(world, "1")
+    orders = []
+    world.dispatcher.lines[H1].stop = lambda *order: orders.append(order)
+    done = await world.act(
+        verb="kill", selectors=["1-5"], by_number=True, signal=2, cancels_waiting=True, **WHO
+    )
+    assert list(done.errors) == []
+    assert await states(world) == {
+        "1_1": "running", "1_2": "pending", "1_3": "cancelled", "1_4": "cancelled",
+        "1_5": "cancelled",
+    }  # fmt: skip
+    assert sorted(orders) == [("1", 1, 2, ""), ("2", 1, 2, "cancel")]  # 2 was on its way
+
+
+async def test_what_waits_of_a_job_is_changed(world):
+    await world.submit(asking(**ARRAY))
+    await world.submit(asking())
+    host(world, 1)
+    await begun(world, "1")
+    change = Update(priority=-3, name="later", timeout_s=60.0)
+    done = await world.act(verb="update", selectors=["1", "6"], update=change, **WHO)
+    assert (list(done.errors), len(done.done)) == ([], 5)
+    jobs = world.dispatcher.life.jobs
+    assert [(jobs[n].job.priority, jobs[n].job.name, jobs[n].job.limit_s) for n in "126"] == [
+        (0, "", 0.0), (-3, "later", 60.0), (-3, "later", 60.0)]  # fmt: skip
+    stored = await world.ledger.live()
+    assert {(row.priority, row.name, row.limit_s) for row in stored} == {(-3, "later", 60.0)}
+    start = await world.dispatcher.start_of(stored[-1].submission)
+    assert lbm_pb2.RunRequest.FromString(start.spec.run_request).timeout_s == 60.0
+    await ended(world, "1", 0)
+    await begun(world, "2")
+    done = await world.act(verb="update", selectors=["1_2"], update=change, **WHO)
+    assert list(done.errors) == ["job 1_2 has begun; only what waits can be changed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"priority": 4}, "--priority 4: only administrators raise priorities; yours may be 0 or "
+                          "less"),
+        ({"priority": -4000}, "--priority: from -999 to 999"),
+        ({"timeout_s": float("nan")}, "--timeout: this is no time limit"),
+        ({"begin": float("nan")}, "--begin: this is no time"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_changed_is_one_line_and_changes_nothing(world, change, error):
+    await world.submit(asking())
+    done = await world.act(verb="update", selectors=["1"], update=Update(**change), **WHO)
+    assert (list(done.errors), list(done.done)) == ([error], [])
+    assert (await world.ledger.live())[0].priority == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"indexes": "3,1"}, {"indexes": "x"}, {"indexes": "1-9", "is_array": False}, {"count": 0},
+     {"at_once": 1, "is_array": False, "count": 1}, {"indexes": "1-200000"}],
+)  # fmt: skip
+async def test_an_array_that_cannot_be_is_refused(world, fields):
+    reply = await world.submit(asking(**ARRAY | fields))
+    assert reply.error
+    assert await world.ledger.live() == []

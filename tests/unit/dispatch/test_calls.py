@@ -1,0 +1,117 @@
+"""Questions to the dispatcher: each host has its turn, whatever another asks."""
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.dispatch import DispatchConfig
+from lbd.config.schema import Config
+from lbd.dispatch import calls
+from lbd.dispatch.calls import Calls
+from lbd.dispatch.predictions import Predictions
+from lbd.local.rate_limit import TURN_BYTES
+from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.services import Trust, opened
+
+RATE = 1 << 16
+AT_ONCE = int(4 * RATE / TURN_BYTES / calls.TURNS_MIN)  # of the shortest questions
+METHODS = ("Submit", "Jobs", "Predict", "Act", "Tags", "Status")
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, code, text):
+        raise Aborted(f"{code.name} {text}")
+
+    def invocation_metadata(self):
+        return (("lbd-host", "h2"),)
+
+
+def problem_of(task):
+    return str(task.exception()) if task.done() else ""
+
+
+def asking(desk, method):
+    found = desk.handlers().service(SimpleNamespace(method=f"/lbd.v1.Dispatch/{method}"))
+    return found.unary_unary or found.unary_stream
+
+
+@pytest.mark.parametrize("method", [*METHODS, "Watch"])
+async def test_a_host_that_asks_without_end_waits_and_others_do_not(tmp_path, method):
+    config = Config(dispatch=DispatchConfig(host_bytes_per_s=RATE))
+    async with opened(tmp_path / "ledger.sqlite", config) as world:
+        ask, status = asking(world.desk, method), asking(world.desk, "Status")
+        flood = [asyncio.create_task(ask(b"\xff", Context())) for _ in range(4 * AT_ONCE)]
+        async with asyncio.timeout(20):
+            for task in asyncio.as_completed(flood):
+                with contextlib.suppress(Aborted):
+                    await task
+                if any("EXHAUSTED" in problem_of(task) for task in flood):
+                    break
+        world.trust.name = "h3"
+        assert pb.StatusInfo.FromString(await status(b"", Context())).queued == 0
+        assert not all(task.done() for task in flood)
+        text = "h2 asks the queue for more than dispatch.host_bytes_per_s"
+        assert any(text in problem_of(task) for task in flood)
+        for task in flood:
+            task.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_a_long_answer_counts_for_what_is_asked_next():
+    paced = Calls(Trust(), RATE)
+
+    async def long(_data, _context):
+        return bytes(calls.CHEAPER * 4 * RATE)
+
+    ask = paced.paced(long)
+    await ask(b"", Context())
+    again = asyncio.create_task(ask(b"", Context()))
+    await asyncio.sleep(0)
+    assert not again.done()
+    again.cancel()
+
+
+async def test_predictions_are_long_questions(tmp_path, monkeypatch):
+    running, go_on = [], asyncio.Event()
+
+    async def slow(_predictions, *_asked):
+        running.append(1)
+        await go_on.wait()
+        return pb.PredictInfo()
+
+    monkeypatch.setattr(Predictions, "calibration", slow)
+    monkeypatch.setattr(Predictions, "answer", slow)
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        asked = [pb.PredictAsked(user="ann", calibration=n % 2 == 0) for n in range(6)]
+        data = [one.SerializeToString() for one in asked]
+        tasks = [asyncio.create_task(world.desk._predict(one, Context())) for one in data]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(running) == calls.LONG_OF_USER
+        go_on.set()
+        await asyncio.gather(*tasks)
+        assert len(running) == 6
+
+
+async def test_few_long_questions_of_a_host_are_looked_into_at_once():
+    paced, running, go_on = Calls(Trust(), 1 << 30), set(), asyncio.Event()
+
+    async def slow(number):
+        async with paced.long("h2", f"user {number}"):
+            running.add(number)
+            await go_on.wait()
+
+    asked = [asyncio.create_task(slow(number)) for number in range(30)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(running) == calls.LONG_AT_ONCE
+    go_on.set()
+    await asyncio.gather(*asked)
+    assert len(running) == 30
+    assert not paced._long

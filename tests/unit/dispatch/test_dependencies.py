@@ -1,0 +1,297 @@
+"""Jobs that wait for others, on a real ledger: what is refused, when they begin, what ends them."""
+
+import time
+
+import pytest
+
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.dependencies import DependencyCounts
+from lbd.model import HostId, JobId
+from lbd.net.gen.dispatch_pb2 import Update
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.services import HostConnection, asking, opened
+
+WHO = {"user": "ann", "uid": 1001}
+H1 = HostId("h1")
+ARRAY = {"is_array": True, "count": 0, "indexes": "1-3", "first_index": 1}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+async def world(path):
+    async with opened(path) as world:
+        host(world)
+        yield world
+
+
+def host(world, slots=8):
+    world.dispatcher.lines[H1] = HostConnection()
+    life, rng = world.dispatcher.life, world.dispatcher.rng
+    world.dispatcher.carry(life.host_is(HostSlots(H1, slots), clock_s(), rng))
+
+
+def after(*what, **more):
+    return asking(**({"count": 0} | more), after=what)
+
+
+async def ended(world, job, status=0):
+    life, rng = world.dispatcher.life, world.dispatcher.rng
+    world.dispatcher.carry(life.begun(H1, JobId(job), 1))
+    ending = Ending(Cause.EXITED, status, 0, 1.5)
+    world.dispatcher.carry(life.ended(H1, JobId(job), 1, ending, clock_s(), rng))
+    await world.dispatcher.settled()
+
+
+def began(world):
+    return {int(job) for job in world.dispatcher.life.leased}
+
+
+async def why(world, job):
+    (found,) = (await world.jobs(selectors=[job], ended_too=True, **WHO)).jobs
+    return found.state, found.reason
+
+
+async def test_a_job_begins_after_the_others_have_ended_well(world):
+    await world.submit(asking())
+    await world.submit(asking())
+    reply = await world.submit(after("ok:1", "ok:2"))
+    await world.submit(asking())
+    assert (reply.error, reply.first, reply.count) == ("", 3, 1)
+    assert began(world) == {1, 2, 4}  # nobody is held up by the third
+    assert await why(world, "3") == ("pending", "after 1 and 2 have succeeded")
+    await ended(world, "1")
+    assert await why(world, "3") == ("pending", "after 2 has succeeded")
+    await ended(world, "2")
+    assert 3 in began(world)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "begins"),
+    [("ok", 1, False), ("failed", 1, True), ("failed", 0, False), ("any", 1, True)],
+)
+async def test_how_it_must_end(world, how, status, begins):
+    await world.submit(asking())
+    await world.submit(after(f"{how}:1"))
+    await world.submit(after("ok:2"))
+    assert began(world) == {1}
+    await ended(world, "1", status)
+    assert began(world) == ({2} if begins else set())
+    if not begins:
+        state, reason = await why(world, "2")
+        assert state == "cancelled"
+        assert ("waiting for 1 to succeed" if how == "ok" else "waiting for 1 to fail") in reason
+        state, reason = await why(world, "3")
+        assert (state, reason) == (
+            "cancelled", "it was waiting for 2 to succeed, but it did not")  # fmt: skip
+
+
+async def test_what_has_ended_before_counts_at_once(world):
+    await world.submit(asking())
+    await ended(world, "1", 3)
+    await world.submit(after("any:1"))
+    await world.submit(after("ok:1"))
+    assert began(world) == {2}
+    assert (await why(world, "3"))[0] == "cancelled"
+
+
+async def test_of_an_array_all_tasks_count_or_the_one_that_is_named(world):
+    await world.submit(asking(**ARRAY))
+    await world.submit(after("ok:1"))
+    await world.submit(after("failed:1"))
+    await world.submit(after("any:1_2"))
+    assert await why(world, "6") == ("pending", "after 1_2 has ended")
+    await ended(world, "2", 1)
+    assert (await why(world, "4"))[0] == "cancelled"
+    assert began(world) == {1, 3, 6}
+    await ended(world, "1")
+    assert 5 not in began(world)
+    await ended(world, "3")
+    assert 5 in began(world)
+
+
+async def test_task_by_task(world):
+    await world.submit(asking(**ARRAY))
+    await world.submit(after("task:1", **ARRAY | {"indexes": "2-3", "first_index": 2}))
+    assert began(world) == {1, 2, 3}
+    assert await why(world, "4_2") == ("pending", "after 1_2 has succeeded")
+    await ended(world, "2")
+    assert began(world) == {1, 3, 4}
+    await ended(world, "3", 1)
+    assert (await why(world, "4_3"))[0] == "cancelled"
+    reply = await world.submit(after("task:1", **ARRAY | {"indexes": "2-4", "first_index": 2}))
+    assert "does not have all of 2 to 4; its indexes are 1-3" in reply.error
+    assert "needs --array" in (await world.submit(after("task:1"))).error
+    assert "is no array" in (await world.submit(after("task:4_2", **ARRAY))).error
+
+
+@pytest.mark.parametrize(
+    ("what", "complaint"),
+    [
+        ("ok:7", "no job 7 of yours is on record"),
+        ("ok:2", "no job 2 of yours is on record"),
+        ("ok:1_4", "job 1 is no array"),
+        ("ok:x", "'x' names no queued job"),
+        ("ok:-1", "'-1' names no queued job"),
+        ("sometimes:1", "'1' names no queued job"),
+        ("ok:1_", "names no task"),
+        ("ok:" + "9" * 30, "names no queued job"),
+    ],
+)
+async def test_what_is_refused_queues_nothing(world, what, complaint):
+    await world.submit(asking())
+    bob = {"user": "bob", "uid": 1002}
+    await world.submit(asking(inner=bob, **bob))
+    assert complaint in (await world.submit(after(what))).error
+    assert len(world.dispatcher.life.jobs) == 2
+
+
+async def test_last_is_the_latest_of_the_one_who_asks(world):
+    assert "--after last: no job of yours" in (await world.submit(after("ok:last"))).error
+    await world.submit(asking(**ARRAY))  # 1 to 3
+    bob = {"user": "bob", "uid": 1002}
+    await world.submit(asking(inner=bob, **bob))
+    await world.submit(after("ok:last", "any:1_2"))
+    assert await why(world, "5") == ("pending", "after 1 has succeeded, after 1_2 has ended")
+    await world.submit(after("any:last"))
+    assert await why(world, "6") == ("pending", "after 5 has ended")
+
+
+async def test_administrators_may_wait_for_everybodys_jobs(world):
+    await world.submit(asking())
+    root = {"user": "root", "uid": 0}
+    refused = await world.submit(after("any:1", inner=root, **root))
+    assert "no job 1 of yours" in refused.error
+    taken = await world.submit(after("any:1", inner=root, is_admin=True, **root))
+    assert taken.error == ""
+
+
+async def test_too_many_or_no_time_are_refused(world):
+    await world.submit(asking())
+    assert "1000 is the most" in (await world.submit(after(*["ok:1"] * 1001))).error
+    for at in (float("nan"), -1.0, 1e12):
+        reply = await world.submit(asking(count=0, not_before=at))
+        assert "--begin is not valid" in reply.error
+    assert (await world.submit(asking(count=0))).error  # it asks for no tasks, as before
+
+
+async def test_a_time_is_waited_for_and_may_be_changed(world):
+    late = time.time() + 3600.0
+    await world.submit(asking(count=0, not_before=late))
+    await world.submit(asking())
+    assert began(world) == {2}
+    shown = time.strftime("%H:%M", time.localtime(late))
+    state, reason = await why(world, "1")
+    assert state == "pending"
+    assert reason.startswith("not before ")
+    assert reason.endswith(shown)
+    await world.act(verb="update", selectors=["1"], update=Update(begin=0.0), **WHO)
+    assert began(world) == {1, 2}
+    await world.submit(asking(count=0, not_before=1.0))  # long ago
+    assert began(world) == {1, 2, 3}
+
+
+async def test_what_waits_for_a_slot_can_be_put_off(world):
+    await world.submit(asking(slots=8))
+    await world.submit(asking())
+    late = time.time() + 3600.0
+    reply = await world.act(verb="update", selectors=["2"], update=Update(begin=late), **WHO)
+    assert list(reply.done) == [2]
+    await ended(world, "1")
+    assert began(world) == set()
+    reply = await world.act(verb="update", selectors=["1"], update=Update(begin=late), **WHO)
+    assert reply.errors
+
+
+async def test_held_killed_and_released_while_it_waits(world):
+    await world.submit(asking())
+    for _ in range(3):
+        await world.submit(after("any:1"))
+    await world.act(verb="hold", selectors=["2", "3"], **WHO)
+    await world.act(verb="release", selectors=["3"], **WHO)
+    assert await why(world, "3") == ("pending", "after 1 has ended")
+    await world.act(verb="kill", selectors=["4"], **WHO)
+    await ended(world, "1", 1)
+    assert began(world) == {3}
+    assert (await why(world, "2"))[1] == "held by ann"
+    assert (await why(world, "4"))[0] == "cancelled"
+    await world.act(verb="release", selectors=["2"], **WHO)
+    assert began(world) == {2, 3}
+
+
+async def test_another_dispatcher_goes_on_where_the_last_one_was(path):
+    async with opened(path) as world:
+        host(world)
+        await world.submit(asking(**ARRAY))
+        await world.submit(after("ok:1"))
+        await world.submit(after("failed:1_2"))
+        await world.submit(after("task:1", **ARRAY))
+        await world.submit(after("any:1_1"))
+        await world.submit(asking(count=0, not_before=time.time() + 3600.0))
+        await ended(world, "1")
+        await ended(world, "2", 1)
+        assert (await why(world, "4"))[0] == "cancelled"
+        assert began(world) == {3, 5, 6, 9}
+    async with opened(path) as world:
+        await world.dispatcher._restore()
+        await DependencyCounts(world.dispatcher).look()
+        assert began(world) == {3, 5, 6, 9}
+        host(world)
+        assert (await why(world, "6_3"))[1] == "after 1_3 has succeeded"
+        assert (await why(world, "10"))[1].startswith("not before ")
+        assert began(world) == {3, 5, 6, 9}
+        life, rng = world.dispatcher.life, world.dispatcher.rng
+        ok = Ending(Cause.EXITED, 0, 0, 1.5)
+        world.dispatcher.carry(life.ended(H1, JobId("3"), 1, ok, clock_s(), rng))
+        await world.dispatcher.settled()
+        assert began(world) == {5, 6, 8, 9}
+
+
+async def test_what_is_met_stays_met_when_the_others_are_forgotten(path):
+    async with opened(path) as world:
+        host(world, 1)
+        await world.submit(asking())
+        await world.submit(after("ok:1"))
+        await world.submit(after("ok:1", "any:2"))
+        await ended(world, "1")
+        await world.ledger.forget(time.time() + 1.0, 0, 10)
+    async with opened(path) as world:
+        await world.dispatcher._restore()
+        await DependencyCounts(world.dispatcher).look()
+        await world.dispatcher.settled()
+        assert began(world) == {2}
+        state, reason = await why(world, "3")
+        assert (state, reason) == (
+            "cancelled",
+            "it was waiting for job 1, but how that ended is no longer on record",
+        )
+
+
+async def test_what_begins_again_after_its_end_is_waited_for_again(world):
+    await world.submit(asking())
+    await world.submit(asking())
+    await ended(world, "1", 1)
+    await world.submit(after("failed:1", "any:2"))
+    await world.act(verb="requeue", selectors=["1"], **WHO)
+    await ended(world, "2")
+    assert 3 not in began(world)
+    await DependencyCounts(world.dispatcher).look()
+    assert 3 not in began(world)
+    life, rng = world.dispatcher.life, world.dispatcher.rng
+    world.dispatcher.carry(life.ended(H1, JobId("1"), 2, Ending(Cause.EXITED, 2), clock_s(), rng))
+    await world.dispatcher.settled()
+    assert 3 in began(world)
+
+
+async def test_an_array_is_not_to_wait_for_more_than_the_dispatcher_can_hold(world):
+    await world.submit(asking())
+    many = {"is_array": True, "indexes": "1-1000", "first_index": 1}
+    refused = await world.submit(after(*["ok:1"] * 500, **many))
+    assert "500 jobs for each of 1000 tasks; 400 is the most" in refused.error
+    assert len(world.dispatcher.life.jobs) == 1
+    assert not (await world.submit(after(*["ok:1"] * 400, **many))).error
+    assert not (await world.submit(after(*["ok:1"] * 1000))).error

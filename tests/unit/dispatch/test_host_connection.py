@@ -1,0 +1,136 @@
+"""What goes to a host in one message."""
+
+import asyncio
+
+import pytest
+
+from lbd.dispatch import host_connection as lines
+from lbd.dispatch.host_connection import STARTS_BYTES, HostConnection, Paces
+from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
+from lbd.net.gen import dispatch_pb2 as pb
+
+BEHIND, HEARD = 8 << 20, 2 << 20
+
+
+class Far:
+    """The host's end, which takes a message only when it is let."""
+
+    def __init__(self):
+        self.messages = asyncio.Queue()
+        self.open = asyncio.Event()
+
+    async def write(self, data):
+        await self.open.wait()
+        assert len(data) <= MESSAGE_LIMIT_BYTES
+        self.messages.put_nowait(pb.WorkDown.FromString(data))
+
+    async def all(self, count):
+        self.open.set()
+        async with asyncio.timeout(5):
+            return [await self.messages.get() for _ in range(count)]
+
+
+def start(number, input_bytes=0):
+    spec = pb.StoredSpec(input=bytes(input_bytes))
+    return pb.Start(job=str(number), attempt=1, spec=spec)
+
+
+async def test_short_news_travels_together():
+    far = Far()
+    line = HostConnection(far.write, BEHIND)
+    for number in range(1, 4):
+        line.start(start(number))
+        line.settled(f"{number + 10}", 1)
+    line.reply(pb.HeartbeatReply(number=7))
+    (message,) = await far.all(1)
+    assert [one.job for one in message.starts] == ["1", "2", "3"]
+    assert (len(message.settled), message.reply.number) == (3, 7)
+
+
+async def test_attempts_with_large_inputs_fit_the_message_that_a_host_takes():
+    """All the jobs of an array that begin at once, each with the same megabytes."""
+    far = Far()
+    line = HostConnection(far.write, BEHIND)
+    for number in range(8):
+        line.start(start(number, 4 << 20))
+    line.start(start(8, STARTS_BYTES // 2))
+    line.start(start(9, STARTS_BYTES // 3))
+    messages = await far.all(9)
+    jobs = [[one.job for one in message.starts] for message in messages]
+    assert jobs == [*([str(n)] for n in range(8)), ["8", "9"]]
+
+
+async def test_what_stops_an_attempt_comes_after_it():
+    far = Far()
+    line = HostConnection(far.write, BEHIND)
+    line.start(start(1))
+    line.stop("1", 1, 0, "cancel")
+    line.start(start(2))
+    line.stop("2", 1, 0, "cancel")
+    heard = []
+    for message in await far.all(3):  # of one message a host takes the stops first
+        heard += [f"stop {one.job}" for one in message.stops]
+        heard += [f"start {one.job}" for one in message.starts]
+    assert heard == ["start 1", "stop 1", "start 2", "stop 2"]
+
+
+async def test_what_a_host_does_not_read_is_bounded():
+    """It may say that it has thousands of slots, and queue an array with a large input."""
+    far = Far()
+    line = HostConnection(far.write, BEHIND)
+    count = 0
+    while not line.is_behind:
+        line.start(start(count, 1 << 20))
+        count += 1
+    assert count <= 10
+    await far.all(count)
+    assert not line.is_behind
+
+
+async def test_a_host_that_reads_nothing_loses_its_line(monkeypatch):
+    """Of each attempt that it names and that is not its own it is to be told."""
+    monkeypatch.setattr(lines, "DEAF_BYTES", 1 << 16)
+    for order in (lambda line: line.stop("1", 1, 9, ""), lambda line: line.settled("1", 1)):
+        line = HostConnection(Far().write, 0)
+        for _ in range((1 << 16) // lines.ORDER_BYTES):
+            order(line)
+        assert not line.broken.is_set()
+        order(line)
+        assert line.broken.is_set()
+
+
+async def test_a_host_is_heard_at_a_pace_and_others_meanwhile():
+    paces, line = Paces(1 << 20, HEARD), HostConnection(Far().write, BEHIND)
+    burst = lines.AT_ONCE_S * (1 << 20) // HEARD
+    for _ in range(burst):
+        assert await paces.turn("h2", HEARD, line)
+    late = asyncio.create_task(paces.turn("h2", HEARD, line))
+    assert await paces.turn("h3", 100, line)
+    assert not late.done()
+    line.broken.set()
+    assert await late is False
+
+
+async def test_many_short_reports_wait_as_what_has_to_be_recorded():
+    """A message of 2 MiB can hold a hundred thousand, each a change in the ledger."""
+    paces, line = Paces(1 << 20, HEARD), HostConnection(Far().write, BEHIND)
+    few = lines.AT_ONCE_S * (1 << 20) // lines.REPORT_BYTES
+    assert await paces.reports_turn("h2", few, 0, line)
+    late = asyncio.create_task(paces.reports_turn("h2", few, 0, line))
+    assert await paces.reports_turn("h3", few, 0, line)
+    assert await paces.reports_turn("h4", 0, 100, line)
+    assert not late.done()
+    line.broken.set()
+    assert await late is False
+
+
+async def test_a_message_too_long_counts_all_the_same():
+    """Else a host could go on opening lines and sending such."""
+    paces, line = Paces(1 << 20, HEARD), HostConnection(Far().write, BEHIND)
+    with pytest.raises(ValueError, match="a message of 15000000 bytes"):
+        await paces.turn("h2", 15_000_000, line)
+    again = asyncio.create_task(paces.turn("h2", lines.OPENING_BYTES, line))
+    await asyncio.sleep(0)
+    assert not again.done()
+    line.broken.set()
+    await again

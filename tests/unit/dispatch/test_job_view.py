@@ -1,0 +1,44 @@
+"""Many jobs, told in several messages; and times of day."""
+
+import time
+from types import SimpleNamespace
+
+from lbd.dispatch.core.forecast import Forecast
+from lbd.dispatch.job_view import JobViews, in_pieces, time_of_day
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.core.test_queues import Table
+
+
+def test_no_piece_is_larger_than_may_be_but_for_one_that_has_a_single_job():
+    jobs = [pb.JobInfo(id=n, command=[bytes(size)]) for n, size in enumerate((400, 300, 900, 10))]
+    pieces = in_pieces(jobs, 800)
+    assert [[job.id for job in piece] for piece in pieces] == [[0, 1], [2], [3]]
+    assert all(pb.JobsInfo(jobs=piece).ByteSize() <= 800 for piece in (pieces[0], pieces[2]))
+    assert in_pieces([], 800) == [[]]
+
+
+def test_a_round_time_stays_round_when_the_clocks_differ_by_a_little():
+    half_past = time.mktime((2026, 12, 1, 17, 30, 0, 0, 0, -1))
+    shown = time_of_day(clock_s() + half_past - time.time() - 0.01)
+    assert shown.endswith("17:30")
+
+
+async def test_a_job_that_waits_has_an_interval_before_predictions_can_be_corrected():
+    table = Table()
+    for life_s in range(5, 50, 5):
+        table.queues.slot_times.ended(float(life_s))
+    table.host("h1", 1)
+    for name in "123":
+        table.arrive(name)
+    life, forecast = SimpleNamespace(queues=table.queues), Forecast(table.queues)
+    views = JobViews(life, None, SimpleNamespace(forecast=forecast))
+    job = pb.JobInfo(id=3, predicted_wait_s=60.0)
+    await views.add_interval(job)
+    assert 0 < job.predicted_low_s < job.predicted_high_s
+    corrected = pb.JobInfo(id=3, predicted_wait_s=60.0, predicted_low_s=50.0, predicted_high_s=70.0)
+    await views.add_interval(corrected)
+    assert (corrected.predicted_low_s, corrected.predicted_high_s) == (50.0, 70.0)
+    for other in (pb.JobInfo(id=3), pb.JobInfo(id=9, predicted_wait_s=60.0)):  # running, or gone
+        await views.add_interval(other)
+        assert not other.HasField("predicted_low_s")

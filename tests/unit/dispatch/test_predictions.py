@@ -1,0 +1,193 @@
+"""What is predicted at submission, stored, held against what came true, and answered."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from lbd.dispatch.core.ledger_rows import Submission, Wanted
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
+from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.predictions import Predictions, Turns, outcomes_of
+from lbd.errors import LbdError
+from lbd.model import HostId, JobId, JobState
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.core.malleable.test_heads import SHORT_LIVES_S, Table
+from tests.unit.dispatch.gangs import Table as GangTable
+
+H1 = HostId("h1")
+
+
+@pytest.fixture
+async def ledger(tmp_path):
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    yield ledger
+    await ledger.close()
+
+
+async def ran(ledger, predicted_s, waited_s):
+    """A job that came at 1000 and began later."""
+    sent = Submission("ann", "h1", "", b"true", b"", predicted_s=(predicted_s, 0.0))
+    job = JobId(str((await ledger.submit(sent, 1000.0)).first))
+    values = {
+        "tier": 1,
+        "attempt": 1,
+        "host": H1,
+        "crashes": 0,
+        "reason": "",
+        "barred": frozenset(),
+    }
+    began = Changed(job, JobState.RUNNING, fate=Fate.RUNNING, ending=None, **values)
+    over = Ending(Cause.EXITED, 0)
+    ended = Changed(job, JobState.DONE, fate=Fate.DONE, ending=over, **values)
+    await ledger.record([Begin(job, 1, H1, 1, None)], 1000.0)
+    await ledger.record([began], 1000.0 + waited_s)
+    await ledger.record([ended], 2000.0)
+
+
+def table():
+    found = Table("pred", lives_s=SHORT_LIVES_S)
+    found.host("h1", 4)
+    return found
+
+
+async def test_the_calibration_is_that_of_all_ended_jobs_with_a_prediction(ledger):
+    predictions = Predictions(table().queues, ledger, by_uid=False)
+    for n in range(30):
+        await ran(ledger, 10.0 * 1.1**n, 20.0 * 1.1**n)  # twice as long, always
+    await ledger.submit(Submission("ann", "h1", "", b"true", b""), 1.0)
+    found = (await predictions.calibration()).calibration
+    assert found.jobs == 30
+    assert (found.slope, found.intercept) == pytest.approx((1.0, 0.30103), abs=1e-3)
+    assert found.cc_raw == pytest.approx(1.0)
+    predictions.learn_from(await predictions._outcomes(1000))
+    assert predictions.comparable == 30
+    assert predictions.correction.corrected_s(50.0) == pytest.approx(100.0, rel=1e-3)
+
+
+async def test_no_outcome_of_what_began_twice_or_was_not_predicted(ledger):
+    await ran(ledger, 5.0, 7.0)
+    (row,) = await ledger.find(Wanted(ended_only=True))
+    others = replace(row, attempt=2), replace(row, predicted_s=None), replace(row, requeued=1.0)
+    assert outcomes_of([row, *others]) == [(5.0, 7.0)]
+
+
+def test_of_what_does_not_begin_in_its_turn_nothing_is_predicted():
+    gangs = GangTable()
+    predictions = Predictions(gangs.life.queues, None, by_uid=False)
+    sent = Submission("ann", "h1", "", b"true", b"")
+    assert predictions.of_submission(sent) == (0.0, 0.0)
+    assert predictions.of_submission(replace(sent, needs="gpu=1")) is None  # no host has one
+    array = replace(sent, first_index=1, count=3)
+    others = replace(array, gang=3), replace(array, target=1e9), replace(array, deadline=1e9)
+    assert [predictions.of_submission(one) for one in others] == [None] * 3
+    gangs.submit()
+    gangs.gang(6)  # more than are free: slots are kept for it
+    assert predictions.of_submission(sent) is None
+
+
+async def test_a_question_is_answered_with_a_table(ledger):
+    world = table()
+    world.arrive("first", slots=3)
+    predictions = Predictions(world.queues, ledger, by_uid=False)
+    asked = pb.PredictAsked(slots=1, slots_most=4, parallelism=4.0, work_s=400.0, user="ann")
+    reply = await predictions.answer(asked)
+    assert (reply.free, [one.slots for one in reply.choices]) == (1, [1, 2, 3, 4])
+    assert reply.choices[0].begins_in_s == reply.wait_s == 0.0
+    assert reply.choices[3].runs_s == 100.0
+    assert reply.picks["AVG"] == 1
+    assert (reply.warning, reply.speedup.source) == ("", "given")
+
+
+async def test_of_a_fixed_number_of_slots_a_command_says_how_long(ledger):
+    world = table()
+    world.queues.heads.speedups.ended("ann", "solve", 2, 30.0)
+    predictions = Predictions(world.queues, ledger, by_uid=False)
+    reply = await predictions.answer(pb.PredictAsked(slots=4, user="ann", command="solve"))
+    assert [(one.slots, one.runs_s) for one in reply.choices] == [(4, 15.0)]
+    assert set(reply.picks.values()) == {4}
+
+
+async def test_what_is_taken_for_linear_is_said(ledger):
+    predictions = Predictions(table().queues, ledger, by_uid=False)
+    reply = await predictions.answer(pb.PredictAsked(slots=1, slots_most=4, user="ann"))
+    assert reply.speedup.source == "linear"
+    assert "assumed to be linear up to 4 slots" in reply.warning
+    assert "no host" not in reply.warning
+    wide = await predictions.answer(pb.PredictAsked(slots=1, slots_most=64))
+    assert "assumed to be linear up to 64 slots" in wide.warning
+    assert wide.warning.endswith("; no host that takes jobs now has more than 4 slots")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"slots": 1 << 20}, {"parallelism": 0.5}, {"parallelism": 2.0, "sigma": float("nan")},
+     {"work_s": -1.0}, {"command": "x" * 300}, {"needs": "gpu=0"}],
+)  # fmt: skip
+async def test_what_cannot_be_is_refused(ledger, fields):
+    predictions = Predictions(table().queues, ledger, by_uid=False)
+    with pytest.raises(LbdError, match="this cannot be predicted"):
+        await predictions.answer(pb.PredictAsked(**fields))
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+async def asks(turns, clock, order, host, user, took_s=1.0):
+    async with turns.turn(host, user):
+        order.append((host, user))
+        clock.now_s += took_s
+
+
+async def under_way(*tasks):
+    """They have got as far as they get without time passing."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return [task for task in tasks if not task.done()]
+
+
+async def test_who_asks_again_and_again_has_a_quarter_of_the_time():
+    clock, order = Clock(), []
+    turns = Turns(clock)
+    await asks(turns, clock, order, "h1", "ann")
+    again = asyncio.create_task(asks(turns, clock, order, "h1", "ann"))
+    assert await under_way(again)
+    await asks(turns, clock, order, "h2", "bob")  # who does not wait for that
+    assert (clock.now_s, order) == (102.0, [("h1", "ann"), ("h2", "bob")])
+    assert (turns._left_s(("h1", "ann")), turns._left_s(("h1",))) == (2.0, 0.0)
+    again.cancel()
+
+
+async def test_who_asks_what_is_quickly_answered_does_not_wait():
+    clock, order = Clock(), []
+    turns = Turns(clock)
+    for _ in range(50):
+        await asks(turns, clock, order, "h1", "ann", took_s=0.01)
+    assert clock.now_s == pytest.approx(100.5)
+
+
+async def test_nor_has_a_host_all_of_it_by_users_of_many_names():
+    clock, order = Clock(), []
+    turns = Turns(clock)
+    for number in range(3):
+        clock.now_s = max(clock.now_s, clock.now_s + turns._left_s(("h1",)))
+        await asks(turns, clock, order, "h1", f"user{number}")
+    assert clock.now_s == 105.0
+    assert turns._left_s(("h1",)) == 1.0
+
+
+async def test_who_asks_the_same_again_soon_has_the_same_answer(ledger):
+    predictions = Predictions(table().queues, ledger, by_uid=False)
+    asked = pb.PredictAsked(slots=1, slots_most=4, parallelism=4.0, work_s=400.0, user="ann")
+    kept = pb.PredictInfo(how="long")
+    predictions._same[asked.SerializeToString(deterministic=True)] = clock_s() + 1e6, kept
+    assert await predictions.answer(asked) is kept
+    other = await predictions.answer(pb.PredictAsked(slots=2, user="ann"))
+    assert other.how != "long"
+    predictions._same[asked.SerializeToString(deterministic=True)] = clock_s() - 1.0, kept
+    assert (await predictions.answer(asked)).how != "long"

@@ -1,0 +1,157 @@
+"""No user, and no host, takes the whole queue."""
+
+import asyncio
+
+import pytest
+
+from lbd.config.schema import Config, DispatchConfig, UsersConfig
+from lbd.dispatch.core.targets.arrays import ARRAYS_OF_HOST, ARRAYS_OF_USER
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.services import asking, opened
+
+MOST = 100
+CONFIG = Config(dispatch=DispatchConfig(max_jobs=MOST))
+
+
+def array(count, user="ann", uid=1001, origin="h2", **fields):
+    inner = {"user": user, "uid": uid, "origin": origin}
+    more = {"count": count, "is_array": True, "slots": 60_000}
+    return asking(inner, **inner, **more, **fields)
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite", CONFIG) as world:
+        yield world
+
+
+async def submitted(world, *given, **fields):
+    asked = array(*given, **fields)
+    world.trust.name = asked.origin
+    return (await world.submit(asked)).error
+
+
+async def test_one_user_leaves_room_for_others(world):
+    """Ten lines of one user kept everybody else out, for as long as their jobs waited."""
+    assert await submitted(world, 75) == ""
+    assert await submitted(world, 1) == (
+        "ann has 75 jobs in the queue, and no user may have more than 75 (75% of dispatch.max_jobs)"
+    )
+    assert await submitted(world, 1, origin="h3") != ""  # from wherever
+    assert await submitted(world, 10, user="bob", uid=1002) == ""
+
+
+async def test_one_host_leaves_room_for_others(world):
+    """It could name any number of users."""
+    for user in ("ann", "bob"):
+        assert await submitted(world, 45, user=user) == ""
+    assert await submitted(world, 1, user="eve") == (
+        "h2 has 90 jobs in the queue, and no host may have more than 90 (90% of dispatch.max_jobs)"
+    )
+    assert await submitted(world, 10, user="eve", origin="h3") == ""
+    assert await submitted(world, 1, user="eve", origin="h4") == (
+        "the queue is full (dispatch.max_jobs is 100)"
+    )
+
+
+async def test_what_comes_at_once_has_no_more_room(world):
+    """Each was let in for the room that the others were on their way to take."""
+    world.trust.name = "h2"
+    replies = await asyncio.gather(*(world.submit(array(50)) for _ in range(4)))
+    assert sum(not reply.error for reply in replies) == 1
+    assert len(world.dispatcher.life.jobs) == 50
+
+
+async def test_what_is_in_there_already_is_found_again(world):
+    assert await submitted(world, 75, key="all") == ""
+    assert await submitted(world, 75, key="all") == ""
+    assert len(world.dispatcher.life.jobs) == 75
+
+
+async def test_who_ends_jobs_has_room_again(world):
+    jobs = world.dispatcher.life.jobs
+    assert await submitted(world, 75) == ""
+    for verb in ("hold", "release", "kill"):
+        await world.act(selectors=["1_[0-9]"], user="ann", uid=1001, verb=verb)
+        left = 65 if verb == "kill" else 75
+        assert (jobs.of_user("ann"), jobs.of_origin("h2")) == (left, left)
+    assert await submitted(world, 10) == ""
+    assert await submitted(world, 1) != ""
+
+
+async def test_those_that_run_count(world):
+    jobs = world.dispatcher.life.jobs
+    world.host("h1", slots=4)
+    assert await submitted(world, 1, user="bob", uid=1002) == ""
+    world.trust.name = "h2"
+    assert (await world.submit(asking())).error == ""
+    await world.dispatcher.settled()
+    (attempt,) = (live for live in world.dispatcher.life.leased.values())
+    assert (jobs.of_user("ann"), jobs.of_origin("h2")) == (1, 2)
+    world.dispatcher.life.kill(attempt.job.id, 9, clock_s(), world.dispatcher.rng)
+    assert jobs.of_user("ann") == 1
+
+
+async def test_a_new_dispatcher_counts_what_the_last_one_left(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    async with opened(path, CONFIG) as world:
+        assert await submitted(world, 75) == ""
+        await world.act(selectors=["1"], user="ann", uid=1001, verb="hold")
+    async with opened(path, CONFIG) as world:
+        await world.dispatcher._restore()
+        assert await submitted(world, 1) != ""
+        assert world.dispatcher.life.jobs.of_origin("h2") == 75
+
+
+async def test_where_numbers_count_it_is_the_number_that_has_a_share(tmp_path):
+    config = Config(dispatch=CONFIG.dispatch, users=UsersConfig(map="uid"))
+    async with opened(tmp_path / "ledger.sqlite", config) as world:
+        assert await submitted(world, 75) == ""
+        assert await submitted(world, 1, user="another") != ""
+        assert await submitted(world, 1, uid=1002) == ""
+
+
+async def test_no_user_and_no_host_has_more_arrays_with_targets_than_are_quickly_looked_at(
+    tmp_path,
+):
+    """Thousands that had as many tasks as they may took tens of milliseconds of every event."""
+    async with opened(tmp_path / "large.sqlite") as world:
+
+        async def fault(user, origin="h2", **target):
+            return await submitted(world, 1, user, 1001, origin, **(target or {"target_s": 60.0}))
+
+        for n in range(ARRAYS_OF_HOST):
+            assert await fault(f"user{n // ARRAYS_OF_USER}") == ""
+        assert "no user may have more than 100 arrays" in await fault("user0", "h3")
+        assert "no host may have more than 400 arrays" in await fault("ann")
+        assert await fault("ann", "h3") == ""
+        assert await submitted(world, 1) == ""  # it has none
+
+
+async def test_what_has_ended_comes_again_only_where_there_is_room(world):
+    """Else whoever ends jobs and queues others has as many as they like in the end."""
+    assert await submitted(world, 75) == ""
+    reply = await world.act(verb="kill", selectors=["1-75"], user="ann", uid=1001)
+    assert len(reply.done) == 75
+    assert await submitted(world, 74) == ""
+    reply = await world.act(verb="requeue", selectors=["1-3"], user="ann", uid=1001)
+    assert list(reply.done) == [1]
+    assert reply.errors == [
+        "ann has 75 jobs in the queue, and no user may have more than 75 (75% of dispatch.max_jobs)"
+        "; 73 more likewise"  # "1-3" means all of array 1
+    ]
+
+
+async def test_jobs_of_one_user_wait_for_so_many_others_and_no_more(tmp_path):
+    """Ten thousand that each wait for a thousand took the dispatcher's memory, and hours."""
+    config = Config(dispatch=DispatchConfig(max_array=100))  # 1000 are the most
+    async with opened(tmp_path / "ledger.sqlite", config) as world:
+        assert await submitted(world, 100, first_index=0) == ""
+        hundred = {"after": [f"ok:1_{index}" for index in range(100)]}
+        assert await submitted(world, 9, **hundred) == ""  # 101 to 109
+        refused = await submitted(world, 2, **hundred)
+        assert refused.startswith("--after: jobs of ann in the queue wait for 900 others")
+        assert await submitted(world, 2, user="bob", uid=1002) == ""
+        assert await submitted(world, 1, **hundred) == ""
+        await world.act(selectors=["101"], user="ann", uid=1001, verb="kill")
+        assert await submitted(world, 9, **hundred) == ""

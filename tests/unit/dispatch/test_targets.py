@@ -1,0 +1,128 @@
+"""Arrays with targets at the dispatcher: what it learns, says, and takes up again."""
+
+import time
+
+import pytest
+
+from lbd.config.dispatch import DispatchConfig
+from lbd.config.schema import Config
+from lbd.dispatch.core.ledger_rows import Submission
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
+from lbd.model import HostId, JobId, JobState
+from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.services import asking, opened
+
+TASK_S = 60.0
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await tasks_ended(world, 20)
+        yield world
+
+
+async def tasks_ended(world, count, name="fit"):
+    """Jobs of that name on record, of a minute each, like exponential ones but for their order."""
+    asked = asking()
+    asked.is_array, asked.count, asked.name = True, count, name
+    reply = await world.submit(asked)
+    for n in range(count):
+        job, host = JobId(str(reply.first + n)), HostId("h1")
+        begin = Begin(job, 1, host, 1, None)
+        changed = Changed(job, JobState.RUNNING, 1, 1, host, Fate.RUNNING, None, 0, "", frozenset())
+        ended = Changed(job, JobState.DONE, 1, 1, host, Fate.DONE, Ending(Cause.EXITED, 0), 0, "",
+                        frozenset())  # fmt: skip
+        took_s = TASK_S * (0.0 if n % 4 else 4.0)  # a mean of TASK_S
+        await world.ledger.record([begin, changed], 1000.0)
+        await world.ledger.record([ended], 1000.0 + took_s)
+        world.dispatcher.life.kill(job, 0, 0.0, world.dispatcher.rng)
+
+
+def array(count=30, name="fit", **more):
+    asked = asking(**more)
+    asked.is_array, asked.count, asked.name = True, count, name
+    return asked
+
+
+async def target_of(world, id_):
+    found = (await world.jobs(selectors=[str(id_)])).jobs
+    return found[0].target if found[0].HasField("target") else None
+
+
+async def test_what_is_on_record_under_that_name_says_how_many_run(world):
+    host = world.host("h1", slots=20)
+    reply = await world.submit(array(target_s=10 * TASK_S))
+    assert (reply.error, reply.remark) == ("", "")
+    await world.dispatcher.settled()
+    found = await target_of(world, reply.first + 29)
+    assert 3 <= found.at_once == found.running == len(host.starts) <= 5
+    assert found.left == 30
+    assert found.expected_low < found.expected_end < found.expected_high
+    assert found.by == pytest.approx(time.time() + 10 * TASK_S, abs=60)
+    assert found.expected_end == pytest.approx(found.by, abs=60)
+    assert found.why == "as many as it needs to end at its target time"
+
+
+async def test_under_another_name_nothing_is_known(world):
+    world.host("h1", slots=20)
+    reply = await world.submit(array(name="other", target_s=10 * TASK_S))
+    found = await target_of(world, reply.first)
+    assert found.at_once == 20
+    assert not found.HasField("expected_end")
+    assert "it is not known yet" in found.why
+
+
+async def test_what_cannot_be_met_is_taken_with_one_line(world):
+    world.host("h1", slots=2)
+    reply = await world.submit(array(deadline=time.time() + TASK_S))
+    assert reply.error == ""
+    assert reply.remark.startswith("the deadline (in 1m00s) cannot be met with 2 tasks at once: ")
+    assert len(await world.ledger.live()) == 30
+
+
+async def test_the_next_dispatcher_goes_on_with_it(world, tmp_path):
+    host = world.host("h1", slots=20)
+    reply = await world.submit(array(target_s=10 * TASK_S))
+    await world.dispatcher.settled()
+    assert len(host.starts) >= 3
+    for start in host.starts:
+        report = pb.AttemptReport(job=start.job, attempt=start.attempt, event="begun")
+        world.dispatcher.heard("h1", host, pb.WorkUp(reports=[report]))
+    await world.dispatcher.settled()
+    before = await target_of(world, reply.first)
+    async with opened(tmp_path / "ledger.sqlite") as next_one:
+        await next_one.dispatcher._restore()
+        next_one.host("h1", slots=20)
+        found = await target_of(next_one, reply.first)
+    assert (found.at_once, found.running, found.left) == (before.running, before.running, 30)
+    assert found.by == before.by
+    assert found.HasField("expected_end")
+
+
+async def test_under_another_mode_it_says_that_the_target_is_not_held(world, tmp_path):
+    reply = await world.submit(array(target_s=10 * TASK_S))
+    config = Config(dispatch=DispatchConfig(mode="random"))
+    async with opened(tmp_path / "ledger.sqlite", config, mode="random") as next_one:
+        await next_one.dispatcher._restore()
+        found = await target_of(next_one, reply.first)
+    assert found.why == "it is not held: that takes dispatch.mode fcfs"
+
+
+async def test_a_job_without_a_target_has_none(world):
+    reply = await world.submit(asking())
+    assert await target_of(world, reply.first) is None
+
+
+async def test_a_dispatcher_starts_with_whatever_work_an_older_one_let_in(world, tmp_path):
+    """Of so little work a float knows no half, and a mean of 0 s is none."""
+    spec = asking().spec.SerializeToString()
+    sent = Submission("ann", "h2", "", b"id", spec, slots=2, first_index=0, count=3,
+                      uid=1001, target=time.time() + TASK_S, work_s=5e-324)  # fmt: skip
+    accepted = await world.ledger.submit(sent, 1.0)
+    async with opened(tmp_path / "ledger.sqlite") as next_one:
+        await next_one.dispatcher._restore()
+        host = next_one.host("h1", slots=20)
+        await next_one.dispatcher.settled()
+        assert host.starts
+        assert (await target_of(next_one, accepted.first)).left == 3

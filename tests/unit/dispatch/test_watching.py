@@ -1,0 +1,180 @@
+"""Whoever watches a job is sent it at once, and again when it changes, until it ends."""
+
+import asyncio
+
+import pytest
+
+from lbd.dispatch import watching as watching_module
+from lbd.dispatch.calls import LONG_OF_USER
+from lbd.dispatch.core.ledger_rows import Wanted
+from lbd.dispatch.orders import ACTS_AT_ONCE
+from lbd.dispatch.watching import PIECE_JOBS, Watching
+from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.services import asking, opened
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    """What the watcher is sent."""
+
+    def __init__(self):
+        self.sent = asyncio.Queue()
+
+    async def write(self, data):
+        self.sent.put_nowait([(job.id, job.state) for job in pb.JobsInfo.FromString(data).jobs])
+
+    async def abort(self, code, text):
+        raise Aborted(code, text)
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.db") as made:
+        yield made
+
+
+async def until(condition):
+    while not condition():  # noqa: ASYNC110  # it is told of nothing
+        await asyncio.sleep(0)
+
+
+def watch(world, context, **fields):
+    asked = pb.JobsAsked(user="ann", selectors=["@me"], **fields).SerializeToString()
+    return asyncio.create_task(world.desk._watch(asked, context))
+
+
+async def test_each_change_is_sent(world):
+    await world.submit(asking())
+    context = Context()
+    watching = watch(world, context)
+    async with asyncio.timeout(10):
+        assert await context.sent.get() == [(1, "pending")]
+        await world.act(user="ann", verb="kill", selectors=["1"])
+        assert await context.sent.get() == [(1, "cancelled")]
+        await watching
+    assert not len(world.dispatcher.watchers)
+
+
+async def test_only_the_end_is_sent_to_who_wants_no_more(world):
+    await world.submit(asking())
+    context = Context()
+    watching = watch(world, context, once_ended=True)
+    async with asyncio.timeout(10):
+        await until(lambda: len(world.dispatcher.watchers))
+        await world.act(user="ann", verb="hold", selectors=["1"])
+        await world.act(user="ann", verb="kill", selectors=["1"])
+        await watching
+    assert [await context.sent.get() for _ in range(context.sent.qsize())] == [[(1, "cancelled")]]
+
+
+async def test_who_goes_away_is_forgotten(world):
+    await world.submit(asking())
+    context = Context()
+    watching = watch(world, context)
+    async with asyncio.timeout(10):
+        await context.sent.get()
+        watching.cancel()
+        await asyncio.wait((watching,))
+    assert not len(world.dispatcher.watchers)
+    assert len(await world.ledger.find(Wanted())) == 1
+
+
+def array(count, **fields):
+    return asking(count=count, is_array=True, slots=60_000, **fields)
+
+
+async def test_many_jobs_are_looked_up_a_few_at_a_time(world):
+    """All of an array stood in memory at once, for each who watched it: forty of a hundred thousand
+    jobs, by one user, took the dispatcher two gigabytes."""
+    sizes = []  # the first is that of the question which jobs there are
+    find_all = world.ledger.find
+
+    async def counted(wanted):
+        rows = await find_all(wanted)
+        sizes.append(len(rows))
+        assert not any(row.command for row in rows)
+        return rows
+
+    await world.submit(array(3 * PIECE_JOBS + 1))
+    context, world.ledger.find = Context(), counted
+    watching = watch(world, context)
+    async with asyncio.timeout(20):
+        sent = []
+        while len(sent) < 3 * PIECE_JOBS + 1:
+            sent += await context.sent.get()
+        assert sent == [(n, "pending") for n in range(1, 3 * PIECE_JOBS + 2)]
+        assert max(sizes[1:]) <= PIECE_JOBS
+        await world.act(user="ann", verb="kill", selectors=["@me"])
+        ended = []
+        while len(ended) < len(sent):
+            ended += await context.sent.get()
+        assert dict(ended) == dict.fromkeys(range(1, len(sent) + 1), "cancelled")
+        await watching
+
+
+async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(world, monkeypatch):
+    monkeypatch.setattr(watching_module, "WATCHED_OF_USER", 100)
+    monkeypatch.setattr(watching_module, "WATCHED_OF_HOST", 150)
+    world.desk._watching = Watching(world.dispatcher.watchers, world.ledger, world.desk._job_views)
+    await world.submit(array(60))
+
+    def watched_by(user):
+        asked = pb.JobsAsked(user=user, selectors=["1-60"], once_ended=True).SerializeToString()
+        return asyncio.create_task(world.desk._watch(asked, Context()))
+
+    async with asyncio.timeout(20):
+        first = watched_by("ann")
+        await until(lambda: len(world.dispatcher.watchers))
+        with pytest.raises(Aborted, match="ann waits for 100 jobs already"):
+            await watched_by("ann")
+        second = watched_by("bob")
+        await until(lambda: world.desk._watching._of_host.of("h2") == 120)
+        with pytest.raises(Aborted, match="h2 waits for 150 jobs already"):
+            await watched_by("eve")
+        world.trust.name = "h3"
+        third = watched_by("eve")
+        await until(lambda: world.desk._watching._of_host.of("h3") == 60)
+        tasks = first, second, third
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    assert world.desk._watching._of_host.held == world.desk._watching._of_user.held == 0
+    assert not len(world.dispatcher.watchers)
+
+
+async def test_orders_about_many_jobs_leave_room_for_others(world):
+    """`lbctl hold 1-100000` held up everybody for seconds, and the disk for as long: two of them in
+    turns, by one user, kept all others from submitting anything."""
+    count = 4 * ACTS_AT_ONCE
+    await world.submit(array(count))
+    acting = asyncio.create_task(world.act(user="ann", verb="hold", selectors=[f"1-{count}"]))
+    held = 0
+    async with asyncio.timeout(60):
+        while not held:
+            await asyncio.sleep(0)
+            held = sum(bool(live.held) for live in world.dispatcher.life.jobs.values())
+        assert (await world.submit(asking(user="bob", inner={"user": "bob"}))).error == ""
+        assert not acting.done()
+        assert held < count
+        assert len((await acting).done) == count
+
+
+async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
+    """Others of that host had to wait for all of them."""
+    running, go_on = set(), asyncio.Event()
+
+    async def slow(user, number):
+        async with world.desk._calls.long("h2", user):
+            running.add((user, number))
+            await go_on.wait()
+
+    tasks = [asyncio.create_task(slow(user, n)) for user in ("ann", "bob") for n in range(20)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert running == {(user, n) for user in ("ann", "bob") for n in range(LONG_OF_USER)}
+    go_on.set()
+    await asyncio.gather(*tasks)
+    assert not world.desk._calls._long

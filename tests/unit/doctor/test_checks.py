@@ -1,0 +1,160 @@
+"""The checks of `lbctl doctor` that need no daemon."""
+
+import os
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
+from lbd.doctor.checks import (
+    FAULT,
+    OK,
+    WARN,
+    descriptors_of,
+    directory,
+    key_file,
+    names,
+    peer,
+    trust,
+)
+from lbd.trust.authority import Authority
+from lbd.trust.enrol import enrol
+from lbd.trust.files import host_files
+
+LISTED = ClusterConfig(hosts=(HostEntry("h1", "127.0.0.1"), HostEntry("h2", "127.0.0.2")))
+
+
+def test_a_directory_that_is_missing_or_a_file_is_a_fault(tmp_path):
+    assert directory("x", str(tmp_path)).state == OK
+    (tmp_path / "file").write_text("")
+    for path, says in ((tmp_path / "no", "does not exist"), (tmp_path / "file", "is a file")):
+        found = directory("x", str(path))
+        assert found.state == FAULT
+        assert says in found.says
+        assert found.fix
+
+
+def test_a_directory_that_cannot_be_written_is_a_fault():
+    found = directory("x", "/proc/self")  # not even root may write there
+    assert (found.state, found.fix) == (FAULT, "chown or chmod /proc/self")
+
+
+def test_no_certificate_is_right_for_one_host_and_wrong_for_two(tmp_path):
+    host = HostConfig(name="h1", state_dir=str(tmp_path))
+    assert [check.state for check in trust(Config(host=host))] == [OK]
+    (found,) = trust(Config(host=host, cluster=LISTED))
+    assert found.state == FAULT
+    assert "no network port is open" in found.says
+    assert "lbctl join" in found.fix
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Of a host that has joined a cluster whose certificates live a minute."""
+    found = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)), cluster=LISTED)
+    join(found, 0.0)
+    return found
+
+
+def join(config, ago_s):
+    root = Path(config.host.state_dir)
+    shutil.rmtree(root / "authority", ignore_errors=True)
+    authority = Authority(root / "authority", 60.0)
+    authority.create("c", "h1", time.time() - ago_s)
+    enrol(authority, host_files(config), "h1", "127.0.0.1:7901", time.time() - ago_s)
+
+
+def test_a_good_certificate(config):
+    (found,) = trust(config)
+    assert (found.state, found.says.startswith("of h1, ")) == (OK, True)
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "state", "says"),
+    [(55.0, WARN, "ends in"), (70.0, FAULT, "ended 1"), (-100.0, FAULT, "begins in")],
+)
+def test_a_certificate_of_another_time(config, ago_s, state, says):
+    join(config, ago_s)
+    (found,) = trust(config)
+    assert found.state == state
+    assert says in found.says
+    assert found.fix
+
+
+def test_a_certificate_of_another_authority_of_another_host_or_open_to_all(config):
+    files = host_files(config)
+    kept = files.read_authority()
+    join(config, 0.0)
+    files.authority.write_bytes(kept)
+    (found,) = trust(config)
+    assert (found.state, "is not signed by the authority" in found.says) == (FAULT, True)
+    (found,) = trust(replace(config, host=replace(config.host, name="h2")))
+    assert "is the certificate of h1, but this host is h2" in found.says
+    files.credentials.chmod(0o644)
+    (found,) = trust(config)
+    assert "is open to others; chmod 600" in found.says
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "says"),
+    [
+        ("k" * 64, 0o600, ""),
+        ("k" * 64, 0o640, "chmod 600"),
+        ("short", 0o600, "fewer than 32"),
+        (None, 0, "No such file"),
+    ],
+)
+def test_key_file(tmp_path, content, mode, says):
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_text(content)
+        path.chmod(mode)
+    found = key_file(str(path))
+    assert (found.state == FAULT) == bool(says)
+    assert says in found.says
+    assert bool(found.fix) == bool(says)
+
+
+def test_a_host_nobody_listed_and_an_address_that_does_not_resolve():
+    assert [*names(Config(cluster=LISTED, host=HostConfig(name="h1")))] == []
+    (stranger,) = names(Config(cluster=LISTED, host=HostConfig(name="h9")))
+    assert stranger.state == WARN
+    assert "h9, is not in cluster.hosts (h1, h2)" in stranger.says
+    odd = ClusterConfig(hosts=(HostEntry("h1", "no-such-host.invalid"),))
+    (unresolved,) = names(Config(cluster=odd, host=HostConfig(name="h1")))
+    assert unresolved.state == FAULT
+    assert "'no-such-host.invalid' does not resolve" in unresolved.says
+
+
+def test_descriptors_of_a_process_and_of_none(tmp_path):
+    path = tmp_path / "lbm.pid"
+    assert descriptors_of(path) == {}
+    path.write_text("not a pid\n")
+    assert descriptors_of(path) == {}
+    path.write_text(f"{os.getpid()}\n")
+    found = descriptors_of(path)
+    assert 3 <= found["fds_open"] <= found["fds_limit"]
+
+
+def test_who_is_told_to_be_revoked_learns_how_to_join_again():
+    error = "h1: h2 is revoked"
+    (found,) = peer({"name": "h1", "reachable": False, "error": error})
+    assert (found.state, found.says) == (FAULT, f"not reached: {error}")
+    assert "lbctl join" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("h2: it cannot be reached (Connection refused (111))", "no LIM listens there: on h2,"),
+        ("no answer within 2 s", "switch h2 on if it is off;"),
+        ("No route to host", "switch h2 on if it is off;"),
+    ],
+)
+def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
+    (found,) = peer({"name": "h2", "reachable": False, "error": error})
+    assert found.fix.startswith(fix)
+    assert ("firewall" in found.fix or "7901" in found.fix) == ("refused" not in error)

@@ -1,0 +1,112 @@
+"""What the keeper measures: leases on its clock, CPU time of a whole tree without cgroups."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from lbd.keeper.limits import time_limits as limits_module
+from lbd.keeper.limits.time_limits import (
+    CPU,
+    CPU_US,
+    LEASE,
+    LEASE_MS,
+    LEASE_UNTIL_MS,
+    Limit,
+    Limits,
+    limit_frame,
+)
+from lbd.load.process_table import TaskStat
+from lbd.load.procfs import TICKS_PER_S
+from lbd.local import frames
+from lbd.process.boot_clock import clock_s
+
+
+def process(parent, cpu_s):
+    return TaskStat(b"S", parent, False, round(cpu_s * TICKS_PER_S), 1, 0)
+
+
+FAR_MS = 60_000
+BURN = "import time\nwhile time.process_time() < 60: pass"
+
+
+def given(lease_ms=FAR_MS, cpu_us=0):
+    return {LEASE_MS: b"%d" % lease_ms, CPU_US: b"%d" % cpu_us}
+
+
+def until_over(limits, timeout_s=20.0):
+    until_s = time.monotonic() + timeout_s
+    while not (found := limits.over()):
+        assert time.monotonic() < until_s
+        time.sleep(limits.sooner_ms(100) / 1000)
+    return found
+
+
+def test_a_lease_runs_out_unless_it_is_renewed():
+    limits = Limits()
+    limits.set("a", 1, "", given(30), clock_s())
+    limits.set("b", 1, "", given(30), clock_s())
+    limits.set("b", 1, "", given(), clock_s())
+    assert limits.sooner_ms(-1) <= 31
+    assert until_over(limits) == ["a"]
+    limits.set("a", 1, "", given(), clock_s())
+    assert limits.over() == ["a"], "what is over stays so"
+    assert (limits.ended("a"), limits.ended("b"), limits.ended("c")) == (LEASE, "", "")
+    assert limits.sooner_ms(-1) == -1
+
+
+def test_a_lease_counts_while_the_keeper_does_not_read_what_it_is_told():
+    """Its LBM may hang, too, and another attempt may have begun elsewhere by then."""
+    limits = Limits()
+    frame = limit_frame("a", clock_s() - 1.0, 0.0)
+    ((_, body),) = frames.Splitter(1 << 16).feed(frame)
+    told = dict(frames.fields(body))
+    assert int(told[LEASE_UNTIL_MS]) < clock_s() * 1e3
+    limits.set("a", 1, "", told, clock_s())
+    assert limits.over() == ["a"]
+
+
+def test_what_a_child_burns_counts_for_its_tree():
+    shell = subprocess.Popen(
+        ["sh", "-c", f"{sys.executable} -c '{BURN}' & wait"], start_new_session=True
+    )
+    try:
+        limits = Limits()
+        limits.set("a", shell.pid, "", given(cpu_us=300_000), clock_s())
+        assert limits.over() == []
+        assert until_over(limits) == ["a"]
+        assert limits.ended("a") == CPU
+    finally:
+        os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
+
+def test_what_was_over_stays_over_whatever_is_said_then():
+    """Not a moment longer, and for the first reason."""
+    limits = Limits()
+    limits.set("a", 1, "", given(0), clock_s())
+    assert limits.over() == ["a"]
+    before_s = limits.sooner_ms(-1)
+    limits.set("a", 1, "", given(), clock_s())
+    assert limits.sooner_ms(-1) <= before_s
+    assert limits.over() == ["a"]
+    assert limits.ended("a") == LEASE
+
+
+def test_what_the_vanished_have_used_is_not_forgotten(monkeypatch):
+    """A process whose parent is gone, too: nobody has it in its own count."""
+    limit = Limit(10, "")
+    seen = [
+        {10: process(1, 1.0), 11: process(10, 2.0), 12: process(1, 4.0)},
+        {10: process(1, 1.0), 11: process(10, 2.5)},  # 12 is gone, and not below one of the others
+        {10: process(1, 3.6)},  # 11 is gone, and 10 has waited for it
+    ]
+    monkeypatch.setattr(limits_module, "processes_of", lambda *_: seen.pop(0))
+    assert [limit.used_s() for _ in range(3)] == [7.0, 7.5, 7.6]
+
+
+def test_a_lease_counts_from_when_it_was_said():
+    limits = Limits()
+    assert limits.set("a", 1, "", given(1000), clock_s() - 5.0) < clock_s()
+    assert limits.over() == ["a"]

@@ -1,0 +1,25 @@
+"""The keeper's loop."""
+
+import fcntl
+import resource
+import socket
+
+from lbd.keeper.loop import is_readable
+
+HIGH = 1500  # select(2) knows of the first 1024
+
+
+def test_it_asks_of_any_descriptor_whether_there_is_something_to_read():
+    """It held so many while one LBM followed another: to ask of the next with select(2) would have
+    been the end of the keeper, and of everybody's commands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, HIGH + 1), hard))
+    ours, theirs = socket.socketpair()
+    try:
+        number = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        with ours, theirs, socket.socket(fileno=number) as high:
+            assert not is_readable(high)
+            theirs.send(b"x")
+            assert is_readable(high)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

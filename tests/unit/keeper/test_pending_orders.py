@@ -1,0 +1,95 @@
+"""Orders to the keeper, until their commands run."""
+
+import errno
+import os
+import select
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.keeper.pending_orders import Beginnings
+from lbd.keeper.protocol import FAILED, NUMBER, PHASE
+from lbd.keeper.spawn_order import JOB, Order, pack_order
+from lbd.local import frames
+from lbd.process.boot_clock import clock_s
+
+ORDER = pack_order(Order("h1-1", [b"true"], user=(1000, 1000, 1000)))
+
+
+class Loop:
+    """The keeper's."""
+
+    def __init__(self):
+        self.jobs, self.quitting, self.said = {}, False, []
+
+    def report(self, tag, *pairs):
+        self.said.append((tag, dict(pairs)))
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+@pytest.fixture
+def beginnings(loop, monkeypatch):
+    """Who may run as that user is not known yet, so orders wait."""
+    gate = SimpleNamespace(lbm_uid=0, verdict=lambda *_: None, is_aging=lambda *_: False)
+    made = Beginnings(loop, select.poll(), SimpleNamespace(containment=None), b"", gate)
+    monkeypatch.setattr(made.looks, "look", lambda _user: None)
+    return made
+
+
+def descriptors():
+    return [os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC) for _ in range(3)]
+
+
+def is_open(descriptor):
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_second_order_of_a_name_is_refused_and_the_first_goes_on(beginnings, loop, has_begun):
+    """Else the end of one would be taken for the other's, and the keeper would look in vain for the
+    one that was forgotten."""
+    first, second, others = descriptors(), descriptors(), descriptors()
+    assert beginnings.take(ORDER, first) == []
+    if has_begun:
+        beginnings.looks.waiting.clear()
+        loop.jobs["h1-1"] = running = object()
+    else:
+        running = None
+    assert beginnings.take(ORDER, second + others) == others
+    refusal = {JOB: "h1-1", PHASE: "spawn", NUMBER: errno.EEXIST}
+    assert loop.said == [(FAILED, refusal)]
+    assert loop.jobs.get("h1-1") is running
+    assert beginnings.is_waiting("h1-1") != has_begun
+    assert not any(map(is_open, second))
+    assert all(map(is_open, first + others))
+    for descriptor in first + others:
+        os.close(descriptor)
+
+
+def test_an_order_of_too_many_words_is_refused_alone(beginnings, loop):
+    """It may be another host's doing: an error would cost the LBM its line, and all their jobs."""
+    given = descriptors()
+    words = [b""] * frames.FIELDS_MAX
+    assert beginnings.take(pack_order(Order("h1-1", words)), given) == []
+    assert loop.said == [(FAILED, {JOB: "h1-1", PHASE: "spawn", NUMBER: errno.EBADMSG})]
+    assert not any(map(is_open, given))
+
+
+def test_an_order_read_after_its_lease_is_refused(loop, monkeypatch):
+    """The keeper has hung, and another attempt may have begun elsewhere."""
+    gate = SimpleNamespace(lbm_uid=0, verdict=lambda *_: "", is_aging=lambda *_: False)
+    late = Beginnings(loop, select.poll(), SimpleNamespace(containment=None), b"", gate)
+    taken = []
+    monkeypatch.setattr(late.spares, "take", lambda **_: taken.append(1))
+    start_by_ms = int((clock_s() - 0.1) * 1e3)
+    late.take(pack_order(Order("h1-2", [b"true"], start_by_ms=start_by_ms)), descriptors())
+    assert loop.said == [(FAILED, {JOB: "h1-2", PHASE: "spawn", NUMBER: errno.ETIME})]
+    assert not taken

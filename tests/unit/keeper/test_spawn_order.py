@@ -1,0 +1,50 @@
+"""What orders have in common is packed and read once: none gets another's."""
+
+import pytest
+
+from lbd.keeper.spawn_order import REMEMBERED_BYTES, Order, pack_order, read_order
+from lbd.launch.directory_stamp import Stamp
+from lbd.local import frames
+
+PLAIN = Order(job="h1-1", argv=[b"cc", b"-c"], environment={b"A": b"1"})
+COMMON = [
+    {"directory": b"/tmp"},
+    {"umask": 0o77},
+    {"limits": ((7, 1, 2), (4, 0, 1))},
+    {"user": (1000, 1000, 27)},
+    {"nice": 5},
+    {"ignored_signals": 2},
+    {"no_new_privileges": True},
+    {"memory_bytes": 1 << 30},
+    {"closed_fds": 4},
+    {"stamp": Stamp("kernel", 1, 2, 3, 4, "nfs")},
+    {"terminal": 2},
+    {"processes": 9},
+    {"denied": ("*", "/bin/*")},
+    {"directory": b"/" + b"d" * REMEMBERED_BYTES},
+]
+
+
+def order(**common):
+    return Order(job="h1-1", argv=[b"cc", b"-c"], environment={b"A": b"1"}, **common)
+
+
+@pytest.mark.parametrize("common", COMMON, ids=lambda common: next(iter(common)))
+def test_each_order_is_read_as_it_was_given(common):
+    for _ in range(2):
+        assert read_order(pack_order(order(**common))) == order(**common)
+        assert read_order(pack_order(PLAIN)) == PLAIN
+
+
+def test_its_fields_may_come_in_any_order_and_with_some_that_are_not_known():
+    given = Order("h1-1", [b"cc"], {b"A": b"1"}, b"/tmp", 0o77, ((7, 1, 2),), nice=5)
+    fields = frames.fields(pack_order(given))
+    for changed in (fields[::-1], [*fields, (b"\xff", b"?")], [(b"\xff", b"?"), *fields]):
+        assert read_order(frames.pack_fields(changed)) == given
+
+
+def test_what_is_malformed_is_refused_each_time():
+    body = pack_order(PLAIN) + frames.field(b"l", b"7 one two")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="invalid literal"):
+            read_order(body)

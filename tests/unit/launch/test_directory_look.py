@@ -1,0 +1,57 @@
+"""What is said of files and directories, against the real ones."""
+
+import ctypes
+import errno
+import os
+
+import pytest
+
+from lbd.launch.directory_look import file_system, find_program, kernel_id, look
+from lbd.launch.directory_stamp import is_same
+
+LIBC = ctypes.CDLL(None)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_stamp_is_what_stat_says(tmp_path, cached):
+    stamp = look(os.fsencode(tmp_path), kernel_id(), LIBC, cached=cached)
+    found = tmp_path.stat()
+    assert (stamp.device, stamp.inode) == (found.st_dev, found.st_ino)
+    assert stamp.changed_ns == found.st_mtime_ns
+    assert stamp.kernel == kernel_id()
+
+
+def test_the_type_of_a_file_system():
+    assert look(b"/proc", "k", LIBC).file_system == "proc"
+    assert file_system(-1, "0:999999") == ""
+    assert file_system(1 << 40, "0:1") == ""
+
+
+def test_without_statx_it_knows_less(tmp_path):
+    stamp = look(os.fsencode(tmp_path), kernel_id(), object())
+    assert stamp.born_ns == 0
+    assert is_same(stamp, look(os.fsencode(tmp_path), kernel_id(), LIBC))
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        look(os.fsencode(tmp_path / "none"), "k", LIBC)
+
+
+def test_programs_are_found_as_exec_would(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a/plain").write_text("x")
+    (tmp_path / "b/tool").write_text("x")
+    (tmp_path / "b/tool").chmod(0o755)
+    (tmp_path / "a/sub").mkdir()
+    path = os.fsencode(f"{tmp_path}/none:{tmp_path}/a:{tmp_path}/b")
+    assert find_program(b"tool", path) == 0
+    assert find_program(b"none", path) == errno.ENOENT
+    assert find_program(b"plain", path) == errno.EACCES
+    assert find_program(b"sub", path) == errno.EACCES
+    assert find_program(os.fsencode(tmp_path / "b/tool"), b"") == 0
+    assert find_program(os.fsencode(tmp_path / "b/none"), b"") == errno.ENOENT
+    monkeypatch.chdir(tmp_path / "b")
+    assert find_program(b"tool", b"/none:") == 0
+    assert find_program(b"./tool", b"/none") == 0

@@ -1,0 +1,58 @@
+"""When two looks at a directory are of one directory."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbd.launch.directory_stamp import CACHED_S, Stamp, is_same, read_stamp
+
+DISK = Stamp("kernel-a", 2049, 131, 1_700_000_000_000_000_001, 1_750_000_000_000_000_000, "ext4")
+OTHER_DISK = replace(DISK, kernel="kernel-b")
+NFS = replace(DISK, kernel="kernel-b", device=45, file_system="nfs4")
+NFS_TOO = replace(NFS, kernel="kernel-c", device=52)
+UNBORN = replace(NFS, born_ns=0)
+S = 1_000_000_000
+LATE = int(CACHED_S * S) + 1
+
+PAIRS = {
+    "itself": (DISK, DISK, True),
+    "itself, changed since": (DISK, replace(DISK, changed_ns=DISK.changed_ns + 9 * LATE), True),
+    "another inode": (DISK, replace(DISK, inode=132), False),
+    "a tmpfs of each container": (
+        Stamp("k", 27, 1, 5, 5, "tmpfs"), Stamp("k", 31, 1, 5, 5, "tmpfs"), False),
+    "roots of two btrfs subvolumes": (
+        Stamp("k", 60, 256, 5, 5, "btrfs"), Stamp("k", 61, 256, 5, 5, "btrfs"), False),
+    "two overlays": (
+        Stamp("k", 70, 9, 5, 5, "overlay"), Stamp("k", 71, 9, 5, 5, "overlay"), False),
+    "machines cloned from one image": (DISK, OTHER_DISK, False),
+    "nobody knows the kernel": (replace(DISK, kernel=""), replace(DISK, kernel=""), False),
+    "two clients of a server": (NFS, NFS_TOO, True),
+    "one kernel mounts it twice": (NFS, replace(NFS, device=46), True),
+    "the server and a client": (DISK, NFS, True),
+    "two servers, equal inodes": (NFS, replace(NFS_TOO, born_ns=NFS.born_ns + 1), False),
+    "a client that is told no birth": (NFS, UNBORN, True),
+    "no birth, seen through caches": (
+        UNBORN, replace(UNBORN, kernel="c", changed_ns=UNBORN.changed_ns + LATE - 1), True),
+    "no birth, changed long apart": (
+        UNBORN, replace(UNBORN, kernel="c", changed_ns=UNBORN.changed_ns + LATE), False),
+    "sshfs of the same": (DISK, replace(NFS, file_system="fuse.sshfs"), True),
+    "a type nobody told": (DISK, replace(OTHER_DISK, file_system=""), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_same_or_not(name):
+    here, there, same = PAIRS[name]
+    assert is_same(here, there) is same
+    assert is_same(there, here) is same
+
+
+@pytest.mark.parametrize("stamp", [DISK, NFS, Stamp("", 0, 0), replace(DISK, born_ns=-5)])
+def test_a_stamp_survives_the_wire(stamp):
+    assert read_stamp(stamp.pack()) == stamp
+
+
+@pytest.mark.parametrize("data", [b"", b"a b c", b"k 1 2 3 4 ext4 more", b"k x 2 3 4 ext4"])
+def test_what_is_no_stamp(data):
+    with pytest.raises(ValueError, match=r"values to unpack|invalid literal"):
+        read_stamp(data)

@@ -1,0 +1,64 @@
+"""The owner's rules, one at a time and together."""
+
+import pytest
+
+from lbd.config.access import AdmissionConfig
+from lbd.lbm.core.admission import Conditions, Guest, Rules
+from lbd.text.windows import Moment
+
+MONDAY_NOON = Moment(0, 12, 13, 3, 0)
+ANN = Guest("ann", frozenset({"ann", "staff"}), "h1")
+
+
+def refusal(guest=ANN, load=0.0, owner="", **config):
+    return Rules(AdmissionConfig(**config)).refusal(guest, Conditions(MONDAY_NOON, load, owner))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"users": ("ann",)},
+        {"users": ("bob", "a*")},
+        {"users": ("bob",), "groups": ("staff",)},  # either will do
+        {"origins": ("h?",)},
+        {"deny_users": ("bob",), "deny_groups": ("wheel",), "deny_origins": ("h2",)},
+        {"when": ("sun", "mon 8:00-18:00")},
+        {"load_ceiling": 2.0},
+        {"load_ceiling": 1.9},  # as much as that is not above it
+    ],
+)
+def test_admitted(config):
+    assert refusal(load=1.9, **config) == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ({"users": ("bob",)}, "admission.users"),
+        ({"groups": ("wheel",)}, "admission.groups"),
+        ({"users": ("ann",), "deny_users": ("a*",)}, "admission.deny_users"),
+        ({"users": ("ann",), "deny_groups": ("staff",)}, "admission.deny_groups"),
+        ({"origins": ("h2", "h3")}, "admission.origins"),
+        ({"deny_origins": ("h1",)}, "admission.deny_origins"),
+        ({"when": ("mon 18:00-08:00",)}, "admission.when"),
+        ({"load_ceiling": 1.5}, "admission.load_ceiling"),
+    ],
+)
+def test_refused_by_the_rule_that_is_named(config, rule):
+    assert rule in refusal(load=1.6, **config)
+
+
+def test_nobody_new_while_the_owner_is_there():
+    assert "pts/3" in refusal(owner="pts/3 was used 4 s ago (admission.owner_idle_s)")
+
+
+def test_a_host_that_is_short_of_memory_takes_nothing_new():
+    def closed(percent, **config):
+        conditions = Conditions(MONDAY_NOON, 0.0, memory_pressure=percent)
+        return Rules(AdmissionConfig(**config)).refusal(ANN, conditions)
+
+    assert closed(20.0) == ""
+    assert "short of memory here: all stood still for 35 % of the last 10 s" in closed(35.0)
+    assert "admission.memory_pressure" in closed(6.0, memory_pressure=5.0)
+    assert closed(99.0, memory_pressure=0.0) == ""

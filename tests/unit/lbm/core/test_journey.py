@@ -1,0 +1,343 @@
+"""A command's way out: what follows from what, as tables."""
+
+import dataclasses
+
+import pytest
+
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.command_end import CommandEnd, status_of_refusal, why_ended
+from lbd.lbm.core.journey import POLL_S, Journey
+from lbd.lbm.core.next_host_after_refusal import Bounds, Demands
+from lbd.model import HostId, JobState, Verdict
+
+H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
+OURS = Bounds(own=H1, hold_limit_s=30.0, evicted_wait_s=60.0)
+INT, USR1 = 2, 10
+
+GO, KEPT = e.Judged(leaves=True), e.Judged(leaves=False, reason="never")
+LOOKED = e.Looked()
+KNOWN = e.Looked(address="h2:1")  # where the named host is
+TO_H2 = e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest")
+TO_H3 = e.LimSaid(Verdict.THERE, H3, "h3:1", "lowest")
+STAY = e.LimSaid(Verdict.HERE, H1, "h1:1", "below-threshold")
+HOLD = e.LimSaid(Verdict.WAIT, H1, "h1:1", "no-free-slot")
+SILENT = e.LimSilent("lim did not answer")
+FULL = e.Refused("h2: all slots are taken", "slots", full=True)
+NO_PROGRAM = e.Refused("h2: cc: not found", "exec", errno=2)
+NO_DIRECTORY = e.Refused("h2: /w is not there", "chdir")
+UNWILLING = e.Refused("h2: not for you", "admission")
+NO_USER = e.Refused("h2: no user ann", "user")
+BROKEN = e.Refused("h2: connection refused", fault=True)
+WELL = e.Ended(0, cpu_s=2.0)
+EVICTED = e.Ended(137, "evicted", untouched=True)
+
+START_2, START_3 = e.Start(H2, "h2:1"), e.Start(H3, "h3:1")
+LOOK, LOOK_NOT = e.Look(lacking=True, host=None), e.Look(lacking=False, host=H2)
+FOLLOW, LET_GO = e.Follow(keep=True), e.LetGo(H2)
+WAIT, UNCHARGED = e.WaitForRoom(POLL_S), e.Discharge(H2, charged=True)
+LEFT = (LET_GO, UNCHARGED)
+BEGUN = e.BegunHere(H2, "lowest")
+
+
+def ask(*excluded, wanted=None, leave=False, stay=False, wait=True, insist=False):
+    return e.AskLim(e.Question(wanted, frozenset(excluded), leave, stay, wait), insist)
+
+
+def failed(reason, cause="failed", status=125, host="", state=JobState.FAILED):
+    end = CommandEnd(status, cause, HostId(host), reason)
+    return e.Finish(end), e.RecordEnd(state, status, reason=reason)
+
+
+def warned(why):
+    return e.Warn(f"{why}; running here")
+
+
+ASK = ask()
+DONE = (e.Finish(CommandEnd(0, "exited", H2, cpu_s=2.0)), e.Learn(2.0, "exited"))
+ENDED = (*DONE, *LEFT, e.RecordEnd(JobState.DONE, 0, 2.0))
+ASKED = ((GO, LOOK), (LOOKED, ASK))
+ON_H2 = (*ASKED, (TO_H2, START_2), (e.Sent(),), (e.StartedThere(), BEGUN, FOLLOW))
+HERE_FOR = {"host": H2, "mode": "host"}
+
+
+class Life:
+    """Feeds events to a journey at one second each, unless they say otherwise."""
+
+    def __init__(self, bounds=OURS, **demands):
+        self.journey = Journey(Demands("cc", **demands), bounds)
+        self.now_s = 100.0
+
+    def __call__(self, event, after_s=1.0):
+        self.now_s += after_s
+        return self.journey.handle(event, self.now_s)
+
+    def goes(self, *steps):
+        """Each step: an event, and what follows from it."""
+        for event, *actions in steps:
+            assert self(event) == actions, f"after {event}"
+        return self
+
+
+FAILED_ONCE = (*ASKED, (TO_H2, START_2), (BROKEN, *LEFT, e.Trouble(H2, BROKEN.reason), LOOK))
+NO_LIM = (*ASKED, (SILENT, e.TakeTurn()))
+TURN = (e.TurnTaken(granted=True), warned(SILENT.reason), e.RunHere("no-lim"))
+NONE_LEFT = e.LimRefused("no-willing-host")
+EXCLUDED_HERE = ((LOOKED, ask(H1, H2)), (STAY,))
+
+LIVES = {
+    # where to
+    "the load is low: it stays": ({}, *ASKED, (STAY, e.RunHere("below-threshold"))),
+    "it goes, runs, ends": ({}, *ON_H2, (WELL, *ENDED)),
+    "it is not worth it": ({}, (KEPT, e.RunHere("never", pinned=True))),
+    "it is not worth it, and measured": (
+        {}, (e.Judged(False, "new", True), e.RunHere("new", 0, True, True)),
+    ),
+    "the owner keeps it": (
+        {"mode": "remote"}, (KEPT, *failed("cc is not to leave this host (eligibility.never)")),
+    ),
+    "the owner keeps it here, where its user wants it": (
+        {"host": H1, "mode": "host"},
+        (KEPT, e.Look(False, H1)), (LOOKED, ask(wanted=H1, insist=True)),
+        (STAY, e.RunHere("below-threshold")),
+    ),
+    "those that lack its directory are left out": (
+        {},
+        (GO, LOOK), (e.Looked(frozenset({H3}), "/w is not the same on h3"), ask(H3)),
+        (STAY, e.RunHere("below-threshold; /w is not the same on h3")),
+    ),
+    "nested too deep, it must stay": (
+        {"must_stay": True}, (GO, LOOK), (LOOKED, ask(stay=True)),
+        (STAY, e.RunHere("below-threshold")),
+    ),
+    "it only asks": ({"only_asks": True}, *ASKED, (TO_H2, e.Discharge(HostId(""), True), e.Away())),
+    "no peers": (
+        {"bounds": dataclasses.replace(OURS, has_peers=False)}, *ASKED,
+        (TO_H2, *(failed("this host has no certificate (lbctl init, lbctl join), so no peers")[:1]),
+         e.Discharge(HostId(""), True),
+         failed("this host has no certificate (lbctl init, lbctl join), so no peers")[1]),
+    ),
+    # refusals
+    "who lacks it was no candidate": (
+        {}, *ASKED, (TO_H2, START_2), (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK),
+        (LOOKED, ask(H2)), (STAY, e.RunHere("below-threshold")),
+    ),
+    "its owner does not want it": (
+        {}, *ASKED, (TO_H2, START_2), (UNWILLING, *LEFT, LOOK),
+        (LOOKED, ask(H2)), (STAY, e.RunHere("below-threshold")),
+    ),
+    "it could not become its user there, which is a fault": (
+        {}, *ASKED, (TO_H2, START_2), (NO_USER, *LEFT, LOOK), (LOOKED, ask(H2)),
+        (STAY, e.TakeTurn()),
+        (e.TurnTaken(True), warned(NO_USER.reason), e.RunHere("below-threshold")),
+    ),
+    "one that failed is reported, and another one found": (
+        {}, *FAILED_ONCE, (LOOKED, ask(H2)), (TO_H3, START_3),
+    ),
+    "one that failed, and it runs here once it has a turn": (
+        {}, *FAILED_ONCE, (LOOKED, ask(H2)), (STAY, e.TakeTurn()),
+        (e.TurnTaken(granted=False), WAIT), (e.Waited(), e.TakeTurn()),
+        (e.TurnTaken(granted=True), warned(BROKEN.reason), e.RunHere("below-threshold")),
+        (e.EndedHere(1.5), e.GiveTurnBack(), e.Discharge(H1, True),
+         e.RecordEnd(JobState.UNKNOWN, None, 1.5)),
+    ),
+    "no fallback": (
+        {"may_fall_back": False}, *FAILED_ONCE, (LOOKED, ask(H2)),
+        (STAY, e.Finish(CommandEnd(125, "refused", reason=BROKEN.reason)), UNCHARGED,
+         e.RecordEnd(JobState.FAILED, 125, reason=BROKEN.reason)),
+    ),
+    "not here either": (
+        {"excluded": frozenset({H1})},
+        (GO, LOOK), (LOOKED, ask(H1)), (TO_H2, START_2),
+        (BROKEN, *LEFT, e.Trouble(H2, BROKEN.reason), LOOK), (LOOKED, ask(H1, H2)),
+        (STAY, e.Finish(CommandEnd(125, "refused", reason=(
+            no := f"{BROKEN.reason}, and --exclude forbids to run here"))), UNCHARGED,
+         e.RecordEnd(JobState.FAILED, 125, reason=no)),
+    ),
+    "it must leave, and nobody can take it": (
+        {"mode": "remote"},
+        (GO, LOOK), (LOOKED, ask(leave=True, insist=True)), (TO_H2, START_2),
+        (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK),
+        (LOOKED, ask(H2, leave=True, insist=True)), (NONE_LEFT, *failed(NO_PROGRAM.reason)),
+    ),
+    "those that were left out are named": (
+        {}, (GO, LOOK), (e.Looked(frozenset({H2}), "cc is not found on h2"), ask(H2)),
+        (NONE_LEFT, *failed("no-willing-host; cc is not found on h2")),
+    ),
+    "its directory cannot be seen": (
+        {}, *ASKED, (TO_H2, START_2), (e.Unseen("/w cannot be looked at here"), *LEFT, LOOK),
+        (LOOKED, ask(H2, stay=True)), (STAY, e.RunHere("below-threshold")),
+    ),
+    # the LIM
+    "no LIM": ({}, *NO_LIM, TURN),
+    "no LIM, and it must leave": (
+        {"mode": "remote"}, (GO, LOOK), (LOOKED, ask(leave=True, insist=True)),
+        (SILENT, failed(SILENT.reason)[0], e.Discharge(HostId(""), True),
+         failed(SILENT.reason)[1]),
+    ),
+    "a named host whose address is known": (
+        HERE_FOR, (GO, LOOK_NOT),
+        (KNOWN, e.Charge(ask(wanted=H2).question), START_2), (e.Sent(),),
+        (e.StartedThere("a note"), e.BegunHere(H2, "wanted", "a note"), FOLLOW), (WELL, *ENDED),
+    ),
+    "a named host that has moved": (
+        HERE_FOR, (GO, LOOK_NOT), (KNOWN, e.Charge(ask(wanted=H2).question), START_2),
+        (BROKEN, *LEFT, LOOK_NOT), (KNOWN, ask(wanted=H2, insist=True)), (TO_H2, START_2),
+    ),
+    "a named host, as the LIM said last": (
+        HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)),
+        (e.LimSilent("lim rests", "h2:1"), e.Charge(ask(wanted=H2).question), START_2),
+    ),
+    "a named host that lacks the program": (
+        HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
+        (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"),
+         *failed(NO_PROGRAM.reason, "refused", 127, "h2")),
+    ),
+    "a named host that lacks the directory": (
+        HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
+        (NO_DIRECTORY, *LEFT, e.Lacks(H2, "chdir"),
+         *failed(f"{NO_DIRECTORY.reason}; --send and --fetch take files along", "refused",
+                 125, "h2")),
+    ),
+    "a named host that is full": (
+        HERE_FOR, (GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2),
+        (FULL, *LEFT, *failed(FULL.reason, "refused", host="h2")),
+    ),
+    # room
+    "it waits for room": ({}, *ASKED, (HOLD, WAIT), (e.Waited(), LOOK), (LOOKED, ASK)),
+    "full hosts are left out until there may be room": (
+        {}, *ASKED, (TO_H2, START_2), (FULL, *LEFT, LOOK), (LOOKED, ask(H2)),
+        (NONE_LEFT, WAIT), (e.Waited(), LOOK), (LOOKED, ASK),
+    ),
+    # its end
+    "lost contact is its end": (
+        {}, *ON_H2,
+        (e.ContactLost("lost contact with h2"),
+         (lost := failed("lost contact with h2; it may have run in part, so it is not run again",
+                         "lost", host="h2", state=JobState.LOST))[0], *LEFT, lost[1]),
+    ),
+    "lost as it was sent": (
+        {}, *ASKED, (TO_H2, START_2), (e.Sent(),),
+        (e.ContactLost("gone"), (gone := failed("gone; it may have run in part, so it is not run "
+         "again", "lost", state=JobState.LOST))[0], *LEFT, gone[1]),
+    ),
+    "its output was not all moved": (
+        {}, *ON_H2,
+        (e.Ended(3, trouble="standard output: no space"),
+         (bad := failed("standard output: no space; the command itself ended with 3",
+                        host="h2"))[0], *LEFT, bad[1]),
+    ),
+    "a wrong transfer": (
+        {}, *ASKED, (TO_H2, START_2), (e.StartedThere(no_less_busy=True),
+                                       e.BegunHere(H2, "lowest", wrong=True), FOLLOW),
+    ),
+    "files come back": (
+        {"is_staged": True, "may_restart": False}, (GO, e.Look(False, None)), (LOOKED, ASK),
+        (TO_H2, START_2), (e.StartedThere(), BEGUN, e.Follow(False)), (WELL, e.Fetch(0)),
+        (e.UserSignal(INT), e.Forward(INT)), (e.Fetched(), *ENDED),
+    ),
+    "files do not come back": (
+        {"is_staged": True, "may_restart": False}, (GO, e.Look(False, None)), (LOOKED, ASK),
+        (TO_H2, START_2), (e.StartedThere(), BEGUN, e.Follow(False)), (WELL, e.Fetch(0)),
+        (e.Fetched("no space"),
+         (no_space := failed("no space; the command itself ended with 0", host="h2"))[0],
+         *LEFT, no_space[1]),
+    ),
+    "interrupted before it begins": (
+        {}, *ASKED, (e.UserSignal(USR1),),
+        (e.UserSignal(INT), e.Finish(CommandEnd(130, "signalled", signal=2)),
+         e.Discharge(HostId(""), True),
+         e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it began")),
+    ),
+    "signals are the command's": ({}, *ON_H2, (e.UserSignal(USR1), e.Forward(USR1))),
+    "its lbrun is gone": (
+        {}, *ON_H2, (e.CallerGone(), *LEFT, e.RecordEnd(JobState.CANCELLED,
+                                                     reason="its lbrun went away")),
+    ),
+    "it cannot have the caller's descriptors": (
+        {}, *ON_H2, (e.Failed("no"), failed("no", host="h2")[0], *LEFT, failed("no")[1]),
+    ),
+    # here
+    "a measured one": (
+        {}, (e.Judged(False, "new", True), e.RunHere("new", 0, True, True)),
+        (e.Used(0.5, 2), e.Measured(0.5, 2)), (e.Used(9.0, 0),),
+        (e.EndedHere(), e.Discharge(H1, charged=False), e.RecordEnd(JobState.FAILED, 2, 0.5)),
+    ),
+    "it ran here, and its end was seen": (
+        {}, *ASKED, (STAY, e.RunHere("below-threshold")),
+        (e.EndedHere(0.5, 0), e.Discharge(H1, True), e.RecordEnd(JobState.DONE, 0, 0.5)),
+    ),
+    "it ran here and failed": (
+        {}, *ASKED, (STAY, e.RunHere("below-threshold")),
+        (e.EndedHere(0.5, 127), e.Discharge(H1, True), e.RecordEnd(JobState.FAILED, 127, 0.5)),
+    ),
+    "the caller is the command": (
+        {}, *ASKED, (STAY, e.RunHere("below-threshold")), (e.UserSignal(INT),), (e.CallerGone(),),
+        (e.Failed("whatever"),), (e.Used(1.0, 0),),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES.keys())
+def test_life(life):
+    demands, *steps = life
+    Life(**demands).goes(*steps)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason", "why"),
+    [
+        ("exited", "", ""),
+        ("exited", "it\nsaid", "h2: it said"),
+        ("timeout", "whatever", "ended after its time limit of 1.5 s"),
+        ("evicted", "", "ended because the owner of h2 is back"),
+        ("memory", "", "over its memory limit of 4096 bytes"),
+        ("memory", "over 1 GiB", "h2: over 1 GiB"),
+    ],
+)
+def test_why_it_ended(cause, reason, why):
+    assert why_ended(cause, reason, H2, 1.5, 4096) == why
+
+
+@pytest.mark.parametrize(
+    ("phase", "errno", "status"),
+    [("exec", 2, 127), ("exec", 13, 126), ("chdir", 2, 125), ("", 0, 125)],
+)
+def test_status_of_a_refusal(phase, errno, status):
+    assert status_of_refusal(phase, errno) == status
+
+
+# -- a restart of the LBM --------------------------------------------------------------------------
+
+SENT = (GO, LOOKED, TO_H2, e.Sent())
+RESTARTS = [
+    ((), []),
+    ((GO,), [LOOK]),
+    ((GO, LOOKED), [e.Discharge(HostId(""), True), LOOK]),
+    ((GO, LOOKED, HOLD), [WAIT]),
+    ((GO, LOOKED, SILENT), [WAIT]),
+    ((GO, LOOKED, TO_H2), [*LEFT, LOOK]),
+    (SENT, [e.AwaitAnswer()]),
+    ((*SENT, e.StartedThere()), [FOLLOW]),
+    ((*SENT, e.StartedThere(), EVICTED, LOOKED, NONE_LEFT), [WAIT]),
+    ((GO, LOOKED, STAY), []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("events", "actions"), RESTARTS)
+def test_it_goes_on_after_a_restart(events, actions):
+    """With what it waited for; what had only been asked is asked again."""
+    life = Life()
+    for event in events:
+        life(event)
+    assert life.journey.resumed(life.now_s) == actions
+
+
+def test_files_that_were_on_their_way_are_not():
+    life = Life(is_staged=True)
+    for event in (*SENT, e.StartedThere(), WELL):
+        life(event)
+    why = "this host's lbm was restarted before its files were back"
+    assert life.journey.resumed(life.now_s)[0].end.reason.startswith(why)

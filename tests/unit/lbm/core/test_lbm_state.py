@@ -1,0 +1,300 @@
+"""Slots, the cap on fallbacks, the table of jobs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.errors import PeerError
+from lbd.lbm.core import jobs as state
+from lbd.lbm.core.jobs import Claims, Job, Jobs, LocalCap, Slots
+from lbd.model import HostId, JobId, JobState
+
+
+def job(name, **more):
+    return Job(JobId(name), (b"true",), "ann", HostId("h1"), HostId("h2"), submitted=1.0, **more)
+
+
+class TestSlots:
+    def test_first_come_first_served(self):
+        slots = Slots(total=1, max_waiting=10)
+        assert slots.take(JobId("a"))
+        assert not slots.take(JobId("b"))
+        assert slots.enqueue(JobId("b"))
+        assert slots.enqueue(JobId("c"))
+        assert slots.release(JobId("a")) == ["b"]
+        assert slots.release(JobId("b")) == ["c"]
+        assert slots.release(JobId("c")) == []
+
+    def test_nobody_overtakes_those_who_wait(self):
+        slots = Slots(total=1, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        slots.holders.clear()  # a slot is free, but b has been waiting for it
+        assert not slots.take(JobId("c"))
+
+    def test_several_are_taken_at_once_or_none(self):
+        slots = Slots(total=4, max_waiting=10)
+        assert slots.take(JobId("a"), slots=(2, 3))
+        assert (slots.used, slots.widths) == (3, {"a": 3})  # what is free, up to the most
+        assert slots.has_room("", 1)
+        assert slots.has_room("")
+        assert not slots.has_room("", 2)
+        assert not slots.take(JobId("b"), slots=(2, 2))
+        assert slots.enqueue(JobId("b"), width=2)
+        assert not slots.take(JobId("c"))  # b has been waiting
+        assert slots.enqueue(JobId("c"))
+        assert slots.release(JobId("a")) == ["b", "c"]
+        assert (slots.used, slots.widths, slots.wanted) == (3, {"b": 2}, {})
+
+    def test_who_needs_several_is_not_overtaken_and_may_exceed(self):
+        slots = Slots(total=2, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.take(JobId("b"))
+        slots.enqueue(JobId("wide"), width=2)
+        slots.enqueue(JobId("c"))
+        assert slots.release(JobId("a")) == []
+        slots.exceed(JobId("wide"))
+        assert slots.used == 3
+        assert slots.release(JobId("wide")) == ["c"]
+
+    def test_the_queue_is_bounded(self):
+        slots = Slots(total=1, max_waiting=1)
+        slots.take(JobId("a"))
+        assert slots.enqueue(JobId("b"))
+        assert not slots.enqueue(JobId("c"))
+
+    def test_a_nested_command_its_user_sent_there_does_not_wait_for_its_parent(self):
+        slots = Slots(total=1, max_waiting=10)
+        slots.take(JobId("parent"))
+        assert slots.take(JobId("child"), beyond=True)
+
+    def test_one_that_has_waited_long_enough_runs_beyond_the_slots_which_stay_bounded(self):
+        slots = Slots(total=1, max_waiting=2)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        slots.exceed(JobId("b"))
+        assert slots.holders == {"a", "b"}
+        assert slots.enqueue(JobId("c"))
+        assert not slots.enqueue(JobId("d"))
+        assert slots.release(JobId("a")) == []  # b is still one for the one slot
+        assert slots.release(JobId("b")) == ["c"]
+
+    def test_giving_up_waiting_frees_nothing(self):
+        slots = Slots(total=1, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        assert slots.release(JobId("b")) == []
+        assert slots.holders == {"a"}
+
+    def test_one_user_may_have_all_until_another_wants_some(self):
+        slots = Slots(total=4, max_waiting=10)
+        assert all(slots.take(JobId(f"a{n}"), "ann") for n in range(4))
+        assert not slots.take(JobId("a4"), "ann")
+        assert slots.hog() == "ann"
+        assert slots.take(JobId("b0"), "bob")  # beyond, as many as a share leaves
+        assert not slots.take(JobId("b1"), "bob")
+        assert slots.hog() == ""
+        slots.release(JobId("a0"))
+        assert not slots.take(JobId("a5"), "ann")
+
+    def test_of_one_slot_too(self):
+        slots = Slots(total=1, max_waiting=10)
+        assert slots.take(JobId("a"), "ann")
+        assert slots.take(JobId("b"), "bob")
+        assert not slots.take(JobId("c"), "cleo")
+
+    def test_who_has_least_gets_the_next(self):
+        slots = Slots(total=2, max_waiting=10)
+        for name in ("a0", "a1"):
+            slots.take(JobId(name), "ann")
+        for name, user in (("a2", "ann"), ("a3", "ann"), ("b0", "bob")):
+            assert slots.enqueue(JobId(name), user)
+        assert slots.release(JobId("a0")) == ["b0"]
+        assert slots.release(JobId("a1")) == ["a2"]
+
+    def test_nobody_has_all_places_to_wait(self):
+        slots = Slots(total=1, max_waiting=4)
+        slots.take(JobId("a"), "ann")
+        queued = [slots.enqueue(JobId(f"a{n}"), "ann") for n in range(4)]
+        assert queued == [True, True, True, False]
+        assert slots.enqueue(JobId("b"), "bob")
+
+    def test_a_job_of_several_slots_has_them_all_or_none(self):
+        slots = Slots(total=3, max_waiting=4)
+        assert slots.take_many(JobId("two"), "ann", 2)
+        assert not slots.take_many(JobId("other"), "bob", 2)
+        assert (slots.used, slots.is_full) == (2, False)
+        assert slots.take(JobId("one"), "bob")
+        assert slots.is_full
+        assert slots.enqueue(JobId("next"), "bob")
+        assert slots.release(JobId("two")) == [JobId("next")]
+        assert slots.used == 2
+
+    def test_no_way_leads_further_beyond_the_slots_than_is_allowed(self):
+        slots = Slots(total=2, beyond=1, max_waiting=10)
+        assert slots.take(JobId("a"), "ann")
+        assert slots.take(JobId("b"), "ann")
+        assert slots.enqueue(JobId("named"), "ann")
+        assert slots.enqueue(JobId("more"), "ann")
+        assert slots.exceed(JobId("named"))
+        assert not slots.exceed(JobId("more"))
+        assert list(slots.waiting) == ["more"]
+        assert not slots.take(JobId("nested"), "ann", beyond=True)
+        assert not slots.take(JobId("anothers"), "bob")
+        assert not slots.has_room("bob")
+        assert slots.used == 3
+
+    def test_nobody_goes_beyond_what_the_owner_has_said(self):
+        slots = Slots(total=1, beyond=0, max_waiting=10)
+        assert slots.take(JobId("a"), "ann")
+        assert not slots.take(JobId("nested"), "ann", beyond=True)
+        assert not slots.take(JobId("anothers"), "bob")
+        assert slots.enqueue(JobId("b"), "bob")
+        assert not slots.exceed(JobId("b"))
+        assert slots.release(JobId("a")) == ["b"]
+
+    def test_who_needs_several_exceeds_only_with_all_of_them(self):
+        slots = Slots(total=2, beyond=1, max_waiting=10)
+        slots.take(JobId("a"), slots=(2, 2))
+        slots.enqueue(JobId("wide"), width=2)
+        assert not slots.exceed(JobId("wide"))
+        assert not slots.take(JobId("nested"), beyond=True, slots=(2, 2))
+        assert slots.take(JobId("nested"), beyond=True, slots=(1, 2))
+        assert slots.used == 3
+
+    def test_the_owner_changes_his_mind(self):
+        slots = Slots(total=1, beyond=0, max_waiting=10)
+        slots.take(JobId("a"))
+        slots.enqueue(JobId("b"))
+        assert not slots.exceed(JobId("b"))
+        assert slots.resize(1, 1) == []
+        assert slots.exceed(JobId("b"))
+        slots.enqueue(JobId("c"))
+        assert slots.resize(3, 0) == ["c"]
+
+    @given(st.lists(st.tuples(st.sampled_from("te r"), st.integers(0, 9)), max_size=60))
+    def test_never_more_holders_than_slots_and_none_forgotten(self, history):
+        slots, asked = Slots(total=2, max_waiting=4), set()
+        for action, number in history:
+            name = JobId(f"j{number}")
+            if action == "r":
+                slots.release(name)
+                asked.discard(name)
+            elif name not in asked and (slots.take(name) or slots.enqueue(name)):
+                asked.add(name)
+            assert len(slots.holders) <= 2
+            assert slots.holders | set(slots.waiting) == asked
+            assert not (slots.waiting and len(slots.holders) < 2)
+
+
+class TestClaims:
+    def test_nothing_begins_twice_on_one_stream(self):
+        claims = Claims(Jobs(history=10))
+        claims.take(JobId("h2-1"))
+        with pytest.raises(PeerError, match="h2-1 was sent here already"):
+            claims.take(JobId("h2-1"))
+        claims.give_back(JobId("h2-1"))  # nothing has run
+        claims.take(JobId("h2-1"))
+
+    def test_nor_what_runs_here_by_another_stream(self):
+        jobs = Jobs(history=10)
+        jobs.add(job("h2-1"))
+        claims = Claims(jobs)
+        with pytest.raises(PeerError, match="h2-1 was sent here already"):
+            claims.take(JobId("h2-1"))
+        assert claims.ids == []
+        jobs.end(JobId("h2-1"), JobState.DONE, 2.0)
+        claims.take(JobId("h2-1"))
+
+    def test_so_many_are_remembered(self, monkeypatch):
+        monkeypatch.setattr(state, "CLAIMS_KEPT", 2)
+        claims = Claims(Jobs(history=10))
+        for number in range(5):
+            claims.take(JobId(f"h2-{number}"))
+        assert claims.ids == ["h2-3", "h2-4"]
+
+
+class TestLocalCap:
+    def test_each_depth_has_its_own_so_a_parent_never_blocks_its_child(self):
+        cap = LocalCap(total=1)
+        assert cap.take(JobId("make"), depth=0)
+        assert not cap.take(JobId("other"), depth=0)
+        assert cap.take(JobId("cc"), depth=1)
+        cap.release(JobId("make"))
+        assert cap.take(JobId("other"), depth=0)
+
+
+class TestJobs:
+    def test_history_is_bounded_and_keeps_the_newest(self):
+        jobs = Jobs(history=2)
+        for name in "abc":
+            jobs.add(job(name))
+            jobs.end(JobId(name), JobState.DONE, 2.0, exit_status=0)
+        assert [ended.id for ended in jobs.ended] == ["b", "c"]
+        assert not jobs.running
+
+    def test_a_job_ends_once(self):
+        jobs = Jobs(history=5)
+        jobs.add(job("a"))
+        jobs.end(JobId("a"), JobState.LOST, 2.0, reason="lost contact")
+        jobs.end(JobId("a"), JobState.DONE, 3.0, exit_status=0)
+        assert [(ended.state, ended.reason) for ended in jobs.ended] == [
+            (JobState.LOST, "lost contact")
+        ]
+
+    def test_a_reason_known_before_its_end_is_kept_unless_the_end_has_one(self):
+        jobs = Jobs(history=5)
+        for name, reason in (("a", ""), ("b", "lost contact")):
+            jobs.add(job(name))
+            jobs.running[JobId(name)].reason = "stopped by its owner"
+            jobs.end(JobId(name), JobState.LOST, 2.0, reason=reason)
+        assert [ended.reason for ended in jobs.ended] == ["stopped by its owner", "lost contact"]
+
+    def test_only_what_has_begun_is_counted(self):
+        jobs = Jobs(history=5)
+        jobs.add(job("waits"))
+        jobs.add(job("runs", foreign=True))
+        jobs.running[JobId("runs")].start(HostId("h2"), "lowest", 1.5)
+        assert (jobs.count(foreign=False), jobs.count(foreign=True)) == (0, 1)
+
+
+class TestEndsOfJobs:
+    def test_whoever_waits_hears_of_the_end_under_its_next_id_too(self):
+        jobs, heard = Jobs(9), []
+        one = job("h1-1")
+        jobs.add(one)
+        jobs.once_ended(JobId("h1-1"), lambda: heard.append("first"))
+        jobs.rename(one, JobId("h1-2"))
+        jobs.add(one)
+        jobs.once_ended(JobId("h1-2"), lambda: heard.append("second"))
+        assert jobs.find(JobId("h1-1")) is one
+        assert heard == []
+        jobs.end(JobId("h1-2"), JobState.DONE, 2.0)
+        assert heard == ["first", "second"]
+        assert jobs.find(JobId("h1-1")) is one
+        assert jobs.find(JobId("h1-3")) is None
+
+    def test_who_waits_no_longer_hears_nothing(self):
+        jobs, heard = Jobs(9), []
+        jobs.add(job("h1-1"))
+        call = heard.append
+        wait = lambda: call("x")  # noqa: E731
+        jobs.once_ended(JobId("h1-1"), wait)
+        jobs.no_longer(wait)
+        jobs.end(JobId("h1-1"), JobState.DONE, 2.0)
+        assert heard == []
+
+    @pytest.mark.parametrize(
+        ("state", "shown"),
+        [
+            (JobState.FAILED, JobState.CANCELLED),
+            (JobState.UNKNOWN, JobState.CANCELLED),
+            (JobState.DONE, JobState.DONE),  # it had ended well by then
+        ],
+    )
+    def test_what_was_killed_is_cancelled_unless_it_ended_well(self, state, shown):
+        jobs = Jobs(9)
+        jobs.add(job("h1-1", killed_by="ann"))
+        jobs.end(JobId("h1-1"), state, 2.0, 143)
+        assert jobs.ended[0].state is shown
+        assert (jobs.ended[0].reason == "killed by ann") is (shown is JobState.CANCELLED)

@@ -1,0 +1,241 @@
+"""The book of what was learnt: each user's apart, bounded, whole on disk or refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.lbm.core.learnt_commands import Book, generation_of, read_lists, read_row
+from lbd.policy.eligibility import SURE_RUNS, Lists
+
+ANN, BOB = 1001, 1002
+NOW = 1_700_000_000.0
+
+
+def book(host=None, max_commands=100, max_users=10):
+    return Book(host or Lists(), max_commands, max_users, threshold_s=0.05)
+
+
+def reason(of, uid, *argv):
+    return of.judge(uid, [word.encode() for word in argv], b"/home", NOW).reason
+
+
+def run_measured(of, uid, key, cpu_s):
+    of.begun_here(uid, key, measured=True)
+    of.measured(uid, key, cpu_s, NOW)
+    of.ended_here(uid, key, measured=True, wall_s=cpu_s)
+
+
+def test_a_new_command_runs_here_once():
+    b = book()
+    assert reason(b, ANN, "fit") == "new"
+    b.begun_here(ANN, "fit", measured=True)
+    assert reason(b, ANN, "fit") == "trial"
+    b.measured(ANN, "fit", 2.0, NOW)
+    b.ended_here(ANN, "fit", measured=True, wall_s=2.0)
+    assert reason(b, ANN, "fit") == "long"
+
+
+def test_a_trial_that_tells_nothing_leaves_it_new():
+    b = book()
+    b.begun_here(ANN, "fit", measured=True)
+    b.ended_here(ANN, "fit", measured=True, wall_s=2.0)
+    assert reason(b, ANN, "fit") == "new"
+
+
+def test_one_users_runs_say_nothing_of_anothers():
+    b = book()
+    run_measured(b, ANN, "fit", 1e6)
+    b.set_lists(ANN, Lists(never=("cc",)))
+    assert reason(b, BOB, "fit") == "new"
+    assert reason(b, BOB, "cc", "-c", "x.c") == "new"
+    assert reason(b, ANN, "cc", "-c", "x.c") == "never"
+
+
+def test_one_users_flood_forgets_only_that_users():
+    b = book(max_commands=10)
+    run_measured(b, BOB, "fit", 1.0)
+    for number in range(1000):
+        run_measured(b, ANN, f"c{number}", 1.0)
+    assert len(b.peek(ANN).commands) == 10
+    assert reason(b, ANN, "c999") == "long"
+    assert reason(b, ANN, "c0") == "new"
+    assert reason(b, BOB, "fit") == "long"
+
+
+def test_users_are_bounded_too():
+    b = book(max_users=3)
+    for uid in range(50):
+        run_measured(b, uid, "fit", 1.0)
+    assert [uid for uid in range(50) if b.peek(uid).commands] == [47, 48, 49]
+
+
+@pytest.mark.parametrize("cpu_s", [-1.0, float("nan"), float("inf"), 1e300])
+def test_nonsense_teaches_nothing(cpu_s):
+    b = book()
+    assert not b.measured(ANN, "fit", cpu_s, NOW)
+    assert reason(b, ANN, "fit") == "new"
+
+
+def test_a_run_cut_short_counts_only_upwards():
+    b = book()
+    assert not b.measured(ANN, "fit", 0.01, NOW, whole=False)
+    assert reason(b, ANN, "fit") == "new"
+    assert b.measured(ANN, "fit", 10.0, NOW, whole=False)
+    assert not b.measured(ANN, "fit", 1.0, NOW, whole=False)
+    assert b.peek(ANN).commands["fit"].estimate.mean_s == 10.0
+
+
+def test_a_short_one_that_takes_long_is_measured_the_next_time():
+    """What `configure` taught of a compiler does not hold for the build after it."""
+    b = book()
+    for _ in range(SURE_RUNS):
+        run_measured(b, ANN, "fit", 0.01)
+    verdict = b.judge(ANN, [b"fit"], b"/", NOW)
+    assert (verdict.reason, verdict.measure) == ("short", False)
+    b.begun_here(ANN, "fit", measured=False)
+    b.ended_here(ANN, "fit", measured=False, wall_s=0.1)
+    assert not b.judge(ANN, [b"fit"], b"/", NOW).measure
+    b.begun_here(ANN, "fit", measured=False)
+    b.ended_here(ANN, "fit", measured=False, wall_s=0.9)
+    assert b.judge(ANN, [b"fit"], b"/", NOW).measure
+    run_measured(b, ANN, "fit", 0.5)
+    assert reason(b, ANN, "fit") == "long"
+
+
+class TestShims:
+    def test_names_that_never_leave_or_are_surely_short_need_none(self):
+        b = book(Lists(never=("secret", "cc -E", "*-x")))
+        for _ in range(SURE_RUNS):
+            run_measured(b, ANN, "sed", 0.001)
+            run_measured(b, ANN, "awk", 0.03)
+            run_measured(b, ANN, "gcc -c", 0.001)
+            run_measured(b, ANN, "rustc --version", 0.001)
+        names = b.shimless(ANN, NOW)
+        assert {"vim", "cat", "lbrun", "secret", "sed"} <= set(names)
+        assert not {"awk", "gcc", "rustc", "cc", "cc -E", "*-x", "sort"} & set(names)
+        assert "sed" not in b.shimless(BOB, NOW)
+        assert "sed" not in b.shimless(ANN, NOW + 1e6)  # due again
+
+    def test_what_a_list_sends_needs_one(self):
+        b = book(Lists(always=("vim", "tar c")))
+        b.set_lists(ANN, Lists(always=("cat",), never=("tar",)))
+        assert not {"vim", "cat"} & set(b.shimless(ANN, NOW))
+        assert "tar" in b.shimless(ANN, NOW)
+
+    def test_one_long_use_of_a_name_is_enough(self):
+        b = book()
+        for _ in range(SURE_RUNS):
+            run_measured(b, ANN, "sed", 0.001)
+            run_measured(b, ANN, "sed -i", 3.0)
+        assert "sed" not in b.shimless(ANN, NOW)
+
+    def test_the_hosts_list_comes_before_the_users_kinds(self):
+        b = book(Lists(never=("tar",)))
+        b.set_lists(ANN, Lists(always=("tar c",)))
+        assert "tar" in b.shimless(ANN, NOW)
+
+    def test_the_generation_is_of_the_set(self):
+        b = book()
+        first = generation_of(b.shimless(ANN, NOW))
+        assert first == generation_of(book().shimless(BOB, NOW))
+        b.set_lists(ANN, Lists(never=("fit",)))
+        assert generation_of(b.shimless(ANN, NOW)) != first
+
+
+values = st.lists(st.floats(0.0, 1e6), min_size=1, max_size=8)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=20), values, min_size=1, max_size=5))
+def test_what_is_stored_is_what_is_read(runs):
+    b = book(max_users=2)
+    b.set_lists(ANN, Lists(("a",), ("b", "c -x")))
+    for key, costs in runs.items():
+        for cost in costs:
+            b.measured(ANN, key, cost, NOW)
+    again = book(max_users=2)
+    again.read(json.loads(json.dumps(b.to_json())))
+    assert again.to_json() == b.to_json()
+    assert again.peek(ANN).lists == b.peek(ANN).lists
+
+
+DAMAGED = [
+    "x", [], {}, {"format": 2}, {"format": 1, "users": []}, {"format": 1, "users": {"x": {}}},
+    {"format": 1, "users": {"x": {"commands": []}}},
+    *({"format": 1, "users": {"1": {"commands": [row]}}} for row in (
+        "cc", [], [1], ["cc"], ["cc", 1], ["cc", 1, 1], ["cc", -1, 1, 1, 1], ["cc", 1, 0, 1, 1],
+        ["cc", "1", 1, 1, 1], ["cc", True, 1, 1, 1], ["cc", float("nan"), 1, 1, 1],
+        ["cc", 1, 1, 1, 1, 1, 1, 1, 1],
+    )),
+    {"format": 1, "users": {"1": {"commands": [], "always": "cc"}}},
+    {"format": 1, "users": {"1": {"commands": [], "never": ["x" * 9999]}}},
+    {"format": 1, "users": {"1": {"commands": [], "never": ["x"] * 9999}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stored", DAMAGED, ids=repr)
+def test_a_damaged_file_is_refused(stored):
+    with pytest.raises(ValueError, match=r"\w"):
+        book().read(stored)
+
+
+def test_lists_as_a_client_sends_them():
+    assert read_lists({}) == Lists()
+    assert read_lists({"always": ["cc"], "never": None}) == Lists(("cc",))
+    with pytest.raises(ValueError, match="list of names"):
+        read_lists({"never": [""]})
+
+
+def test_the_most_memory_of_the_last_runs_is_what_the_next_may_take():
+    b = book()
+    assert not b.took(ANN, "fit", 7)  # nothing else is known of it
+    for peak_bytes in (900, 30, 20, 50):
+        run_measured(b, ANN, "fit", 2.0)
+        assert b.took(ANN, "fit", peak_bytes)
+    assert b.peek(ANN).commands["fit"].peak_bytes == 900
+    assert not b.took(ANN, "fit", 800, whole=False)  # it was cut short before it took more
+    assert b.took(ANN, "fit", 40)
+    assert b.peek(ANN).commands["fit"].peak_bytes == 50
+    assert b.took(ANN, "fit", 60, whole=False)
+    for claimed in (0, -1, 1 << 63):
+        assert not b.took(ANN, "fit", claimed)
+    again = book()
+    again.read(json.loads(json.dumps(b.to_json())))
+    assert again.peek(ANN).commands["fit"].peaks == (20, 50, 40, 60)
+
+
+@pytest.mark.parametrize("peaks", [[], {"fit": 7}, {"fit": [0]}, {"fit": [1.5]}, {"fit": [1] * 5}])
+def test_peaks_that_cannot_be_are_not_taken_over(peaks):
+    b = book()
+    run_measured(b, ANN, "fit", 2.0)
+    stored = b.to_json()
+    stored["users"][str(ANN)]["peaks"] = peaks
+    if not peaks:
+        del stored["users"][str(ANN)]["peaks"]  # as an older release wrote it
+        return book().read(stored)
+    with pytest.raises(ValueError, match="peaks"):
+        book().read(stored)
+
+
+def test_rules_by_feature_are_each_users_own_and_their_commands_are_asked_about():
+    b = book(host=Lists(never=("nvcc", "ld"), features=("gcc -c: +big",)))
+    b.set_lists(ANN, read_lists({"features": ["cp: +cuda", "ld: +big"]}))
+    assert b.needed(ANN, [b"cp"]).features == ("cuda",)
+    assert not b.needed(BOB, [b"cp"])
+    assert b.needed(BOB, [b"gcc", b"-c", b"x.c"]).features == ("big",)
+    assert reason(b, ANN, "cp") == "always"
+    assert "cp" not in b.shimless(ANN, NOW)
+    assert "cp" in b.shimless(BOB, NOW)
+    assert "ld" in b.shimless(ANN, NOW)
+    again = book()
+    again.read(json.loads(json.dumps(b.to_json())))
+    assert again.peek(ANN).lists.features == ("cp: +cuda", "ld: +big")
+    with pytest.raises(ValueError, match=r"eligibility.features has an entry"):
+        read_lists({"features": ["gcc"]})
+
+
+@pytest.mark.parametrize("row", [("cc", 1.0, 1, 0.0, 1.0), "cc", {"cc": 1}, [], [1]])
+def test_only_a_list_that_begins_with_a_key_is_a_command(row):
+    with pytest.raises(ValueError, match="no list that begins with its key"):
+        read_row(row)

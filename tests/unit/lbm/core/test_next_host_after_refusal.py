@@ -1,0 +1,121 @@
+"""Which hosts a command may try, how many of them, and how long it waits for one."""
+
+import pytest
+
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.command_end import CommandEnd
+from lbd.lbm.core.next_host_after_refusal import MAX_TRIES
+from lbd.model import HostId, JobState, Verdict
+from tests.unit.lbm.core.test_journey import (
+    BROKEN,
+    FULL,
+    GO,
+    H1,
+    H2,
+    H3,
+    HERE_FOR,
+    LEFT,
+    LOOK,
+    LOOK_NOT,
+    LOOKED,
+    NO_PROGRAM,
+    NONE_LEFT,
+    SILENT,
+    START_2,
+    STAY,
+    TO_H2,
+    TURN,
+    UNCHARGED,
+    UNWILLING,
+    WAIT,
+    Life,
+    ask,
+    failed,
+    warned,
+)  # fmt: skip
+
+
+def test_it_waits_no_longer_however_often_hosts_are_full():
+    life = Life(mode="remote")
+    life(GO)
+    patient = []
+    for _ in range(100):
+        [asked] = life(LOOKED)
+        patient.append(asked.question.may_wait)
+        if H2 not in asked.question.excluded:
+            life(TO_H2)
+            assert life(FULL)[-1] == LOOK
+        elif (waits := life(NONE_LEFT)) == [WAIT]:
+            assert life(e.Waited()) == [LOOK]
+        else:
+            break
+    why = "no host had room within 30 s"
+    assert waits == list(failed(why))
+    assert patient[0]
+    assert not patient[-1]
+
+
+def test_a_full_host_is_a_try_unless_there_is_no_other_way():
+    for mode, tries in (("auto", MAX_TRIES), ("remote", 50)):
+        life = Life(mode=mode)
+        life(GO)
+        for number in range(tries):
+            life(LOOKED)
+            assert isinstance(life(e.LimSaid(Verdict.THERE, HostId(f"x{number}")))[-1], e.Start)
+            actions = life(FULL, after_s=0.0)
+        assert actions[-1] == (e.RunHere("nobody-took-it") if mode == "auto" else LOOK)
+
+
+def test_it_tries_so_many_and_then_runs_here():
+    life = Life()
+    life(GO)
+    for number in range(MAX_TRIES):
+        life(LOOKED)
+        life(e.LimSaid(Verdict.THERE, HostId(f"x{number}")))
+        actions = life(UNWILLING if number else BROKEN)
+    assert actions[-1] == e.TakeTurn()
+    assert life(e.TurnTaken(True)) == [warned(BROKEN.reason), e.RunHere("nobody-took-it")]
+
+
+WIDE = ({"slots": (2, 4)}, (GO, LOOK), (LOOKED, e.AskSlots(insist=False)))
+AT_H2 = ({"slots": (2, 4), **HERE_FOR}, (GO, LOOK_NOT), (LOOKED, e.AskSlots(insist=True)))
+SLOTS = {
+    "those with too few free are left out": (
+        *WIDE, (e.SlotsKnown({H1: (4, 3), H2: (4, 1), H3: (4, 0)}), ask(H2, H3)),
+        (STAY, e.RunHere("below-threshold", slots=3)),
+    ),
+    "of a range it may use no more than it can": (
+        *WIDE, (e.SlotsKnown({H1: (9, 9)}), ask()), (STAY, e.RunHere("below-threshold", slots=4)),
+    ),
+    "it must leave where there are too few": (
+        *WIDE, (e.SlotsKnown({H1: (4, 1), H2: (4, 4)}), ask(H1, leave=True)),
+    ),
+    "nobody has so many free": (
+        *WIDE, (e.SlotsKnown({H1: (4, 1), H2: (4, 1)}), WAIT), (e.Waited(), LOOK),
+    ),
+    "nobody has so many at all": (
+        *WIDE, (e.SlotsKnown({H1: (1, 1), H2: (1, 1)}),
+                *failed("-n 2: no host has so many slots; the most are 1, on h2")),
+    ),
+    "the named host has so many": (*AT_H2, (e.SlotsKnown({H1: (1, 1), H2: (2, 0)}),
+                                            ask(wanted=H2, insist=True))),
+    "the named host has fewer": (*AT_H2, (e.SlotsKnown({H1: (4, 4), H2: (1, 1)}),
+                                          *failed("-n 2: h2 has 1 slots"))),
+    "what must stay asks for none": (
+        {"slots": (2, 4), "must_stay": True}, (GO, LOOK), (LOOKED, ask(stay=True)),
+    ),
+    "no LIM": (*WIDE, (SILENT, e.TakeTurn()), TURN),
+    "it is too wide for here, so others' refusals are its end": (
+        *WIDE, (e.SlotsKnown({H1: (4, 1), H2: (4, 4)}), ask(H1, leave=True)), (TO_H2, START_2),
+        (NO_PROGRAM, *LEFT, e.Lacks(H2, "exec"), LOOK), (LOOKED, e.AskSlots(insist=False)),
+        (e.SlotsKnown({H1: (4, 1), H2: (4, 4), H3: (4, 4)}), ask(H1, H2, leave=True)),
+        (STAY, e.Finish(CommandEnd(125, "refused", reason=NO_PROGRAM.reason)), UNCHARGED,
+         e.RecordEnd(JobState.FAILED, 125, reason=NO_PROGRAM.reason)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("life", SLOTS.values(), ids=SLOTS.keys())
+def test_several_slots(life):
+    demands, *steps = life
+    Life(**demands).goes(*steps)

@@ -1,0 +1,57 @@
+"""Where a command that stands still could go that needs more of a host than slots."""
+
+from random import Random
+
+import pytest
+
+from lbd.lbm.core.owner_book import Standing
+from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
+from tests.unit.lbm.core.test_owner_book import clock, known, lived, rules
+
+GPU = Needs((("gpu", 1),))
+
+
+def gpus(total, used=0):
+    return Facts(("linux",), (("gpu", total, used),) if total else ())
+
+
+@pytest.mark.parametrize(
+    ("needs", "h4", "h5", "goes"),
+    [
+        (GPU, gpus(2), gpus(0), True),
+        (GPU, gpus(1), gpus(1), True),
+        (GPU, gpus(1), gpus(1, used=1), False),
+        (GPU, gpus(0), gpus(0), False),
+        (NO_NEEDS, gpus(0), gpus(0), True),
+        (Needs(features=("big",)), gpus(0), gpus(0), False),
+        (Needs(not_features=("big",)), gpus(0), gpus(0), True),
+    ],
+)
+def test_a_gang_is_moved_only_to_where_what_its_tasks_need_is_free(needs, h4, h5, goes):
+    made, now_s = lived([300.0] * 10)
+    hosts = {"h1": True, "h2": False, "h3": False, "h4": True, "h5": True}
+    known(
+        made, {HostId(name): away for name, away in hosts.items()}, True, Random(1), step=False,
+        room={HostId("h4"): 8, HostId("h5"): 8}, facts={HostId("h4"): h4, HostId("h5"): h5},
+    )  # fmt: skip
+    one = Standing(JobId("j1"), 1.0, True, (HostId("h2"), HostId("h3")), needs=needs)
+    assert made.verdict(one, rules("threshold"), now_s, 0, clock).goes is goes
+
+
+def test_one_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_while():
+    made, now_s = lived([10_000.0] * 10)
+    away, room = {HostId("h1"): True, HostId("h3"): False}, {HostId("h1"): 4}
+    one = Standing(JobId("j1"), 1.0, True, needs=GPU)
+
+    def moved(**more):
+        known(made, away, True, Random(1), step=False, room=room, **more)
+        return made.verdict(one, rules("work"), now_s + 9000.0, 0, clock)
+
+    assert moved(facts={HostId("h1"): gpus(1)}).goes
+    for facts in ({HostId("h1"): gpus(1, 1)}, {}):  # taken, and not known
+        made, now_s = lived([10_000.0] * 10)
+        waits = moved(facts=facts)
+        assert not waits.goes
+        assert waits.reason.endswith("no other host would take it: waits")
+    made.cluster_is(away, True, Random(1), step=False, room=room, facts={HostId("h1"): gpus(1)})
+    assert not made.fits_beside(one)  # it has just come free

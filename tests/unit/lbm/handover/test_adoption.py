@@ -1,0 +1,206 @@
+"""What an LBM has left is gone on with or refused in a line; what it does not name is ended."""
+
+import asyncio
+import logging
+import os
+import select
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.errors import PeerError
+from lbd.keeper import protocol as keeper
+from lbd.lbm.core.execution import Phase
+from lbd.lbm.core.jobs import Claims
+from lbd.lbm.core.resources import Grant, Granted
+from lbd.lbm.core.survivors import Belongings, pack_belongings
+from lbd.lbm.handover import codec
+from lbd.lbm.handover import saving as leave
+from lbd.lbm.handover.adoption import Adoption, Left, parse, read_left
+from lbd.lbm.handover.fds import Bundle, Given
+from lbd.lbm.handover.records import ClientState, LinkTo, StreamState
+from lbd.lbm.keeper_link import ProcessExit
+from lbd.lbm.link import wire
+from lbd.lbm.link.accepted_links import AcceptedLinks
+from lbd.local.budget import Budget
+from lbd.net.gen.handover_pb2 import Handover
+from tests.unit.lbm.handover.passing import handed_over
+from tests.unit.lbm.inbound.test_attached_job import Link, host_of, running, until
+
+
+def message(**fields):
+    made = Handover(version=leave.VERSION, needs=leave.NEEDS)
+    made.MergeFrom(Handover(**fields))
+    return made
+
+
+REFUSED = {
+    "a newer release's": (
+        message(needs=leave.VERSION + 1, version=9),
+        "version 9; this release",
+    ),
+    "an older release's": (message(version=leave.NEEDS - 1, needs=1), "version 2; this release"),
+    "cut short": (message(descriptors=3), "killed while it handed over"),
+    "another record": (
+        message(attached=[codec.write(StreamState(""), Bundle())]),
+        "no whole Attached",
+    ),
+}
+
+
+@pytest.mark.parametrize(("record", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_gone_on_with_is_refused(record, why):
+    with pytest.raises(PeerError, match=why):
+        parse(record, Given([-1]), 0)
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 9, message(descriptors=7).SerializeToString()])
+def test_then_no_descriptor_is_kept(data, caplog):
+    """A pipe that we kept would never end for whoever reads it."""
+    reader, writer = os.pipe()
+    with caplog.at_level(logging.WARNING):
+        assert read_left([leave.in_memory(data), writer]) is None
+    poll = select.poll()
+    poll.register(reader)
+    assert poll.poll(20_000) == [(reader, select.POLLHUP)]
+    os.close(reader)
+    assert [record.message.count("what ran is ended") for record in caplog.records] == [1]
+
+
+def test_a_client_that_cannot_be_read_is_given_up_alone():
+    bundle = Bundle()
+    known, unknown = (codec.write(ClientState(codec.Fd(one)), bundle) for one in (7, 8))
+    unknown.record.fields[0].name = "new"
+    left = parse(message(clients=[unknown, known], descriptors=2), Given([-1, 7, 8]), 2)
+    assert left.clients == [ClientState(codec.Fd(7))]
+
+
+class Leaving(Link):
+    """Its keeper, with jobs that have been handed over."""
+
+    def __init__(self):
+        super().__init__()
+        self.jobs = []
+
+    def adopt(self, job, stopped, begun):
+        self.jobs.append(job)
+        return super().adopt(job, stopped, begun)
+
+    def adopted(self):
+        pass
+
+
+@pytest.fixture
+def host():
+    host = host_of()
+    host.link, host.requests = Leaving(), Budget(1 << 20, 1 << 20)
+    return host
+
+
+def adoption(host, streams=None, clients=None):
+    home = SimpleNamespace(streams=streams)
+    return Adoption(AcceptedLinks(host), home, clients, None)
+
+
+async def test_what_the_keeper_has_and_nobody_describes_is_ended_and_holds_a_slot_until_then(host):
+    adoption(host).take_up(Left([], [], [], [], ["h1-1.unpack"], None))
+    await until(lambda: (keeper.END_TREE, "h1-1.unpack") in host.link.orders)
+    assert host.slots.used == 1
+
+
+async def test_what_the_keeper_of_a_killed_lbm_ends_holds_what_it_was_given_until_then(host):
+    host.slots.pool.totals = {"gpu": 2}
+    grant = Grant((Granted("gpu", 1, (1,)),))
+    host.link.has = {
+        "h1-1": pack_belongings(Belongings(2, grant)), "h1-2": b"what is that?", "alone.1": b"",
+    }  # fmt: skip
+    adoption(host).take_up_nothing()
+    assert (host.slots.used, host.slots.pool.grant_of("h1-1")) == (3, grant)
+    assert host.link.orders == []
+    job = host.link.jobs.index("h1-1")
+    host.link.spawned[job].exited.set_result(ProcessExit(9, 0.0, 0.0, 0, False))
+    await until(lambda: host.slots.used == 1)
+    assert not host.slots.pool.held
+
+
+async def test_what_runs_alone_goes_on_and_holds_no_slot(host):
+    """Such as a line of --notify, which is run once."""
+    adoption(host).take_up(Left([], [], [], [], ["alone.7", "as-user.8"], None))
+    await until(lambda: host.link.orders)
+    assert host.link.orders == [(keeper.END_TREE, "as-user.8")]
+    assert host.slots.used == 1
+
+
+async def link_of(before):
+    """With one command, which runs."""
+    job, serving = await running(before)
+    return SimpleNamespace(
+        key=("h1", "token"), stream=SimpleNamespace(left=lambda: StreamState("", 3, 4)),
+        last_number=1, claims=Claims(before.jobs),
+        jobs={1: SimpleNamespace(job=job, request=b"", task=serving, talk=job.talk)},
+    )  # fmt: skip
+
+
+async def test_a_command_goes_on_with_its_stream(host):
+    before, attached = host_of(), []
+    link = await link_of(before)
+    left = leave.link_from(before, link, attached)
+    taking = adoption(host)
+    taking.take_up(Left([left], [], [handed_over(attached[0])], [], ["h1-1"], None))
+    assert list(taking._links.open) == [("h1", "token")]
+    (follower,) = taking._links.open.values()
+    assert list(follower.jobs) == [1]
+    assert (follower.stream.outbox.count, follower.stream.received) == (3, 4)
+    assert (host.link.orders, host.slots.used) == ([], 1)
+    (serving,) = [serving.task for serving in follower.jobs.values()]
+    follower.close()
+    await asyncio.wait([serving, *end(link)])
+
+
+def end(link):
+    tasks = [serving.task for serving in link.jobs.values()]
+    for task in tasks:
+        task.cancel()
+    return tasks
+
+
+async def test_of_one_that_begins_just_now_its_origin_hears_that_it_is_lost():
+    before, attached = host_of(), []
+    link = await link_of(before)
+    job = link.jobs[1].job
+    job.execution.phase, job.spawned = Phase.SPAWNING, None
+    assert leave.link_from(before, link, attached).stream.unread == ()
+    assert attached == []
+    assert job.talk.said[-1] == wire.FAILED
+    await asyncio.wait(end(link))
+
+
+async def test_one_that_waits_for_its_slot_is_asked_for_again():
+    before, attached = host_of(), []
+    link = await link_of(before)
+    link.jobs[1].job.execution.phase = Phase.SLOT
+    link.jobs[1].request = b"request"
+    left = leave.link_from(before, link, attached)
+    assert left.stream.unread == (wire.pack(1, wire.RUN, b"request"),)
+    assert attached == []
+    await asyncio.wait(end(link))
+
+
+class Streams:
+    """To other hosts."""
+
+    def __init__(self):
+        self.resumed = []
+
+    def resume(self, place, stream, token, last_number):
+        self.resumed.append((place, stream, token, last_number))
+
+
+async def test_a_conversation_that_nobody_goes_on_with_is_hung_up(host):
+    """Its client could not be taken up; else its command would run on with nobody to read it."""
+    streams = Streams()
+    left = LinkTo("h2", "h2:1", StreamState("token", 3, 4), last_number=5, open_numbers=(5,))
+    adoption(host, streams).take_up(Left([], [left], [], [], [], None))
+    ((_, stream, token, last_number),) = streams.resumed
+    assert (token, last_number) == ("token", 5)
+    assert stream.outbox.held() == [wire.pack(5, wire.HANGUP)]

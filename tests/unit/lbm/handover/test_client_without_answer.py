@@ -1,0 +1,81 @@
+"""A client that waits for its first answer while one LBM makes way for another."""
+
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.session.session import Connection
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.local.budget import Budget
+
+
+@pytest.fixture
+async def ends():
+    """Of one connection: the client's socket, and what the LBM has."""
+    client, ours = socket.socketpair()
+    home = SimpleNamespace(
+        config=Config(), threads=UserThreads(), long_requests=Budget(1 << 20, 1 << 20)
+    )
+    ours.setblocking(False)
+    client.setblocking(False)
+    connection = Connection(ours, home, None)
+    with client:
+        yield client, connection
+        connection.close()
+
+
+def answer(client):
+    try:
+        return client.recv(100)
+    except BlockingIOError:
+        return b""
+
+
+async def test_who_asked_to_run_a_command_hears_that_it_was_read(ends):
+    client, connection = ends
+    connection._run_body = b"the request"
+    left = connection.left()
+    assert left.received == frames.pack(tags.RUN, b"the request")
+    assert answer(client) == frames.pack(tags.TAKEN)
+
+
+async def test_also_if_the_request_was_still_to_be_looked_into(ends):
+    client, connection = ends
+    connection._unheard = [(tags.SIGNAL, b"\x02"), (tags.RUN, b"the request")]
+    connection.left()
+    assert answer(client) == frames.pack(tags.TAKEN)
+
+
+def of_a_host_that_was_asked(connection, *, stays):
+    """Its command has gone to a host, where it waits for room; or it `stays` here."""
+    connection._run_body, connection._stays = b"the request", stays
+    connection.stdio.left = lambda: None
+    connection.command = SimpleNamespace(
+        remote=None, journey=SimpleNamespace(is_irrevocable=not stays), left=lambda: None
+    )
+
+
+async def test_also_if_its_command_has_gone_to_a_host_and_waits_there(ends):
+    client, connection = ends
+    of_a_host_that_was_asked(connection, stays=False)
+    connection.left()
+    assert answer(client) == frames.pack(tags.TAKEN)
+
+
+async def test_who_has_become_its_command_hears_nothing(ends):
+    client, connection = ends
+    of_a_host_that_was_asked(connection, stays=True)
+    connection.left()
+    assert answer(client) == b""
+
+
+@pytest.mark.parametrize("early", [[], [(frames.JSON, b"{}")], [(tags.LOCAL, b"")]])
+async def test_nor_does_who_has_asked_nothing_or_another_thing(ends, early):
+    client, connection = ends
+    connection._unheard = early
+    connection.left()
+    assert answer(client) == b""

@@ -1,0 +1,66 @@
+"""LBMs are restarted at any moment, also while they take up what a restart before has left."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+
+from tests.unit.lbm.handover.two_lbms import Clock, Command, World
+
+PAIRS = (("h1", "h2"), ("h2", "h1"))
+RESTARTS = (("h1",), ("h2",), ("h1", "h2"), ("h2", "h1"))
+GAPS_S = (0.0, 0.1, 0.3)
+LATER_S = [0.01 * step for step in range(25)]  # within which streams are resumed
+
+
+def run(seed, restarts):
+    """What each end of each command was sent; what it has heard; and what was given up."""
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        return runner.run(restarted(random.Random(seed), restarts))
+
+
+async def restarted(rng, restarts):
+    """`restarts`: of which hosts, each so many seconds after the last."""
+    world = World(rng)
+    commands = [Command(world, number, *pair) for number, pair in enumerate(PAIRS)]
+    for command in commands:
+        await command.start()
+    said = {command.name: ([], []) for command in commands}
+
+    async def talk():
+        for number in itertools.count():
+            for command in commands:
+                for numbers, is_said in zip(said[command.name], command.say(number), strict=True):
+                    numbers.extend([number] * is_said)
+            await asyncio.sleep(rng.uniform(0, 0.05))
+
+    talking = asyncio.create_task(talk())
+    for after_s, hosts in restarts:
+        await asyncio.sleep(after_s)
+        await world.restart(*hosts)
+    talking.cancel()
+    await asyncio.sleep(5)
+    heard = {command.name: command.heard() for command in commands}
+    return said, heard, list(world.ended)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_message_comes_once_and_in_order(seed):
+    rng = random.Random(seed)
+    restarts = [
+        (rng.uniform(0, rng.choice(GAPS_S)), rng.choice(RESTARTS))
+        for _ in range(rng.randint(1, 4))
+    ]  # fmt: skip
+    said, heard, ended = run(seed, restarts)
+    assert heard == said
+    assert ended == []
+
+
+@pytest.mark.parametrize("second", [("h1",), ("h2",)])
+@pytest.mark.parametrize("first", RESTARTS)
+def test_an_lbm_is_restarted_while_it_takes_up_what_another_restart_has_left(first, second):
+    for later_s in LATER_S:
+        said, heard, ended = run(1, [(0.1, first), (later_s, second)])
+        assert heard == said, f"{later_s:g} s later"
+        assert ended == [], f"{later_s:g} s later"

@@ -1,0 +1,148 @@
+"""The command's standard input and outputs, on the host where it runs."""
+
+import asyncio
+import os
+import tty
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.lbm.inbound.stdio import JobStdio
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.user_threads import Threads
+from lbd.net.gen import lbm_pb2
+
+
+class Talk:
+    def __init__(self):
+        self.sent = []
+
+    def put(self, tag, body=b"", linger_s=0.0):
+        self.sent.append((tag, bytes(body)))
+
+    async def flush(self):
+        pass
+
+
+@pytest.fixture
+async def ends():
+    made = JobStdio(lbm_pb2.RunRequest(wants_stdin=True), Talk(), 1 << 16, Threads())
+    made.make()
+    yield made
+    made.close()
+    made.close_childs()
+
+
+async def test_input_that_came_is_not_unheard_by_what_comes_after_it(ends):
+    """An owner's return sends away only what nothing has come in or out of."""
+    ends.hear(tags.STDIN, memoryview(b""))
+    assert ends.is_untouched
+    ends.hear(tags.STDIN, memoryview(b"x"))
+    assert not ends.is_untouched
+    ends.hear(tags.GROUND, memoryview(b"\0"))
+    assert not ends.is_untouched
+
+
+class CountedThreads(Threads):
+    """Counts its calls, and makes none while `are_held`."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+        self.are_held = False
+
+    def start(self, call):
+        self.calls += 1
+        if self.are_held:
+            self.rest()
+        return super().start(call)
+
+
+@pytest.fixture
+async def at_terminal():
+    request = lbm_pb2.RunRequest(wants_stdin=True)
+    request.terminal.size, request.terminal.ends_lines = b"24 80 0 0", True
+    made = JobStdio(request, Talk(), 1 << 16, CountedThreads())
+    made.make()
+    pumps = made.pump(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    yield made
+    for task in pumps:
+        task.cancel()
+    await asyncio.wait(pumps)
+    made.stop()
+    made.close_childs()
+
+
+async def printed(ends, data):
+    async with asyncio.timeout(10):
+        while (tags.STDOUT, data) not in ends._talk.sent:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_the_echo_of_a_letter_takes_no_thread(at_terminal):
+    """Each change of threads costs more than all else that a key needs here."""
+    at_terminal.hear(tags.STDIN, memoryview(b"x"))
+    await printed(at_terminal, b"x")
+    assert at_terminal._threads.calls == 0
+
+
+async def test_a_line_is_sent_as_the_terminal_treats_it_by_then(at_terminal):
+    os.write(at_terminal.childs[1], b"line\n")
+    await printed(at_terminal, b"line\n")
+    assert at_terminal._threads.calls == 1
+    tty.setraw(at_terminal.childs[1])
+    os.write(at_terminal.childs[1], b"down\n")
+    await printed(at_terminal, b"down\n")
+    assert at_terminal._talk.sent[-2:] == [(tags.SCREEN, b""), (tags.STDOUT, b"down\n")]
+
+
+async def test_a_line_for_which_no_thread_has_had_time_is_sent_before_it_is_handed_over(
+    at_terminal,
+):
+    at_terminal._threads.are_held = True
+    os.write(at_terminal.childs[1], b"line\n")
+    async with asyncio.timeout(10):
+        while not at_terminal._threads.calls:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    at_terminal.left()
+    assert at_terminal._talk.sent == [(tags.STDOUT, b"line\n")]
+
+
+async def test_what_was_printed_before_a_stop_is_told_before_it(ends):
+    pumps = ends.pump(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    os.write(ends.childs[1], b"printed")
+    ends.stopped()
+    async with asyncio.timeout(10):
+        while (tags.STOPPED, b"") not in ends._talk.sent:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert ends._talk.sent == [(tags.STDOUT, b"printed"), (tags.STOPPED, b"")]
+    for task in pumps:
+        task.cancel()
+    await asyncio.wait(pumps)
+    ends.stop()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_interrupts_end_what_takes_lines_and_reads_none(ends, monkeypatch, is_read):
+    """A command that waits for a line is alive: what ^C means to it is its own affair."""
+    monkeypatch.setattr("lbd.lbm.inbound.stdio.JUDGED_AFTER_S", 0.0)
+    forced, asked = [], []
+
+    async def looked(devices):
+        asked.append(devices)
+        return is_read
+
+    pumps = ends.pump(7, lambda: forced.append(True), looked)
+    pty = SimpleNamespace(
+        master=9,
+        devices={(136, 4)},
+        looked=lambda: asyncio.sleep(0, result=True),
+        hands_lines_on=lambda leader: leader == 7,
+    )
+    await ends._judge(pty)
+    assert asked == [{(136, 4)}]
+    assert forced == ([] if is_read else [True])
+    for task in pumps:
+        task.cancel()
+    await asyncio.wait(pumps)
+    ends.stop()

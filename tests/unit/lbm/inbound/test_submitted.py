@@ -1,0 +1,125 @@
+"""What attempts have in common makes the same order as if it were worked out again for each."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.keeper.run_as import LocalUser
+from lbd.keeper.spawn_order import Order, pack_order, read_order
+from lbd.lbm.inbound.order_from_request import make_order
+from lbd.lbm.inbound.submitted import KNOWN, OWN, Submitted, fault_of_start
+from lbd.net.gen import dispatch_pb2, lbm_pb2
+
+CONFIG = Config(host=HostConfig(name="h1"))
+ANN = LocalUser("ann", 1000, 1000, (1000, 27), "/home/ann", "/bin/sh")
+REQUEST = lbm_pb2.RunRequest(
+    argv=[b"echo", b""], environment=[b"A=1", b"B=", b"LBD_ARRAY_INDEX=7", b"LBD_JOB_ID=outer"],
+    directory=b"/tmp", umask=0o027, user="ann", origin="h2", uid=1000, nice=3, ignored_signals=2,
+    limits=[lbm_pb2.ResourceLimit(resource=1, soft=2, hard=3)],
+)  # fmt: skip
+
+
+def started(request=REQUEST, origin="h2", user="ann", uid=1000):
+    """What the dispatcher orders, in this one's name."""
+    stored = request if isinstance(request, bytes) else request.SerializeToString()
+    spec = dispatch_pb2.StoredSpec(run_request=stored)
+    return dispatch_pb2.Start(job="3", attempt=1, spec=spec, origin=origin, user=user, uid=uid)
+
+
+def asked(common, run_as=ANN, config=CONFIG) -> Order:
+    order = common.order(run_as, config, limited_cpu=True)
+    order.job = "3.1"
+    return read_order(pack_order(order))
+
+
+def test_the_order_is_the_same_but_for_the_attempts_own_variables():
+    common = Submitted().common(started())
+    assert common.fault == ""
+    expected = make_order(REQUEST, ANN, CONFIG)
+    expected.job = "3.1"
+    expected.environment = {k: v for k, v in expected.environment.items() if k not in OWN}
+    assert asked(common) == asked(common) == expected
+
+
+def test_an_attempts_own_words_and_variables_are_packed_with_it():
+    order = Submitted().common(started()).order(ANN, CONFIG, limited_cpu=True)
+    order.job, order.argv, order.subject = "3.1", [b"sh", b"-c"], b"echo"
+    order.environment = {b"LBD_JOB_ID": b"3"}
+    found = read_order(pack_order(order))
+    assert (found.argv, found.subject) == ([b"sh", b"-c"], b"echo")
+    assert (found.environment[b"LBD_JOB_ID"], found.environment[b"A"]) == (b"3", b"1")
+
+
+def test_another_account_or_configuration_is_heeded():
+    common = Submitted().common(started())
+    assert asked(common).user[0] == 1000
+    assert asked(common, replace(ANN, uid=1001)).user[0] == 1001
+    renamed = replace(CONFIG, host=HostConfig(name="h3"))
+    assert asked(common, ANN, renamed).environment[b"LBD_HOST"] == b"h3"
+
+
+def test_a_damaged_request_is_said():
+    assert Submitted().common(started(b"\xff\xff")).fault == "no RunRequest"
+    damaged = started(lbm_pb2.RunRequest(umask=1 << 20))
+    assert "umask" in Submitted().common(damaged).fault
+
+
+def test_only_a_few_are_kept():
+    known = Submitted()
+    requests = [started(lbm_pb2.RunRequest(umask=n)) for n in range(KNOWN + 1)]
+    first, *_ = [known.common(one) for one in requests]
+    assert known.common(requests[-1]) is known.common(requests[-1])
+    assert known.common(requests[0]) is not first
+
+
+def test_what_is_admitted_and_run_is_who_submitted_it():
+    """A stored request that names nobody is its submitter's; one that names another is nobody's."""
+    unnamed = lbm_pb2.RunRequest(argv=[b"id"], directory=b"/", umask=0o22)
+    common = Submitted().common(started(unnamed, "h3", "bob", 1002))
+    assert common.fault == ""
+    found = common.request
+    assert (found.origin, found.user, found.uid) == ("h3", "bob", 1002)
+    for other in ({"origin": "h1"}, {"user": "root"}, {"uid": 0}, {"uid": 1001}):
+        fault = Submitted().common(started(**other)).fault
+        assert "in the name of ann (uid 1000) on h2" in fault, other
+
+
+def test_the_same_request_of_two_submitters_is_two():
+    known = Submitted()
+    assert known.common(started()).fault == ""
+    assert known.common(started(user="bob")).fault != ""
+    assert known.common(started()).fault == ""
+
+
+def test_a_dispatcher_that_does_not_say_whose_it_is_is_refused_in_one_line():
+    for missing in ("origin", "user", "uid"):
+        start = started()
+        start.ClearField(missing)
+        assert "older release" in Submitted().common(start).fault
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("job", "h3-17"), ("job", "5.1"), ("job", "0"), ("job", ""), ("job", "1" * 30),
+        ("attempt", 0), ("attempt", 1 << 31), ("lease_s", float("nan")), ("lease_s", 0.0),
+        ("lease_s", float("inf")), ("cutoff_s", float("nan")), ("cutoff_s", -1.0),
+        ("requeued", float("inf")), ("slots", 1 << 20), ("array_index", -1),
+    ],
+)  # fmt: skip
+def test_an_order_that_cannot_be_is_said(field, value):
+    start = started()
+    start.lease_s = 30.0
+    assert fault_of_start(start) == ""
+    setattr(start, field, value)
+    assert field in fault_of_start(start)
+
+
+def test_more_hosts_than_one_variable_holds_are_said():
+    start = started()
+    start.lease_s = 30.0
+    start.gang_hosts.extend(["h" * 63] * 2047)
+    assert fault_of_start(start) == ""
+    start.gang_hosts.append("h" * 63)
+    assert fault_of_start(start) == "gang_hosts"

@@ -1,0 +1,122 @@
+"""The private directories of commands that bring files: one of each name, bounded in number."""
+
+import asyncio
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import LocalUser
+from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.inbound.workdirs import Workdirs
+from lbd.net.gen.lbm_pb2 import WorkdirRequest
+
+OWNER = LocalUser("ann", 1000, 1000, (1000,))
+
+
+class AsUser:
+    """Makes directories as soon as it may."""
+
+    is_needed = True
+
+    def __init__(self):
+        self.may = asyncio.Event()
+        self.made, self.cleared = [], []
+        self.trouble = None
+
+    async def work(self, _uid, word, path):
+        if word == b"clear":
+            self.cleared.append(path)
+            return
+        os.mkdir(path)
+        os.chown(path, OWNER.uid, OWNER.gid)
+        await self.may.wait()
+        if self.trouble is not None:
+            raise self.trouble
+        self.made.append(path)
+
+
+@pytest.fixture
+def as_user():
+    return AsUser()
+
+
+@pytest.fixture
+def workdirs(tmp_path, as_user):
+    return Workdirs(str(tmp_path), "h2", Jobs(10), as_user)
+
+
+def request(number=1, user="ann", origin="h1"):
+    return WorkdirRequest(id=f"{origin}-{number}", origin=origin, user=user)
+
+
+@pytest.mark.root
+async def test_of_two_requests_with_one_name_one_has_a_directory(workdirs, as_user):
+    first = asyncio.create_task(workdirs.make(request(), OWNER))
+    await asyncio.sleep(0)
+    with pytest.raises(FileExistsError):
+        await asyncio.wait_for(workdirs.make(request(), OWNER), 10)
+    as_user.may.set()
+    await first
+    assert [workdirs.get("h1-1").path] == as_user.made
+    with pytest.raises(FileExistsError):
+        await workdirs.make(request(), OWNER)
+
+
+@pytest.mark.root
+async def test_what_could_not_be_made_may_be_asked_for_again(workdirs, as_user):
+    as_user.may.set()
+    as_user.trouble = Unavailable("no room")
+    with pytest.raises(OSError, match="no room"):
+        await workdirs.make(request(), OWNER)
+    as_user.trouble = None
+    await workdirs.make(request(), OWNER)
+
+
+@pytest.mark.root
+async def test_one_whose_origin_hangs_up_as_it_is_made_is_removed(workdirs, as_user):
+    making = asyncio.create_task(workdirs.make(request(), OWNER))
+    await asyncio.sleep(0)
+    making.cancel()
+    async with asyncio.timeout(20):
+        while not as_user.cleared:  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)
+    assert workdirs.get("h1-1") is None
+
+
+def known(workdirs, count, **fields):
+    for number in range(count):
+        asked = request(number, **fields)
+        workdirs.adopt(asked.id, SimpleNamespace(origin=asked.origin, user=asked.user, path=b"/"))
+
+
+def test_no_more_than_there_are_places(workdirs):
+    known(workdirs, 3, origin="h1")
+    known(workdirs, 3, origin="h3", user="bob")
+    known(workdirs, 2, origin="h4", user="eve")
+    assert "too many" in workdirs.why_full(request(9, origin="h5", user="zoe"), 8)
+    assert workdirs.why_full(request(9, origin="h5", user="zoe"), 9) == ""
+
+
+def test_no_user_has_them_all(workdirs):
+    known(workdirs, 3, origin="h1")
+    known(workdirs, 3, origin="h3")
+    assert "commands of ann" in workdirs.why_full(request(9, origin="h4"), 8)
+    assert workdirs.why_full(request(9, origin="h4", user="bob"), 8) == ""
+
+
+def test_nor_has_a_host_by_users_of_many_names(workdirs):
+    for number in range(6):
+        asked = request(number, user=f"user{number}")
+        workdirs.adopt(asked.id, SimpleNamespace(origin="h1", user=asked.user, path=b"/"))
+    assert "commands of h1" in workdirs.why_full(request(9), 8)
+    assert workdirs.why_full(request(9, origin="h3"), 8) == ""
+
+
+@pytest.mark.root
+async def test_those_that_are_being_made_count(workdirs):
+    making = asyncio.create_task(workdirs.make(request(), OWNER))
+    await asyncio.sleep(0)
+    assert "too many" in workdirs.why_full(request(2, origin="h3", user="bob"), 1)
+    making.cancel()

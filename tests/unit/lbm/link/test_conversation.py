@@ -1,0 +1,53 @@
+"""One job's share of a stream: read by whoever waits, or heard as it comes."""
+
+import asyncio
+
+from lbd.errors import LostContact
+from lbd.lbm.link.conversation import MESSAGE_BYTES, Stream
+from lbd.lbm.link.outbox import Outbox
+
+
+async def nowhere(_message):
+    pass
+
+
+def conversation():
+    return Stream(nowhere, Outbox(nowhere)).converse(1)
+
+
+async def test_what_has_come_is_heard_first_and_then_each_as_it_comes():
+    talk, heard = conversation(), []
+    talk.hear((b"a", memoryview(b"1")))
+    talk.follow(lambda tag, body: heard.append((tag, bytes(body))), heard.append)
+    assert heard == [(b"a", b"1")]
+    talk.hear((b"b", memoryview(b"2")))
+    assert heard == [(b"a", b"1"), (b"b", b"2")]
+    assert talk.unread() == []
+
+
+async def test_whoever_follows_learns_once_that_the_stream_is_broken():
+    before, after, lost = conversation(), conversation(), []
+    before.lose(problem := LostContact("cut off"))
+    before.follow(lambda *_: None, lost.append)
+    after.follow(lambda *_: None, lost.append)
+    after.lose(problem)
+    assert lost == [problem, problem]
+
+
+async def test_what_is_heard_at_once_does_not_count_as_sent_ahead():
+    talk, heard = conversation(), []
+    talk.ahead_bytes = 2 * MESSAGE_BYTES
+    assert [talk.hear((b"a", memoryview(b""))) for _ in range(3)] == [True, True, False]
+    talk = conversation()
+    talk.ahead_bytes = 2 * MESSAGE_BYTES
+    talk.follow(lambda *_: heard.append(1), heard.append)
+    assert all(talk.hear((b"a", memoryview(b""))) for _ in range(9))
+    assert len(heard) == 9
+
+
+async def test_who_reads_waits_for_the_next_message():
+    talk = conversation()
+    reading = asyncio.create_task(talk.read())
+    await asyncio.sleep(0)
+    talk.hear((b"a", memoryview(b"1")))
+    assert [(tag, bytes(body)) for tag, body in await reading] == [(b"a", b"1")]

@@ -1,0 +1,44 @@
+"""What is to be sent to another LBM: small messages go together, and nothing wakes us in vain."""
+
+import asyncio
+
+from lbd.lbm.link.outbox import Outbox
+
+LINGER_S = 3600.0
+
+
+async def test_what_may_wait_goes_with_the_next_and_leaves_no_timer(monkeypatch):
+    loop, sent, timers = asyncio.get_running_loop(), [], []
+    call_later = loop.call_later
+
+    def timed(*order):
+        timers.append(call_later(*order))
+        return timers[-1]
+
+    async def write(data):
+        sent.append(data)
+
+    monkeypatch.setattr(loop, "call_later", timed)
+    outbox = Outbox(write)
+    outbox.put(b"a" * 9, LINGER_S)
+    outbox.put(b"b" * 9, LINGER_S)
+    assert len(timers) == 1
+    outbox.put(b"c" * 9)
+    await outbox.flush()
+    assert len(sent) == 1
+    assert [sent[0].count(letter) for letter in (b"a", b"b", b"c")] == [9, 9, 9]
+    assert timers[0].cancelled()
+
+
+async def test_what_may_wait_goes_by_itself_in_the_end():
+    sent = []
+
+    async def write(data):
+        sent.append(data)
+
+    outbox = Outbox(write)
+    outbox.put(b"a", 0.001)
+    await asyncio.wait_for(outbox.flush(), 20)
+    outbox.put(b"b", 0.001)
+    await asyncio.wait_for(outbox.flush(), 20)
+    assert sent == [b"a", b"b"]

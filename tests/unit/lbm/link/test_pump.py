@@ -1,0 +1,202 @@
+"""Moving bytes: windows, slow readers, readers that go away; over real pipes."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+
+import pytest
+
+from lbd.lbm.link.nonblocking_fd import Descriptor
+from lbd.lbm.link.pump import CRUMB_BYTES, CRUMBS, Sink, Source
+from lbd.lbm.link.user_threads import Threads
+from lbd.lbm.link.wire import ACKNOWLEDGE_BYTES
+
+CHUNK = 1 << 16
+
+
+async def settle():
+    """Let every task that can go on go on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def at_once():
+    """The stream takes everything."""
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe()
+    ends = {"r": reader, "w": writer}
+    yield ends
+    for descriptor in ends.values():
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def taken(pipe, end):
+    """Give an end away: whoever gets it closes it."""
+    descriptor = pipe[end]
+    pipe[end] = -1
+    return descriptor
+
+
+async def test_a_source_stops_at_its_window_and_goes_on_when_delivered(pipe):
+    sent = []
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
+    task = asyncio.create_task(source.run())
+    os.write(pipe["w"], bytes(1000))
+    await settle()
+    assert sum(map(len, sent)) == 120  # the window may be passed by less than one chunk
+    source.delivered(60)
+    await settle()
+    assert sum(map(len, sent)) == 180
+    os.close(taken(pipe, "w"))
+    for _ in range(30):
+        source.delivered(60)
+        await settle()
+    await asyncio.wait_for(task, 10)
+    assert sum(map(len, sent)) == 1000
+    assert sent[-1] == b""  # end of file
+
+
+async def test_a_writer_in_step_with_the_source_gets_out_of_it(pipe):
+    sent = []
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 30, CHUNK)
+    task = asyncio.create_task(source.run())
+    page = bytes(4096)
+    written = 0
+    os.set_blocking(pipe["w"], False)
+    while max(map(len, sent), default=0) <= CRUMB_BYTES and written < 10_000:
+        with contextlib.suppress(BlockingIOError):  # the moment is long, and the pipe full
+            written += os.write(pipe["w"], page) // len(page)
+        await asyncio.sleep(0)
+    assert written > CRUMBS
+    assert written < 10_000
+    os.close(taken(pipe, "w"))
+    await asyncio.wait_for(task, 10)
+    assert sum(map(len, sent)) == written * len(page)
+
+
+async def test_once_the_writers_are_dead_what_is_there_is_all(pipe):
+    sent = []
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 20, CHUNK)
+    task = asyncio.create_task(source.run())
+    await settle()
+    os.write(pipe["w"], b"last words")
+    source.writers_gone()  # though somebody, an escaped process, still holds the other end
+    await asyncio.wait_for(task, 10)
+    assert sent == [b"last words"]
+
+
+async def in_a_call(descriptor):
+    """Returns once a thread has made its call, and the event loop does not know yet."""
+    while descriptor._last is None:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    while not descriptor._last.is_made:
+        time.sleep(0.0001)  # noqa: ASYNC251
+
+
+async def test_what_was_written_after_a_thread_looked_for_the_last_time_is_read(pipe):
+    """A busy host hears that the writers are dead before it hears that nothing was there."""
+    sent, descriptor = [], Descriptor(taken(pipe, "r"), Threads(), ours=True)
+    descriptor.flows = True  # so a thread waits a moment for more
+    source = Source(descriptor, sent.append, at_once, 1 << 20, CHUNK)
+    task = asyncio.create_task(source.run())
+    await in_a_call(descriptor)
+    os.write(pipe["w"], b"last words")
+    source.writers_gone()
+    await asyncio.wait_for(task, 10)
+    assert sent == [b"last words"]
+
+
+async def test_what_a_thread_has_read_comes_before_what_is_there_at_a_stop(pipe):
+    sent, descriptor = [], Descriptor(taken(pipe, "r"), Threads(), ours=True)
+    source = Source(descriptor, sent.append, at_once, 1 << 20, CHUNK)
+    os.write(pipe["w"], b"a" * CHUNK)
+    task = asyncio.create_task(source.run())
+    await in_a_call(descriptor)
+    os.write(pipe["w"], b"b")
+    os.close(taken(pipe, "w"))
+    source.read_what_is_there()
+    assert source.is_behind
+    await asyncio.wait_for(task, 10)
+    assert b"".join(sent) == b"a" * CHUNK + b"b"
+
+
+async def test_a_source_whose_reader_is_gone_lets_the_writer_know_while_it_waits(pipe):
+    sent = []
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
+    task = asyncio.create_task(source.run())
+    await settle()
+    source.reader_gone()
+    with pytest.raises(BrokenPipeError):
+        os.write(pipe["w"], b"for nobody")
+    await asyncio.wait_for(task, 10)
+    assert sent == []
+
+
+async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
+    acknowledged = []
+    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, pytest.fail)
+    task = asyncio.create_task(sink.run())
+    total = 3 * ACKNOWLEDGE_BYTES
+    for _ in range(total // CHUNK):
+        sink.put(bytes(CHUNK))
+    sink.put(b"")
+    count = 0
+    while data := await asyncio.to_thread(os.read, pipe["r"], 1 << 20):
+        count += len(data)
+    await asyncio.wait_for(task, 10)
+    assert count == total
+    assert acknowledged
+    assert sum(acknowledged) == total
+    assert len(acknowledged) <= 3
+
+
+async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_swallowed(pipe):
+    gone, acknowledged = [], []
+    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, lambda: gone.append(1))
+    os.close(taken(pipe, "r"))
+    task = asyncio.create_task(sink.run())
+    for _ in range(64):
+        sink.put(bytes(CHUNK))
+    sink.put(b"")
+    await asyncio.wait_for(task, 10)
+    assert gone == [1]
+    assert sum(acknowledged) == 64 * CHUNK  # or the far side would wait for its window for ever
+
+
+async def test_a_borrowed_pipe_keeps_its_flags(pipe):
+    descriptor = Descriptor(os.dup(pipe["w"]), Threads())
+    await descriptor.write(b"x")
+    assert os.get_blocking(pipe["w"])  # the caller's shell shares that description
+    descriptor.close()
+    assert os.read(pipe["r"], 10) == b"x"
+
+
+@pytest.mark.parametrize("make", [socket.socketpair, os.pipe])
+async def test_a_borrowed_descriptor_that_is_full_does_not_block_the_loop(make):
+    reader, writer = (end if isinstance(end, int) else end.detach() for end in make())
+    descriptor = Descriptor(os.dup(writer), Threads())
+    task = asyncio.create_task(descriptor.write(bytes(4 << 20)))
+    await settle()
+    assert not task.done()
+    count = 0
+    while count < 4 << 20:
+        count += len(await asyncio.to_thread(os.read, reader, 1 << 20))
+    await asyncio.wait_for(task, 10)
+    descriptor.close()
+    os.close(reader)
+    os.close(writer)
+
+
+async def test_devices_and_files_are_read_to_their_end(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    for path, expected in (("/dev/null", b""), (tmp_path / "file", b"abc")):
+        descriptor = Descriptor(os.open(path, os.O_RDONLY), Threads())
+        assert await descriptor.read(100) == expected
+        assert await descriptor.read(100) == b""
+        descriptor.close()

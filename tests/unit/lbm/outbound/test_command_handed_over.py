@@ -1,0 +1,140 @@
+"""A command on its way out is the same after a restart of its LBM."""
+
+import asyncio
+import contextlib
+import os
+from types import SimpleNamespace
+
+from lbd.config.schema import Config, HostConfig, LimConfig
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.jobs import Jobs, LocalCap
+from lbd.lbm.core.journey import JourneyPhase
+from lbd.lbm.link import wire
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.outbound.command import Command
+from lbd.lbm.session.replies import StdFds
+from lbd.lbm.session.request import ClientRequest
+from lbd.model import HostId, JobState, Verdict
+from lbd.net.gen import lbm_pb2
+from tests.unit.lbm.handover.passing import handed_over
+from tests.unit.lbm.outbound.test_remote_run import ENDED, FarHost
+
+H1, H2 = HostId("h1"), HostId("h2")
+REQUEST = ClientRequest([b"cc", b"x.c"], depth=1)
+
+
+def a_command(number=1, hold_limit_s=30.0):
+    """One of an LBM that has just been started."""
+    config = Config(host=HostConfig(name="h1"), lim=LimConfig(hold_limit_s=hold_limit_s))
+    home = SimpleNamespace(
+        config=config,
+        is_leader=lambda _peer: False,
+        streams=object(),
+        new_id=lambda: f"h1-{number}",
+        looker=None,
+        own_needs=SimpleNamespace(hold=lambda _job, _grant: None),
+        unshared=None,
+        threads=UserThreads(),
+        jobs=Jobs(10),
+        cap=LocalCap(2),
+        commands={},
+        eligible=None,
+    )
+    return Command(
+        home, SimpleNamespace(peer=None, input_taken=lambda: None), REQUEST, "ann", 1000
+    ), home
+
+
+def over(command, taker, talks=None):
+    """What one LBM leaves of it, taken up by another."""
+    taker.take_up(handed_over(command.left()), talks)
+
+
+def on_its_way():
+    """It is about to be sent to h2."""
+    command, home = a_command()
+    life = (
+        e.Judged(leaves=True), e.Looked(), e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest"),
+    )  # fmt: skip
+    for event in life:
+        command.journey.handle(event, 1.0)
+    return command, home
+
+
+def test_the_whole_journey_and_its_job_are_as_before():
+    command, _ = on_its_way()
+    command.job.start(H2, "lowest", 17.0)
+    command.journey.search.refused(H2, e.Refused("no", "exec", 2))
+    taker, _ = a_command(2)
+    over(command, taker)
+    assert (taker.journey, taker.job) == (command.journey, command.job)
+    assert taker.journey.search.demands is taker.journey.demands
+    assert (taker.job.id, taker.job.state) == ("h1-1", JobState.RUNNING)
+    assert taker._books.job is taker.job
+
+
+def test_what_the_host_says_now_holds():
+    command, _ = on_its_way()
+    taker, _ = a_command(2, hold_limit_s=5.0)
+    over(command, taker)
+    journey = taker.journey
+    assert journey.bounds is journey.search.bounds
+    assert journey.bounds.hold_limit_s == 5.0
+
+
+def test_a_turn_is_still_taken():
+    command, _ = on_its_way()
+    command.journey.stay.has_turn = True
+    taker, home = a_command(2)
+    over(command, taker)
+    assert home.cap.running == {1: {"h1-1"}}
+
+
+class Talks:
+    """The conversations of the LBM that takes over."""
+
+    def __init__(self, far):
+        self.far = far
+
+    def of(self, run):
+        return self.far.stream.converse(run.number)
+
+
+async def test_one_that_runs_is_followed_on():
+    """By the LBM that takes over: its output comes, then its end."""
+    command, home = on_its_way()
+    home.streams = FarHost()
+    command.journey.handle(e.Sent(), 1.0)
+    command.journey.handle(e.StartedThere(), 1.0)
+    shown, printing = os.pipe()
+    command.remote = command._remote(command.journey.place)
+    run = command.remote.run
+    await run.start(lbm_pb2.RunRequest(job_id="h1-1"))
+    run.attach(StdFds(None, printing, None))
+    following = asyncio.create_task(run.follow(None))
+    await asyncio.sleep(0)  # it has the descriptors
+    taker, home = a_command(2)
+    home.streams = far = FarHost()
+    over(command, taker, Talks(far))
+    following.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
+    (follow,) = taker.journey.resumed(2.0)
+    assert isinstance(follow, e.Follow)
+    asyncio.get_running_loop().call_soon(far.says, wire.STDOUT, b"out")
+    asyncio.get_running_loop().call_soon(far.says, wire.ENDED, ENDED)
+    ended = await asyncio.wait_for(taker._answer(follow), 30)
+    assert (ended.cause, ended.untouched) == ("evicted", False)
+    assert os.read(shown, 100) == b"out"
+    os.close(shown)
+
+
+def test_who_may_have_begun_or_was_evicted_cannot_be_asked_for_again():
+    command, _ = on_its_way()
+    assert not command.journey.is_irrevocable
+    command.journey.handle(e.Sent(), 1.0)
+    assert command.journey.is_irrevocable
+    command.journey.handle(e.StartedThere(), 1.0)
+    command.journey.handle(e.Ended(137, "evicted", untouched=True), 1.0)
+    assert command.journey.phase is JourneyPhase.LOOKING
+    assert command.journey.is_irrevocable

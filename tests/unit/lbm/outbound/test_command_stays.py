@@ -1,0 +1,46 @@
+"""A command that its caller runs here, and only says so (`lbrun --local`)."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.lbm.core.jobs import Jobs, LocalCap
+from lbd.lbm.outbound.command import Command
+from lbd.lbm.session.request import ClientRequest
+from lbd.model import JobState, Needs
+
+
+@pytest.fixture
+def home():
+    return SimpleNamespace(
+        config=Config(host=HostConfig(name="h1")),
+        is_leader=lambda _peer: False,
+        streams=object(),
+        new_id=lambda: "h1-1",
+        looker=None,
+        unshared=None,
+        jobs=Jobs(10),
+        cap=LocalCap(2),
+        commands={},
+        eligible=None,
+        room=SimpleNamespace(made=lambda: None),
+    )
+
+
+def stays(home, request):
+    client = SimpleNamespace(peer=None, here=lambda *_, **__: None, done=lambda _: None)
+    return Command(home, client, request, "ann", 1000).stay()
+
+
+def test_one_that_needs_what_is_to_be_asked_for_is_listed_no_longer(home):
+    """By RUN it may ask; one that only says so would stay in the list for ever."""
+    request = ClientRequest([b"true"], needs=Needs(resources=(("gpu", 1),)))
+    assert not stays(home, request)
+    assert not home.jobs.running
+    assert [job.state for job in home.jobs.ended] == [JobState.CANCELLED]
+
+
+def test_any_other_runs(home):
+    assert stays(home, ClientRequest([b"true"]))
+    assert list(home.jobs.running) == ["h1-1"]

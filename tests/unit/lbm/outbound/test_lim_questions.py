@@ -1,0 +1,47 @@
+"""What the LIM says of a place and of slots, as the events of a journey."""
+
+import pytest
+
+from lbd.errors import Unavailable
+from lbd.lbm.core import journey_events as e
+from lbd.lbm.outbound.lim_questions import lim_said, slots_of
+from lbd.model import HostId, Verdict
+
+H1, H2 = HostId("h1"), HostId("h2")
+
+
+def test_a_place():
+    said = {"verdict": "there", "host": "h2", "address": "h2:1", "reason": "lowest"}
+    assert lim_said(said) == e.LimSaid(Verdict.THERE, H2, "h2:1", "lowest")
+
+
+def test_a_place_without_an_address():
+    said = {"verdict": "here", "host": "h1", "address": None, "reason": "below-threshold"}
+    shown = said | {"load_here": 0.05, "local_threshold": 0.7}
+    assert lim_said(shown).phrase == "load 0.05 is below 0.70 (lim.local_threshold)"
+    loads = [{"name": "h2", "load": 1.0}, {"name": "h1", "load": 2.8}, {"name": "h3"}, 4]
+    away = {"host": "h2", "reason": "lowest", "load_here": None, "candidates": loads}
+    assert "be 1.00, the" in lim_said(said | away, "h1").phrase
+    assert lim_said(said | away, "h1").phrase.endswith("here it would be 2.80")
+    assert lim_said(said) == e.LimSaid(Verdict.HERE, H1, "", "below-threshold")
+
+
+@pytest.mark.parametrize("said", [{}, {"verdict": "nowhere"}, {"verdict": None}, {"verdict": 1}])
+def test_an_answer_that_is_none(said):
+    with pytest.raises(Unavailable, match="is not valid"):
+        lim_said(said)
+
+
+def host(name, total, used, state="up"):
+    return {"name": name, "state": state, "slots": {"total": total, "used": used}}
+
+
+def test_slots_of_those_that_are_up_all_and_free():
+    status = {"hosts": [host("h1", 4, 1), host("h2", 2, 2), host("h3", 8, 0, "late")]}
+    assert slots_of(status, H1) == {H1: (4, 3), H2: (2, 0)}
+
+
+@pytest.mark.parametrize("hosts", [[], None, [host("h2", 2, 0)], [host("h1", 2, 0, "down")]])
+def test_slots_are_of_use_only_with_our_own(hosts):
+    with pytest.raises(Unavailable, match="how many slots there are here"):
+        slots_of({"hosts": hosts}, H1)

@@ -1,0 +1,344 @@
+"""An attempt of the queue ends with its lease, and what is started, told and forgotten is so once:
+guards of "never two attempts alive" that no test had guarded."""
+
+import asyncio
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.keeper.limits.time_limits import CPU_US, LEASE, LEASE_MS, LOOK_S_MAX, Limit, Limits
+from lbd.keeper.run_as import Admit
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.execution import Asked, Timer
+from lbd.lbm.core.execution_outcome import OUT_OF_LEASE
+from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.core.owner_presence import Treatment
+from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.inbound.submitted import Submitted
+from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned
+from lbd.lbm.queue.attempt import Attempt
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.load.process_table import TaskStat
+from lbd.load.procfs import TICKS_PER_S
+from lbd.model import GANG_MOVES, GANG_SHOWN, JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+from lbd.process.boot_clock import clock_s
+
+KILLED = 9
+KEY = JobId("7"), 1
+
+
+class Link:
+    """A keeper that begins what it is told to and ends nothing."""
+
+    weighs_cpu, pid, uid = False, 1, 0
+
+    def __init__(self):
+        self.told, self.spawns = [], []
+        self.process = 1  # of what it begins
+
+    async def spawn(self, order, descriptors, stopped, limit):
+        spawned = Spawned(stopped)
+        spawned.begun.set_result(Forked(self.process, ""))
+        self.spawns.append(spawned)
+        return spawned
+
+    async def send(self, *order):
+        self.told.append(order)
+
+    say = send
+
+
+class Spool:
+    def __init__(self):
+        self.shown = set()
+        self.when_shown = {}
+
+    def ended(self, job, attempt, *, spooled=True):
+        return ""
+
+    def is_full(self):
+        return False
+
+
+async def admit(user, uid, origin):
+    return Admit(None)
+
+
+def start_of(**fields):
+    request = lbm_pb2.RunRequest(argv=[b"true"], directory=b"/", closed_fds=7, **fields)
+    spec = pb.StoredSpec(run_request=request.SerializeToString())
+    return pb.Start(
+        job=KEY[0], attempt=KEY[1], lease_s=30.0, spec=spec, origin="h2", user="ann", uid=1001
+    )
+
+
+@pytest.fixture
+def host():
+    slots = Slots(2, 10)
+    return SimpleNamespace(
+        config=Config(), rules=SimpleNamespace(config=Config(), owner=""), link=Link(), slots=slots,
+        jobs=Jobs(10), submitted=Submitted(), admit=admit, changed=lambda: None,
+        job_began=lambda *_: None, job_ended=lambda _: None, executions=Executions(slots),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def news():
+    return []
+
+
+@pytest.fixture
+def attempt(host, news):
+    return attempt_of(host, news)
+
+
+def attempt_of(host, news, kind=Attempt, **fields):
+    client = SimpleNamespace(spool=Spool())
+    return kind(host, client, start_of(**fields), news.append, clock_s() + 30.0)
+
+
+async def begin(attempt):
+    attempt.begin()
+    await until(lambda: attempt.execution.process is not None)
+
+
+async def until(holds):
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def sleeping():
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+async def test_with_its_lease_it_ends_though_the_keeper_does_nothing(host, attempt, sleeping):
+    host.link.process = sleeping.pid
+    await begin(attempt)
+    attempt.execution.timers[Timer.LEASE] = clock_s()
+    attempt.feed(e.Tick())
+    await until(lambda: sleeping.poll() is not None)
+    assert sleeping.returncode == -KILLED
+
+
+async def test_one_that_its_keeper_ended_with_its_lease_is_lost(host, attempt, news):
+    """Not "signalled": the user has not killed it, and it is to begin elsewhere."""
+    await begin(attempt)
+    host.link.spawns[0].exited.set_result(ProcessExit(KILLED, 0.0, 0.0, 0, False, LEASE))
+    await until(lambda: attempt.is_over)
+    assert (news[-1].event, news[-1].cause, news[-1].reason) == ("ended", "lost", OUT_OF_LEASE)
+
+
+async def test_beginning_and_end_are_reported_with_their_times(host, attempt, news):
+    """Also to a dispatcher that is heard of later, as it was away when they happened."""
+    earliest_s = clock_s()
+    await begin(attempt)
+    host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False))
+    await until(lambda: attempt.is_over)
+    again = list(attempt.reports(has_ended=True))
+    assert [one.event for one in (*news, *again)] == ["begun", "ended", "begun"]
+    assert again[0].at_s == news[0].at_s
+    assert earliest_s <= news[0].at_s <= news[1].at_s <= clock_s()
+
+
+@pytest.mark.parametrize(
+    ("said", "phase"), [({"origin": ""}, "late"), ({"user": "bob"}, "request"), ({}, "")]
+)
+async def test_what_nobody_vouches_for_does_not_run(host, news, said, phase):
+    """A dispatcher of an older release sends no names: its jobs wait until it is up to date."""
+    start = start_of()
+    start.spec.run_request = lbm_pb2.RunRequest(
+        argv=[b"true"], directory=b"/", closed_fds=7, origin="h2", user="ann", uid=1001
+    ).SerializeToString()
+    for name, value in said.items():
+        setattr(start, name, value)
+    client = SimpleNamespace(spool=Spool())
+    attempt = Attempt(host, client, start, news.append, clock_s() + 30.0)
+    attempt.begin()
+    await until(lambda: news)
+    assert [(one.event, one.phase) for one in news] == [("refused" if phase else "begun", phase)]
+    assert bool(host.link.spawns) is not bool(phase)
+
+
+class Staged(Attempt):
+    """It waits for its files until it is let."""
+
+    def _own_files(self):
+        self.opening, self.let = asyncio.Event(), asyncio.Event()
+        return self
+
+    path = b"/"
+
+    async def open(self, run_as):
+        self.opening.set()
+        await self.let.wait()
+
+    def close(self):
+        pass
+
+
+async def test_one_that_was_told_to_end_while_its_files_came_never_begins(host, news):
+    attempt = attempt_of(host, news, Staged, workdir=lbm_pb2.WorkdirStep(id="7"))
+    attempt.begin()
+    await until(attempt.opening.is_set)
+    attempt.feed(e.EndWanted(0, "cancel"))
+    attempt.let.set()
+    await until(lambda: attempt.is_over)
+    assert host.link.spawns == []
+    assert [(one.event, one.stop_reason) for one in news] == [("refused", "cancel")]
+    assert host.slots.used == 0
+
+
+# All of them
+
+
+@pytest.fixture
+def attempts(host):
+    client = SimpleNamespace(spool=Spool(), own_logs=None)
+    return DispatcherLine(host, client, lambda: None)
+
+
+async def test_leases_are_watched(attempts):
+    attempt = start(attempts)
+    await until(lambda: attempt.execution.process is not None)
+    attempt.execution.timers[Timer.LEASE] = clock_s() - 1.0
+    watching = asyncio.create_task(attempts._watch_leases())
+    await until(lambda: attempt.execution.asked is Asked.KILL)
+    watching.cancel()
+
+
+def start(attempts, order=None):
+    order = order or start_of()
+    order.anchor = attempts._leases.heartbeat(clock_s())
+    attempts._start(order)
+    return attempts._held[KEY].attempt
+
+
+async def test_its_job_has_the_id_and_the_name_by_which_people_know_it(host, attempts):
+    order = start_of(name="fit")
+    order.array, order.array_index = 3, 5
+    start(attempts, order)
+    await until(lambda: host.jobs.running)
+    (job,) = host.jobs.running.values()
+    assert (job.queued_as, job.name, job.queued_at) == ("3_5", "fit", "h2")
+
+
+async def test_an_order_that_comes_twice_begins_one_attempt(attempts):
+    first = start(attempts)
+    assert start(attempts) is first
+
+
+@pytest.mark.parametrize("reported", [False, True])
+async def test_an_attempt_is_forgotten_only_once_it_has_ended(attempts, reported):
+    start(attempts).execution.is_reported = reported
+    attempts._settled(KEY)
+    assert (KEY in attempts._held) is not reported
+
+
+@pytest.mark.parametrize("lease_s", [float("nan"), 0.0, -1.0, float("inf")])
+async def test_a_lease_that_cannot_be_is_not_believed(attempts, lease_s):
+    """With NaN it would never have run out."""
+    with pytest.raises(ValueError, match="lease"):
+        attempts._hear(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
+
+
+async def test_an_order_that_cannot_be_followed_is_turned_away(attempts):
+    start = start_of()
+    start.anchor, start.cutoff_s = attempts._leases.heartbeat(clock_s()), float("nan")
+    attempts._start(start)
+    (news,) = attempts._pending.take()
+    assert (news.event, news.phase) == ("refused", "request")
+    assert "cutoff_s" in news.reason
+    assert not attempts._held
+
+
+# The keeper's end
+
+
+def test_what_processes_had_used_that_vanished_counts():
+    """Their parent is gone as well, so nobody has waited for them."""
+    gone, parent = 1 << 22, (1 << 22) + 1
+    limit = Limit(gone, "")
+    limit.alive = {gone: TaskStat(b"S", parent, False, 5 * TICKS_PER_S, 1, 0)}
+    assert limit.used_s() == 5.0
+    assert limit.used_s() == 5.0
+
+
+def test_what_is_over_is_looked_at_again_soon_whatever_is_said_of_it_afterwards():
+    """It is ended once more until it has ended."""
+    limits = Limits()
+    far = {LEASE_MS: b"60000", CPU_US: b"0"}
+    limits.set("a", 1, "", {LEASE_MS: b"0", CPU_US: b"0"}, clock_s())
+    assert limits.over() == ["a"]
+    limits.set("a", 1, "", far, clock_s())
+    assert limits.sooner_ms(-1) <= LOOK_S_MAX * 1000 + 1
+
+
+@pytest.mark.parametrize("movable", [True, False])
+async def test_it_is_moved_unless_its_dispatcher_forbids_that_or_its_output_was_shown(
+    host, news, movable
+):
+    start = start_of()
+    start.movable = movable
+    spool = Spool()
+    made = Attempt(host, SimpleNamespace(spool=spool), start, news.append, clock_s() + 30.0)
+    await begin(made)
+    assert made.is_movable is movable
+    spool.shown.add((start.job, start.attempt))
+    assert not made.is_movable
+    made.owner_wants(Treatment.STILL, "h2's owner is back")
+    assert (news[-1].event, news[-1].reason) == ("stopped", "h2's owner is back")
+    made.owner_wants(Treatment.NONE)
+    assert (news[-1].event, news[-1].reason) == ("continued", "")
+    host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False, ""))
+    await until(lambda: made.is_over)
+    assert not spool.shown
+
+
+async def test_one_of_a_gang_asks_for_all_to_begin_again_unless_its_output_was_shown(host, news):
+    start = start_of()
+    start.gang_hosts.extend(["h1", "h2"])
+    spool = Spool()
+    made = Attempt(host, SimpleNamespace(spool=spool), start, news.append, clock_s() + 30.0)
+    made.begin()
+    await until(lambda: news and news[-1].event == "ready")
+    made.feed(e.Released())
+    await until(lambda: made.execution.process is not None)
+    assert made.is_movable
+    for treatment, asked in ((Treatment.STILL, ""), (Treatment.GO, GANG_MOVES)):
+        made.owner_wants(treatment, f"h2's owner is back; {asked}")
+        assert (news[-1].event, news[-1].stop_reason) == ("stopped", asked)
+    made.owner_wants(Treatment.GO, "h2's owner is back; move")
+    assert made.is_running  # the dispatcher ends it, with the others
+    made.owner_wants(Treatment.NONE)
+    assert (news[-1].event, news[-1].stop_reason) == ("continued", "")
+    spool.shown.add((start.job, start.attempt))
+    spool.when_shown[start.job, start.attempt]()
+    assert (news[-1].event, news[-1].stop_reason) == ("continued", GANG_SHOWN)
+    assert not made.is_movable
+    (*_, last) = made.reports(has_ended=False)
+    assert last.stop_reason == GANG_SHOWN  # for the next dispatcher
+    host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False, ""))
+    await until(lambda: made.is_over)
+    assert not spool.when_shown
+
+
+async def test_an_eviction_is_reported_so_that_an_older_dispatcher_begins_it_again(host, news):
+    start = start_of()
+    start.movable = True
+    made = Attempt(host, SimpleNamespace(spool=Spool()), start, news.append, clock_s() + 30.0)
+    await begin(made)
+    for _ in range(2):
+        made.owner_wants(Treatment.GO, "h2's owner is back; moves")
+    host.link.spawns[0].exited.set_result(ProcessExit(KILLED, 0.0, 0.0, 0, False, ""))
+    await until(lambda: made.is_over)
+    end = news[-1]
+    assert (end.event, end.cause, end.evicted) == ("ended", "lost", True)
+    assert end.reason == "h2's owner is back; moves"

@@ -1,0 +1,99 @@
+"""An attempt of the queue's is the same after a restart of its LBM, and ends with its lease."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.lbm.core import execution_events as e
+from lbd.lbm.core.execution import Asked, Phase, Timer
+from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.inbound.submitted import Submitted
+from lbd.lbm.keeper_link import ProcessExit, Spawned
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.process.boot_clock import clock_s
+from tests.unit.lbm.handover.passing import handed_over
+from tests.unit.lbm.queue.test_attempt_guards import KEY, Link, Spool, admit, start, until
+
+
+class Keeper(Link):
+    """It goes on with what another LBM had it start."""
+
+    def adopt(self, job, stopped, begun):
+        self.spawns.append(Spawned(stopped))
+        return self.spawns[-1]
+
+
+def line_of():
+    slots = Slots(2, 10)
+    host = SimpleNamespace(
+        config=Config(), rules=SimpleNamespace(config=Config()), link=Keeper(), slots=slots,
+        jobs=Jobs(10), submitted=Submitted(), admit=admit, changed=lambda: None,
+        job_began=lambda *_: None, job_ended=lambda _: None, executions=Executions(slots),
+    )  # fmt: skip
+    return host, DispatcherLine(host, SimpleNamespace(spool=Spool(), own_logs=None), lambda: None)
+
+
+@pytest.fixture
+async def running():
+    host, line = line_of()
+    attempt = start(line)
+    await until(lambda: attempt.execution.process is not None)
+    return host, line, attempt
+
+
+def taken_up(line):
+    host, following = line_of()
+    for left in line.left():
+        following.adopt(handed_over(left))
+    return host, following
+
+
+async def test_it_goes_on_with_its_slot_its_lease_and_its_name(running):
+    before, line, _ = running
+    host, following = taken_up(line)
+    taken = following._held[KEY].attempt
+    assert taken.execution.phase is Phase.RUNNING
+    assert following._leases.until_s == line._leases.until_s
+    assert (host.slots.used, host.jobs.running) == (1, before.jobs.running)
+    assert host.link.spawns, "the keeper is asked how it ends"
+    host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False))
+    await until(lambda: taken.is_over)
+    assert following._held[KEY].end.cause == "exited"
+    assert host.slots.used == 0
+
+
+async def test_to_move_it_costs_as_much_as_before(running):
+    _, line, attempt = running
+    attempt.files_s = 40.0
+    _, following = taken_up(line)
+    assert 40.0 <= following._held[KEY].attempt.moving_cost_s < 100.0
+
+
+async def test_without_its_lease_it_is_ended_by_whoever_has_it(running):
+    _, line, attempt = running
+    attempt.execution.timers[Timer.LEASE] = clock_s() - 1.0
+    _, following = taken_up(line)
+    assert following._held[KEY].attempt.execution.asked is Asked.KILL
+
+
+async def test_an_end_that_is_not_settled_is_reported_again(running):
+    host, line, attempt = running
+    attempt.feed(e.EndWanted(0, "cancel"))
+    host.link.spawns[0].exited.set_result(ProcessExit(15, 0.0, 0.0, 0, False))
+    await until(lambda: attempt.is_over)
+    following_host, following = taken_up(line)
+    reports = following._all_reports().take()
+    assert [report.event for report in reports] == ["begun", "ended"]
+    assert reports[-1].stop_reason == "cancel"
+    assert not following.alive(*KEY)
+    assert (following_host.slots.used, following_host.link.spawns) == (0, [])
+
+
+async def test_that_it_was_stopped_is_known(running):
+    _, line, attempt = running
+    attempt.stopped(True)
+    _, following = taken_up(line)
+    reports = following._all_reports().take()
+    assert [report.event for report in reports] == ["begun", "stopped"]

@@ -1,0 +1,104 @@
+"""What the dispatcher hears of an LBM that is told to stop."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.lbm.core.jobs import Slots
+from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.net.gen import dispatch_pb2 as pb
+
+LEASE_S = 5.0
+
+
+class Line:
+    """The dispatcher's end of it, and what finds it."""
+
+    spool, leader = None, "h1"
+
+    def __init__(self):
+        self.down, self.up = asyncio.Queue(), asyncio.Queue()
+        self.has_queue = asyncio.Event()
+        self.has_queue.set()
+
+    async def work(self):
+        return self
+
+    async def read(self, call, lease_s):
+        return (await self.down.get()).SerializeToString()
+
+    async def write(self, data):
+        self.up.put_nowait(pb.WorkUp.FromString(data))
+
+    def leads(self, host):
+        pass
+
+    def cancel(self):
+        pass
+
+
+class Spool:
+    root = Path("/nonexistent")
+
+    def trim(self, job, number, limit_bytes):
+        pass
+
+    def sweep(self, keep_days, running):
+        pass
+
+
+async def nothing_beside():
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def line():
+    line = Line()
+    line.spool = Spool()
+    return line
+
+
+@pytest.fixture
+async def attempts(line):
+    slots = Slots(2, max_waiting=10)
+    host = SimpleNamespace(config=Config(), slots=slots, executions=Executions(slots))
+    attempts = DispatcherLine(host, line, nothing_beside)
+    running = asyncio.create_task(attempts.run())
+    yield attempts
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_an_attempt_that_comes_while_it_stops_is_refused(line, attempts):
+    first = await asyncio.wait_for(line.up.get(), 5)
+    assert not first.heartbeat.drained
+    await attempts.end_all()
+    attempts.load_is(0.0, False)  # the host itself is not drained
+    start = pb.Start(job="12", attempt=1, anchor=first.heartbeat.number, lease_s=LEASE_S)
+    line.down.put_nowait(pb.WorkDown(starts=[start]))
+    heard, refused = [], []
+    while not refused:
+        heard.append(await asyncio.wait_for(line.up.get(), 5))
+        refused += heard[-1].reports
+    (news,) = refused
+    assert (news.job, news.event, news.phase) == ("12", "refused", "late")
+    assert news.reason == "its host's LBM was stopped"
+    assert all(up.heartbeat.drained for up in heard if up.HasField("heartbeat"))
+
+
+async def test_the_dispatcher_hears_at_once_that_the_load_has_passed_the_ceiling(line, attempts):
+    """And that it is below it again; of a load on the same side with the next heartbeat."""
+    first = await asyncio.wait_for(line.up.get(), 5)
+    ceiling = Config().dispatch.load_ceiling
+    heard = []
+    for load in (ceiling + 1, ceiling + 2, ceiling - 1):
+        attempts.load_is(load, False)
+        if load != ceiling + 2:
+            heard.append(await asyncio.wait_for(line.up.get(), 5))
+    assert [up.heartbeat.load > ceiling for up in (first, *heard)] == [False, True, False]

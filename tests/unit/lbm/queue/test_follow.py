@@ -1,0 +1,163 @@
+"""How long `lbrun -q` waits for a dispatcher that is away, and what it shows of an end."""
+
+import asyncio
+import gc
+from collections import Counter
+
+import pytest
+
+from lbd.errors import Unavailable
+from lbd.lbm.queue import shown_output
+from lbd.lbm.queue.follow import FollowedJobs
+from lbd.lbm.queue.shown_output import Patience
+from lbd.lbm.session.queue_questions import shown_of
+from lbd.net.gen import dispatch_pb2 as pb
+
+
+def test_a_dispatcher_that_was_silent_for_long_is_waited_for_all_the_same():
+    patience = Patience(60.0)
+    patience.heard()  # at 0 s, and then nothing: the job printed nothing and went on
+    assert [patience.ends(now_s) for now_s in (7200.0, 7259.0, 7260.0)] == [False, False, True]
+
+
+def test_each_absence_counts_by_itself():
+    patience = Patience(60.0)
+    assert not patience.ends(10.0)
+    patience.heard()
+    assert not patience.ends(100.0)
+    assert not patience.ends(159.0)
+    assert patience.ends(160.0)
+
+
+def test_an_absence_lasts_from_the_first_time_it_was_asked_in_vain():
+    patience = Patience(60.0)
+    assert patience.lasts_s(100.0) == 0.0
+    assert patience.lasts_s(103.0) == 3.0
+    patience.heard()
+    assert patience.lasts_s(200.0) == 0.0
+
+
+class Queue:
+    """No host has kept anything."""
+
+    async def jobs(self, asked):
+        return pb.JobsInfo()
+
+    async def logs(self, host, asked):
+        yield pb.LogsPiece(trouble="its output is not kept here (any more)")
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "shown"),
+    [("cancelled", 0.0, False), ("failed", 0.0, False), ("done", 9.0, True), ("lost", 0.0, True)],
+)
+async def test_of_an_attempt_that_never_began_nobody_misses_the_output(state, started, shown):
+    told = []
+
+    async def send(tag, data):
+        told.append(data.decode())
+
+    job = pb.JobInfo(id=7, state=state, attempt=2, host="h2", started=started)
+    job.attempts.add(number=2, host="h2", state="refused")
+    await FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")._heard(job)
+    assert told == ["job 7: its output is not kept here (any more)"] * shown
+    assert shown_of(job, ended=True) == [2] * shown
+
+
+class Restarting:
+    """A host that is away at first, or for good."""
+
+    def __init__(self, away_times):
+        self.away_times = away_times
+        self.asked = Counter()  # by job
+
+    async def logs(self, host, asked):
+        self.asked[asked.job] += 1
+        self.away_times -= 1
+        if self.away_times >= 0:
+            raise Unavailable("h2 cannot be asked for output: it cannot be reached")
+        if not asked.output_at:
+            yield pb.LogsPiece(output=b"last words", output_at=10)
+
+
+async def shown_by(queue, *jobs):
+    told = []
+
+    async def send(tag, data):
+        told.append(data.decode())
+
+    jobs = [pb.JobInfo(id=7 + n, state=state, attempt=1, host="h2", started=9.0)
+            for n, state in enumerate(jobs)]  # fmt: skip
+    followed = FollowedJobs(queue, None, "ann", 1000, "7", "7", send, "")
+    for job in jobs:
+        await followed._heard(job)
+    return told
+
+
+async def test_a_host_that_is_away_as_the_job_ends_is_asked_again(monkeypatch):
+    """Its LBM is restarted: the output is there a moment later."""
+    monkeypatch.setattr(shown_output, "RETRY_S", 0.0)
+    assert await shown_by(Restarting(3), "failed") == ["last words"]
+
+
+async def test_a_host_that_stays_away_is_waited_for_once(monkeypatch):
+    monkeypatch.setattr(shown_output, "RETRY_S", 0.0)
+    monkeypatch.setattr(shown_output, "RETRY_FOR_S", 0.01)
+    why = "h2 cannot be asked for output: it cannot be reached; its output once h2 is back"
+    queue = Restarting(10**9)
+    told = await shown_by(queue, "done")
+    assert told == [f"job 7: {why}: lbctl logs 7"]
+    monkeypatch.setattr(shown_output, "RETRY_FOR_S", 1e9)
+    lost = await shown_by(queue, "lost")
+    assert lost == told  # at once: who is lost with its host is not waited for
+
+
+async def test_of_many_jobs_of_a_host_that_stays_away_one_waits(monkeypatch):
+    monkeypatch.setattr(shown_output, "RETRY_S", 0.0)
+    monkeypatch.setattr(shown_output, "RETRY_FOR_S", 0.01)
+    queue = Restarting(10**9)
+    told = await shown_by(queue, "done", "failed", "done")
+    assert [line.split(":")[0] for line in told] == ["job 7", "job 8", "job 9"]
+    assert queue.asked["7"] > queue.asked["8"] == queue.asked["9"] == 1
+
+
+class Running:
+    """A job that runs and prints."""
+
+    def __init__(self):
+        self.open = 0
+
+    async def watch(self, asked):
+        job = pb.JobInfo(id=7, state="running", attempt=1, host="h2", started=9.0, is_final=True)
+        yield pb.JobsInfo(jobs=[job])
+        await asyncio.Event().wait()
+
+    async def logs(self, host, asked):
+        self.open += 1
+        try:
+            while True:
+                yield pb.LogsPiece(output=b"text", output_at=4)
+        finally:
+            self.open -= 1
+
+
+async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
+    """Each left a call to the other host, of which this host cannot have more than so many."""
+    queue, waits = Running(), asyncio.Event()
+
+    async def send(tag, data):
+        waits.set()
+        await asyncio.Event().wait()  # until its socket has room, which is closed by then
+
+    following = asyncio.create_task(
+        FollowedJobs(queue, None, "ann", 1000, "7", "7", send, "").follow()
+    )
+    await asyncio.wait_for(waits.wait(), 20)
+    assert queue.open == 1
+    following.cancel()
+    await asyncio.wait((following,), timeout=20)
+    assert following.cancelled()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "show 7"]
+    gc.collect()
+    await asyncio.sleep(0)
+    assert queue.open == 0

@@ -1,0 +1,121 @@
+"""An `lbrun -q --array` at its origin: what an interrupt asks for, and what is said at the end."""
+
+import asyncio
+
+import pytest
+
+from lbd.lbm.queue.follow import FollowedJobs
+from lbd.lbm.queue.followed_array import FollowedArray
+from lbd.local import client_tags as tags
+from lbd.local.frames import fields
+from lbd.net.gen import dispatch_pb2 as pb
+
+INT, USR1 = 2, 10
+INDEXES = ((1, 9, 4), (12, 12, 1))  # 1, 5, 9, 12
+
+
+class Queue:
+    """What it is asked to do."""
+
+    def __init__(self):
+        self.acts = []
+
+    async def act(self, asked):
+        self.acts.append((asked.verb, list(asked.selectors), asked.by_number, asked.signal,
+                          asked.cancels_waiting))  # fmt: skip
+
+
+def attached(array=True, progress=False):
+    sent, queue = [], Queue()
+
+    async def send(tag, data):
+        sent.append((tag, data))
+
+    found = FollowedJobs(queue, None, "ann", 1000, "7", "7-10" if array else "7", send, "")
+    if array:
+        found.array = FollowedArray("7", INDEXES, progress)
+    return found, queue, sent
+
+
+async def hear(found, *received):
+    """And then the client is gone."""
+    lists = [list(received), []]
+
+    async def listen():
+        await asyncio.sleep(0)
+        return lists.pop(0)
+
+    await found.listen(listen, [])
+
+
+@pytest.mark.parametrize(
+    ("tag", "body", "order"),
+    [
+        (tags.SIGNAL, bytes((INT,)), ("kill", ["7-10"], True, INT, True)),
+        (tags.SIGNAL, bytes((USR1,)), ("kill", ["7-10"], True, USR1, False)),
+        (tags.FORCE, b"", ("kill", ["7-10"], True, 9, False)),
+    ],
+)
+async def test_an_interrupt_is_for_what_waits_as_well(tag, body, order):
+    found, queue, _ = attached()
+    await hear(found, (tag, body))
+    assert queue.acts == [order]
+    assert found.interrupted == (INT if body == bytes((INT,)) else 0)
+
+
+async def test_of_one_job_the_dispatcher_and_its_host_know_whether_it_has_begun():
+    found, queue, _ = attached(array=False)
+    await hear(found, (tags.SIGNAL, bytes((INT,))))
+    assert queue.acts == [("kill", ["7"], True, INT, True)]
+
+
+def task(number, state, status=None, signal=0, cause="exited"):
+    index = (1, 5, 9, 12)[number - 7]
+    return pb.JobInfo(id=number, state=state, exit_status=status, signal=signal, cause=cause,
+                      array_id=7, array_index=index)  # fmt: skip
+
+
+async def end_of(jobs, interrupted=0, array=True):
+    found, _, sent = attached(array=array)
+    found.interrupted = interrupted
+    found._ended = {job.id: job for job in jobs}
+    await found._report_end()
+    ((tag, body),) = sent
+    assert tag == tags.DONE
+    told = dict(fields(body))
+    number = int(told[tags.SIGNAL_NUMBER] or 0)
+    return int(told[tags.STATUS]), number, told[tags.REASON].decode()
+
+
+ALL_DONE = [task(n, "done", 0) for n in (7, 8, 9, 10)]
+
+
+async def test_the_end_of_an_array():
+    assert await end_of(ALL_DONE) == (0, 0, "")
+    two = [task(10, "failed", 1), task(8, "failed", 137, 9, "signalled"), *ALL_DONE[::2]]
+    line = "2 of 4 tasks failed: 5 (signal 9), 12 (exit 1); lbctl logs 7_5"
+    assert await end_of(two) == (137, 0, line)
+    lost = [*ALL_DONE[:3], task(10, "lost", cause="lost")]
+    assert await end_of(lost) == (125, 0, "1 of 4 tasks failed: 12 (lost); lbctl logs 7_12")
+    cancelled = [task(7, "cancelled", cause="cancelled"), *ALL_DONE[1:]]
+    assert await end_of(cancelled) == (125, 0, "1 of 4 tasks was cancelled")
+
+
+async def test_the_end_of_one_that_was_interrupted():
+    jobs = [ALL_DONE[0], task(8, "failed", 130, 2, "signalled"), task(9, "failed", 3),
+            task(10, "cancelled")]  # fmt: skip
+    line = "interrupted; of 4 tasks: 1 done, 1 failed, 1 ended by it, 1 cancelled"
+    assert await end_of(jobs, INT) == (130, 0, line)
+    assert (await end_of(ALL_DONE, INT))[0] == 0  # it came too late
+    waited = [task(7, "cancelled", cause="")]
+    assert (await end_of(waited, INT, array=False))[0] == 130
+    assert (await end_of(waited, array=False))[0] == 125
+
+
+async def test_progress_is_sent_where_it_is_shown():
+    for shown in (True, False):
+        found, _, sent = attached(progress=shown)
+        await found._report_progress([task(7, "running"), task(8, "done", 0)])
+        await found._report_progress([task(7, "done", 0)])
+        lines = [b"1/4 done, 1 running", b"2/4 done"] if shown else []
+        assert [data.partition(b", about")[0] for _, data in sent] == lines

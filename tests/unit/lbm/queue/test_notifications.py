@@ -1,0 +1,204 @@
+"""`--notify`: whose lines run once their jobs have ended, whatever others have queued."""
+
+import asyncio
+import contextlib
+import errno
+import threading
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.keeper.limits.time_limits import KEEPER
+from lbd.lbm.keeper_link import Forked, Spawned, SpawnFailed
+from lbd.lbm.queue import notifications
+from lbd.lbm.queue.notifications import Notifications
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+
+ONE, OTHER = 1001, 1002
+WATCHED_MAX, ANSWER_MAX = 50, 500  # jobs: here, and in an answer of the dispatcher
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(notifications, "PAUSE_S", 0.001)
+    monkeypatch.setattr(notifications, "RETRY_S", 0.01)
+    monkeypatch.setattr(notifications, "WATCHED_MAX", WATCHED_MAX, raising=False)
+
+
+class Queue:
+    """A dispatcher with submissions of so many jobs: those in `ended` have ended."""
+
+    def __init__(self, counts, most=ANSWER_MAX):
+        self.counts, self.most = counts, most
+        self.ended = set()
+        self.state = "done"
+        self.watched = []
+        self.changed = asyncio.Event()
+
+    def first_of(self, job):
+        return max(first for first in self.counts if first <= job)
+
+    async def watch(self, asked):
+        ranges = [tuple(map(int, text.split("-"))) for text in asked.selectors]
+        jobs = {job for low, high in ranges for job in range(low, high + 1)}
+        self.watched.append(len(jobs))
+        if len(jobs) > self.most:
+            yield pb.JobsInfo(error="more than that at once")
+            return
+        while jobs:
+            self.changed.clear()
+            now = sorted(jobs & self.ended)
+            jobs -= self.ended
+            found = pb.JobsInfo()
+            for job in now:
+                first = self.first_of(job)
+                array = first if self.counts[first] > 1 else 0
+                found.jobs.add(id=job, array_id=array, state="done")
+            yield found
+            await self.changed.wait()
+
+    async def jobs(self, asked):
+        first = int(asked.selectors[0])
+        all_of_it = range(first, first + self.counts[first])
+        open_ones = any(job not in self.ended for job in all_of_it)
+        return pb.JobsInfo(
+            jobs=[pb.JobInfo(id=first, state="running" if open_ones else self.state)]
+        )
+
+    def end(self, *jobs):
+        self.ended.update(jobs)
+        self.changed.set()
+
+
+class AsUser:
+    """Notes who has begun; the first start meets `troubles`, one after the other."""
+
+    def __init__(self, *troubles):
+        self.begun = asyncio.Queue()
+        self.troubles = list(troubles)
+
+    async def begin(self, uid, order, _limit_s):
+        if self.troubles:
+            raise self.troubles.pop(0)
+        self.begun.put_nowait((uid, order.environment[b"LBD_JOB_ID"].decode()))
+        spawned = Spawned(lambda _: None)
+        spawned.begun.set_result(Forked(1, ""))
+        spawned.exited.set_result(None)
+        return spawned
+
+
+@contextlib.asynccontextmanager
+async def running(tmp_path, queue, as_user, *owners):
+    """With a notice of each submission, whose users these are."""
+    made = Notifications(Config(host=HostConfig(state_dir=str(tmp_path))), as_user, queue)
+    task = asyncio.create_task(made.run())
+    submission = pb.SubmitRequest()
+    request = lbm_pb2.RunRequest(job_id="h1-1", user="u", directory=b"/")
+    submission.spec.run_request = request.SerializeToString()
+    try:
+        for (first, count), uid in zip(queue.counts.items(), owners, strict=True):
+            reply = pb.SubmitReply(first=first, count=count)
+            await made.queued(uid, b"true", submission, reply)
+        async with asyncio.timeout(20):
+            yield made
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(holds):
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+async def test_a_large_array_that_never_begins_keeps_nobody_from_hearing(tmp_path):
+    queue, as_user = Queue({1: ANSWER_MAX + 1, 500_000: 1}), AsUser()
+    async with running(tmp_path, queue, as_user, ONE, OTHER):
+        queue.end(500_000)
+        assert await as_user.begun.get() == (OTHER, "500000")
+    assert max(queue.watched) <= WATCHED_MAX + 1
+
+
+async def test_neither_memory_nor_the_question_grows_with_the_array(tmp_path):
+    queue, as_user = Queue({1: 499_999, 500_000: 1}, most=1 << 20), AsUser()
+    async with running(tmp_path, queue, as_user, ONE, ONE) as made:
+        queue.end(500_000)
+        await as_user.begun.get()
+        assert len(made._left[1].watched) <= WATCHED_MAX
+    assert max(queue.watched) <= WATCHED_MAX + 1
+
+
+async def test_an_array_is_watched_piece_by_piece_and_notified_of_once(tmp_path):
+    count = 2 * WATCHED_MAX + 1
+    queue, as_user = Queue({1: count}), AsUser()
+    async with running(tmp_path, queue, as_user, ONE) as made:
+        queue.end(*range(1, count))
+        await until(lambda: len(made._left[1].watched) == 1)
+        assert as_user.begun.empty()
+        queue.end(count)
+        assert await as_user.begun.get() == (ONE, "1")
+        await until(lambda: not made._open)
+    assert max(queue.watched) == WATCHED_MAX
+    assert not list(made.store.all())
+
+
+async def test_where_too_many_are_watched_each_is_looked_at(tmp_path):
+    queue, as_user = Queue({1: 5, 10: 1}, most=2), AsUser()
+    async with running(tmp_path, queue, as_user, ONE, OTHER):
+        queue.end(10)
+        assert await as_user.begun.get() == (OTHER, "10")
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        SpawnFailed(KEEPER, errno.ECANCELED),
+        SpawnFailed("spawn", errno.EAGAIN),
+        OSError(errno.EMFILE, "too many open files"),
+    ],
+)
+async def test_what_passes_loses_no_notification_and_ends_nobody(tmp_path, trouble):
+    queue, as_user = Queue({1: 1, 2: 1}), AsUser(trouble)
+    async with running(tmp_path, queue, as_user, ONE, OTHER):
+        queue.end(1, 2)
+        assert {await as_user.begun.get() for _ in range(2)} == {(ONE, "1"), (OTHER, "2")}
+
+
+async def test_what_cannot_be_run_is_given_up(tmp_path):
+    queue, as_user = Queue({1: 1, 2: 1}), AsUser(SpawnFailed("chdir", errno.ENOENT))
+    async with running(tmp_path, queue, as_user, ONE, ONE) as made:
+        queue.end(1)
+        queue.end(2)
+        assert await as_user.begun.get() in ((ONE, "1"), (ONE, "2"))
+        await until(lambda: not made._open)
+
+
+async def test_one_that_was_requeued_meanwhile_is_watched_again(tmp_path):
+    queue, as_user = Queue({1: 1}), AsUser()
+    queue.state = "pending"
+    async with running(tmp_path, queue, as_user, ONE):
+        queue.end(1)
+        await until(lambda: len(queue.watched) > 2)
+        assert as_user.begun.empty()
+        queue.state = "done"
+        assert await as_user.begun.get() == (ONE, "1")
+
+
+async def test_a_slow_disk_holds_up_nobody_when_a_line_has_run(tmp_path, monkeypatch):
+    queue, as_user, threads = Queue({1: 1}), AsUser(), []
+    drop = notifications.NoticeStore.drop
+
+    def dropping(self, notice):
+        threads.append(threading.current_thread())
+        drop(self, notice)
+
+    monkeypatch.setattr(notifications.NoticeStore, "drop", dropping)
+    async with running(tmp_path, queue, as_user, ONE) as made:
+        queue.end(1)
+        await as_user.begun.get()
+        await until(lambda: not made._open)
+    assert threads
+    assert threading.main_thread() not in threads
+    assert not list(made.store.root.iterdir())

@@ -1,0 +1,129 @@
+"""What queued commands have made, brought to those who asked for it."""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+
+from lbd.config.schema import Config, HostConfig
+from lbd.lbm.queue.outputs import WATCHED_MAX, QueuedFiles
+from lbd.lbm.queue.pack_store import Note
+from lbd.net.gen import dispatch_pb2 as pb
+
+HOSTILE, OTHER = 1001, 1002
+
+
+class Brought(QueuedFiles):
+    """What is brought is noted; that of one user never ends, as when the user stops the step."""
+
+    def __init__(self, config):
+        super().__init__(config, None, None)
+        self.brought = asyncio.Queue()
+
+    async def bring(self, note, job):
+        if note.uid == HOSTILE:
+            await asyncio.get_running_loop().create_future()
+        self.brought.put_nowait(job.id)
+        return ""
+
+    async def _watch(self, awaited):
+        for note in list(self._open.values()):
+            for job in {*note.left} - self._in_hand.keys():
+                self._in_hand[job] = note
+                self._ended.put_nowait(pb.JobInfo(id=job, finished=time.time()))
+        await asyncio.get_running_loop().create_future()
+
+
+def note(job, uid):
+    return Note(f"{job:032x}", job, 1, uid, 0o022, "/", ["in"], ["out"])
+
+
+async def test_one_user_does_not_keep_the_outputs_of_another(tmp_path):
+    files = Brought(Config(host=HostConfig(state_dir=str(tmp_path))))
+    files.store.root.mkdir()
+    for job, uid in ((1, HOSTILE), (2, OTHER), (3, HOSTILE), (4, OTHER)):
+        files.store.write(note(job, uid))
+    running = asyncio.create_task(files.run())
+    try:
+        async with asyncio.timeout(20):
+            assert {await files.brought.get() for _ in range(2)} == {2, 4}
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+class Watched(QueuedFiles):
+    """What is watched is noted."""
+
+    def __init__(self, config):
+        super().__init__(config, None, None)
+        self.watched = asyncio.Queue()
+        self.brought = asyncio.Queue()
+
+    async def bring(self, note, job):
+        self.brought.put_nowait(job.id)
+        return ""
+
+    async def _watch(self, notes):
+        self.watched.put_nowait(set(notes))
+        await asyncio.get_running_loop().create_future()
+
+    def ended(self, note, job):
+        self._in_hand[job] = note
+        self._ended.put_nowait(pb.JobInfo(id=job, finished=time.time()))
+
+
+@contextlib.asynccontextmanager
+async def watched(tmp_path, *notes):
+    files = Watched(Config(host=HostConfig(state_dir=str(tmp_path))))
+    files.store.root.mkdir()
+    for one in notes:
+        files.store.write(one)
+    running = asyncio.create_task(files.run())
+    try:
+        async with asyncio.timeout(60):
+            yield files
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def array(first, count, uid):
+    return replace(note(first, uid), count=count)
+
+
+async def test_jobs_of_one_user_that_never_begin_do_not_hide_those_of_another(tmp_path):
+    """The first so many were watched, whoever's they were."""
+    theirs, other = array(1, 50_000, HOSTILE), array(50_001, 20_000, OTHER)
+    async with watched(tmp_path, theirs, other) as files:
+        first = await files.watched.get()
+        half = WATCHED_MAX // 2
+        assert first == {*range(1, half + 1), *range(50_001, 50_001 + half)}
+        files.ended(files._open[other.name], 50_001)
+        assert 50_001 + half in await files.watched.get()
+
+
+async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
+    """Each of its jobs cost as much as all of them, one after the other: after `lbctl kill` of a
+    hundred thousand the LBM did nothing else for a quarter of an hour."""
+    long = array(1, 100_000, HOSTILE)
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with watched(tmp_path, long) as files:
+        await files.watched.get()
+        beside = asyncio.create_task(others())
+        jobs = range(1, 5001)
+        for job in jobs:
+            files.ended(files._open[long.name], job)
+        for _ in jobs:
+            await files.brought.get()
+        beside.cancel()
+        assert turns > 2000

@@ -1,0 +1,266 @@
+"""Output on disk: bounded, with its beginning and its end, and read from anywhere."""
+
+import errno
+import os
+import subprocess
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.lbm.queue import spool as spool_module
+from lbd.lbm.queue.spool import FULL_BYTES, PIECE_BYTES, Spool
+
+LIMIT_BYTES = 1 << 20
+
+
+def write(spool, data, name="out"):
+    descriptor = spool.open("7", 1, name)
+    os.write(descriptor, data)
+    return descriptor
+
+
+def read_all(spool, name="out"):
+    at, pieces, dropped = 0, [], 0
+    while True:
+        piece = spool.read("7", 1, name, at)
+        dropped += piece.dropped_bytes
+        if not piece.data:
+            return b"".join(pieces), dropped
+        pieces.append(piece.data)
+        at = piece.next_at
+
+
+def test_what_is_written_is_read_in_pieces(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    data = os.urandom(PIECE_BYTES + 5)
+    os.close(write(spool, data))
+    assert spool.read("7", 1, "out", 3).data == data[3 : 3 + PIECE_BYTES]
+    assert read_all(spool) == (data, 0)
+    assert spool.exists("7", 1)
+    assert not spool.exists("7", 2)
+
+
+def test_nobody_else_gets_at_it(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    os.close(write(spool, b"secret"))
+    assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
+
+
+def test_of_too_much_the_middle_is_dropped_and_the_disk_has_it_back(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first, rest, last = b"first\n", b"x" * (4 * LIMIT_BYTES), b"last\n"
+    descriptor = write(spool, first + rest)
+    spool.trim("7", 1)
+    os.write(descriptor, last)
+    os.close(descriptor)
+    path = tmp_path / "spool/0/7.1.out"
+    assert path.stat().st_blocks * 512 <= LIMIT_BYTES
+    kept, dropped = read_all(spool)
+    assert kept.startswith(first)
+    assert kept.endswith(last)
+    assert len(kept) + dropped == len(first + rest + last)
+    assert len(kept) <= LIMIT_BYTES
+    spool.trim("7", 1)
+    assert read_all(spool) == (kept, dropped)
+
+
+def test_what_grows_on_is_trimmed_again(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    descriptor = write(spool, b"")
+    for _ in range(8):
+        os.write(descriptor, b"y" * LIMIT_BYTES)
+        spool.trim("7", 1)
+    os.close(descriptor)
+    kept, dropped = read_all(spool)
+    assert (len(kept) + dropped, set(kept)) == (8 * LIMIT_BYTES, {ord("y")})
+    assert (tmp_path / "spool/0/7.1.out").stat().st_blocks * 512 <= LIMIT_BYTES
+
+
+def test_where_no_hole_can_be_punched_all_is_kept_and_read(tmp_path):
+    tried = []
+
+    def cannot(*where):
+        tried.append(where)
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    spool = Spool(str(tmp_path), LIMIT_BYTES, cannot)
+    data = os.urandom(2 * LIMIT_BYTES)
+    os.close(write(spool, data))
+    with pytest.raises(OSError, match="not supported"):
+        spool.trim("7", 1)
+    assert read_all(spool) == (data, 0)
+    spool.trim("7", 1)
+    assert len(tried) == 1, "it says so once"
+
+
+def test_a_full_disk_while_the_hole_is_noted_leaves_all_to_be_read(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    data = os.urandom(2 * LIMIT_BYTES)
+    os.close(write(spool, data))
+    (tmp_path / "spool/0/7.1.out.new").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        spool.trim("7", 1)
+    assert read_all(spool) == (data, 0)
+
+
+def test_old_output_is_swept_but_not_that_of_running_jobs(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    for job in ("1", "2", "3"):
+        os.close(spool.open(job, 1, "out"))
+    old_s = time.time() - 10 * 86400
+    for job in ("1", "2"):
+        os.utime(tmp_path / f"spool/0/{job}.1.out", (old_s, old_s))
+    spool.sweep(7.0, {"2"})
+    assert sorted(path.name for path in (tmp_path / "spool/0").iterdir()) == ["2.1.out", "3.1.out"]
+
+
+ANN, BEN = 2001, 2002
+
+
+def both(spool, job, uid=ANN):
+    return [spool.open(job, 1, name, uid) for name in ("out", "err")]
+
+
+def inodes(descriptors):
+    return {os.fstat(descriptor).st_ino for descriptor in descriptors}
+
+
+def close(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_files_that_were_left_empty_become_those_of_later_attempts(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7")
+    used = inodes(first)
+    close(first)
+    spool.ended("7", 1)
+    second = both(spool, "8")
+    assert inodes(second) == used
+    os.write(second[0], b"of eight")
+    close(second)
+    assert [spool.exists(job, 1) for job in "78"] == [True, True]
+    with pytest.raises(FileNotFoundError):
+        spool.read("7", 1, "out", 0)
+    assert b"of eight" in {spool.read("8", 1, name, 0).data for name in ("out", "err")}
+    assert not Spool(str(tmp_path), LIMIT_BYTES).exists("9", 1)
+    assert Spool(str(tmp_path), LIMIT_BYTES).exists("7", 1)
+
+
+def test_no_file_passes_from_one_account_to_another(tmp_path):
+    """A process of the first may have kept an O_PATH descriptor of it, of which no lease knows."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7", ANN)
+    used = inodes(first)
+    close(first)
+    spool.ended("7", 1)
+    others, nobodys = both(spool, "8", BEN), [spool.open("9", 1, "out")]
+    assert not inodes((*others, *nobodys)) & used
+    again = both(spool, "10", ANN)
+    assert inodes(again) == used
+    close((*others, *nobodys, *again))
+
+
+def opens_again_as(uid, descriptor):
+    """Can a process of that user's that has it?"""
+    who = ("setpriv", "--reuid", str(uid), "--clear-groups")
+    shell = f"exec 3<>/proc/self/fd/{descriptor} && echo yes"
+    done = subprocess.run(
+        [*who, "sh", "-c", shell], pass_fds=(descriptor,), capture_output=True, text=True
+    )
+    return done.stdout == "yes\n"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
+def test_only_its_own_account_opens_it_again(tmp_path):
+    """A job that prints to /dev/stdout does."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7", ANN)
+    assert [opens_again_as(uid, first[0]) for uid in (ANN, BEN)] == [True, False]
+    assert os.fstat(first[0]).st_uid == os.geteuid()  # or its owner could keep us from it
+    spool.mark_cut("7", 1)
+    assert [opens_again_as(uid, first[0]) for uid in (ANN, BEN)] == [True, False]
+    close(first)
+    pack = spool.open("7", 1, "pack")
+    assert [opens_again_as(uid, pack) for uid in (ANN, BEN)] == [False, False]
+    os.close(pack)
+
+
+def test_one_that_somebody_has_open_yet_stays_what_it_is(tmp_path):
+    """Its writer may have escaped, a reader may be about to read."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7")
+    spool.ended("7", 1)
+    second = both(spool, "8")
+    assert not inodes(first) & inodes(second)
+    os.write(first[0], b"late")
+    assert spool.read("7", 1, "out", 0).data == b"late"
+    close((*first, *second))
+
+
+def test_one_with_something_in_it_stays_what_it_is(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    first = both(spool, "7")
+    for descriptor in first:
+        os.write(descriptor, b"kept")
+    close(first)
+    spool.ended("7", 1)
+    close(both(spool, "8"))
+    assert [spool.read("7", 1, name, 0).data for name in ("out", "err")] == [b"kept"] * 2
+
+
+def test_one_that_was_swept_meanwhile_is_made_anew(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    spool.ended("7", 1)
+    spool.sweep(-1.0, set())
+    close(both(spool, "8"))
+    assert spool.exists("8", 1)
+
+
+def test_what_ran_while_the_disk_was_full_is_marked_for_good(tmp_path, monkeypatch):
+    """Also if it printed nothing, or nothing that got there."""
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    close(both(spool, "8"))
+    with monkeypatch.context() as full:
+        full.setattr(spool_module.os, "statvfs", disk_with(free_bytes=4096))
+        assert "cut short" in spool.ended("7", 1)
+    assert spool.ended("8", 1) == ""
+    again = Spool(str(tmp_path), LIMIT_BYTES)
+    assert [again.read(job, 1, "out", 0).cut for job in "78"] == [True, False]
+    close(both(spool, "9"))  # as the blanks of 8
+    close(both(spool, "10"))
+    assert again.read("7", 1, "out", 0).cut
+    assert [again.read(job, 1, "out", 0).cut for job in ("9", "10")] == [False, False]
+
+
+def test_a_disk_that_was_full_for_a_while_is_remembered(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    spool.mark_cut("7", 1)
+    assert "cut short" in spool.ended("7", 1)
+
+
+def test_what_went_to_files_of_its_own_is_not_marked(tmp_path, monkeypatch):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    close(both(spool, "7"))
+    monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes=0))
+    assert spool.ended("7", 1, spooled=False) == ""
+    assert not spool.read("7", 1, "out", 0).cut
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free_bytes", "full"),
+    [(1000, 0, True), (1000, FULL_BYTES, False), (0, 0, False)],  # the last does not know
+)
+def test_a_full_disk(tmp_path, monkeypatch, blocks, free_bytes, full):
+    monkeypatch.setattr(spool_module.os, "statvfs", disk_with(free_bytes, blocks))
+    assert Spool(str(tmp_path), LIMIT_BYTES).is_full() == full
+
+
+def disk_with(free_bytes, blocks=1000):
+    return lambda _: SimpleNamespace(f_blocks=blocks, f_bavail=free_bytes // 4096, f_frsize=4096)

@@ -1,0 +1,145 @@
+"""Room on the disk of the spool: who keeps most output there loses the oldest."""
+
+import logging
+import os
+import stat
+
+import pytest
+
+from lbd.lbm.queue.spool import Spool
+from lbd.lbm.queue.spool_room import (
+    Shortage,
+    SpoolCare,
+    kept_in,
+    limits_of_running,
+    make_room,
+    owner_of,
+    shortage_of,
+)
+
+KIB = 1 << 10
+ANN, BOB = 64001, 64002
+LIMIT_BYTES = 256 * KIB
+
+
+@pytest.fixture
+def spool(tmp_path):
+    if os.geteuid():
+        pytest.skip("the output of several users is kept apart by a privileged LBM alone")
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    keep(spool, "9", ANN, 0)
+    if owner_of(spool.output("9", 1)) != ANN:
+        pytest.skip("this file system has no access lists")
+    os.unlink(spool.output("9", 1))
+    return spool
+
+
+def keep(spool, job, uid, size_bytes, name="out"):
+    descriptor = spool.open(job, 1, name, uid)
+    os.write(descriptor, os.urandom(size_bytes))
+    os.fsync(descriptor)  # else its blocks are not counted yet
+    os.close(descriptor)
+
+
+def sizes(spool):
+    found = {}
+    for one in kept_in(spool.root):
+        found[one.job] = found.get(one.job, 0) + os.stat(one.path).st_size
+    return {job: size for job, size in found.items() if size}
+
+
+def room(spool, wanted_bytes, running=(), floor_bytes=LIMIT_BYTES):
+    return make_room(spool.root, Shortage(wanted_bytes, 0), floor_bytes, running)
+
+
+def test_who_keeps_most_loses_the_oldest_of_it(spool):
+    for job in ("10", "11", "12", "1013"):
+        keep(spool, job, ANN, 512 * KIB)
+    keep(spool, "1", BOB, 512 * KIB)
+    assert room(spool, 800 * KIB).keys() == {ANN}
+    assert sizes(spool).keys() == {"12", "1013", "1"}
+    piece = spool.read("10", 1, "out", 0)
+    assert (piece.data, piece.cut) == (b"", True)
+
+
+def test_nobody_loses_what_one_attempt_may_print(spool):
+    keep(spool, "10", ANN, 128 * KIB)
+    keep(spool, "11", BOB, 512 * KIB)
+    room(spool, 1 << 40)
+    assert sizes(spool).keys() == {"10"}
+
+
+def test_what_runs_keeps_its_output(spool):
+    keep(spool, "10", ANN, 512 * KIB)
+    keep(spool, "11", ANN, 512 * KIB)
+    room(spool, 1 << 40, running={"10"})
+    assert sizes(spool).keys() == {"10"}
+
+
+def test_what_was_lost_is_still_counted_and_lost_again_if_it_grows(spool):
+    """A process may have kept a descriptor of it, so its file has to stay in sight."""
+    descriptor = spool.open("10", 1, "out", ANN)
+    for _ in range(2):
+        os.write(descriptor, bytes(512 * KIB))
+        os.fsync(descriptor)
+        assert room(spool, 1 << 40)[ANN] >= 256 * KIB
+        assert os.fstat(descriptor).st_blocks == 0
+    os.close(descriptor)
+
+
+def test_packs_count_and_go_as_well(spool):
+    descriptor = spool.open_pack("10", 1, ANN)
+    os.write(descriptor, bytes(512 * KIB))
+    os.fsync(descriptor)
+    os.close(descriptor)
+    if owner_of(str(spool.pack("10", 1))) != ANN:
+        pytest.skip("this file system has no attributes of users")
+    assert room(spool, 1 << 40).keys() == {ANN}
+    assert not spool.pack("10", 1).exists()
+
+
+def test_where_files_are_short_files_go(spool):
+    for job in range(10, 20):
+        keep(spool, str(job), ANN, 1)
+    keep(spool, "1", BOB, 1)
+    lost = make_room(spool.root, Shortage(0, 5), LIMIT_BYTES, ())
+    assert lost == {ANN: 5}
+    assert sizes(spool).keys() == {"1", *map(str, range(15, 20))}
+
+
+def test_a_disk_with_room_is_left_alone(tmp_path):
+    assert not shortage_of(tmp_path, 0).size_bytes
+    assert not shortage_of(tmp_path / "none")
+
+
+class Attempts:
+    def __init__(self, running):
+        self.running = running
+
+    def begun(self):
+        return [(job, 1) for job in self.running]
+
+    def held_jobs(self):
+        return {*self.running}
+
+    def alive(self, *_):
+        return True
+
+
+async def test_while_it_is_short_the_attempts_of_a_user_share_what_one_may_print(spool, caplog):
+    for job in ("10", "11", "12", "13"):
+        keep(spool, job, ANN, 256 * KIB)
+    keep(spool, "1", BOB, 256 * KIB)
+    begun = [(job, 1) for job in ("1", "10", "11", "12", "13")]
+    assert sorted(limits_of_running(spool, begun).values()) == [64 * KIB] * 4 + [256 * KIB]
+    keep(spool, "2", ANN, 256 * KIB)
+    caplog.set_level(logging.WARNING)
+    short = lambda _: Shortage(1 << 40, 0)  # noqa: E731
+    await SpoolCare(spool, 1.0, Attempts([job for job, _ in begun]), short).look()
+    assert f"lost of user {ANN}" in caplog.text
+    kept = {one.job: one.size_bytes for one in kept_in(spool.root)}
+    assert kept["2"] == 0
+    assert kept["1"] >= 256 * KIB
+    assert all(kept[job] <= 72 * KIB for job in ("10", "11", "12", "13"))
+    marked = os.stat(spool.output("2", 1)).st_mode
+    assert marked & stat.S_ISVTX

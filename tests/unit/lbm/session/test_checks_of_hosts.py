@@ -1,0 +1,62 @@
+"""Whether a command could begin here, as another host asks: such questions have an end, too."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.errors import Unavailable
+from lbd.keeper.run_as import Admit
+from lbd.lbm.session.explain import CHECKS, Checks
+from lbd.local.budget import Budget
+from lbd.net.gen import lbm_pb2
+
+LONG = 1 << 20
+BUDGET = 8 * LONG
+
+
+class Keeper:
+    """It does not answer yet."""
+
+    def __init__(self):
+        self.asked, self.answers = 0, asyncio.Event()
+
+    async def ask(self, order, timeout_s):
+        self.asked += 1
+        await self.answers.wait()
+
+
+def host():
+    async def admit(user, uid, origin):
+        return Admit(None)
+
+    config, requests = Config(), Budget(BUDGET, 2 * BUDGET)
+    return SimpleNamespace(
+        config=config, rules=SimpleNamespace(config=config), admit=admit, requests=requests,
+        link=Keeper(),
+    )  # fmt: skip
+
+
+def question(origin):
+    request = lbm_pb2.RunRequest(
+        job_id="0", origin=origin, user="ann", uid=1001, argv=[b"x" * LONG], directory=b"/"
+    )
+    return request.SerializeToString()
+
+
+async def test_long_ones_that_wait_are_within_the_budget_of_their_host():
+    """Four are looked into at once, and any number of them waited, each as long as it liked."""
+    here = host()
+    checks = Checks(here, None)
+    waiting = [asyncio.create_task(checks.for_peer(question("h2"), "h2")) for _ in range(7)]
+    async with asyncio.timeout(20):
+        while here.link.asked < CHECKS:  # noqa: ASYNC110  # it is told of nothing
+            await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="too many long requests at once"):
+            await checks.for_peer(question("h2"), "h2")
+        other = asyncio.create_task(checks.for_peer(question("h3"), "h3"))
+        here.link.answers.set()
+        replies = await asyncio.gather(*waiting, other)
+    assert all(reply.able for reply in replies)
+    assert here.requests.held == 0

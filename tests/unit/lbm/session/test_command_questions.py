@@ -1,0 +1,103 @@
+"""Who may look at plain commands and end them, and which host's word counts for that."""
+
+import os
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.access import AdminConfig, AdmissionConfig
+from lbd.config.schema import Config
+from lbd.lbm.session.command_questions import CommandAnswers
+from lbd.lbm.usage.record import Usage
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Refusal
+from lbd.net.gen import lbm_pb2 as pb
+
+NO_RULES = AdmissionConfig()
+ANN, ROOT = ("ann", 1000), ("root", 0)
+
+
+def answers_of(user, uid, admission=NO_RULES):
+    """Those of h1 about one command that has ended, of this user; h3 is one of its admin.hosts."""
+    config = Config()
+    usage = Usage(2.0, 1.0, 0.0, 1.0, 1.0, user, "make", "h1", "h2", False, True, False, False,
+                  id="h1-26", state="done", uid=uid)  # fmt: skip
+
+    async def ask(_question):
+        return 26, usage
+
+    home = SimpleNamespace(
+        config=replace(
+            config, host=replace(config.host, name="h1"), admin=AdminConfig(hosts=("h3",))
+        ),
+        rules=SimpleNamespace(config=Config(admission=admission)),
+        jobs=SimpleNamespace(find=lambda _job: None),
+        usage=SimpleNamespace(ask=ask),
+    )
+    return CommandAnswers(home, SimpleNamespace(include=lambda _caller: False))
+
+
+@pytest.mark.parametrize(
+    ("owner", "asker", "is_admin", "host", "may"),
+    [
+        (ANN, ANN, False, "h2", True),
+        (ANN, ("bob", 1001), False, "h2", False),
+        (ANN, ROOT, True, "h2", False),
+        (ANN, ROOT, True, "h3", True),
+        (ANN, ROOT, True, "h1", True),
+        (ROOT, ROOT, True, "h2", True),
+        (ROOT, ANN, False, "h3", False),
+    ],
+)
+async def test_a_host_speaks_for_its_users_and_not_for_everybodys(
+    owner, asker, is_admin, host, may
+):
+    asked = pb.CommandRequest(
+        id="h1-26", verb="show", user=asker[0], uid=asker[1], is_admin=is_admin
+    )
+    reply = await answers_of(*owner).of_own(asked, host)
+    assert reply.code == ("" if may else "denied")
+    assert reply.HasField("job") == may
+
+
+@pytest.mark.parametrize("verb", ["show", "kill", "wait"])
+async def test_a_host_that_the_owner_does_not_admit_speaks_for_no_user(verb):
+    asked = pb.CommandRequest(id="h1-26", verb=verb, user="ann", uid=1000)
+    closed = answers_of(*ANN, AdmissionConfig(deny_origins=("h4", "h2")))
+    reply = await closed.of_own(asked, "h4")
+    assert (reply.code, reply.HasField("job")) == ("denied", False)
+    assert "admission.deny_origins" in reply.error
+    assert (await closed.of_own(asked, "h1")).code != "denied"
+    assert (await closed.of_own(asked, "h2")).code != "denied"  # where it has run
+    assert (await closed.of_own(asked, "h3")).code != "denied"  # one of admin.hosts
+
+
+@pytest.mark.parametrize("job", ["\x1b[2J", "\ud800", "x" * 200, "", "h1-1\n"])
+async def test_an_id_that_cannot_be_is_said_in_one_line(job):
+    with pytest.raises(Refusal) as refused:
+        await answers_of(*ANN).answer({"op": "command.show", "id": job}, Caller(0, 0, 1))
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 120
+
+
+class AsUser:
+    """A keeper's, of the LBM's own account."""
+
+    is_needed = False
+
+    def __init__(self):
+        self.done = []
+
+    async def work(self, uid, *words):
+        self.done.append((uid, *words))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an LBM that is not root signals its own user alone")
+async def test_an_lbm_that_is_root_signals_no_process_as_root():
+    """A user's command may have become another's, and its children are whose they like."""
+    answers, as_user = answers_of(*ANN), AsUser()
+    answers._home.looker = SimpleNamespace(as_user=as_user)
+    job = SimpleNamespace(id="h1-27", uid=1000)
+    await answers._send_here(job, (1 << 30, 0, 15, 1))
+    assert as_user.done == [(1000, b"signal", b"%d" % (1 << 30), b"0", b"15", b"1")]

@@ -1,0 +1,25 @@
+"""Jobs as --json prints them."""
+
+import pytest
+
+from lbd.lbm.session.job_records import job_json
+from lbd.lbm.session.queue_questions import queued_json
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+
+
+@pytest.mark.parametrize(
+    ("shown", "array", "index"),
+    [("12_7", "12", 7), ("12", None, None), ("h1-26", None, None), ("12_7x", None, None)],
+)
+def test_the_accounting_of_a_task_names_its_array_and_its_index(shown, array, index):
+    found = job_json(lbm_pb2.JobRecord(id=shown))
+    assert (found.get("array_id"), found["array_index"]) == (array, index)
+
+
+def test_a_task_of_the_queue_has_an_index_and_an_array_has_none():
+    task = queued_json(pb.JobInfo(id=18, array_id=12, array_index=7))
+    assert (task["id"], task["array_id"], task["array_index"]) == ("12_7", "12", 7)
+    array = pb.JobInfo(id=12, array_id=12)
+    array.array.indexes = "1-9"
+    assert "array_index" not in queued_json(array)

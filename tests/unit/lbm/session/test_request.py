@@ -1,0 +1,53 @@
+"""What an lbrun may ask: what makes no sense, or would take for ever to read, is refused."""
+
+import pytest
+
+from lbd.lbm.core.journey_events import Used
+from lbd.lbm.inbound.checked_request import fault_of
+from lbd.lbm.queue.submit import read_queued
+from lbd.lbm.session.request import CPU_S_MAX, FLAGS_MAX, WORDS_MAX, read_request, read_used
+from lbd.local import client_tags as tags
+from lbd.local import frames
+from lbd.net.gen import lbm_pb2
+
+
+def body(*pairs):
+    return frames.pack_fields([(tags.ARGUMENT, b"true"), *pairs])
+
+
+def test_a_request():
+    found = read_request(body((tags.ENVIRONMENT, b"A=1"), (tags.FLAGS, b"n"), (tags.FLAGS, b"v")))
+    assert (found.argv, found.environment, found.flags) == ([b"true"], [b"A=1"], b"nv")
+
+
+@pytest.mark.parametrize("read", [read_request, read_queued])
+def test_more_words_than_there_can_be(read):
+    """A million of them hold no more bytes than a request may have."""
+    read(body(*[(tags.ARGUMENT, b"")] * (WORDS_MAX - 1)))
+    with pytest.raises(ValueError, match=f"more than {WORDS_MAX} fields"):
+        read(body(*[(tags.ARGUMENT, b"")] * WORDS_MAX))
+
+
+def test_flags_that_add_up():
+    """Each would be put behind all before it."""
+    with pytest.raises(ValueError, match="flags"):
+        read_request(body(*[(tags.FLAGS, b"nnnn")] * FLAGS_MAX))
+
+
+def test_another_host_sends_no_more_words_either():
+    request = lbm_pb2.RunRequest(argv=[b""] * (WORDS_MAX + 1))
+    assert "argv, environment" in fault_of(request)
+
+
+def test_what_a_run_has_used():
+    pairs = [(tags.CPU, b"1.5"), (tags.STATUS, b"3")]
+    assert read_used(frames.pack_fields(pairs)) == Used(1.5, 3)
+    for peak, found in ((b"4096", 4096), (b"x", 0), (b"-1", 0), (b"9" * 30, 0)):
+        assert read_used(frames.pack_fields([*pairs, (tags.PEAK, peak)])) == Used(1.5, 3, found)
+
+
+@pytest.mark.parametrize("cpu", [b"inf", b"nan", b"-0.1", b"1e308", b"%d" % (CPU_S_MAX + 1)])
+def test_what_no_run_can_have_used(cpu):
+    """One infinite figure, or a sum of two that is, hid the accounting of the whole host."""
+    with pytest.raises(ValueError, match="out of range"):
+        read_used(frames.pack_fields([(tags.CPU, cpu), (tags.STATUS, b"0")]))

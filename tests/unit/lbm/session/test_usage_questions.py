@@ -1,0 +1,145 @@
+"""What another host may ask of the accounting here."""
+
+import math
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
+from lbd.config.schema import Config, HostConfig
+from lbd.config.stats import StatsConfig
+from lbd.errors import PeerError
+from lbd.lbm.session.usage_questions import PATTERN_CHARS, STATES_MAX, UsageAnswers
+from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.store import UsageStore
+from lbd.local.caller import Caller
+from lbd.net.gen import lbm_pb2 as pb
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pb.PastRequest(name="*" * (PATTERN_CHARS + 1)),
+        pb.PastRequest(host="*" * (PATTERN_CHARS + 1)),
+        pb.PastRequest(states=["x" * (PATTERN_CHARS + 1)]),
+        pb.PastRequest(states=["done"] * (STATES_MAX + 1)),
+        pb.PastRequest(before_number=(1 << 64) - 1),
+    ],
+)
+async def test_a_host_asks_no_longer_question_than_a_user_may(asked):
+    answers = UsageAnswers(SimpleNamespace(usage=None), SimpleNamespace(), SimpleNamespace())
+    with pytest.raises(PeerError, match=r"too long a question|number of a job"):
+        await answers.past(asked, "h2")
+
+
+async def test_a_host_asks_for_no_page_after_a_job_that_cannot_be():
+    answers = UsageAnswers(SimpleNamespace(usage=None), SimpleNamespace(), SimpleNamespace())
+    with pytest.raises(PeerError):
+        await answers.history(pb.HistoryRequest(after=(1 << 64) - 1))
+
+
+ANN, BOB, OTHER_ANN = ("ann", 2001), ("bob", 2002), ("ann", 2003)  # two have one name
+NOW = time.time()
+
+
+class Log:
+    lost, trouble = 0, ""
+
+    def __init__(self, store):
+        self.store = store
+
+    async def ask(self, question):
+        return question(self.store)
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """Answers of h1, where ann's and bob's commands have ended, and a job that h2 submitted."""
+    store = UsageStore(tmp_path / "usage.sqlite", StatsConfig())
+    rows = ("h1-1", ANN, "h1"), ("h1-2", BOB, "h1"), ("h1-3", OTHER_ANN, "h1"), ("4", BOB, "h2")
+    store.add(
+        [
+            Usage(
+                finished=NOW, submitted=NOW - 2.0, waiting_s=0.5, response_s=2.0, cpu_s=1.0,
+                user=user, uid=uid, command="cc", origin=origin, host="h1", failed=False,
+                moved=False, wrong=False, pinned=False, id=job, words=b"cc\0--secret",
+            )
+            for job, (user, uid), origin in rows
+        ]
+    )  # fmt: skip
+
+    def answers(admin_hosts=(), users_map="name", **admission):
+        config = Config(
+            host=HostConfig(name="h1"), admin=AdminConfig(hosts=admin_hosts),
+            users=UsersConfig(map=users_map), admission=AdmissionConfig(**admission),
+        )  # fmt: skip
+        home = SimpleNamespace(config=config, usage=Log(store))
+        return UsageAnswers(home, SimpleNamespace(config=config), SimpleNamespace())
+
+    yield answers
+    store.close()
+
+
+async def shown(answers, host="h2", **asked):
+    """(ids, setting by which others' are withheld) as `host` learns them."""
+    asked = pb.PastRequest(limit=100, **asked)
+    reply = await answers.past(asked, host)
+    return {job.id for job in reply.jobs}, reply.withheld
+
+
+async def test_a_host_learns_nobodys_past_but_of_a_user_it_speaks_for(ended):
+    assert await shown(ended(), user="ann") == ({"h1-1", "h1-3"}, "")
+    assert await shown(ended()) == ({"4"}, "admin.hosts")
+    assert await shown(ended(), host="h3") == (set(), "admin.hosts")
+    assert await shown(ended(), host="") == (set(), "admin.hosts")
+
+
+async def test_a_host_whose_administrators_count_learns_of_all(ended):
+    of_all = {"h1-1", "h1-2", "h1-3", "4"}
+    assert await shown(ended(admin_hosts=("h2",))) == (of_all, "")
+    assert await shown(ended(admin_hosts=("h2",)), host="h3") == (set(), "admin.hosts")
+
+
+async def test_a_host_that_the_owner_does_not_admit_speaks_for_no_user(ended):
+    refused = ended(origins=("h3",))
+    assert await shown(refused, user="bob") == ({"4"}, "admission.origins")
+    assert await shown(refused, user="ann") == (set(), "admission.origins")
+    assert await shown(ended(deny_origins=("h2",)), user="ann") == (set(), "admission.deny_origins")
+    assert (await shown(ended(origins=("h2",)), user="ann"))[1] == ""
+
+
+async def test_where_numbers_count_a_namesake_elsewhere_has_no_past_here(ended):
+    by_uid = ended(users_map="uid")
+    assert await shown(by_uid, user="ann", uid=2001) == ({"h1-1"}, "")
+    assert await shown(by_uid, user="ann") == (set(), "admin.hosts")
+    asked = pb.StatsRequest(user="ann", uid=2003)
+    stats = await by_uid.stats(asked, "h2")
+    assert stats.all.jobs == 1
+
+
+class Other:
+    """A host, h2, that answers what it likes."""
+
+    is_down = False
+
+    def __init__(self, reply):
+        self.reply = reply
+
+    async def peer(self, _host):
+        return self
+
+    async def ask(self, *_):
+        return self.reply
+
+
+async def test_a_past_job_of_impossible_times_spoils_nobodys_history():
+    sound = pb.JobRecord(id="h2-1", submitted=NOW, finished=NOW)
+    odd = [pb.JobRecord(id="h2-2", finished=at) for at in (math.nan, math.inf, -1.0)]
+    cluster = Other(pb.PastReply(jobs=[*odd, sound], withheld="\x1b[2Jadmin.hosts\n"))
+    home = SimpleNamespace(config=Config(), usage=None, cluster=cluster)
+    answers = UsageAnswers(home, SimpleNamespace(), SimpleNamespace(include=lambda _: True))
+    question = {"op": "past", "of": "h2", "limit": 10}
+    found = await answers.answer(question, Caller(0, 0, 1))
+    assert [job["id"] for job in found["jobs"]] == ["h2-1"]
+    assert found["withheld"].isprintable()

@@ -1,0 +1,198 @@
+"""Whose jobs `lbctl` shows: by name, or where users.map is "uid" by number, on all hosts."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.cli.ctl.jobs.listing import withheld_lines
+from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
+from lbd.config.schema import Config, HostConfig
+from lbd.keeper.run_as import Asker
+from lbd.lbm.core.jobs import Job, Jobs
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.questions import Questions
+from lbd.lbm.session.queue_questions import QueueAnswers
+from lbd.local.json_socket import Refusal
+from lbd.local.long_answers import LongAnswers
+from lbd.model import HostId, JobId
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
+
+OWN, OTHER = 0, 4711  # of two people who have one name on two hosts
+NAME = user_name(OWN)
+CALLER = SimpleNamespace(uid=OWN, person=OWN)
+
+
+class Queue:
+    """A dispatcher with a job of each, and one of whom it does not say the number."""
+
+    hosts = ("h1",)
+
+    def __init__(self):
+        self.asked = []
+
+    async def jobs(self, asked):
+        self.asked.append(asked)
+        told = [pb.JobInfo(id=1, user=NAME, uid=OWN), pb.JobInfo(id=2, user=NAME, uid=OTHER)]
+        return pb.JobsInfo(jobs=[*told, pb.JobInfo(id=3, user=NAME)])
+
+    async def act(self, asked):
+        self.asked.append(asked)
+        return pb.ActReply()
+
+
+def config(users, admins_on=(), **admission):
+    config = Config(
+        host=HostConfig(name="h1"), users=UsersConfig(map=users),
+        admin=AdminConfig(hosts=admins_on), admission=AdmissionConfig(**admission),
+    )  # fmt: skip
+    return SimpleNamespace(
+        host=config.host, users=config.users, dispatch=SimpleNamespace(host="h1"),
+        admin=config.admin, admission=config.admission,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def queue():
+    return Queue()
+
+
+def answers(queue, users, *, is_admin=False):
+    long = LongAnswers()
+    home = SimpleNamespace(queue=queue, config=config(users), files=None, long_answers=long)
+    return QueueAnswers(home, SimpleNamespace(include=lambda _: is_admin))
+
+
+@pytest.mark.parametrize(("users", "seen"), [("uid", ["1"]), ("name", ["1", "2", "3"])])
+async def test_a_namesakes_jobs_are_not_shown_where_numbers_count(queue, users, seen):
+    asked = {"op": "queue.jobs", "ids": ["1-3"]}
+    told = await answers(queue, users).answer(asked, CALLER)
+    assert [job["id"] for job in told["jobs"]] == seen
+    own = await answers(queue, users).jobs(True, Asker(NAME, OWN))
+    assert [job["id"] for job in own] == seen
+    assert len(await answers(queue, users).jobs(True, None)) == 3
+    assert queue.asked[0].uid == OWN
+
+
+async def test_an_administrator_sees_all(queue):
+    told = await answers(queue, "uid", is_admin=True).answer(
+        {"op": "queue.jobs", "ids": ["1-3"]}, CALLER
+    )
+    assert len(told["jobs"]) == 3
+
+
+async def test_who_has_none_of_them_is_told_so(queue):
+    with pytest.raises(Refusal, match="none of these jobs is yours"):
+        await answers(queue, "uid").answer(
+            {"op": "queue.logs", "ids": ["1"]}, SimpleNamespace(uid=4712, person=4712)
+        )
+
+
+async def test_who_follows_goes_on_from_there_while_nothing_is_known_of_an_attempt(queue):
+    question = {"op": "queue.logs", "ids": ["1"], "at": [7, 3], "seen_attempt": 1}
+    told = await answers(queue, "uid").answer(question, CALLER)
+    assert (told["at"], told["data"], told["more"]) == ([7, 3], [], True)
+
+
+async def test_the_dispatcher_is_told_the_number_of_who_acts(queue):
+    await answers(queue, "uid").answer({"op": "queue.act", "verb": "kill", "ids": ["1"]}, CALLER)
+    (asked,) = queue.asked
+    assert (asked.user, asked.uid, asked.HasField("uid")) == (NAME, OWN, True)
+
+
+@pytest.mark.parametrize(
+    ("users", "request_of", "seen"),
+    [
+        ("uid", {"user": "ann", "uid": OTHER}, ["h1-2"]),
+        ("uid", {"user": "anna", "uid": OTHER}, ["h1-2"]),
+        ("uid", {"user": "ann"}, []),  # of an older release
+        ("name", {"user": "ann", "uid": OTHER}, ["h1-1", "h1-2"]),
+        ("name", {"user": "ann"}, ["h1-1", "h1-2"]),
+        ("uid", {}, ["h1-1", "h1-2", "h1-3"]),  # for an administrator
+    ],
+)
+async def test_of_a_hosts_own_commands_the_same_are_told(users, request_of, seen):
+    jobs = Jobs(10)
+    for number, uid in ((1, 1000), (2, OTHER), (3, -1)):
+        user = "bob" if uid < 0 else "ann"
+        name = JobId(f"h1-{number}")
+        jobs.add(Job(name, (b"x",), user, HostId("h1"), HostId("h2"), 0.0, uid=uid))
+    questions = answering(jobs, config(users, admins_on=("h2",)))
+    reply = await questions.jobs_for_peer(lbm_pb2.JobsRequest(**request_of), "h2")
+    assert [job.id for job in reply.jobs] == seen
+    assert not reply.withheld
+
+
+def answering(jobs, of):
+    questions = object.__new__(Questions)
+    questions._host = SimpleNamespace(jobs=jobs, config=of)
+    questions._home = SimpleNamespace(staying={}, rules=SimpleNamespace(config=of))
+    return questions
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "request_of", "seen", "withheld"),
+    [
+        ("h3", {}, {"user": "ann"}, ["h1-1", "h1-2"], ""),
+        ("h3", {}, {}, ["h1-2"], "admin.hosts"),  # runs there
+        ("h2", {}, {}, ["h1-1", "h1-3"], "admin.hosts"),
+        ("h4", {}, {}, [], "admin.hosts"),
+        ("", {}, {}, [], "admin.hosts"),
+        ("h4", {"admins_on": ("h?",)}, {}, ["h1-1", "h1-2", "h1-3", "h1-4"], ""),
+        ("h3", {"deny_origins": ("h3",)}, {"user": "ann"}, ["h1-2"], "admission.deny_origins"),
+        ("h4", {"origins": ("h3",)}, {"user": "ann"}, [], "admission.origins"),
+        ("h4", {"users": "uid"}, {"user": "ann"}, [], "admin.hosts"),
+        ("h4", {"users": "uid"}, {"user": "x", "uid": OTHER}, ["h1-2"], ""),
+    ],
+)
+async def test_a_host_sees_the_jobs_of_whom_it_speaks_for(
+    host, settings, request_of, seen, withheld
+):
+    jobs = Jobs(10)
+    rows = (1, "ann", 1000, "h2"), (2, "ann", OTHER, "h3"), (3, "bob", 1001, "h2"), (4, "c", 1, "")
+    for number, user, uid, runs_on in rows:
+        name = JobId(f"h1-{number}")
+        jobs.add(Job(name, (b"x",), user, HostId("h1"), HostId(runs_on), 0.0, uid=uid))
+    questions = answering(jobs, config(**{"users": "name", **settings}))
+    reply = await questions.jobs_for_peer(lbm_pb2.JobsRequest(**request_of), host)
+    assert ([job.id for job in reply.jobs], reply.withheld) == (seen, withheld)
+
+
+async def test_an_administrator_whose_word_does_not_count_there_sees_what_is_theirs():
+    asked = []
+
+    async def ask(_host, _method, request, _reply, _timeout_s):
+        asked.append(request.user)
+        ids = ("h2-1",) if request.user else ("h2-2",)
+        rows = [lbm_pb2.JobRecord(id=name, origin="h2") for name in ids]
+        return lbm_pb2.JobsReply(jobs=rows, withheld="" if request.user else "admin.hosts\x1b[2J")
+
+    async def others():
+        return [SimpleNamespace(name="h2", is_down=False)]
+
+    questions = answering(Jobs(10), config("name"))
+    questions._home.cluster = SimpleNamespace(ask=ask, others=others)
+    questions._home.lim = SimpleNamespace(connected=True)
+    questions._home.queue = None
+    found = await questions._jobs({}, Asker("ann", 1000), is_admin=True)
+    assert [job["id"] for job in found["jobs"]] == ["h2-2", "h2-1"]
+    assert asked == ["", "ann"]
+    assert found["withheld"] == {"h2": "admin.hosts?[2J"}
+    assert withheld_lines(found) == ["not all jobs of h2 are shown (admin.hosts?[2J there)"]
+
+
+async def test_a_job_of_impossible_times_spoils_nobodys_list():
+    """Another host has made it up: shown, it would be a traceback to whoever asks for the list."""
+    times = {"submitted": 5.0}, {"submitted": math.inf}, {"cpu_s": math.nan}, {"started": -1.0}
+    made = [lbm_pb2.JobRecord(id=f"h2-{n}", origin="h2", **one) for n, one in enumerate(times)]
+
+    async def ask(*_):
+        return lbm_pb2.JobsReply(jobs=made)
+
+    home = SimpleNamespace(cluster=SimpleNamespace(ask=ask))
+    questions = SimpleNamespace(_home=home)
+    peer = SimpleNamespace(name="h2")
+    asked = lbm_pb2.JobsRequest(user="ann")
+    shown = await Questions._jobs_of(questions, peer, asked, asked)
+    assert [job.id for job in shown.jobs] == ["h2-0"]

@@ -1,0 +1,91 @@
+"""The LBM's line to one keeper after another."""
+
+import asyncio
+import contextlib
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.keeper import protocol as keeper
+from lbd.keeper.fd_store import frame_of
+from lbd.keeper.pending_orders import Beginnings
+from lbd.keeper.spawn_order import Order
+from lbd.keeper.user_lookups import Waiting
+from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
+
+
+def hello(pid):
+    kind = (keeper.KIND, "none"), (keeper.UID, 0)
+    return frame_of(keeper.HELLO, (keeper.PID, pid), *kind)
+
+
+async def test_half_a_frame_of_one_keeper_is_nothing_of_the_next(tmp_path):
+    path, lost = tmp_path / "keeper.sock", asyncio.Event()
+    link = KeeperLink(lost.set)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+
+        async def keeper_of(pid, last_words=b""):
+            connecting = asyncio.create_task(link.connect(path, Config()))
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+            connection.send(hello(pid) + last_words)
+            return connecting, connection
+
+        connecting, first = await keeper_of(7, hello(8)[:-4])
+        await asyncio.wait_for(connecting, 5)
+        assert link.pid == 7
+        first.close()
+        await asyncio.wait_for(lost.wait(), 5)
+        connecting, second = await keeper_of(9)
+        with second, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            assert link.pid == 9
+
+
+async def test_it_knows_what_the_keeper_has_of_an_lbm_before(tmp_path):
+    path, link = tmp_path / "keeper.sock", KeeperLink(lambda: None)
+    jobs = Beginnings.jobs_there(
+        SimpleNamespace(
+            _keeper=SimpleNamespace(jobs={"h1-1": SimpleNamespace(belongings=b"[2]")}),
+            looks=SimpleNamespace(waiting={"7.1": Waiting(Order(belongings=b"x"), [])}),
+        )
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        connecting = asyncio.create_task(link.connect(path, Config()))
+        connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+        connection.send(jobs + hello(7))
+        with connection, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            assert link.has == {"h1-1": b"[2]", "7.1": b"x"}
+            link.adopted()
+            assert link.has == {}
+
+
+async def test_an_order_that_the_keeper_cannot_read_is_not_sent(tmp_path):
+    """The keeper hung up at it, and everybody's commands ended: for the asking of any host, by a
+    queued job with an environment of as many bytes as a message holds."""
+    path = tmp_path / "keeper.sock"
+    link = KeeperLink(lambda: None)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        connecting = asyncio.create_task(link.connect(path, Config()))
+        connection, _ = await loop.sock_accept(listener)
+        connection.send(hello(7))
+        with connection, contextlib.closing(link):
+            await asyncio.wait_for(connecting, 5)
+            long = Order(job="1.1", argv=[b"true", b"x" * keeper.ORDER_LIMIT_BYTES])
+            with pytest.raises(SpawnFailed, match="Argument list too long"):
+                await link.spawn(long, [], lambda _: None)
+            await link.spawn(Order(job="2.1", argv=[b"true"]), [], lambda _: None)
+            connection.setblocking(False)
+            assert len(await loop.sock_recv(connection, 1 << 20)) < 1000

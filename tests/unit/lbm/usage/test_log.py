@@ -1,0 +1,192 @@
+"""Accounting beside the event loop: nothing that happens to the file happens to a job."""
+
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from lbd.config.schema import Config, HostConfig
+from lbd.config.stats import StatsConfig
+from lbd.errors import Unavailable
+from lbd.lbm.core.jobs import Job, Jobs
+from lbd.lbm.session.local_cpu import LocalCpu, knows_results
+from lbd.lbm.usage import log as usage_log
+from lbd.lbm.usage.log import UsageLog
+from lbd.load.process_table import task_of
+from lbd.model import HostId, JobId, JobState
+
+NOW = time.time()
+BUSY = "import os\nwhile sum(os.times()[:2]) < 0.2: pass"
+
+
+@pytest.fixture
+def config(tmp_path):
+    return Config(host=HostConfig(name="h1", state_dir=str(tmp_path)))
+
+
+def run_jobs(log, names, **more):
+    jobs = Jobs(10, log.note)
+    for name in names:
+        given = {"submitted": NOW, "started": NOW, "host": HostId("h1"), **more}
+        jobs.add(Job(JobId(name), (b"cc",), "ann", HostId("h1"), **given))
+        jobs.end(JobId(name), JobState.DONE, NOW + 2.0, 0, 1.0, given.get("reason", ""))
+
+
+async def count(log):
+    return await log.ask(lambda store: store.summary(0.0, "")[0].jobs)
+
+
+async def test_whoever_asks_hears_of_all_that_has_ended(config):
+    log = UsageLog(config)
+    run_jobs(log, "abc")
+    assert await count(log) == 3
+    run_jobs(log, "d")
+    await log.close()
+    assert await count(UsageLog(config)) == 4
+
+
+async def test_the_next_lbm_finds_what_the_last_wrote_in_its_last_moment(config):
+    log = UsageLog(config)
+    run_jobs(log, "ab")
+    log.finish()
+    assert await count(UsageLog(config)) == 2
+
+
+async def test_written_by_a_thread_that_is_not_ours(config):
+    log = UsageLog(config)
+    run_jobs(log, "a")
+    assert await log.ask(lambda _: threading.current_thread().name) == "accounting"
+    await log.close()
+
+
+async def test_commands_of_other_hosts_are_on_record_there(config):
+    log = UsageLog(config)
+    run_jobs(log, "a", foreign=True)
+    run_jobs(log, "b", foreign=True, queued_at=HostId("h2"))
+    run_jobs(log, "c", foreign=True, queued_at=HostId("h2"), reason="cut")
+    assert await count(log) == 1
+    await log.close()
+
+
+async def test_what_goes_on_without_us_has_not_ended(config):
+    log = UsageLog(config)
+    log.is_stopping = True
+    run_jobs(log, "a")
+    run_jobs(log, "b", host=HostId("h2"))
+    assert await count(log) == 1
+    _, usage = await log.ask(lambda store: store.by_id("a"))
+    assert (usage.state, usage.exit_status, usage.response_s) == ("unknown", None, None)
+    await log.close()
+
+
+async def test_a_disk_that_takes_nothing_costs_the_record_alone(config, caplog):
+    log = UsageLog(replace(config, host=replace(config.host, state_dir="/proc/no")))
+    for name in "abc":
+        run_jobs(log, name)
+        with pytest.raises(Unavailable, match="accounting cannot be read"):
+            await count(log)
+    assert log.lost == 3
+    assert "No such file" in log.trouble
+    lines = [record.message.partition(":")[0] for record in caplog.records]
+    assert lines == ["the accounting of jobs cannot be kept"]  # once, not for each
+    await log.close()
+
+
+async def test_it_is_kept_again_when_the_disk_is_back(config, tmp_path):
+    path = tmp_path / "state"
+    log = UsageLog(replace(config, host=replace(config.host, state_dir=str(path))))
+    run_jobs(log, "a")
+    with pytest.raises(Unavailable):
+        await count(log)
+    path.mkdir()
+    run_jobs(log, "b")
+    assert await count(log) == 1
+    assert (log.lost, log.trouble) == (1, "")
+    await log.close()
+
+
+async def test_what_waits_to_be_written_is_bounded(config, monkeypatch):
+    monkeypatch.setattr(usage_log, "PENDING_MAX", 5)
+    log = UsageLog(config)
+    run_jobs(log, "abcdefgh")
+    assert log.lost == 3
+    assert await count(log) == 5
+    await log.close()
+
+
+async def test_a_disk_that_hangs_holds_nobody_up(config, monkeypatch):
+    monkeypatch.setattr(usage_log, "CLOSE_S", 0.05)
+    monkeypatch.setattr(usage_log, "ANSWER_S", 0.05)
+    log, hang = UsageLog(config), threading.Event()
+    with pytest.raises(Unavailable, match="does not answer"):
+        await log.ask(lambda _: hang.wait(20.0))
+    run_jobs(log, "a")  # appended, no more
+    await log.close()
+    hang.set()
+
+
+async def test_none_is_kept_where_the_owner_wants_none(config, tmp_path):
+    log = UsageLog(replace(config, stats=StatsConfig(max_rows=0)))
+    run_jobs(log, "abc")
+    with pytest.raises(Unavailable, match=r"stats\.max_rows"):
+        await count(log)
+    await log.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def ended():
+    """A process that has ended, and nobody has heard of it."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY])
+    handle = os.pidfd_open(process.pid)
+    select.select([handle], [], [])
+    os.close(handle)
+    yield process.pid
+    process.wait()
+    assert task_of(process.pid) is None
+
+
+async def test_cpu_time_of_a_process_that_nobody_has_waited_for(ended):
+    assert 0.15 <= LocalCpu(ended, 0.5).ended() <= 0.6
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -9 $$", 137), ("true", 0)])
+@pytest.mark.parametrize("is_reaped", [False, True])
+async def test_how_one_ended_that_was_nobodys_child_here(script, status, is_reaped):
+    process = subprocess.Popen(["sh", "-c", script])  # noqa: ASYNC220  # it ends at once
+    handle = os.pidfd_open(process.pid)
+    try:
+        select.select([handle], [], [])
+        if is_reaped:
+            process.wait()
+        cpu = LocalCpu(process.pid, 0.5)
+        await cpu.watch(handle)
+        assert cpu.status == (status if knows_results() or not is_reaped else None)
+    finally:
+        process.wait()
+        os.close(handle)
+
+
+async def test_of_one_out_of_sight_nothing_is_known():
+    assert LocalCpu(0, 0.0).ended() is None
+
+
+async def test_what_cannot_be_asked_or_written_ends_no_accounting(config):
+    """A number of another host's that SQLite cannot hold once ended the thread, for good."""
+    log = UsageLog(config)
+    run_jobs(log, "ab")
+    with pytest.raises(Unavailable, match="cannot be asked"):
+        await log.ask(lambda store: store.page(0.0, 1 << 64, 1))
+    run_jobs(log, "c", uid=1 << 64)
+    run_jobs(log, "d", name="\udcff")
+    run_jobs(log, "e")
+    assert await count(log) == 3
+    assert log.lost == 2
+    log._do(lambda: 1 / 0)
+    assert await count(log) == 3
+    await log.close()

@@ -1,0 +1,349 @@
+"""The accounting on disk: what it says, what bounds it, what it does when the file is no good."""
+
+import logging
+import math
+import sqlite3
+import time
+
+import pytest
+
+from lbd.config.stats import StatsConfig
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.usage.measures import slowdown
+from lbd.lbm.usage.record import Usage, usage_of
+from lbd.lbm.usage.store import COLUMNS, GROUPS_MAX, PastJobs, UsageStore
+from lbd.model import HostId, JobId, JobState
+
+NOW = time.time()
+
+
+def usage(response_s=2.0, cpu_s=1.0, **more):
+    given = {
+        "finished": NOW, "submitted": NOW - 2.0, "waiting_s": 0.5, "user": "ann", "command": "cc",
+        "origin": "h1", "host": "h1", "failed": False, "moved": False, "wrong": False,
+        "pinned": False,
+    }  # fmt: skip
+    return Usage(**{**given, "response_s": response_s, "cpu_s": cpu_s, **more})
+
+
+@pytest.fixture
+def open_store(tmp_path):
+    opened = []
+
+    def open_it(**config):
+        opened.append(UsageStore(tmp_path / "usage.sqlite", StatsConfig(**config)))
+        return opened[-1]
+
+    yield open_it
+    for store in opened:
+        store.close()
+
+
+def count(store, user=""):
+    return store.summary(0.0, user)[0].jobs
+
+
+class TestFigures:
+    def test_as_computed_by_hand(self, open_store):
+        store = open_store()
+        store.add([
+            usage(1.0, 0.5, moved=True, host="h2"),
+            usage(2.0, 1.0, moved=True, wrong=True, host="h2", user="bob", failed=True),
+            usage(6.0, None, command="sleep"),
+        ])  # fmt: skip
+        total, groups = store.summary(0.0, "")
+        assert (total.jobs, total.failed, total.moved, total.wrong) == (3, 1, 2, 1)
+        assert total.cpu_s == 1.5
+        assert (total.response.mean, total.response.sd) == (3.0, pytest.approx(math.sqrt(7.0)))
+        assert (total.waiting.mean, total.waiting.sd) == (0.5, 0.0)
+        assert (total.slowdown.count, total.slowdown.mean) == (2, 1.0)  # both waited their size
+        assert total.response.percentile(0.5) == pytest.approx(2.0, rel=0.052)
+        assert total.response.percentile(0.95) == pytest.approx(6.0, rel=0.052)
+        assert total.waiting.percentile(0.95) == pytest.approx(0.5, rel=0.052)
+        assert total.slowdown.percentile(0.5) == pytest.approx(1.0, rel=0.052)
+        alone = groups["command"]["sleep"]
+        assert (sum(alone.response.steps.values()), alone.slowdown.steps) == (1, {})
+        jobs = {kind: {key: m.jobs for key, m in rows.items()} for kind, rows in groups.items()}
+        assert jobs == {
+            "command": {"cc": 2, "sleep": 1},
+            "user": {"ann": 2, "bob": 1},
+            "host": {"h2": 2, "h1": 1},
+        }
+
+    @pytest.mark.parametrize(("response_s", "cpu_s"), [(3.0, 1.0), (0.5, 1.0), (9.0, 0.009)])
+    def test_slowdown_as_the_formula_has_it(self, open_store, response_s, cpu_s):
+        store = open_store()
+        store.add([usage(response_s, cpu_s)])
+        expected = slowdown(response_s, cpu_s)
+        assert store.summary(0.0, "")[0].slowdown.mean == pytest.approx(expected, nan_ok=True)
+
+    def test_since_then_and_of_one_user(self, open_store):
+        store = open_store()
+        store.add([usage(finished=NOW - 100), usage(), usage(user="bob")])
+        assert store.summary(NOW - 50, "")[0].jobs == 2
+        assert store.summary(NOW - 50, "ann")[0].jobs == 1
+        assert store.summary(0.0, "ann")[1]["user"].keys() == {"ann"}
+        assert store.first() == NOW - 100
+
+    def test_what_never_began_is_counted_and_has_no_times(self, open_store):
+        store = open_store()
+        store.add([usage(None, None, waiting_s=None, host="", failed=True), usage()])
+        total, groups = store.summary(0.0, "")
+        assert (total.jobs, total.failed, total.response.count) == (2, 1, 1)
+        assert groups["host"].keys() == {"h1"}
+        assert len(store.page(0.0, 0, 10)) == 1
+
+    def test_groups_are_bounded(self, open_store):
+        store = open_store()
+        store.add([usage(command=f"c{number}") for number in range(GROUPS_MAX + 5)])
+        total, groups = store.summary(0.0, "")
+        assert (total.jobs, len(groups["command"])) == (GROUPS_MAX + 5, GROUPS_MAX)
+
+    def test_pages_go_on_where_the_last_ended(self, open_store):
+        store = open_store()
+        store.add([usage(cpu_s=float(number)) for number in range(5)])
+        first = store.page(0.0, 0, 3)
+        rest = store.page(0.0, first[-1][0], 3)
+        assert [job.cpu_s for _, job in (*first, *rest)] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+class TestBounds:
+    def test_rows(self, open_store):
+        store = open_store(max_rows=10)
+        for _ in range(5):
+            store.add([usage() for _ in range(7)])
+        assert count(store) == 10
+
+    def test_bytes_by_the_oldest_making_room(self, open_store, tmp_path):
+        limit = 1 << 19
+        store = open_store(max_bytes=limit)
+        for number in range(60):
+            store.add([usage(cpu_s=float(number), command="c" * 200) for _ in range(100)])
+        assert (tmp_path / "usage.sqlite").stat().st_size <= limit
+        assert 0 < count(store) < 6000
+        assert store.page(0.0, 0, 1)[0][1].cpu_s > 0.0  # the first are gone
+        (number, _), *_ = store.page(0.0, 0, 1)
+        assert store.page(0.0, number, 10_000)[-1][1].cpu_s == 59.0  # the last are there
+
+    def test_bytes_that_have_become_fewer(self, open_store, tmp_path):
+        store = open_store()
+        store.add([usage(command="c" * 250) for _ in range(6000)])
+        store.close()
+        smaller = open_store(max_bytes=1 << 19)
+        smaller.add([usage(cpu_s=7.0)])
+        smaller.close()
+        assert (tmp_path / "usage.sqlite").stat().st_size <= 1 << 19
+
+    def test_age(self, open_store):
+        store = open_store(keep_days=1.0)
+        store.add([usage(finished=NOW - 2 * 86400), usage()])
+        assert count(store) == 1
+
+
+class TestTrouble:
+    def test_for_its_owner_alone(self, open_store, tmp_path):
+        open_store().add([usage()])
+        assert (tmp_path / "usage.sqlite").stat().st_mode & 0o777 == 0o600
+
+    def test_it_is_there_after_a_restart(self, open_store):
+        open_store().add([usage()])
+        assert count(open_store()) == 1
+
+    @pytest.mark.parametrize("damage", ["garbage", "other-format", "cut-off"])
+    def test_what_is_no_good_is_set_aside_with_a_line(self, open_store, tmp_path, caplog, damage):
+        path = tmp_path / "usage.sqlite"
+        if damage == "garbage":
+            path.write_bytes(b"no database at all" * 100)
+        elif damage == "other-format":
+            with sqlite3.connect(path) as other:
+                other.execute("CREATE TABLE jobs (x)")
+            other.close()
+        else:
+            store = open_store()
+            store.add([usage(command="c" * 200) for _ in range(500)])
+            store.close()
+            path.write_bytes(path.read_bytes()[:9000])
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            store = open_store()
+            store.add([usage()])
+        assert count(store) == 1
+        assert (tmp_path / "usage.damaged").exists()
+        assert [record.message.count("set aside") for record in caplog.records] == [1]
+
+    @pytest.mark.parametrize("change", ["removed", "replaced"])
+    def test_gone_while_it_is_open_it_begins_anew_with_a_line(
+        self, open_store, tmp_path, caplog, change
+    ):
+        path, other = tmp_path / "usage.sqlite", tmp_path / "other"
+        if change == "replaced":
+            before = UsageStore(other, StatsConfig())
+            before.add([usage(), usage()])
+            before.close()
+        store = open_store()
+        store.add([usage()])
+        if change == "replaced":
+            other.replace(path)
+        else:
+            path.unlink()
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            store.add([usage()])
+            store.add([usage()])
+        expected = 4 if change == "replaced" else 2
+        assert count(store) == count(open_store()) == expected
+        assert [f"{change} by somebody" in record.message for record in caplog.records] == [True]
+
+    @pytest.mark.parametrize("how", ["garbage", "one-of-ours", "emptied"])
+    def test_overwritten_while_it_is_open_it_is_set_aside_as_it_is(
+        self, open_store, tmp_path, caplog, how
+    ):
+        path = tmp_path / "usage.sqlite"
+        store = open_store()
+        store.add([usage(command="c" * 200) for _ in range(500)])
+        other = UsageStore(tmp_path / "other", StatsConfig())
+        other.add([usage()])
+        other.close()
+        ours = (tmp_path / "other").read_bytes()
+        found = {"garbage": b"no database at all" * 9000, "one-of-ours": ours, "emptied": b""}[how]
+        path.write_bytes(found)
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            store.add([usage(), usage()])
+            assert count(store) == 2
+        assert count(open_store()) == 2
+        assert (tmp_path / "usage.damaged").read_bytes() == found
+        assert ["overwritten by somebody" in one.message for one in caplog.records] == [True]
+
+    def test_a_question_notices_too(self, open_store, tmp_path):
+        store = open_store()
+        store.add([usage()])
+        (tmp_path / "usage.sqlite").unlink()
+        assert count(store) == 0
+
+    def test_two_lbms_may_have_it_open_while_one_makes_way(self, open_store, caplog):
+        first, second = open_store(), open_store()
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            for store in (first, second, first, second):
+                store.add([usage()])
+        assert (count(first), count(second), caplog.records) == (4, 4, [])
+
+    def test_nobody_but_others_changes_it(self, open_store, caplog):
+        """However much is written, dropped and checkpointed, it is the same file to us."""
+        store = open_store(max_bytes=1 << 19)
+        with caplog.at_level(logging.WARNING, "lbd.lbm"):
+            for _ in range(60):
+                store.add([usage(command="c" * 200) for _ in range(100)])
+                count(store)
+        assert caplog.records == []
+
+    def test_a_disk_that_takes_nothing_says_so(self, tmp_path):
+        store = UsageStore(tmp_path / "nowhere/usage.sqlite", StatsConfig())
+        with pytest.raises(OSError, match="No such file"):
+            store.add([usage()])
+
+
+def job(**more):
+    given = {"submitted": 100.0, "host": HostId("h2"), "started": 101.0, "finished": 105.0,
+             "state": JobState.DONE, "cpu_s": 3.0}  # fmt: skip
+    command = (b"/usr/bin/gcc", b"-c", b"x.c")
+    return Job(JobId("h1-1"), command, "ann", HostId("h1"), **{**given, **more})
+
+
+class TestUsage:
+    def test_a_job_that_moved(self):
+        found = usage_of(job())
+        assert (found.waiting_s, found.response_s, found.cpu_s) == (1.0, 5.0, 3.0)
+        assert (found.command, found.host, found.moved, found.failed) == (
+            "gcc -c",
+            "h2",
+            True,
+            False,
+        )
+
+    def test_one_that_never_began(self):
+        found = usage_of(job(started=None, state=JobState.CANCELLED))
+        assert (found.waiting_s, found.response_s, found.host) == (None, None, "")
+        assert (found.moved, found.failed) == (False, True)
+
+    def test_a_clock_set_back_makes_no_negative_times(self):
+        found = usage_of(job(started=90.0, finished=95.0))
+        assert (found.waiting_s, found.response_s) == (0.0, 0.0)
+
+    @pytest.mark.parametrize("cpu_s", [float("inf"), float("nan"), -1.0, 1e308])
+    def test_what_another_host_makes_up_is_not_recorded(self, cpu_s):
+        assert usage_of(job(cpu_s=cpu_s)).cpu_s is None
+
+    def test_of_the_queue_the_place_it_came_from_counts(self):
+        found = usage_of(job(queued_at=HostId("h2"), queued_as="3_5", foreign=True))
+        assert (found.origin, found.moved, found.pinned) == ("h2", False, True)
+        assert found.id == "3_5"
+
+
+class TestPast:
+    def test_the_latest_first_a_page_at_a_time(self, open_store):
+        store = open_store()
+        store.add([usage(finished=NOW + at // 2, id=f"h1-{at}") for at in range(7)])
+        found, before = [], (0.0, 0)
+        while True:
+            rows, more = store.latest(PastJobs(2, before=before))
+            found += [row.id for _, row in rows]
+            if not more:
+                break
+            before = rows[-1][1].finished, rows[-1][0]
+        assert found == [f"h1-{at}" for at in (6, 5, 4, 3, 2, 1, 0)]
+
+    def test_as_asked_for(self, open_store):
+        store = open_store()
+        store.add([
+            usage(id="1", name="a-1", state="failed", host="h2"),
+            usage(id="2", name="a-2", state="done", user="bob"),
+            usage(id="3", name="b", state="done", submitted=NOW - 100),
+            usage(failed=True),
+        ])  # fmt: skip
+
+        def ids(**which):
+            return {row.id for _, row in store.latest(PastJobs(10, **which))[0]}
+
+        assert ids(name="a-[!2]") == {"1"}
+        assert ids(user="bob") == {"2"}
+        assert ids(states=("failed",)) == {"1", None}
+        assert ids(host="h2") == {"1"}
+        assert ids(since=NOW - 50) == {"1", "2", None}
+        assert ids(until=NOW - 50) == {"3"}
+        assert ids(name="*" * 120 + "x") == set()
+
+    @pytest.mark.parametrize("which", [PastJobs(9), PastJobs(9, user="ann")])
+    def test_no_whole_file_is_read(self, open_store, tmp_path, which):
+        open_store().add([usage()])
+        conditions, values = which.in_sql()
+        database = sqlite3.connect(tmp_path / "usage.sqlite")
+        plan = database.execute(
+            f"EXPLAIN QUERY PLAN SELECT * FROM jobs WHERE {conditions} ORDER BY finished DESC",
+            values,
+        ).fetchall()
+        database.close()
+        assert not [step for *_, step in plan if "SCAN" in step or "TEMP B-TREE" in step]
+
+    def test_one_by_its_id_is_the_last_of_that_id(self, open_store):
+        store = open_store()
+        store.add([usage(id="h1-7", state="failed"), usage(id="h1-7", state="done"), usage()])
+        assert store.by_id("h1-7")[1].state == "done"
+        assert store.by_id("h1-8") is None
+
+    def test_a_file_of_an_older_release_goes_on(self, open_store, tmp_path):
+        columns = COLUMNS[: COLUMNS.index("id")]
+        database = sqlite3.connect(tmp_path / "usage.sqlite")
+        database.executescript(
+            f"CREATE TABLE jobs (number INTEGER PRIMARY KEY, {', '.join(columns)});"
+            "CREATE INDEX jobs_finished ON jobs (finished); PRAGMA user_version = 1"
+        )
+        old = [getattr(usage(), name) for name in columns]
+        database.execute(
+            f"INSERT INTO jobs ({', '.join(columns)}) VALUES ({', '.join('?' * len(old))})", old
+        )
+        database.commit()
+        database.close()
+        store = open_store()
+        store.add([usage(id="h1-2", state="done")])
+        assert [row.id for _, row in store.latest(PastJobs(9, states=("unknown", "done")))[0]] == [
+            "h1-2", None,
+        ]  # fmt: skip
+        assert not list(tmp_path.glob("*.damaged"))

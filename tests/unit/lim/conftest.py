@@ -1,0 +1,10 @@
+import pytest
+
+from tests.unit.lim.daemons import config, running, until, up
+
+
+@pytest.fixture
+async def two(tmp_path):
+    async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, other):
+        await until(lambda: up(one, "h2") and up(other, "h1"))
+        yield one, other

@@ -1,0 +1,96 @@
+"""The centre turns the parameters with the load, and not with every gust of it."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core.adaptive import EDGES, LEVELS, REST_S, Tuner, changes, values_at
+from lbd.lim.core.settings import PARAMS
+from lbd.testing import builders
+
+ON = LimConfig(adaptive=True, probe_limit=9)
+
+
+def vectors(*busy):
+    return [replace(builders.vector(), utilisation=share, cores=2.0) for share in busy]
+
+
+def settled(tuner, busy, params=ON, tuned=None, now_s=0.0, seconds=600):
+    """What holds once the load has been so for a while."""
+    tuned = tuned or {}
+    for second in range(seconds):
+        found = tuner.tune(vectors(*busy), params, tuned, now_s + second)
+        tuned = found.params if found else tuned
+    return tuned
+
+
+@pytest.mark.parametrize(
+    ("load", "period_s", "probes"),
+    [*zip(LEVELS, (0.5, 0.5, 0.75, 1.0, 1.5, 2.0), (13, 11, 9, 9, 5, 3), strict=True)],
+)
+def test_table_3_3(load, period_s, probes):
+    tuned = settled(Tuner(), [load] * 4)
+    assert tuned.get("lim.exchange_period_s", 1.0) == period_s
+    assert tuned.get("lim.probe_limit", 9) == probes
+
+
+def test_the_more_load_the_later_a_command_moves():
+    found = [values_at(level, ON).get("lim.local_threshold", 0.7) for level in range(len(LEVELS))]
+    assert found == sorted(found)
+    assert len(set(found)) == len(found)
+
+
+def test_what_people_set_is_what_is_turned():
+    busy = settled(Tuner(), [1.0, 1.0], replace(ON, exchange_period_s=3.0))
+    assert busy["lim.exchange_period_s"] == 6.0  # and no more than half of what is believed
+    busy = settled(Tuner(), [1.0, 1.0], replace(ON, exchange_period_s=9.0))
+    assert busy["lim.exchange_period_s"] == ON.stale_after_s / 2
+
+
+def test_a_change_is_told_by_what_it_was_and_is():
+    after = replace(ON, probe_limit=5, min_gain=0.1 * 0.75)
+    assert changes(ON, after) == "lim.min_gain from 0.1 to 0.075, lim.probe_limit from 9 to 5"
+    assert changes(ON, ON) == "no parameter changes"
+
+
+def test_off_means_as_it_was_set():
+    tuner, off = Tuner(), LimConfig()
+    assert tuner.tune(vectors(1.0), off, {}, 1.0) is None
+    found = tuner.tune(vectors(1.0), off, {"lim.probe_limit": 3.0}, 2.0)
+    assert found is not None
+    assert (found.params, found.reason) == ({}, "lim.adaptive is off")
+
+
+def test_one_host_is_not_the_system():
+    assert settled(Tuner(), [1.0] + [0.7] * 99) == {}
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=200))
+def test_a_load_that_sways_changes_little(loads):
+    tuner, tuned, changes = Tuner(), {}, []
+    for second, load in enumerate(loads):
+        found = tuner.tune(vectors(load), ON, tuned, float(second))
+        if found:
+            tuned = found.params
+            changes.append(second)
+    assert all(later - earlier >= REST_S for earlier, later in pairwise(changes))
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_a_level_holds_against_small_changes(edge):
+    tuner = Tuner()
+    held = settled(tuner, [edge + 0.03])
+    assert settled(tuner, [edge - 0.015], tuned=held, now_s=600.0) == held
+    assert settled(tuner, [edge - 0.03], tuned=held, now_s=1200.0) != held
+
+
+def test_everything_tuned_is_a_parameter_of_all():
+    for level in range(len(LEVELS)):
+        values = values_at(level, ON)
+        assert values.keys() <= {*PARAMS}
+        assert all(math.isfinite(value) for value in values.values())

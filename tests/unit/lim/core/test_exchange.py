@@ -1,0 +1,85 @@
+import pytest
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core.exchange import Broadcaster, Reporter, worth_reporting
+from lbd.testing.builders import sample, vector
+
+PARAMS = LimConfig(change_threshold=0.1, report_ceiling=4.0, keepalive_s=5.0, centre_silence_s=6.0)
+
+
+def loaded(index, number=1, **changed):
+    return sample("h1", number, vector(index, **changed))
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "exchanges", "expected"),
+    [
+        (None, loaded(0.0), False, True),
+        (loaded(1.0), loaded(1.05), True, False),
+        (loaded(1.0), loaded(1.11), True, True),
+        (loaded(1.0), loaded(0.89), True, True),
+        (loaded(1.0), loaded(3.0), False, False),  # LOWEST and NOLB
+        # the ceiling: crossing it is told, moving above it is not, coming back is
+        (loaded(3.9), loaded(4.5), True, True),
+        (loaded(4.5), loaded(9.0), True, False),
+        (loaded(9.0), loaded(4.5, slots=(2, 1)), True, False),
+        (loaded(4.5), loaded(3.9), True, True),
+        # eligibility is told under every algorithm and above the ceiling too
+        (loaded(5.0), loaded(5.0, slots=(2, 2)), True, True),
+        (loaded(0.0), loaded(0.0, accepting=False), False, True),
+        (loaded(0.0), sample("h1", 2, vector(0.0), drained=True), False, True),
+        (loaded(0.0), loaded(0.0, slots=(2, 1)), False, False),
+        (loaded(0.0), loaded(0.0, slots=(2, 1)), True, True),
+        # a restart is news
+        (loaded(0.0), sample("h1", 1, vector(0.0), incarnation=2), False, True),
+    ],
+)
+def test_worth_telling(told, now, exchanges, expected):
+    assert worth_reporting(now, told, PARAMS, exchanges) is expected
+
+
+def reports(reporter, now, now_s):
+    """Whether it would, and then it has."""
+    due = reporter.has_changed(now, PARAMS, True) or reporter.was_silent(now_s, PARAMS)
+    if due:
+        reporter.has_reported(now, now_s)
+    return due
+
+
+def test_reports_on_change_and_as_keep_alive():
+    reporter = Reporter()
+    assert reports(reporter, loaded(0.0), 100.0)
+    assert not reports(reporter, loaded(0.05), 101.0)
+    assert reports(reporter, loaded(0.2), 102.0)
+    assert not reports(reporter, loaded(0.2), 106.9)
+    assert reports(reporter, loaded(0.2), 107.0)
+    reporter.again()
+    assert reports(reporter, loaded(0.2), 107.1)
+
+
+def test_small_changes_that_add_up_are_told():
+    reporter = Reporter()
+    told = [reports(reporter, loaded(n * 0.04), 100.0 + n * 0.1) for n in range(7)]
+    assert told == [True, False, False, True, False, False, True]
+
+
+def test_the_centre_sends_all_then_changes_then_signs_of_life():
+    centre = Broadcaster()
+    h1, h2 = loaded(0.0), sample("h2", 1, vector(1.0))
+    assert centre.due([h1, h2], 0.0, PARAMS, True) == ([h1, h2], True)
+    assert centre.due([h1, h2], 1.0, PARAMS, True) is None
+    changed = sample("h2", 2, vector(2.0))
+    assert centre.due([h1, changed], 1.5, PARAMS, True) == ([changed], False)
+    assert centre.due([h1, changed], 2.0, PARAMS, True) is None
+    assert centre.due([h1, changed], 3.5, PARAMS, True) == ([], False)
+    assert centre.due([h1, changed], 5.0, PARAMS, True) == ([h1, changed], True)
+    centre.restart()
+    assert centre.due([h1, changed], 5.1, PARAMS, True) == ([h1, changed], True)
+
+
+def test_a_forgotten_host_is_news_again():
+    centre = Broadcaster()
+    h2 = sample("h2", 1)
+    centre.due([h2], 0.0, PARAMS, True)
+    centre.forget(h2.host)
+    assert centre.due([h2], 1.0, PARAMS, True) == ([h2], False)

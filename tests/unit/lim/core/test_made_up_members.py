@@ -1,0 +1,64 @@
+"""A host that tells of others that do not exist: real ones get into the table all the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core import messages as m
+from lbd.lim.core.membership import Membership
+from lbd.lim.core.table import Table
+from lbd.model import HostId
+from lbd.testing.builders import member
+
+ROOM = 8
+
+
+@pytest.fixture
+def ours():
+    """The members of h1, which h2 of the configuration and h3 have greeted."""
+    me = member("h1")
+    table = Table(me, LimConfig(max_hosts=ROOM), 4.0, now_s=0.0)
+    table.add(member("h2"), listed=True, now_s=0.0)
+    made = Membership(me, table, "", 0.0)
+    assert made.hello_from(m.Hello(member("h3"), False), 1.0)[0] is None
+    return made
+
+
+def names(ours):
+    return set(ours._table.entries)
+
+
+def made_up(count):
+    return [replace(member(f"ghost{n}"), rank=1 << 20) for n in range(count)]
+
+
+def test_the_table_has_an_end(ours):
+    ours.members_from(made_up(1000), 2.0)
+    assert len(names(ours)) == ROOM
+    ours.members_from(made_up(2000), 3.0)
+    assert len(names(ours)) == ROOM
+
+
+def test_who_speaks_for_itself_takes_the_place_of_one_that_never_has(ours):
+    ours.members_from(made_up(1000), 2.0)
+    for number in range(4, 4 + ROOM - 3):
+        refusal, _ = ours.hello_from(m.Hello(member(f"h{number}"), False), float(number))
+        assert refusal is None
+        assert len(names(ours)) == ROOM
+        ours.members_from(made_up(1000), number + 0.5)
+    real = {HostId(f"h{number}") for number in range(1, ROOM + 1)}
+    assert names(ours) == real
+    refusal, _ = ours.hello_from(m.Hello(member("h99"), False), 99.0)
+    assert refusal is not None
+    assert "is full" in refusal.error
+    assert names(ours) == real
+
+
+def test_a_lie_of_where_a_host_is_ends_when_it_speaks(ours):
+    ours.members_from([replace(member("h4"), address="192.0.2.66")], 2.0)
+    truth = member("h4")
+    assert ours.hello_from(m.Hello(truth, False), 2.5)[0] is None
+    assert ours._table.entries[HostId("h4")].member.lim_target == truth.lim_target
+    ours.members_from([replace(truth, address="192.0.2.66")], 3.0)
+    assert ours._table.entries[HostId("h4")].member.lim_target == truth.lim_target

@@ -1,0 +1,133 @@
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core import messages as m
+from lbd.lim.core.placement import ASK_AGAIN_S, Placer
+from lbd.lim.core.reservations import Reservations
+from lbd.lim.core.table import Table
+from lbd.model import HostId, Placement, Verdict
+from lbd.policy.view import Ask, Nowhere, Probe
+from lbd.testing.builders import member, request, sample, vector
+
+H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
+
+
+def placer(algorithm="GLOBAL", local=3.0):
+    table = Table(member("h1"), LimConfig(algorithm=algorithm), 4.0, now_s=0.0)
+    table.record(sample("h1", 1, vector(local)), 0.0)
+    for name in ("h2", "h3"):
+        table.add(member(name), listed=False, now_s=0.0)
+        table.record(sample(name, 1, vector(0.5 if name == "h2" else 1.5)), 0.0)
+    made = Placer(table, Reservations(table, Random(2)), Random(1))
+    made.centre = H3
+    return made
+
+
+def decide(made, wish=None, now_s=0.0, dry=False):
+    wish = wish or request()
+    return made.settle(wish, made.next_step(wish, (), now_s), now_s, dry)
+
+
+def test_a_pick_is_charged_and_counted_with_its_reason():
+    made = placer()
+    assert decide(made).host == H2
+    assert made.table.charges(H2) == 1.0
+    assert made.decisions == {"lowest": 1}
+
+
+def test_a_dry_one_is_neither_and_shows_every_host():
+    made = placer()
+    found = decide(made, dry=True)
+    assert len(found.candidates) == 3
+    assert made.table.charged_jobs() == 0
+    assert not made.decisions
+
+
+def test_a_command_that_waits_holds_no_charge():
+    made = placer()
+    decide(made)
+    for name, number in (("h2", 2), ("h3", 2)):
+        made.table.record(sample(name, number, vector(0.5, slots=(1, 1))), 1.0)
+    found = decide(made, request(may_wait=True), now_s=1.0)
+    assert found.verdict is Verdict.WAIT
+    assert made.table.charged_jobs() == 0
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_host_that_left_meanwhile_is_not_the_answer(dry):
+    made = placer()
+    made.table.remove(H2)
+    picked = Placement(Verdict.THERE, H2, "lowest")
+    found = made.settle(request(), picked, 0.0, dry)
+    assert (found.verdict, found.host, found.reason) == (Verdict.HERE, H1, "host-left")
+
+
+def test_a_probed_host_that_left_meanwhile_is_passed_over():
+    made = placer("LOWEST")
+    reply = made.probed(H2, m.ProbeReply(sample("h2", 2)), 0.0)
+    made.table.remove(H2)
+    made.table.remove(H3)
+    assert made.next_step(request(), (reply,), 0.0).reason == "no-peer"
+
+
+@pytest.mark.parametrize("body", [None, m.Ack(unknown_sender=True), m.ProbeReply(sample("h3", 9))])
+def test_a_probe_without_a_sensible_answer(body):
+    assert not placer("LOWEST").probed(H2, body, 0.0).answered
+
+
+def test_the_centres_word_is_followed():
+    made = placer("CENTRAL")
+    assert made.next_step(request(), (), 0.0) == Ask(H3)
+    reply = made.answered(request(), H3, m.CentreReply(Verdict.THERE, H2, "centre-lowest"), 0.0)
+    assert made.next_step(request(), (reply,), 0.0).host == H2
+    assert len(reply.decision.candidates) == 3  # it is shown to people
+    hidden = made.answered(replace(request(), shown=False), H3, m.CentreReply(None, H1, "no"), 0.0)
+    assert (hidden.answered, hidden.decision.candidates) == (True, ())
+    nowhere = made.answered(request(), H3, m.CentreReply(None, H1, "no-willing-host"), 0.0)
+    assert nowhere.answered
+    assert isinstance(made.next_step(request(), (nowhere,), 0.0), Nowhere)
+
+
+def test_where_nothing_can_run_is_counted():
+    made = placer()
+    nowhere = request(must_leave=True, excluded=("h2", "h3"))
+    assert isinstance(decide(made, nowhere), Nowhere)
+    assert made.decisions == {"nowhere": 1}
+
+
+def test_a_centre_that_names_a_stranger_counts_as_silent():
+    made = placer("CENTRAL")
+    body = m.CentreReply(Verdict.THERE, HostId("h9"), "centre-lowest")
+    assert not made.answered(request(), H3, body, 0.0).answered
+
+
+def test_a_silent_centre_is_left_alone_for_a_while():
+    made = placer("CENTRAL")
+    made.answered(request(), H3, None, 10.0)
+    assert made.next_step(request(), (), 10.1).reason == "centre-silent"
+    assert made.next_step(request(), (), 10.0 + ASK_AGAIN_S) == Ask(H3)
+
+
+def test_the_centre_counts_what_the_asking_host_knows_of_itself():
+    made = placer("CENTRAL", local=0.1)
+    ask = m.AskCentre(
+        request().job, frozenset(), False, False, False, sample("h2", 2, vector(0.2)), charges=6.0
+    )
+    reply = made.decide_for(H2, ask, 0.0)
+    # 0.2 of index and six picks on two cores are far above ours
+    assert (reply.verdict, reply.host) == (Verdict.THERE, H1)
+    assert made.table.charges(H1) == 1.0
+    assert made.table.charges(H2) == 0.0
+
+
+def test_a_reservation_that_is_tried_is_used_up_unless_it_is_only_shown():
+    made = placer("RESERVE")
+    made.reservations.held[:] = [H2, H3]
+    for dry, left in ((True, [H2, H3]), (False, [H2])):
+        step = made.next_step(request(), (), 0.0, dry)
+        assert isinstance(step, Probe)
+        assert step.hosts == (H3,)
+        assert made.reservations.held == left

@@ -1,0 +1,295 @@
+"""The centre's publication and the copies of it that hosts have, over a wire that may lose."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core import messages as m
+from lbd.lim.core.publication import Publication
+from lbd.lim.core.replica import Replica
+from lbd.lim.core.table import Table
+from lbd.model import HostId, HostState
+from lbd.net import convert
+from lbd.testing.builders import host, member, sample, vector
+
+PARAMS = LimConfig()
+H1, H2, H3, H4 = map(host, range(1, 5))
+SETTINGS = (0, "")
+
+
+class Wire:
+    """h1, the centre, and h2, over the real encoding. `now_s` is everybody's."""
+
+    def __init__(self, hosts=4):
+        self.now_s = 1000.0
+        names = [host(number) for number in range(1, hosts + 1)]
+        self.centre = Table(member("h1"), PARAMS, 4.0, self.now_s)
+        self.table = Table(member("h2", 1), PARAMS, 4.0, self.now_s)
+        self.publication, self.replica = Publication(), Replica(self.table)
+        self.peer = member("h2", 1)
+        for table in (self.centre, self.table):
+            for rank, name in enumerate(names):
+                if name != table.me:
+                    table.add(member(name, rank), listed=True, now_s=self.now_s)
+        self.numbers = dict.fromkeys(names, 0)
+        for name in names:
+            self.hears(name, 0.0)
+
+    def hears(self, name, load, **more):
+        """The centre hears this load of a host."""
+        self.numbers[name] += 1
+        told = sample(name, self.numbers[name], vector(load, **more))
+        assert self.centre.record(told, self.now_s)
+
+    def hear_all(self, *but):
+        for name in self.numbers:
+            if name not in but:
+                self.hears(name, self.centre.entries[name].sample.vector.index)
+
+    def period(self, changes=True):
+        """What this period brings for h2, as it arrives there."""
+        self.now_s += 1.0
+        publication = self.publication
+        refreshes = publication.is_due(self.now_s, PARAMS)
+        publication.observe(self.centre.entries, self.now_s, PARAMS, changes, refreshes)
+        sent = publication.deltas([self.peer], [], refreshes, SETTINGS, self.now_s, PARAMS)
+        return [arrived(delta) for _, delta in sent]
+
+    def hand_over(self, delta, believed=True, sender=H1):
+        """Returns what h2 says that it has."""
+        message = m.Message("test", sender, 1, delta)
+        return self.replica.take(message, delta, believed, self.now_s)
+
+    def acknowledge(self, version, incarnation=1):
+        reply = m.Message("test", H2, incarnation, m.Ack(known_version=version))
+        self.publication.acknowledged(reply, version)
+
+    def exchange(self, changes=True):
+        """A period without losses: what was sent."""
+        sent = self.period(changes)
+        for delta in sent:
+            self.acknowledge(self.hand_over(delta))
+        return sent
+
+    def load(self, name):
+        return self.table.entries[name].sample.vector.index
+
+
+def arrived(delta):
+    return convert.decode(convert.encode(m.Message("test", H1, 1, delta))).body
+
+
+@pytest.fixture
+def wire():
+    made = Wire()
+    made.exchange()
+    return made
+
+
+def lines(delta):
+    return len(delta.whole) + len(delta.loads)
+
+
+def test_a_newcomer_is_sent_everything_and_then_only_what_has_changed():
+    wire = Wire()
+    (first,) = wire.exchange()
+    assert first.since == 0
+    assert {found.host for _, found in first.whole} == {H1, H2, H3, H4}
+    wire.hear_all()
+    assert [lines(delta) for delta in wire.exchange()] == []
+    wire.hears(H3, 1.5)
+    (second,) = wire.exchange()
+    assert (lines(second), len(second.loads)) == (1, 1)
+    assert wire.load(H3) == 1.5
+
+
+def test_what_is_not_acknowledged_is_sent_again(wire):
+    wire.hears(H3, 1.5)
+    (lost,) = wire.period()
+    wire.hears(H4, 2.5)
+    (again,) = wire.exchange()
+    assert lost.since == again.since
+    assert lines(again) == 2
+    assert (wire.load(H3), wire.load(H4)) == (1.5, 2.5)
+
+
+def test_a_delta_that_arrives_twice_or_late_changes_nothing(wire):
+    wire.hears(H3, 1.5)
+    (first,) = wire.period()
+    wire.hears(H3, 0.0)
+    (second,) = wire.period()
+    known = wire.hand_over(second)
+    assert wire.hand_over(first) == wire.hand_over(second) == known == second.version
+    assert wire.load(H3) == 0.0
+
+
+def test_a_host_that_changes_more_than_its_load_is_introduced_again(wire):
+    wire.hears(H3, 0.0, cores=8.0)
+    sent = [delta for _ in range(6) for delta in wire.exchange()]  # with the next keep-alive
+    assert [found.host for delta in sent for _, found in delta.whole] == [H3]
+    assert wire.table.entries[H3].sample.vector.cores == 8.0
+
+
+def test_unmentioned_hosts_stay_up_and_one_that_is_silent_goes_down():
+    wire = Wire()
+    for _ in range(40):
+        wire.hear_all(H4)
+        wire.exchange()
+    state = {name: wire.table.state(name, wire.now_s)[0] for name in (H1, H3, H4)}
+    assert state == {H1: HostState.UP, H3: HostState.UP, H4: HostState.DOWN}
+    wire.hear_all()
+    wire.exchange()
+    assert wire.table.state(H4, wire.now_s)[0] is HostState.UP
+
+
+def test_a_silent_host_costs_one_line_until_it_is_down_and_one_then():
+    wire = Wire()
+    wire.exchange()
+    sent = []
+    for _ in range(40):
+        wire.hear_all(H4)
+        sent += [delta for delta in wire.exchange() if lines(delta) or delta.gone]
+    assert [(lines(delta), len(delta.silent), len(delta.gone)) for delta in sent] == [
+        (1, 1, 0),
+        (0, 0, 1),
+    ]
+
+
+def test_a_confirmed_host_has_the_view_that_would_be_made_of_it(wire):
+    wire.table.charge(H3, "h2-1", wire.now_s)
+    for changes in (True,) * 8 + (False,) * 12:
+        wire.hear_all()
+        wire.table.views(wire.now_s)
+        wire.exchange(changes)
+        views = wire.table.views(wire.now_s)
+        for name, entry in wire.table.entries.items():
+            if entry.sample is not None:
+                charges = wire.table.charges(name)
+                assert views[name] == wire.table._make_view(
+                    entry, charges, wire.now_s, own=name == H2
+                )
+    assert wire.now_s - wire.table.entries[H3].sampled_at_s < PARAMS.keepalive_s + 2
+
+
+def test_whoever_claims_a_version_of_the_future_has_none(wire):
+    wire.acknowledge(m.COUNTER_MAX)
+    sent = [wire.period() for _ in range(12)]
+    whole = [delta for period in sent for delta in period if delta.since == 0]
+    assert 1 <= len(whole) <= 3  # once a keep-alive
+
+
+def test_a_host_whose_digest_never_matches_is_sent_everything_once_a_keepalive(wire):
+    whole = 0
+    for _ in range(20):
+        for delta in wire.period():
+            whole += delta.since == 0
+            wire.acknowledge(wire.hand_over(replace(delta, digest=delta.digest ^ 1)))
+    assert 1 <= whole <= 20 / PARAMS.keepalive_s + 1
+
+
+def test_what_was_never_introduced_is_not_believed(wire):
+    (load,) = (m.HostLoad(9, 1, 0.0, 0.0, vector().queues, 0.0, 0, 0, 0, 0),)
+    lie = m.Delta(1, 9, 0, SETTINGS, loads=(load,))
+    assert wire.hand_over(lie) == 0
+    for _ in range(8):
+        wire.hears(H3, 1.5)
+        wire.exchange()
+    assert wire.load(H3) == 1.5
+
+
+def test_after_an_acknowledgement_of_what_was_never_sent_the_host_has_all_again(wire):
+    wire.hears(H3, 1.5)
+    wire.period()
+    wire.acknowledge(wire.publication.version)  # it has not heard of h3
+    wire.hears(H4, 2.0)
+    for _ in range(8):
+        wire.exchange()
+    assert (wire.load(H3), wire.load(H4)) == (1.5, 2.0)
+
+
+def test_a_restarted_host_is_sent_everything(wire):
+    wire.peer = replace(wire.peer, incarnation=2)
+    wire.replica = Replica(wire.table)
+    wire.now_s += PARAMS.keepalive_s
+    (delta,) = wire.period()
+    assert delta.since == 0
+
+
+def test_of_two_that_act_as_centre_only_one_is_believed_until_it_is_the_centre():
+    wire = Wire()
+    wire.hears(H1, 1.0)
+    wire.hears(H3, 1.5)
+    (delta,) = wire.period()
+    assert wire.hand_over(delta, believed=False) == delta.version
+    assert wire.load(H1) == 1.0
+    assert wire.table.entries[H3].sample is None
+    wire.hand_over(delta, believed=True)
+    assert wire.load(H3) == 1.5
+
+
+def test_copies_of_few_that_act_as_centre_are_kept(wire):
+    (delta,) = Wire().period()
+    for number in range(10, 20):
+        wire.hand_over(delta, sender=host(number))
+    assert len(wire.replica._copies) == 3
+
+
+def test_a_stranger_is_recorded_once_it_is_known():
+    wire = Wire()
+    wire.table.remove(H4)
+    wire.exchange()
+    assert wire.replica.has_strangers
+    wire.table.add(member("h4", 3), listed=True, now_s=wire.now_s)
+    wire.hears(H3, 1.0)
+    wire.exchange()
+    assert not wire.replica.has_strangers
+    assert wire.load(H4) == 0.0
+
+
+def test_a_load_made_up_under_a_higher_number_is_corrected(wire):
+    lie = sample("h3", m.COUNTER_MAX, vector(9.0))
+    wire.table.record(lie, wire.now_s)
+    for _ in range(round(PARAMS.keepalive_s) + 3):
+        wire.hear_all()
+        wire.exchange()
+    assert wire.load(H3) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_lost_twice_or_late_the_copy_becomes_the_same(seed):
+    rng, wire = Random(seed), Wire(8)
+    delayed = []
+    for step in range(150):
+        name = rng.choice(list(wire.numbers))
+        what = rng.random()
+        if what < 0.1 and name not in (H1, H2):
+            wire.centre.leave(name)
+        elif what < 0.2 and wire.centre.entries[name].left:
+            wire.centre.update(wire.centre.entries[name].member)
+        wire.hears(name, rng.choice((0.0, 0.5, 2.0)), cores=rng.choice((2.0, 2.0, 4.0)))
+        calm = step > 130
+        for delta in wire.period(changes=calm or rng.random() < 0.8):
+            fate = rng.random() if not calm else 0.0
+            if fate < 0.5:
+                wire.acknowledge(wire.hand_over(delta))
+            elif fate < 0.7:
+                wire.hand_over(delta)  # the answer is lost
+            elif fate < 0.85:
+                delayed.append(delta)
+        if delayed and rng.random() < 0.3 and not calm:
+            wire.acknowledge(wire.hand_over(delayed.pop(rng.randrange(len(delayed)))))
+    copy = wire.replica._copies[H1]
+    assert copy.version == wire.publication.version
+    assert copy.digest == wire.publication.digest
+    for line in wire.publication._lines.values():
+        found, _ = copy.samples[line.slot]
+        assert (found.host, found.number) == (line.sample.host, line.sample.number)
+        if found.host != H2:
+            assert wire.load(found.host) == line.sample.vector.index, found.host
+
+
+def test_what_hosts_have_is_forgotten_with_them(wire):
+    wire.publication.forget(HostId("h2"))
+    assert not wire.publication._has

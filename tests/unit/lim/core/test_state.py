@@ -1,0 +1,237 @@
+"""What a LIM does about each event, beyond what the simulated clusters show."""
+
+import pytest
+
+from lbd.config.schema import LimConfig
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.model import HostId, HostState, JobId
+from lbd.policy.view import AVOIDED
+from lbd.testing.builders import lim_state, member, sample, vector
+from tests.unit.lim.core.test_one_bad_host import ALL, H1, H2, ME, NOW_S, hear, lim
+
+LATER_S = NOW_S + 1.0
+
+
+def actions(state, sender, body, now_s=NOW_S):
+    return state.handle(e.Received(m.Message("test", HostId(sender), 1, body)), now_s)
+
+
+def why(state, name=H2):
+    return state.table.view(None, NOW_S).hosts[name].why
+
+
+def test_a_host_that_gave_trouble_is_avoided_and_said_to():
+    state = lim()
+    said = state.handle(e.Trouble(H2, "broken"), NOW_S)
+    assert said == [e.Log("host h2 is avoided for a while: broken", warning=True, peer=H2)]
+    assert why(state).startswith(AVOIDED)
+
+
+@pytest.mark.parametrize(
+    ("to", "sent", "again"),
+    [
+        (H1, m.Report(sample("h4", 1), ()), True),
+        (H2, m.Report(sample("h4", 1), ()), False),
+        (H1, m.Probe(), False),
+    ],
+)
+def test_a_report_that_the_centre_did_not_get_is_sent_again(to, sent, again):
+    state = lim()
+    state.handle(e.Tick(), LATER_S)
+    assert not state.owes_keepalive(LATER_S)
+    assert state.handle(e.Undelivered(to, sent, "away"), LATER_S) == []
+    assert state.owes_keepalive(LATER_S) == again
+
+
+def test_releases_that_do_not_understand_each_other_are_said_once():
+    state = lim()
+    first = e.Undelivered(H2, m.Probe(), "an old release", skewed=True)
+    assert state.handle(first, NOW_S) == [e.Log("an old release", warning=True)]
+    assert state.handle(e.Skewed(H2, "an old release"), NOW_S) == []
+    assert state.table.state(H2, NOW_S) == (HostState.DOWN, "an old release")
+
+
+def test_who_was_drained_once_is_drained():
+    state = lim()
+    assert state.handle(e.SetDrained(True), NOW_S) == [e.SaveDrained(True), e.Log("drained")]
+    assert state.next_due_s == NOW_S
+    assert state.handle(e.SetDrained(True), NOW_S) == []
+    assert state.own_sample(NOW_S).drained
+
+
+def test_a_ping_is_answered():
+    assert hear(lim(), "h2", m.Ping()) == m.Ack()
+
+
+def test_settings_that_make_no_sense_here_are_one_line():
+    _, said = actions(lim(), "h2", m.Settings(5, "h2", "FROM-THE-FUTURE"))
+    assert said.warning
+    assert said.text.startswith("settings of another host are refused: ")
+
+
+def test_who_is_drained_by_others_is_and_takes_itself_off_the_list():
+    state = lim()
+    done = actions(state, "h2", m.Settings(5, "h2", drains={ME: True, H2: True}))
+    assert e.SaveDrained(True) in done
+    assert state.drained
+    assert state.settings.drains == {H2: True}
+    (sent,) = (one for one in done if isinstance(one, e.Broadcast))
+    assert (sent.body, set(sent.to)) == (state.settings, {HostId(n) for n in ALL} - {ME})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "departed"),
+    [((2, 0), (1, 0), True), ((0, 2), (0, 1), True), ((1, 1), (1, 2), False)],
+)
+def test_a_job_that_ends_is_a_departure(before, after, departed):
+    state = lim()
+    for local, foreign in (before, after):
+        state.handle(e.LbmStatus(True, 8, jobs_local=local, jobs_foreign=foreign), NOW_S)
+        if (local, foreign) == before:
+            state.reservations.exchange(state.own_sample(NOW_S), NOW_S)
+    assert state.reservations._departed == departed
+
+
+def test_when_the_centre_leaves_the_next_one_begins_at_once_with_everything():
+    state = lim("h2")
+    state.handle(e.Tick(), NOW_S + 0.1)
+    said = actions(state, "h1", m.Leave(), NOW_S + 0.2)
+    assert e.Log("the load information centre is h2", peer=H2) in said
+    assert state.next_due_s == NOW_S + 0.2
+    (sent,) = (
+        one
+        for one in state.handle(e.Tick(), NOW_S + 0.2)
+        if isinstance(one, e.Broadcast) and isinstance(one.body, m.Vector)
+    )
+    assert {one.host for one in sent.body.samples} == {HostId(n) for n in ALL} - {H1}
+
+
+def test_of_a_host_that_is_down_the_centre_sends_nothing():
+    state = lim("h1")
+    late_s = NOW_S + state.in_force.lim.down_after_s
+    state.handle(e.Sampled(vector(1.0).queues, 1.0, 1.0), late_s)
+    assert [one.host for one in state._load_sender.samples_alive(late_s)] == [H1]
+
+
+def test_a_reservation_that_is_granted_counts():
+    state = lim()
+    for taken in (False, True):
+        body = m.ReserveReply(taken, sample("h2", 2))
+        reply = m.Message("test", H2, 1, body)
+        assert state.handle(e.Replied(H2, m.Reserve(sample("h4", 1)), reply), NOW_S) == []
+        assert (H2 in state.reservations.made) == taken
+
+
+def test_who_says_hello_hears_of_our_load():
+    state = lim()
+    state.handle(e.Tick(), LATER_S)
+    assert not state.owes_keepalive(LATER_S)
+    hear(state, "h2", m.Hello(member("h2", 1, 2), wants_members=False), 2, now_s=LATER_S)
+    assert state.owes_keepalive(LATER_S)
+    assert state.next_due_s == LATER_S
+
+
+def test_a_host_that_joined_and_was_lost_is_forgotten():
+    state = lim(joined=("h9",))
+    late_s = NOW_S + state.in_force.lim.forget_after_s + 1.0
+    assert e.Log("host h9 is forgotten", peer="h9") in state.handle(e.Tick(), late_s)
+    assert HostId("h9") not in state.table.entries
+
+
+def test_what_runs_elsewhere_is_charged_there():
+    state = lim()
+    state.handle(e.JobStarted(JobId("j"), H2), NOW_S)
+    assert state.table.charged_host(JobId("j")) == H2
+    state.handle(e.JobEnded(JobId("j")), NOW_S)
+    assert state.table.charged_host(JobId("j")) is None
+
+
+def greeted(state, now_s):
+    return {one.to for one in state.membership.greet_again(now_s, state._rng)}
+
+
+def test_hello_again_to_who_did_not_answer_started_again_or_is_silent():
+    state = lim()
+    assert greeted(state, NOW_S) == {H1, H2, HostId("h3")}
+    for name in (H1, H2):
+        reply = m.Message("test", name, 1, m.Ack())
+        state.handle(e.Replied(name, m.Hello(state.membership.me, False), reply), NOW_S)
+    assert greeted(state, NOW_S) == {HostId("h3")}
+    hear(state, "h2", m.Hello(member("h2", 1, 2), wants_members=False), 2)
+    assert greeted(state, NOW_S) == {H2, HostId("h3")}
+    late_s = NOW_S + state.in_force.lim.down_after_s
+    assert greeted(state, late_s) == {H1, H2, HostId("h3")}
+
+
+def test_the_best_rank_that_is_heard_of_counts_where_no_list_says_otherwise():
+    state = lim_state("h9", join="10.0.0.1:7901")
+    ranked = [m.Hello(member(f"h{n}", 10 + n), wants_members=False) for n in (1, 2)]
+    for hello in ranked:
+        hear(state, hello.self.name, hello)
+    assert state.table.ranking()[:2] == [H1, H2]
+    hear(state, "h2", m.Hello(member("h2", 5), wants_members=False))
+    assert state.table.ranking()[:2] == [H2, H1]
+    state.membership.members_from([member("h1", 3)], NOW_S)
+    assert state.table.ranking()[:2] == [H1, H2]
+
+
+def test_who_left_is_not_taken_in_again_at_the_word_of_others():
+    state = lim(joined=("h9",))
+    actions(state, "h9", m.Leave())
+    for incarnation, is_new in ((1, False), (2, True)):
+        said = state.membership.members_from([member("h9", 0, incarnation)], NOW_S)
+        assert [one.to for one in said] == ["h9"] * is_new
+
+
+def test_a_full_table_is_said():
+    state = lim(params=LimConfig(max_hosts=5))
+    first, full = state.membership.members_from([member("h8"), member("h9")], NOW_S)
+    assert (first.to, full) == ("h8", e.Log("the table is full: lim.max_hosts", warning=True))
+
+
+def test_a_name_that_is_said_to_be_taken_stops_no_lim_that_has_long_run():
+    state = lim_state("h1", ("h1", "h2"))
+    ack = m.Ack(error="taken", name_taken=True)
+    late_s = state.in_force.lim.down_after_s
+    assert state.membership.refused(H2, ack, late_s) == [
+        e.Log("refused by h2: taken", warning=True, peer=H2)
+    ]
+    (stop,) = state.membership.refused(H2, ack, late_s - 0.1)
+    assert isinstance(stop, e.Stop)
+
+
+def test_to_the_centre_a_host_that_left_and_came_again_is_news():
+    state = lim("h1")
+    state.handle(e.Tick(), LATER_S)
+    actions(state, "h2", m.Leave(), LATER_S)
+    assert H2 not in state._load_sender.broadcaster._reported
+
+
+def test_who_asks_for_members_is_asked_once_a_keepalive():
+    state, keepalive_s = lim(), LimConfig().keepalive_s
+    asked = [
+        len(state.membership.ask_members(H2, NOW_S + late_s))
+        for late_s in (0.0, 0.5 * keepalive_s, keepalive_s, 1.1 * keepalive_s)
+    ]
+    assert asked == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("known", "after_hello", "higher"), [(0, True, False), (1, True, True), (1, False, False)]
+)
+def test_an_incarnation_is_raised_above_one_that_is_known(known, after_hello, higher):
+    state = lim()
+    found, said = state.membership.unknown_at(H2, known, after_hello)
+    assert (found, state.membership.me.incarnation) == (higher, 2 if higher else 1)
+    assert [one.to for one in said] == [H2]
+
+
+def test_it_knocks_again_once_the_host_that_let_it_in_is_gone():
+    state = lim_state("h9", join="10.0.0.1:7901")
+    assert len(state.membership.join_again()) == 1
+    hear(state, "h1", m.Hello(member("h1"), wants_members=False))
+    state.membership.hello_answered(H1, HostId(""))
+    assert state.membership.join_again() == []
+    actions(state, "h1", m.Leave())
+    assert len(state.membership.join_again()) == 1

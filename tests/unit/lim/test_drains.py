@@ -1,0 +1,179 @@
+"""What lim.sock does about drains, revoked hosts and changes, on every host of the cluster."""
+
+import pwd
+import time
+
+import pytest
+
+from lbd.lim.daemon import Lim
+from lbd.lim.socket import Operations
+from lbd.local.json_socket import Refusal
+from lbd.net.lim_network import Traffic
+from tests.unit.lim.daemons import LBM, NOBODY, until
+
+
+async def test_drain_of_another_host_is_confirmed_and_kept(two, tmp_path, caplog):
+    caplog.set_level("INFO", "lbd.lim")
+    one, other = two
+    assert await one.ask({"op": "drain", "host": "h2", "drained": True}) == {
+        "host": "h2",
+        "drained": True,
+    }
+    assert "drained, as h1 asks" in caplog.messages  # its certificate says so, nobody else
+    assert (tmp_path / "h2/state/drained").exists()
+    assert one.lim.state.table.state("h2", 0)[0].value == "drained"
+    assert (await other.ask(LBM))["drained"] is True
+    assert Lim(other.lim.config, None).state.drained  # after a restart
+    await one.ask({"op": "drain", "host": "h2", "drained": False})
+    assert not (tmp_path / "h2/state/drained").exists()
+
+
+async def shown_drained(daemon, host):
+    """As `lbctl status` asked there has it."""
+    hosts = (await daemon.ask({"op": "status"}))["hosts"]
+    return next(one["drained"] for one in hosts if one["name"] == host)
+
+
+async def test_who_drained_a_host_when_and_why_is_known_everywhere(two):
+    one, other = two
+    began_s = time.time()
+    drain = {"op": "drain", "host": "h2", "drained": True}
+    await one.ask({**drain, "reason": "disk\nsdb"})
+    await until(lambda: "h2" in other.lim.state.settings.drain_notes)
+    note = await shown_drained(one, "h2")
+    assert note == await shown_drained(other, "h2")
+    assert (note["reason"], note["by"]) == ("disk sdb", pwd.getpwuid(0).pw_name)
+    assert began_s <= note["since"] <= time.time()
+    again = Lim(one.lim.config, None).state  # after a restart, also of all
+    assert again.settings.drain_notes == one.lim.state.settings.drain_notes
+    # Once more: the first note stays, unless there is another reason.
+    assert (await one.ask(drain))["before"] == note
+    assert await shown_drained(one, "h2") == note
+    assert (await one.ask({**drain, "reason": "fan"}))["before"] == note
+    assert (await shown_drained(one, "h2"))["reason"] == "fan"
+    await one.ask({**drain, "drained": False})
+    await until(lambda: not other.lim.state.settings.drain_notes)
+    assert (one.lim.state.settings.drain_notes, await shown_drained(one, "h2")) == ({}, None)
+
+
+async def test_a_drain_of_this_host_is_noted_too(two):
+    one, other = two
+    await one.ask({"op": "drain", "host": "h1", "drained": True, "reason": "move"})
+    await until(lambda: "h1" in other.lim.state.settings.drain_notes)
+    assert (await shown_drained(one, "h1"))["reason"] == "move"
+
+
+async def test_of_a_host_that_is_down_the_note_is_kept(two):
+    one, other = two
+    other.network.silent = True
+    drain = {"op": "drain", "host": "h2", "drained": True, "reason": "repair"}
+    assert (await one.ask(drain))["when_back"] is True
+    assert (await shown_drained(one, "h2"))["reason"] == "repair"
+    other.network.silent = False
+    await until(lambda: other.lim.state.drained)
+    assert (await shown_drained(other, "h2"))["reason"] == "repair"
+
+
+async def test_a_change_says_on_how_many_hosts_it_is_in_force(two):
+    one, other = two
+    changed = await one.ask({"op": "algorithm", "name": "LOWEST"})
+    assert changed == {
+        "algorithm": "LOWEST", "was": "GLOBAL", "hosts": 2, "changed": 2, "missing": [],
+    }  # fmt: skip
+    assert other.lim.state.in_force.lim.algorithm == "LOWEST"
+    assert await one.ask({"op": "algorithm"}) == {"algorithm": "LOWEST"}
+    other.network.silent = True
+    changed = await one.ask({"op": "param", "name": "min_gain", "value": 0.25})
+    assert (changed["was"], changed["value"]) == (0.1, 0.25)
+    assert (changed["hosts"], changed["changed"], changed["missing"]) == (2, 1, ["h2"])
+
+
+async def test_a_host_is_not_up_from_when_it_is_known_to_be_revoked(two):
+    """Its last sample is not old yet. One that comes later is of a host that has joined again."""
+    one, _ = two
+    entry = one.lim.state.table.entries["h2"]
+    learnt_s = max(entry.heard_at_s, entry.sampled_at_s)
+    one.operations = Operations(
+        one.lim, Traffic(), lambda name, heard_s: name == "h2" and heard_s <= learnt_s
+    )
+
+    async def shown():
+        hosts = (await one.ask({"op": "status"}))["hosts"]
+        return {host["name"]: (host["state"], host["revoked"]) for host in hosts}
+
+    entry.heard_at_s = entry.sampled_at_s = learnt_s
+    assert await shown() == {"h1": ("up", False), "h2": ("down", True)}
+    entry.sampled_at_s = learnt_s + 0.001
+    assert await shown() == {"h1": ("up", False), "h2": ("up", False)}
+
+
+async def test_drain_of_a_host_that_does_not_answer(two):
+    one, other = two
+    other.network.silent = True
+    drain = {"op": "drain", "host": "h2", "drained": True}
+    assert await one.ask(drain) == {"host": "h2", "drained": True, "when_back": True}
+    again = Lim(one.lim.config, None).state  # after a restart, also of all
+    assert again.table.drains == {"h2": True}
+    assert (0, "") < again.settings.version < one.lim.state.settings.version
+    other.network.silent = False
+    await until(lambda: other.lim.state.drained)
+
+
+async def test_drains_that_have_ended_are_known_everywhere_and_after_a_restart(two):
+    one, other = two
+    drain = {"op": "drain", "host": "h2", "drained": True}
+    await one.ask({**drain, "reason": "disk"})
+    await one.ask({**drain, "reason": "fan"})
+    await one.ask(drain)  # as it was
+    await until(lambda: other.lim.state.settings == one.lim.state.settings)
+    await other.ask({**drain, "drained": False})
+    await other.ask({**drain, "drained": False})
+    await until(lambda: len(one.lim.state.settings.past_drains) == 2)
+    found = (await one.ask({"op": "drains"}))["drains"]
+    assert [(past["host"], past["reason"]) for past in found] == [("h2", "disk"), ("h2", "fan")]
+    assert found[0]["until"] == found[1]["since"] <= found[1]["until"] <= time.time()
+    assert {past["by"] for past in found} == {past["until_by"] for past in found} == {"root"}
+    assert Lim(other.lim.config, None).state.settings.past_drains == (
+        one.lim.state.settings.past_drains
+    )
+    await one.ask({**drain, "reason": "move"})
+    now = (await one.ask({"op": "drains"}))["drains"][2]
+    assert (now["reason"], now["until"], now["until_by"]) == ("move", None, None)
+
+
+async def test_what_is_saved_holds_after_a_restart_of_all_lims(two):
+    one, other = two
+    saved = await one.ask({"op": "algorithm", "name": "LOWEST", "save": True})
+    assert (saved["saved"], saved["changed"]) == ("LOWEST", 2)
+    await one.ask({"op": "param", "name": "smoothing_s", "value": 9, "save": True})
+    await one.ask({"op": "algorithm", "name": "NOLB"})
+    await one.ask({"op": "param", "name": "min_gain", "value": 0.5})
+    assert (await other.ask({"op": "algorithm"}))["saved"] == "LOWEST"
+    assert (await other.ask({"op": "param", "name": "smoothing_s"}))["saved"] == 9.0
+    again = Lim(other.lim.config, None)
+    lim, load = again.state.in_force.lim, again.state.in_force.load
+    assert (lim.algorithm, lim.min_gain, load.smoothing_s) == ("LOWEST", 0.1, 9.0)
+    assert again.sampler.config.smoothing_s == 9.0
+
+
+async def test_what_is_in_force_can_be_saved_and_all_of_it_reset(two):
+    one, other = two
+    await one.ask({"op": "param", "name": "min_gain", "value": 0.5})
+    await one.ask({"op": "param", "name": "min_gain", "save": True})
+    await one.ask({"op": "algorithm", "name": "NOLB", "save": True})
+    assert Lim(other.lim.config, None).state.in_force.lim.min_gain == 0.5
+    reset = await other.ask({"op": "param", "name": "min_gain", "reset": True})
+    assert (reset["was"], reset["value"], "saved" in reset) == (0.5, 0.1, False)
+    reset = await other.ask({"op": "algorithm", "reset": True})
+    assert (reset["was"], reset["algorithm"], "saved" in reset) == ("NOLB", "GLOBAL", False)
+    again = Lim(one.lim.config, None).state
+    assert (again.in_force.lim.min_gain, again.in_force.lim.algorithm) == (0.1, "GLOBAL")
+
+
+async def test_a_user_can_neither_save_nor_reset(two):
+    one, _ = two
+    for more in ({"op": "algorithm"}, {"op": "param", "name": "min_gain"}):
+        for what in ("save", "reset"):
+            with pytest.raises(Refusal) as caught:
+                await one.ask({**more, what: True}, NOBODY)
+            assert caught.value.code == "denied"

@@ -1,0 +1,66 @@
+"""A host that is gone for good is forgotten by all; one that is heard is not."""
+
+import time
+
+import pytest
+
+from lbd.lim.core import messages as m
+from lbd.lim.core.events import Received
+from lbd.local.json_socket import Refusal
+from lbd.model import HostId
+from tests.unit.lim.daemons import NOBODY, config, running, until, up
+
+LOST = HostId("h3")
+
+
+def knows(daemon):
+    return LOST in daemon.lim.state.table.entries
+
+
+@pytest.fixture
+async def lost(tmp_path):
+    """h1 and h2, which both know of a joined h3 that nobody hears."""
+    async with running(config(tmp_path, "h1"), config(tmp_path, "h2")) as (one, other):
+        await until(lambda: up(one, "h2") and up(other, "h1"))
+        member = m.Member(LOST, "127.0.0.3", 7901, 7902, 1 << 30, 5)
+        for daemon in (one, other):
+            daemon.lim.state.table.add(member, listed=False, now_s=time.monotonic() - 1000)
+        yield one, other
+
+
+async def test_it_is_forgotten_by_all_and_gossip_does_not_bring_it_back(lost):
+    one, other = lost
+    member = one.lim.state.table.entries[LOST].member
+    reply = await one.ask({"op": "forget", "host": "h3"})
+    assert reply == {"host": "h3", "hosts": 2, "missing": [], "listed": False}
+    assert not knows(one)
+    assert not knows(other)
+    one.lim.state.membership.members_from([member], time.monotonic())
+    assert not knows(one)
+
+
+async def test_a_host_that_is_up_is_not(lost):
+    one, other = lost
+    with pytest.raises(Refusal, match=r"h2 is up: .* run `lbctl leave`"):
+        await one.ask({"op": "forget", "host": "h2"})
+    with pytest.raises(Refusal, match=r"h1 is up"):
+        await one.ask({"op": "forget", "host": "h1"})
+    # nor does one that hears it do as it is asked
+    state = one.lim.state
+    for name in (HostId("h1"), HostId("h2"), HostId("h9")):
+        body = m.Message(state.identity.cluster, HostId("h2"),
+                         state.table.entries[HostId("h2")].member.incarnation,
+                         m.Forget(name))  # fmt: skip
+        state.handle(Received(body), time.monotonic())
+    assert {"h1", "h2"} <= state.table.entries.keys()
+    assert up(other, "h1")
+
+
+async def test_who_may_not_and_what_has_the_queue(lost):
+    one, _ = lost
+    with pytest.raises(Refusal, match="only root and administrators"):
+        await one.ask({"op": "forget", "host": "h3"}, NOBODY)
+    await one.ask({"op": "share", "values": {"dispatch.host": "h3"}})
+    with pytest.raises(Refusal, match="the queue is on h3"):
+        await one.ask({"op": "forget", "host": "h3"})
+    assert knows(one)

@@ -1,0 +1,114 @@
+"""What outlives all LIMs, on disk."""
+
+import json
+
+import pytest
+
+from lbd.lim.core.messages import COUNTER_MAX, DRAINS_MAX, DrainNote, PastDrain, Settings
+from lbd.lim.settings_file import SettingsFile
+
+NOTES = {"h3": DrainNote("disk \u2020 sdb", "ann", 1.5e9), "h5": DrainNote("", "0", 7.0)}
+PAST = (PastDrain("h4", DrainNote("fan", "ann", 5.0), "bob", 6.5),)
+KEPT = Settings(
+    7, "h2", "NOLB", {"lim.min_gain": 0.5}, drains={"h3": True, "h4": False}, drain_notes=NOTES,
+    past_drains=PAST, saved={"lim.algorithm": "LOWEST"},
+)  # fmt: skip
+
+
+NOTE = {"reason": "", "by": "ann", "since": 1.0}
+
+
+def noted(host="h3", **wrong):
+    """A file with one note, and something wrong in it."""
+    return json.dumps({"counter": 1, "drains": {}, "notes": {host: NOTE | wrong}})
+
+
+def past(**wrong):
+    one = NOTE | {"host": "h4", "until": 2.0, "until_by": "bob"} | wrong
+    return json.dumps({"counter": 1, "drains": {}, "past": [one]})
+
+
+def saved(value):
+    return json.dumps({"counter": 1, "drains": {}, "saved": value})
+
+
+def test_what_is_kept_is_what_outlives_all_lims_and_its_number(tmp_path):
+    file = SettingsFile(tmp_path)
+    assert file.settings() == Settings()
+    file.keep_settings(KEPT)
+    assert file.settings() == Settings(
+        7, drains={"h3": True, "h4": False}, drain_notes=NOTES, past_drains=PAST,
+        saved={"lim.algorithm": "LOWEST"},
+    )  # fmt: skip
+    assert file.settings() == KEPT.lasting
+
+
+def test_after_the_highest_number_others_can_follow(tmp_path):
+    file = SettingsFile(tmp_path)
+    file.keep_settings(Settings(COUNTER_MAX, drains={"h3": True}))
+    assert file.settings() == Settings(1, drains={"h3": True})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "7", "{}", '{"counter": 1}', '{"counter": "1", "drains": {}}', "[" * 99999,
+        '{"counter": 1, "drains": {"h3": 1}}', '{"counter": 1, "drains": {"../x": true}}',
+        '{"counter": 1, "drains": {}, "notes": []}',
+        '{"counter": 1, "drains": {}, "notes": {"h3": 1}}',
+        noted(reason="\x1b[2J"), noted(reason="x" * 161), noted(by="x" * 65), noted(by=7),
+        '{"counter": 1, "drains": {}, "past": {}}', past(until="now"), past(until_by="x" * 65),
+        past(host="../x"), past(reason=7), saved([]), saved({"lim.min_gain": 0.5}),
+        saved({"lim.index": "\x1b"}), saved({"lim.index": "x" * 201}),
+        saved({f"lim.x{n}": "1" for n in range(129)}),
+        noted(since=float("nan")), noted(since="now"), noted("../x"),
+        json.dumps({"counter": 1, "drains": {}, "notes": {f"h{n}": NOTE for n in range(129)}}),
+        json.dumps({"counter": 1, "drains": {f"h{n}": True for n in range(DRAINS_MAX + 1)}}),
+    ],
+    ids=range(31),
+)  # fmt: skip
+def test_a_damaged_file_is_none(tmp_path, text, caplog):
+    (tmp_path / "settings.json").write_text(text)
+    assert SettingsFile(tmp_path).settings() == Settings()
+    assert "ignored" in caplog.text
+
+
+def test_all_that_the_checks_are_about_can_be_right(tmp_path):
+    for text in (noted(), past(), saved({"lim.min_gain": "0.5"})):
+        (tmp_path / "settings.json").write_text(text)
+        assert SettingsFile(tmp_path).settings().counter == 1
+
+
+def test_what_cannot_be_kept_is_said_and_the_lim_goes_on(tmp_path, caplog):
+    SettingsFile(tmp_path / "gone").keep_settings(KEPT)
+    assert "cannot save the cluster's settings across a restart" in caplog.text
+
+
+def test_a_file_of_an_earlier_release_is_read_until_there_is_one_of_this(tmp_path):
+    (tmp_path / "drains.json").write_text('{"counter": 3, "drains": {"h3": true}}')
+    assert SettingsFile(tmp_path).settings() == Settings(3, drains={"h3": True})
+    (tmp_path / "drains.json").write_text(noted())
+    file = SettingsFile(tmp_path)
+    assert file.settings().drain_notes == {"h3": DrainNote("", "ann", 1.0)}
+    file.keep_settings(Settings(4))
+    assert not (tmp_path / "drains.json").exists()
+    assert SettingsFile(tmp_path).settings() == Settings(4)
+
+
+def test_a_file_of_a_later_release_is_refused_in_a_line_and_not_overwritten(tmp_path, caplog):
+    file = SettingsFile(tmp_path)
+    later = json.dumps({"schema": 2, "counter": 9, "drains": {}, "saved": {"lim.algorithm": "X"}})
+    file.path.write_text(later)
+    assert file.settings() == Settings()
+    assert "later release of lbd (schema 2, ours is 1)" in caplog.text
+    file.keep_settings(KEPT)
+    assert file.path.read_text() == later
+    assert "is of a later release" in caplog.text
+
+
+def test_a_file_of_the_release_before_is_read_and_written_as_ours(tmp_path):
+    file = SettingsFile(tmp_path)
+    file.path.write_text('{"counter": 3, "drains": {"h3": true}}')
+    assert file.settings() == Settings(3, drains={"h3": True})
+    file.keep_settings(KEPT)
+    assert json.loads(file.path.read_text())["schema"] == 1

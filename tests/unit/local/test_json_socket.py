@@ -1,0 +1,92 @@
+"""What is said of a question that this host cannot answer."""
+
+import asyncio
+import errno
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from lbd.errors import Unavailable
+from lbd.local import client_tags, frames
+from lbd.local import json_socket as local
+from lbd.local.json_socket import Refusal
+
+
+class Transport(asyncio.Transport):
+    def write(self, data):
+        pass
+
+    def is_closing(self):
+        return False
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/state/notes")
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [(FULL, "/state/notes: No space left on device"), (TimeoutError(), r"TimeoutError\(\)")],
+)
+async def test_trouble_with_the_system_is_an_answer_too(tmp_path, fault, told):
+    async def answer(_question, _caller):
+        raise fault
+
+    server = await local.serve_json(tmp_path / "x.sock", answer, 0o600)
+    with pytest.raises(Refusal, match=f"^{told}$") as refusal:
+        await asyncio.to_thread(local.ask, tmp_path / "x.sock", {"op": "note"}, 5.0)
+    assert refusal.value.code == "unavailable"
+    server.close()
+
+
+async def test_a_number_that_no_float_holds_is_an_answer_too(tmp_path):
+    async def answer(question, _caller):
+        return {"said": float(question["patience_s"])}
+
+    server = await local.serve_json(tmp_path / "x.sock", answer, 0o600)
+    question = {"op": "wait", "patience_s": 10**400}
+    with pytest.raises(Refusal, match=r"^bad request 'wait': OverflowError") as refusal:
+        await asyncio.to_thread(local.ask, tmp_path / "x.sock", question, 5.0)
+    assert refusal.value.code == "usage"
+    server.close()
+
+
+@pytest.mark.parametrize("value", [10**400, -1, float("nan"), float("inf"), True, "5", None])
+def test_seconds_are_a_number_within_bounds(value):
+    with pytest.raises(Refusal, match=r"^patience_s must be a number of seconds from 0 to 1e\+09$"):
+        local.bounded_s({"patience_s": value}, "patience_s", 1e9)
+    assert local.bounded_s({}, "patience_s", 1e9) == 0.0
+
+
+def test_who_is_turned_away_at_the_door_reads_why(tmp_path):
+    """lbm.sock says so in the frame that commands read, before it knows what is asked."""
+    path = tmp_path / "lbm.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def turn_away():
+            sock, _ = listener.accept()
+            sock.send(frames.pack(client_tags.UNFIT, b"too many\ncommands"))
+            sock.recv(1 << 16)
+            sock.close()
+
+        door = threading.Thread(target=turn_away)
+        door.start()
+        with pytest.raises(Unavailable, match=r"^too many\S* ?commands$"):
+            local.ask(path, {"op": "status"}, 5.0)
+        door.join()
+
+
+async def test_who_is_cancelled_as_the_answer_comes_is_cancelled():
+    """Else the command of a client that is gone would go on, and be listed for ever."""
+    client = local.JsonClient(Path("/run/lbd/lim.sock"))
+    client.connection_made(Transport())
+    asking = asyncio.create_task(client.call({"op": "place"}, 20.0))
+    await asyncio.sleep(0)
+    client.data_received(local.encode({"id": 1, "ok": True}))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking

@@ -1,0 +1,67 @@
+"""Long answers: as they would be, made with pauses, and few at once for one user."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.local import json_socket as local
+from lbd.local import long_answers
+from lbd.local.long_answers import LongAnswers, encode, in_turns
+
+ANN, BOB = 1001, 1002
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(), VALUES | st.lists(VALUES, max_size=10)), st.integers(1, 4))
+def test_it_says_what_it_would_in_one_go(message, rows):
+    before, long_answers.ROWS = long_answers.ROWS, rows
+    try:
+        assert asyncio.run(encode(message)) == local.encode(message)
+    finally:
+        long_answers.ROWS = before
+
+
+async def test_others_have_their_turns_meanwhile():
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    asking = asyncio.create_task(other())
+    await encode({"ok": True, "jobs": list(range(20 * long_answers.ROWS))})
+    assert turns >= 20
+    rows = [row async for row in in_turns(range(20 * long_answers.ROWS))]
+    assert turns >= 40
+    assert len(rows) == 20 * long_answers.ROWS
+    asking.cancel()
+
+
+async def test_one_user_has_few_at_once_and_another_is_not_kept_waiting():
+    answers, inside, end = LongAnswers(at_once=2), [], asyncio.Event()
+
+    async def ask(uid, operation="jobs"):
+        async with answers.turn(uid, operation):
+            inside.append(uid)
+            await end.wait()
+
+    tasks = [asyncio.create_task(ask(ANN)) for _ in range(5)]
+    tasks.append(asyncio.create_task(ask(BOB)))
+    tasks.append(asyncio.create_task(ask(ANN, "status")))  # a short one
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert sorted(inside) == [ANN, ANN, ANN, BOB]
+    tasks[4].cancel()  # one that waits
+    end.set()
+    await asyncio.gather(*tasks[:4], *tasks[5:])
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[4]
+    assert len(answers) == 0

@@ -1,0 +1,118 @@
+"""Numbers of /etc/subuid belong to who has the range."""
+
+import asyncio
+import os
+import pwd
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.session.server import ClientServer
+from lbd.local import connection_limits
+from lbd.local import subordinate_ids as subordinate
+from lbd.local.caller import Caller
+from lbd.local.connection_limits import Crowd
+from lbd.local.subordinate_ids import Subordinates, read_ranges
+
+BIN = pwd.getpwnam("bin").pw_uid
+TEXT = """
+# who has what
+bin:100000:65536
+3003:300000:65536
+no-such-user:400000:65536
+broken
+:1:2
+bin:x:9
+bin:-5:9
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "subuid"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("uid", "person"),
+    [
+        (0, 0), (1000, 1000), (99_999, 99_999), (100_000, BIN), (165_535, BIN), (165_536, 165_536),
+        (300_001, 3003), (365_536, 365_536), (400_000, 400_000), (1 << 31, 1 << 31),
+    ],
+)  # fmt: skip
+def test_a_number_of_a_range_is_its_owners(file, uid, person):
+    assert Subordinates(file).person(uid, 0.0) == person
+
+
+def test_lines_that_make_no_sense_are_left_out():
+    assert [whose for _, _, whose in read_ranges(TEXT)] == ["bin", "3003", "no-such-user"]
+
+
+def test_a_change_of_the_file_is_seen_within_seconds(file):
+    known = Subordinates(file)
+    assert known.person(100_000, 0.0) == BIN
+    file.write_text("3003:100000:65536\n")
+    os.utime(file, ns=(1, 1))
+    assert known.person(100_000, subordinate.LOOK_EVERY_S / 2) == BIN
+    assert known.person(100_000, subordinate.LOOK_EVERY_S) == 3003
+    file.unlink()
+    assert known.person(100_000, 2 * subordinate.LOOK_EVERY_S) == 100_000
+
+
+@pytest.fixture
+def of_this_host(file, monkeypatch):
+    monkeypatch.setattr(subordinate, "OF_THIS_HOST", Subordinates(file))
+
+
+def test_a_range_has_the_connections_of_one_user(of_this_host):
+    room = Crowd(50, lambda _: False)
+    callers = [
+        Caller(1, uid, uid, (), subordinate.person_of(uid))
+        for uid in (3003, *range(300_000, 300_000 + connection_limits.CONNECTIONS_MAX))
+    ]
+    refused = [caller for caller in callers if room.why_not(caller)]
+    assert refused == callers[-1:]
+    assert room.turn_s(callers[0], 1) == room.turn_s(Caller(1, 7, 7), 1) == 0.0
+    for caller in callers[:-1]:
+        room.left(caller)
+    assert not room.why_not(callers[-1])
+
+
+def test_a_range_has_the_threads_of_one_user(of_this_host):
+    threads = UserThreads()
+    assert threads.of(300_000) is threads.of(300_001) is threads.of(3003)
+    assert threads.of(300_000) is not threads.of(100_000)
+
+
+async def test_a_range_has_the_places_of_one_user_at_lbm_sock(of_this_host, tmp_path):
+    """Processes of four numbers of one range come: all count as their owner."""
+    config = SimpleNamespace(lbm=SimpleNamespace(max_clients=4))
+    server = ClientServer(tmp_path / "lbm.sock", SimpleNamespace(config=config), None)
+    uids, all_came, ours = iter(range(300_000, 300_004)), asyncio.Event(), []
+
+    def connection(sock):
+        ours.append(sock)
+        if (uid := next(uids)) == 300_003:
+            all_came.set()
+        caller = Caller(1, uid, uid, (), subordinate.person_of(uid))
+        return SimpleNamespace(caller=caller, serve=asyncio.Event().wait, close=sock.close)
+
+    server.connection = connection
+    server.start(None, for_all=False)
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(4)]
+    for client in clients:
+        client.connect(str(tmp_path / "lbm.sock"))
+    async with asyncio.timeout(20):
+        await all_came.wait()
+    assert server._of_user == {3003: 3}
+    for task in server._tasks:
+        task.cancel()
+    await asyncio.gather(*server._tasks, return_exceptions=True)
+    descriptor, _ = server.leave()
+    server._listener.close()
+    assert descriptor >= 0
+    for sock in (*clients, *ours):
+        sock.close()

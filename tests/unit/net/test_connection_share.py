@@ -1,0 +1,88 @@
+"""One address has at most its share of a port's connections."""
+
+import asyncio
+import socket
+
+import grpc.aio
+import pytest
+
+from lbd.net import connection_share
+from lbd.net.connection_share import ConnectionShares, close_excess
+
+SHARE = 40
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listener:
+        yield listener
+
+
+def connected(listener, count, address="127.0.0.1"):
+    """(our ends, theirs)"""
+    ours = [
+        socket.create_connection(listener.getsockname(), source_address=(address, 0))
+        for _ in range(count)
+    ]
+    return ours, [listener.accept()[0] for _ in range(count)]
+
+
+def is_open(sock):
+    sock.setblocking(False)
+    try:
+        return bool(sock.recv(1))
+    except BlockingIOError:
+        return True
+
+
+def test_an_address_has_its_share_and_another_is_not_touched(listener):
+    port = listener.getsockname()[1]
+    many, accepted = connected(listener, SHARE + 25)
+    few, more = connected(listener, 5, "127.0.0.9")
+    assert close_excess("127.0.0.1", port, SHARE) == {"127.0.0.1": 25}
+    assert sum(map(is_open, many)) == SHARE
+    assert all(map(is_open, few))
+    for sock in (*many, *accepted, *few, *more):
+        sock.close()
+
+
+def test_connections_to_others_do_not_count(listener):
+    """Those that we have opened ourselves, too."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ours, theirs = connected(listener, SHARE + 5)
+        assert close_excess(*other.getsockname(), SHARE) == {}
+        assert all(map(is_open, ours))
+        for sock in (*ours, *theirs):
+            sock.close()
+
+
+async def test_a_server_is_looked_at_as_long_as_it_is_there(caplog):
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    shares = ConnectionShares(server, ("127.0.0.1", port), 4 * SHARE)
+    socks = [socket.create_connection(("127.0.0.1", port)) for _ in range(SHARE + 10)]
+    async with asyncio.timeout(20):
+        while "closed" not in caplog.text:  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.05)
+    assert sum(map(still_there, socks)) == SHARE
+    for sock in socks:
+        sock.close()
+    await server.stop(None)
+    assert shares._server() is server
+    assert connection_share.LOOK_S <= 5
+
+
+def still_there(sock):
+    """gRPC has sent its settings to each."""
+    sock.settimeout(5)
+    while data := sock.recv(1 << 16):
+        sock.setblocking(False)
+        try:
+            data = sock.recv(1 << 16)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        sock.settimeout(5)
+    return False

@@ -1,0 +1,33 @@
+"""What gRPC says of a broken connection is said in plain words, and nothing else is touched."""
+
+import pytest
+
+from lbd.net.details import in_plain_words
+
+
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ("Stream removed (Secure read failed (Socket closed))", "the connection was closed"),
+        ("Stream removed (ping timeout)", "nothing is heard from it"),
+        ("Stream removed (Secure read failed (recvmsg:Connection timed out))",
+         "nothing is heard from it"),
+        ("Socket closed", "the connection was closed"),
+        ("recvmsg:Connection reset by peer", "the connection was closed"),
+        ("Stream removed (something new)", "Stream removed (something new)"),
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: Failed to "
+         "connect to remote host: getsockopt(SO_ERROR): Connection refused (111)",
+         "it cannot be reached (Connection refused (111))"),
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: "
+         "Hostname Verification Check failed.",
+         "it does not prove to be that host: its certificate is another's, or it is revoked"),
+        ("failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:7901: FD Shutdown",
+         "it cannot be reached (no answer)"),
+        ("FD Shutdown", "nothing is heard from it"),
+        ("h2 is revoked", "h2 is revoked"),
+        ("the job printed: Socket closed", "the job printed: Socket closed"),
+        (None, ""),
+    ],
+)  # fmt: skip
+def test_what_is_said(details, said):
+    assert in_plain_words(details) == said

@@ -1,0 +1,42 @@
+"""How much one host may have us read."""
+
+import asyncio
+
+import pytest
+
+from lbd.net.lim_network import TURN_BYTES, LimNetwork
+from lbd.net.transport import Plain
+
+
+class Refused(Exception):
+    pass
+
+
+class Context:
+    """That of a call, as far as it is needed."""
+
+    async def abort(self, code, text):
+        raise Refused(text)
+
+
+@pytest.fixture
+async def network():
+    made = LimNetwork(Plain("key", "h1"), 1 << 20, 5.0, rate_per_s=100)
+    yield made
+    await made.close()
+
+
+async def test_long_messages_count_for_as_many_as_they_take_to_read(network):
+    for _ in range(2):
+        await network._await_turn("h3", 90 * TURN_BYTES, Context())
+    waits = asyncio.create_task(network._await_turn("h3", 90 * TURN_BYTES, Context()))
+    await asyncio.sleep(0)  # it has got its turn, in most of a second
+    with pytest.raises(Refused, match="h3 sends more than 100 messages a second"):
+        await network._await_turn("h3", 90 * TURN_BYTES, Context())
+    waits.cancel()
+    assert network.traffic.refused == 1
+    await network._await_turn("h2", 100, Context())
+
+
+async def test_the_longest_message_is_taken_of_whoever_was_quiet(network):
+    await network._await_turn("h3", 1 << 28, Context())

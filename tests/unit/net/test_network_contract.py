@@ -1,0 +1,148 @@
+"""What a LIM may expect of its network, checked on gRPC over loopback and on the memory network."""
+
+import asyncio
+import socket
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lbd.errors import ConfigError, PeerError, Unavailable
+from lbd.lim.core import messages as m
+from lbd.model import HostId
+from lbd.net.lim_network import METHOD, LimNetwork
+from lbd.net.transport import Plain
+from lbd.testing.memory_network import Exchange, MemoryNetwork
+
+KEY = "k" * 40
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def said(body: m.Body, sender: str = "h1") -> m.Message:
+    return m.Message("lbd", HostId(sender), 1, body)
+
+
+@asynccontextmanager
+async def grpc_pair():
+    nets = [LimNetwork(Plain(name, KEY), 1 << 20, 10.0) for name in ("h1", "h2")]
+    yield nets, free_port()
+    for net in nets:
+        await net.close()
+
+
+@asynccontextmanager
+async def memory_pair():
+    exchange = Exchange()
+    nets = [MemoryNetwork(name, exchange) for name in ("h1", "h2")]
+    yield nets, 7901
+    for net in nets:
+        await net.close()
+
+
+@pytest.fixture(params=[grpc_pair, memory_pair])
+async def pair(request):
+    async with request.param() as found:
+        yield found
+
+
+def echo(message: m.Message) -> m.Message:
+    return m.Message("lbd", HostId("h2"), 5, m.Ack(error=type(message.body).__name__))
+
+
+async def test_a_message_is_answered(pair):
+    (one, two), port = pair
+    await two.serve("127.0.0.1", port, echo)
+    reply = await one.ask("h2", f"127.0.0.1:{port}", said(m.Drain(True)), 2.0)
+    assert reply == m.Message("lbd", HostId("h2"), 5, m.Ack(error="Drain"))
+
+
+async def test_nobody_there_is_said_before_the_deadline(pair):
+    (one, _), port = pair
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        await one.ask("h2", f"127.0.0.1:{port}", said(m.Ping()), 30.0)
+    assert time.monotonic() - began < 20.0
+
+
+async def test_many_at_once_each_get_their_own_reply(pair):
+    (one, two), port = pair
+    await two.serve("127.0.0.1", port, echo)
+    bodies = [m.Ping(), m.Drain(True), m.Leave(), m.Probe()] * 10
+    replies = await asyncio.gather(
+        *(one.ask("h2", f"127.0.0.1:{port}", said(body), 5.0) for body in bodies)
+    )
+    assert [reply.body.error for reply in replies] == [type(body).__name__ for body in bodies]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+async def test_a_cut_works_from_either_side_and_heals(pair, side):
+    nets, port = pair
+    await nets[1].serve("127.0.0.1", port, echo)
+    target = f"127.0.0.1:{port}"
+    await nets[side].cut({"h2" if side == 0 else "h1"})
+    with pytest.raises(Unavailable):
+        await nets[0].ask("h2", target, said(m.Ping()), 1.0)
+    await nets[side].cut(set())
+    assert (await nets[0].ask("h2", target, said(m.Ping()), 5.0)).sender == "h2"
+
+
+# -- what only the real one can get wrong --------------------------------------------------------
+
+
+async def test_silence_ends_at_the_deadline():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()  # the kernel takes the connection; nobody speaks
+    net = LimNetwork(Plain("h1", KEY), 1 << 20, 10.0)
+    port = listener.getsockname()[1]
+    with pytest.raises(Unavailable):
+        await net.ask("h2", f"127.0.0.1:{port}", said(m.Ping()), 0.3)
+    await net.close()
+    listener.close()
+
+
+async def test_a_wrong_key_is_refused():
+    async with grpc_pair() as ((_, two), port):
+        await two.serve("127.0.0.1", port, echo)
+        stranger = LimNetwork(Plain("h3", "x" * 40), 1 << 20, 10.0)
+        with pytest.raises(Unavailable, match="key"):
+            await stranger.ask("h2", f"127.0.0.1:{port}", said(m.Ping()), 2.0)
+        await stranger.close()
+
+
+async def test_garbage_and_oversize_are_refused_and_the_server_lives():
+    async with grpc_pair() as ((one, two), port):
+        await two.serve("127.0.0.1", port, echo)
+        target = f"127.0.0.1:{port}"
+        call = one.peers.channel("h2", target).unary_unary(METHOD)
+        one._encoder.encode = lambda _message: b"\xff\xff\xff"
+        with pytest.raises(PeerError, match="not a LIM message"):
+            await one.ask("h2", target, said(m.Ping()), 2.0)
+        one._encoder.encode = lambda _message: b"x" * (3 << 20)
+        with pytest.raises(Unavailable):
+            await one.ask("h2", target, said(m.Ping()), 2.0)
+        del one._encoder.encode
+        assert (await one.ask("h2", target, said(m.Ping()), 2.0)).sender == "h2"
+        assert call is not None
+
+
+async def test_a_port_in_use_is_said_in_one_line():
+    async with grpc_pair() as ((one, two), port):
+        await two.serve("127.0.0.1", port, echo)
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await one.serve("127.0.0.1", port, echo)
+
+
+async def test_traffic_is_counted_by_kind():
+    async with grpc_pair() as ((one, two), port):
+        await two.serve("127.0.0.1", port, echo)
+        await one.ask("h2", f"127.0.0.1:{port}", said(m.Drain(True)), 2.0)
+        assert one.traffic.messages_out == {"Drain": 1}
+        assert one.traffic.messages_in == {"Ack": 1}
+        assert one.traffic.bytes_out == two.traffic.bytes_in
+        assert one.traffic.bytes_in == two.traffic.bytes_out

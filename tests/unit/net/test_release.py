@@ -1,0 +1,62 @@
+"""Neighbouring releases understand each other, others say who is to be upgraded."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.net import release as wire
+from lbd.net.release import Wire, disagreement, lacking, read
+
+
+def release(newest, oldest=None, name="1.0"):
+    return Wire(name, newest, newest - 1 if oldest is None else oldest)
+
+
+def test_our_own_announcement_is_read_as_it_was_meant():
+    assert read(wire.OWN.announcement()) == wire.OWN
+
+
+def test_a_later_release_may_say_more():
+    assert read("7 6 2.0 stage something-new") == Wire("2.0", 7, 6, frozenset({"stage"}))
+    assert read("7 6 2.0") == Wire("2.0", 7, 6)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "x y 1.0", "1 2 1.0 ", "2 -1 1.0 ", "2 1 a/b ", "9 8 1.0 A!", "2 1  x"]
+)
+def test_what_is_no_announcement(text):
+    with pytest.raises(ValueError):  # noqa: PT011
+        read(text)
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_announced(text):
+    with contextlib.suppress(ValueError):
+        found = read(text)
+        assert 0 <= found.oldest <= found.newest
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "older"),
+    [
+        (release(5), release(5), ""), (release(5), release(6), ""), (release(6), release(5), ""),
+        (release(5), release(7), "h1"), (release(7), release(5), "h2"),
+        (release(5, oldest=1), release(3), ""), (release(5, oldest=5), release(4), "h2"),
+    ],
+)  # fmt: skip
+def test_who_is_to_be_upgraded(one, other, older):
+    why = disagreement("h1", one, "h2", other)
+    assert why.endswith(f"upgrade {older}") if older else why == ""
+    assert why == disagreement("h2", other, "h1", one)
+
+
+def test_the_release_before_is_a_neighbour():
+    assert disagreement("h1", wire.BEFORE, "h2", wire.OWN) == ""
+
+
+def test_a_missing_feature_is_named():
+    assert lacking(Wire("0.9", 2, 1, frozenset({"stage"})), {"stage"}) == ""
+    line = lacking(Wire("0.9", 2, 1), {"stage"})
+    assert line == "runs lbd 0.9 (wire 1 to 2), which cannot take files along (--send, --fetch)"

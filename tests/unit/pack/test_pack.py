@@ -1,0 +1,244 @@
+"""Files to a stream and back: everything that belongs, nothing that does not."""
+
+import io
+import os
+import random
+import socket
+from contextlib import chdir, suppress
+
+import pytest
+
+from lbd.local import frames
+from lbd.pack.pack import (
+    DATA,
+    DIRECTORY,
+    END,
+    FILE,
+    LINK,
+    MODE,
+    MODIFIED,
+    PATH,
+    SIZE,
+    TARGET,
+    Allowance,
+    BadPack,
+    Packer,
+    Unpacker,
+    clear_away,
+    open_parent,
+)
+
+PLENTY = (1 << 40, 1 << 20)
+
+
+def pack(root, paths, *, follow=False, allowance=PLENTY):
+    output = io.BytesIO()
+    with chdir(root):
+        Packer(output, Allowance(*allowance), follow=follow).pack(paths)
+    return output.getvalue()
+
+
+def unpack(root, data, paths, *, allowance=PLENTY, allows_link=lambda path, target: True):
+    def place(number):
+        return open_parent(paths[number], follow=False, make=True), os.path.basename(paths[number])
+
+    with chdir(root):
+        return Unpacker(io.BytesIO(data), Allowance(*allowance), place, allows_link).unpack()
+
+
+def tree_of(root):
+    """All that is to be kept, by path."""
+    found = {}
+    for directory, below, names in os.walk(os.fsencode(root)):
+        for name in below + names:
+            path = os.path.join(directory, name)
+            status = os.lstat(path)
+            content = None
+            if os.path.islink(path):
+                content = os.readlink(path)
+            elif os.path.isfile(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+            about = (status.st_mode, status.st_mtime_ns, content)
+            found[os.path.relpath(path, os.fsencode(root))] = about
+    return found
+
+
+@pytest.fixture
+def roots(tmp_path):
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    return tmp_path / "from", tmp_path / "to"
+
+
+def grow(directory, rng, depth=0):
+    for number in range(rng.randrange(1, 6)):
+        path = os.path.join(directory, rng.choice([b"n%d", b"\xff%d", b" %d\n", b"-%d"]) % number)
+        kind = rng.random()
+        if kind < 0.3 and depth < 4:
+            os.mkdir(path)
+            grow(path, rng, depth + 1)
+            os.chmod(path, rng.choice([0o755, 0o700, 0o555, 0o777]))
+        elif kind < 0.45:
+            os.symlink(rng.choice([b"n1", b"/etc/passwd", b"../..", b"\xfe"]), path)
+        else:
+            with open(path, "wb") as file:
+                file.write(rng.randbytes(rng.choice([0, 1, 1000, 700_000])))
+            os.chmod(path, rng.choice([0o644, 0o600, 0o755, 0o400, 0o000]))
+        when = rng.randrange(1 << 60)
+        os.utime(path, ns=(when, when), follow_symlinks=False)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_tree_comes_out_as_it_went_in(roots, seed):
+    source, target = roots
+    root = os.path.join(os.fsencode(source), b"tree")
+    os.mkdir(root)
+    grow(root, random.Random(seed))
+    assert unpack(target, pack(source, [b"tree"]), [b"tree"]).arrived == {0}
+    assert tree_of(target) == tree_of(source)
+    clear_away(os.path.join(os.fsencode(target), b"tree"))
+    assert os.listdir(target) == []
+
+
+def test_listed_paths_go_where_the_receiver_says(roots):
+    source, target = roots
+    (source / "a/b").mkdir(parents=True)
+    (source / "a/b/c").write_text("c")
+    (source / "d").write_text("d")
+    data = pack(source, [b"a/b/c", b"none", b"d", b"a/none", b"none/x"])
+    result = unpack(target, data, [b"x/y", b"-", b"z", b"-", b"-"])
+    assert (result.arrived, result.missing) == ({0, 2}, {1, 3, 4})
+    assert (target / "x/y").read_text() + (target / "z").read_text() == "cd"
+    assert sorted(os.listdir(target)) == ["x", "z"]
+
+
+def test_the_directory_itself(roots):
+    source, target = roots
+    (source / "sub").mkdir()
+    (source / "sub/file").write_text("x")
+    unpack(target, pack(source, [b"."]), [b"."])
+    assert (target / "sub/file").read_text() == "x"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket"])
+def test_what_is_no_file_is_refused(roots, kind):
+    source, _ = roots
+    (source / "d").mkdir()
+    if kind == "fifo":
+        os.mkfifo(source / "d/x")
+    else:
+        with chdir(source), socket.socket(socket.AF_UNIX) as sock:
+            sock.bind("d/x")
+    with pytest.raises(BadPack, match="d/x: neither file"):
+        pack(source, [b"d"])
+
+
+def test_no_symbolic_link_is_followed_on_the_way(roots, tmp_path):
+    source, _ = roots
+    (tmp_path / "secret").write_text("s")
+    (source / "out").symlink_to(tmp_path)
+    with pytest.raises(BadPack, match="out/secret"):
+        pack(source, [b"out/secret"])
+    assert b"s" in pack(source, [b"out/secret"], follow=True)  # one's own link at home
+    assert b"secret" not in pack(source, [b"out"], follow=True).replace(bytes(tmp_path), b"")
+
+
+def test_setuid_does_not_travel(roots):
+    source, target = roots
+    (source / "tool").write_text("x")
+    (source / "tool").chmod(0o4755)
+    unpack(target, pack(source, [b"tool"]), [b"tool"])
+    assert (target / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize(("allowance", "name"), [((5, 100), "max_bytes"), ((100, 2), "max_files")])
+def test_both_ends_keep_to_their_allowance(roots, allowance, name):
+    source, target = roots
+    (source / "d").mkdir()
+    (source / "d/a").write_text("abc")
+    (source / "d/b").write_text("def")
+    with pytest.raises(BadPack, match=name):
+        pack(source, [b"d"], allowance=allowance)
+    with pytest.raises(BadPack, match=name):
+        unpack(target, pack(source, [b"d"]), [b"d"], allowance=allowance)
+
+
+def test_a_stream_cut_anywhere_is_no_stream(roots, tmp_path):
+    source, _ = roots
+    (source / "d").mkdir()
+    (source / "d/f").write_bytes(b"12345")
+    (source / "d/l").symlink_to("f")
+    data = pack(source, [b"d", b"none"])
+    for end in range(len(data)):
+        place = tmp_path / f"cut{end}"
+        place.mkdir()
+        with pytest.raises(BadPack, match="cut short"):
+            unpack(place, data[:end], [b"d", b"none"])
+
+
+def entry(tag, path, **more):
+    given = {PATH: path, MODE: b"420", MODIFIED: b"0", **more.get("more", {})}
+    return frames.pack(tag, b"".join(frames.field(*pair) for pair in given.items()))
+
+
+def file_entry(path, content=b"evil", size=None):
+    more = {SIZE: b"%d" % (len(content) if size is None else size)}
+    return entry(FILE, path, more=more) + frames.pack(DATA, content)
+
+
+TOP = entry(DIRECTORY, b"0")
+FORGED = {
+    "up": TOP + file_entry(b"0/../evil"),
+    "up and up": TOP + file_entry(b"0/../../../tmp/evil"),
+    "absolute": file_entry(b"/tmp/evil"),
+    "empty step": TOP + file_entry(b"0//evil"),
+    "dot": TOP + file_entry(b"0/./evil"),
+    "not asked for": file_entry(b"7"),
+    "no number": file_entry(b"evil"),
+    "before its directory": file_entry(b"0/evil"),
+    "twice": file_entry(b"0") + file_entry(b"0"),
+    "twice below": TOP + file_entry(b"0/x") + file_entry(b"0/x"),
+    "through a link": TOP + entry(LINK, b"0/l", more={TARGET: b"/tmp"}) + file_entry(b"0/l/evil"),
+    "through a link up": entry(LINK, b"0", more={TARGET: b".."}) + file_entry(b"0/evil"),
+    "over a link": TOP + entry(LINK, b"0/l", more={TARGET: b"/tmp/evil"}) + file_entry(b"0/l"),
+    "a null byte": TOP + file_entry(b"0/a\0b"),
+    "longer than it said": TOP + file_entry(b"0/x", size=2),
+    "negative": TOP + file_entry(b"0/x", size=-1),
+    "no mode": frames.pack(FILE, frames.field(PATH, b"0")),
+    "an unknown tag": frames.pack(b"z", b""),
+    "a broken field": frames.pack(FILE, b"p\xff\xff\xff\xffx"),
+    "a huge head": frames.pack(FILE, b"x" * 100_000),
+    "a huge number": file_entry(b"9" * 5000),
+    "too deep": TOP + file_entry(b"0" + b"/d" * 300),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_streams_touch_nothing_outside(tmp_path, name):
+    (tmp_path / "deep/er").mkdir(parents=True)
+    with pytest.raises((BadPack, IndexError)):
+        unpack(tmp_path / "deep/er", FORGED[name] + frames.pack(END), [b"x"])
+    assert os.listdir(tmp_path) == ["deep"]
+    assert os.listdir(tmp_path / "deep") == ["er"]
+    assert not os.path.exists("/tmp/evil")
+    assert set(os.listdir(tmp_path / "deep/er")) <= {"x"}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_garbage_is_a_bad_pack(tmp_path, seed):
+    rng = random.Random(seed)
+    data = bytearray(TOP + file_entry(b"0/x") + entry(LINK, b"0/l", more={TARGET: b"x"}))
+    data += frames.pack(END)
+    for _ in range(rng.randrange(1, 6)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    with suppress(BadPack, IndexError):
+        unpack(tmp_path, bytes(data), [b"x"])
+    assert set(os.listdir(tmp_path)) <= {"x"}
+
+
+def test_links_may_be_refused(tmp_path):
+    data = entry(LINK, b"0", more={TARGET: b"/etc/passwd"}) + frames.pack(END)
+    with pytest.raises(BadPack, match="leads out"):
+        unpack(tmp_path, data, [b"x"], allows_link=lambda path, target: False)
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,148 @@
+"""What a host lacks of what a command needs, and how needs are written between hosts."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbd.model import NO_NEEDS, Facts, Needs
+from lbd.policy.needs import counted_peak, needed, too_little_memory, unmet
+from lbd.text.needs_words import (
+    needs_text,
+    read_facts,
+    read_features_text,
+    read_needs_text,
+    read_resources_text,
+    resources_text,
+)
+
+HOST = Facts(("big", "linux"), (("gpu", 2, 0), ("scratch", 200 << 30, 0)), 8 << 30)
+GPU = Needs((("gpu", 1),))
+
+
+def used(*, memory_given=0, **amounts):
+    there = tuple((name, total, amounts.get(name, 0)) for name, total, _ in HOST.resources)
+    return replace(HOST, resources=there, memory_given=memory_given)
+
+
+@pytest.mark.parametrize(
+    ("needs", "facts", "why", "later"),
+    [
+        (GPU, used(gpu=1), None, None),
+        (GPU, used(gpu=2), "both gpus taken", True),
+        (Needs((("gpu", 2),)), used(gpu=1), "1 of 2 gpus free, not 2", True),
+        (Needs((("gpu", 3),)), HOST, "has 2 gpus, not 3", False),
+        (Needs((("tape", 1),)), HOST, "no tape", False),
+        (GPU, Facts(("x",), (("gpu", 1, 1),)), "its gpu is taken", True),
+        (GPU, Facts(("x",), (("gpu", 4, 4),)), "all 4 gpus taken", True),
+        (GPU, Facts(("x",), (("gpu", 1, 2),)), "its gpu is taken", True),  # there were more
+        (Needs((("scratch", 300 << 30),)), HOST, "has 200.0G scratch, not 300.0G", False),
+        (
+            Needs((("scratch", 100 << 30),)), used(scratch=150 << 30),
+            "50.0G of 200.0G scratch free, not 100.0G", True,
+        ),
+        (Needs(features=("big",)), HOST, None, None),
+        (Needs(features=("small",)), HOST, "no feature small", False),
+        (Needs(not_features=("big",)), HOST, "has the feature big", False),
+        (Needs(not_features=("small",)), HOST, None, None),
+        (Needs(memory_bytes=9 << 30), HOST, "has 8.0G memory, not 9.0G", False),
+        (
+            Needs(memory_bytes=4 << 30), used(memory_given=6 << 30),
+            "2.0G of 8.0G memory free, not 4.0G", True,
+        ),
+        (Needs(memory_bytes=4 << 30), Facts(), None, None),  # nobody knows how much there is
+        (GPU, Facts(), "its lbd is too old to say what it has", False),
+        (NO_NEEDS, Facts(), None, None),
+    ],
+)  # fmt: skip
+def test_what_a_host_lacks(needs, facts, why, later):
+    found = unmet(needs, facts)
+    assert (found and found.why, found and found.later) == (why, later)
+
+
+def test_what_it_never_has_is_said_before_what_others_have():
+    needs = Needs((("gpu", 1), ("tape", 1)))
+    assert unmet(needs, used(gpu=2)) == ("no tape", False)
+
+
+NEEDS = Needs((("gpu", 2), ("scratch", 50 << 30)), ("avx2", "big"), ("slow",), 1 << 30, 1 << 30)
+
+
+def test_needs_are_read_as_they_were_written():
+    assert read_needs_text(needs_text(NEEDS)) == NEEDS
+    assert read_needs_text(needs_text(NO_NEEDS)) == NO_NEEDS
+    assert needed(NEEDS) == (
+        "2 gpus, 50.0G scratch, the feature avx2, the feature big, no feature slow, 1.0G memory"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpu=0", "gpu=-1", "=1", "gpu=1 gpu=1", "9=1", "gpu=x", "+", "-9", "memory=x", " ",
+        "memory=1 memory=2", "~", "~x", "~1 ~2",
+        "memory=99999999999999999999", "gpu=1\n", "gpu=99999999999999999999",
+        "a=1 " * 60 + "b=1", "+" + "x" * 33, "gpu=1  big=1", "gpu=\u0663",
+    ],
+)  # fmt: skip
+def test_needs_that_cannot_be_are_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        read_needs_text(text)
+
+
+def test_facts_are_read_as_they_were_written():
+    facts = used(gpu=1, memory_given=5)
+    texts = " ".join(facts.features), resources_text(facts)
+    assert read_facts(*texts, facts.memory_total, facts.memory_given) == facts
+
+
+@pytest.mark.parametrize(
+    "text", ["gpu", "gpu:1", "gpu:1:x", "gpu:1:1:1", "b:1:1 a:1:1", "a:1:1 a:1:1", ":1:1", " "]
+)
+def test_resources_of_another_host_that_cannot_be_are_refused(text):
+    with pytest.raises(ValueError, match=r"."):
+        read_resources_text(text)
+
+
+def test_no_host_says_more_than_is_kept_of_it():
+    many = " ".join(f"r{n:03}:1:0" for n in range(17))
+    with pytest.raises(ValueError, match=r"."):
+        read_resources_text(many)
+    with pytest.raises(ValueError, match=r"."):
+        read_features_text(" ".join(f"f{n:03}" for n in range(65)))
+    with pytest.raises(ValueError, match=r"."):
+        read_features_text("b a")
+    with pytest.raises(ValueError, match=r"."):
+        read_facts("a", "", 1 << 63, 0)
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("learnt", "limit", "counted"),
+    [
+        (0, 0, 0), (200 << 20, 0, 0), (GIB, 0, GIB), (GIB + 1, 0, GIB + GIB // 4),
+        (3 * GIB - 1, 0, 3 * GIB), (8 * GIB, 2 * GIB, 2 * GIB), (GIB, 2 * GIB, GIB),
+        ((1 << 63) - 1, 0, (1 << 63) - 1),
+    ],
+)  # fmt: skip
+def test_a_learnt_peak_is_rounded_up_to_one_of_a_few_values(learnt, limit, counted):
+    assert counted_peak(learnt, limit) == counted
+
+
+@pytest.mark.parametrize(
+    ("total", "available", "given", "why"),
+    [
+        (8, 4, 0, ""), (8, 3, 0, ""),
+        (8, 2, 0, "2.0G memory available, it took up to 3.0G"),
+        (8, 8, 6, "2.0G memory available, it took up to 3.0G"),  # given, and not yet taken
+        (8, 8, 9, "0 memory available, it took up to 3.0G"),
+        (0, 0, 0, ""),  # nobody knows
+    ],
+)  # fmt: skip
+def test_a_host_is_passed_over_where_a_learnt_peak_does_not_fit(total, available, given, why):
+    needs, facts = Needs(peak_bytes=3 * GIB), Facts(memory_given=given * GIB)
+    found = too_little_memory(needs, facts, (total * GIB, available * GIB))
+    assert found == why
+    assert unmet(needs, facts) is None  # it is no demand
+    assert too_little_memory(NO_NEEDS, facts, (total * GIB, available * GIB)) == ""

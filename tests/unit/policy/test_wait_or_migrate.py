@@ -1,0 +1,255 @@
+"""What is learnt of an owner, and what follows from it for a command that stands still."""
+
+import math
+from random import Random
+
+import pytest
+
+from lbd.policy.wait_or_migrate import (
+    BETA,
+    PRIOR,
+    Move,
+    Others,
+    OwnerHistory,
+    Wait,
+    decide,
+    decide_gang,
+    is_best_moved,
+    patience,
+    solved,
+)
+from lbd.theory.wait_or_migrate import OnOff, moves, threshold_of_one, thresholds, work_thresholds
+
+STEP_S = 60.0
+
+
+def history_of(stays_s, away_s=3600.0):
+    """An owner who was here so long, again and again, and has just come once more."""
+    history, now_s = OwnerHistory(), 0.0
+    for stay_s in stays_s:
+        history.came(now_s)
+        history.left(now_s + stay_s)
+        now_s += stay_s + away_s
+    history.came(now_s)
+    return history, now_s
+
+
+def steps(history, chain, count, rng, hour=0):
+    here = False
+    for _ in range(count):
+        will = rng.random() >= (chain.p01 if here else chain.p11)
+        history.step(hour, here, will)
+        here = will
+
+
+def test_chances_are_counted_by_hour_beside_a_prior():
+    history, chain = OwnerHistory(), OnOff(0.25, 0.9)
+    for hour in (None, 100):
+        found = history.chain(hour)
+        assert (found.p01, found.p11) == pytest.approx((PRIOR.p01, PRIOR.p11))
+    steps(history, chain, 20_000, Random(1), hour=100)
+    assert history.steps(100) == 20_000
+    assert history.chain(100).p01 == pytest.approx(0.25, abs=0.02)
+    assert history.chain(100).p11 == pytest.approx(0.9, abs=0.02)
+    # an hour in which nothing was seen is like the host's others
+    assert history.chain(3).p01 == pytest.approx(history.chain().p01)
+    steps(history, OnOff(0.9, 0.1), 300, Random(2), hour=3)
+    assert history.chain(3).p11 < 0.3 < history.chain(100).p11
+    assert history.by_hour() == [history.chain(hour) for hour in range(168)]
+    for hour in (-1, 168):
+        with pytest.raises(ValueError, match="hour"):
+            history.step(hour, True, True)
+
+
+def test_stays():
+    history, now_s = history_of([100.0, 300.0])
+    assert list(history.stays_s) == [100.0, 300.0]
+    assert history.stayed_s(now_s + 50.0) == 50.0
+    history.came(now_s + 60.0)
+    assert history.stayed_s(now_s + 70.0) == 70.0  # the same stay
+    history.left(now_s + 80.0)
+    history.left(now_s + 90.0)
+    assert (len(history.stays_s), history.stayed_s(now_s + 99.0)) == (3, 0.0)
+    for _ in range(300):
+        history.came(1e6)
+        history.left(1e6 + 1)
+    assert len(history.stays_s) == 200
+
+
+def test_what_was_learnt_is_kept_and_what_is_damaged_is_not_believed():
+    history, _ = history_of([60.0, 70.0] * 5)
+    steps(history, OnOff(0.3, 0.7), 500, Random(7), hour=9)
+    again = OwnerHistory()
+    again.restore(history.rows(), list(history.stays_s))
+    assert again.chain(9) == history.chain(9)
+    assert again.stays() == history.stays()
+    zero = [[0, 0, 0, 0]] * 167
+    for rows, stays_s in (
+        ([], []),
+        ([*zero, [1, 2, 0, 0]], []),
+        ([*zero, [0, 0, -1, -1]], []),
+        ([*zero, [0, 0, 1]], []),
+        ([*zero, [0, 0, 0, 0]], [-1.0]),
+        ([*zero, [0, 0, 0, 0]], [math.nan]),
+    ):
+        with pytest.raises(ValueError, match="damaged"):
+            again.restore(rows, stays_s)
+    assert again.chain(9) == history.chain(9)
+
+
+def test_nothing_is_known_so_it_waits_as_long_as_a_move_costs():
+    history, now_s = history_of([60.0] * 4)
+    found = decide(history, 600.0, STEP_S, now_s)
+    assert found == Wait(
+        now_s + 600.0,
+        "it is not known how long its owner stays; moving would lose 10m00s: waits 10m00s more, "
+        "then moves",
+    )
+    assert decide(history, 600.0, STEP_S, now_s + 200.0).until_s == now_s + 600.0
+    assert isinstance(decide(history, 600.0, STEP_S, now_s + 600.0), Move)
+
+
+@pytest.mark.parametrize("rule", ["threshold", "work"])
+def test_short_stays_are_waited_for_and_what_is_cheap_moves(rule):
+    rng = Random(3)
+    history, now_s = history_of([rng.expovariate(1 / 300) for _ in range(50)])
+    waits = decide(history, 2520.0, STEP_S, now_s, rule=rule)
+    assert isinstance(waits, Wait)
+    assert waits.until_s == math.inf
+    assert "in 80% of such stays; moving would lose 42m00s: waits" in waits.reason
+    cheap = decide(history, 60.0, STEP_S, now_s, rule=rule)
+    assert isinstance(cheap, Move)
+    assert cheap.reason.endswith("moving would lose 1m00s: moves")
+
+
+def test_who_stays_longer_than_anybody_seen_is_waited_for_no_more():
+    rng = Random(6)
+    stays_s = [rng.uniform(100, 400) for _ in range(100)]
+    history, now_s = history_of(stays_s)
+    found = decide(history, 2520.0, STEP_S, now_s)
+    assert found.until_s == pytest.approx(now_s + max(stays_s))
+    late = decide(history, 2520.0, STEP_S, now_s + 401.0)
+    assert late == Move(
+        "an owner who has been here for 6m41s has hardly ever left; moving would lose 42m00s: moves"
+    )
+
+
+def test_the_paper_moves_long_jobs_later_than_their_work_asks_for():
+    """Owners are here and away for five minutes each: by time the threshold is half as high."""
+    history, now_s = history_of([280.0, 290.0, 300.0, 310.0, 320.0] * 6)
+    rng = Random(4)
+    for hour in range(168):
+        steps(history, OnOff(0.2, 0.8), 100, rng, hour)
+    assert isinstance(decide(history, 200.0, STEP_S, now_s, rule="threshold"), Wait)
+    assert isinstance(decide(history, 200.0, STEP_S, now_s, rule="work"), Move)
+
+
+def test_of_owners_who_stay_the_longer_the_longer_they_are_here_there_is_a_time_to_give_up():
+    rng = Random(5)
+    stays_s = [60.0 * ((1 - rng.random()) ** (-1 / 0.7) - 1) for _ in range(150)]
+    history, now_s = history_of(stays_s)
+    first = decide(history, 1800.0, STEP_S, now_s)
+    assert isinstance(first, Wait)
+    assert now_s + 300 < first.until_s < now_s + 7200
+    assert first.reason.endswith("more, then moves")
+    middle_s = (now_s + first.until_s) / 2
+    assert decide(history, 1800.0, STEP_S, middle_s).until_s == pytest.approx(first.until_s)
+    assert isinstance(decide(history, 1800.0, STEP_S, first.until_s + 1), Move)
+
+
+def test_nowhere_to_go_and_nobody_there():
+    history, now_s = history_of([60.0] * 30)
+    stuck = decide(history, 0.0, STEP_S, now_s, others_free=False)
+    assert isinstance(stuck, Wait)
+    assert "no other host" in stuck.reason
+    assert isinstance(decide(history, 0.0, STEP_S, now_s), Move)
+    history.left(now_s)
+    assert decide(history, 0.0, STEP_S, now_s) == Wait(now_s, "the owner is away")
+    for cost, step in ((-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (math.inf, 1.0)):
+        with pytest.raises(ValueError, match="above 0"):
+            decide(history, cost, step, now_s)
+
+
+@pytest.mark.parametrize("chain", [OnOff(0.1, 0.9), OnOff(0.02, 0.97), OnOff(0.6, 0.5)])
+def test_patience_is_the_paper_s_threshold_for_stays_without_memory(chain):
+    """Waiting is right while -ln(1 - p01), the rate of leaving, is above one over the patience."""
+    rate, even = -math.log1p(-chain.p01), threshold_of_one(chain, BETA)
+    assert patience(0.999 * even, chain, "threshold") * rate < 1
+    assert patience(1.001 * even, chain, "threshold") * rate > 1
+    assert patience(0.0, chain, "threshold") == 0.0
+    assert patience(1e9, chain, "threshold") == math.inf
+    assert patience(7.0, chain, "work") == 7.0
+    assert [patience(cost, chain, "myopic") for cost in (0.5, 1.0)] == [0.0, math.inf]
+
+
+def test_a_gang():
+    chain = OnOff(0.1, 0.9)
+    found = thresholds(4, chain, BETA)
+    for away in (1, 2, 3, 4):
+        for cost in (0.5, 1.5, 2.2, 5.0):
+            moved = isinstance(decide_gang(chain, 4, away, cost, 4), Move)
+            assert moved == moves(cost, 4 - away, found, 4)
+            by_work = isinstance(decide_gang(chain, 4, away, cost, 4, "work"), Move)
+            assert by_work == (cost < work_thresholds(4, chain)[4 - away])
+    assert isinstance(decide_gang(chain, 4, 2, 0.4, 4, "myopic"), Move)
+    assert isinstance(decide_gang(chain, 4, 2, 0.5, 4, "myopic"), Wait)
+    few = decide_gang(chain, 4, 2, 0.0, 1)
+    assert isinstance(few, Wait)
+    assert few.reason == "2 of 4 hosts have their owners back, 1 others are free: waits"
+    for away in (0, 5):
+        with pytest.raises(ValueError, match="cannot be"):
+            decide_gang(chain, 4, away, 1.0, 4)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_the_full_process_finds_the_threshold_where_hosts_are_alike(tasks):
+    """With others enough the threshold rule is the optimum; costs are rounded by 5 % at most."""
+    chain = OnOff(0.1, 0.9)
+    found = thresholds(tasks, chain, BETA)
+    for away in range(1, tasks + 1):
+        for others in (tasks + 4, 20):
+            for cost in (0.88 * found[tasks - away], 1.12 * found[tasks - away]):
+                best = decide_gang(chain, tasks, away, cost, others, "optimal", others)
+                rule = decide_gang(chain, tasks, away, cost, others)
+                assert isinstance(best, Move) == isinstance(rule, Move), (away, others, cost)
+                assert "waiting would cost more" in best.reason or "costs less" in best.reason
+
+
+def test_with_few_others_the_full_process_moves_later_than_the_threshold():
+    """Both would go to the last two hosts there are, and their owners may come back, too."""
+    chain = OnOff(0.1, 0.9)
+    cost = 0.88 * thresholds(2, chain, BETA)[0]
+    assert isinstance(decide_gang(chain, 2, 2, cost, 2), Move)
+    assert isinstance(decide_gang(chain, 2, 2, cost, 2, "optimal", 2), Wait)
+    assert isinstance(decide_gang(chain, 2, 2, cost, 6, "optimal", 6), Move)
+
+
+def test_what_is_too_large_to_be_solved_is_left_to_the_threshold():
+    chain = OnOff(0.1, 0.9)
+    assert is_best_moved(chain, 5, 0, Others(9, 9), 1.0) is None
+    large = decide_gang(chain, 5, 2, 1.0, 9, "optimal", 9)
+    assert large == decide_gang(chain, 5, 2, 1.0, 9)
+    slow = OnOff(1e-6, 1 - 1e-6)  # not solved within the rounds that it is given
+    assert is_best_moved(slow, 1, 0, Others(2, 1), 100.0) is None
+
+
+def test_like_costs_and_chances_are_solved_once():
+    before = solved.cache_info().misses
+    for cost in (10.0, 10.1, 9.9):
+        is_best_moved(OnOff(0.1231, 0.9), 1, 0, Others(7, 7), cost)
+    assert solved.cache_info().misses <= before + 1
+
+
+def test_one_owner_who_came_and_went_at_once_hides_no_other():
+    stays_s = [0.0] + [600.0] * 40
+    assert history_of(stays_s)[0].stays() is not None
+    assert history_of([0.0] * 41)[0].stays() is None
+
+
+@pytest.mark.parametrize(
+    ("move_s", "step_s"),
+    [(-1.0, 60.0), (math.inf, 60.0), (math.nan, 60.0), (1.0, 0.0), (1.0, math.inf), (1.0, -1.0)],
+)
+def test_a_cost_that_is_none(move_s, step_s):
+    with pytest.raises(ValueError, match="must be above 0, finite"):
+        decide(history_of([60.0])[0], move_s, step_s, 0.0)

@@ -1,0 +1,30 @@
+"""A lock that is waited for with a limit."""
+
+import os
+import threading
+
+import pytest
+
+from lbd.process.file_lock import lock_file
+
+
+def test_one_at_a_time(tmp_path):
+    path = tmp_path / "lock"
+    held = lock_file(path, 0.0)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(TimeoutError):
+        lock_file(path, 0.05)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    os.close(held)
+    os.close(lock_file(os.fsencode(path), 0.0))
+
+
+def test_it_is_had_when_the_other_lets_go(tmp_path):
+    held = lock_file(tmp_path / "lock", 0.0)
+    threading.Timer(0.1, os.close, (held,)).start()
+    os.close(lock_file(tmp_path / "lock", 20.0))
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        lock_file(tmp_path / "gone" / "lock", 20.0)

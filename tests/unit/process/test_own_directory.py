@@ -1,0 +1,86 @@
+"""Whose directory a daemon may use, and a client believe."""
+
+import os
+
+import pytest
+
+from lbd.errors import ConfigError
+from lbd.process.own_directory import RUNTIME, fault_of, make_own, why_not_believed
+
+ANN, MALLORY = 2001, 2002
+ROOT = pytest.mark.root
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(mode, owner=None):
+        path = tmp_path / "run"
+        path.mkdir()
+        path.chmod(mode)
+        if owner is not None:
+            os.chown(path, owner, owner)
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "fault"),
+    [
+        pytest.param(0o755, 0, "", marks=ROOT),
+        pytest.param(0o775, 0, "", marks=ROOT),  # root's word that its daemons' group may
+        pytest.param(0o777, 0, "others may write", marks=ROOT),
+        pytest.param(0o1777, 0, "others may write", marks=ROOT),
+        pytest.param(0o755, ANN, "", marks=ROOT),
+        pytest.param(0o775, ANN, "others may write", marks=ROOT),
+        pytest.param(0o757, ANN, "others may write", marks=ROOT),
+        pytest.param(0o700, MALLORY, f"belongs to user {MALLORY}", marks=ROOT),
+    ],
+)
+def test_who_may_own_and_write_it(make, mode, owner, fault):
+    found = fault_of(make(mode, owner), {0, ANN})
+    assert fault in found
+    assert bool(found) == bool(fault)
+
+
+def test_one_of_our_own_is_made_and_used(tmp_path):
+    path = tmp_path / "deep/run"
+    make_own(path, RUNTIME)
+    make_own(path, RUNTIME)
+    assert path.stat().st_mode & 0o777 == 0o755
+    path.chmod(0o777)
+    with pytest.raises(ConfigError, match=r"^host\.runtime_dir .*/deep/run: .*chmod go-w"):
+        make_own(path, RUNTIME)
+
+
+def test_a_file_in_its_place_is_said(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir .*/run: "):
+        make_own(tmp_path / "run", RUNTIME)
+    assert "Not a directory" in fault_of(tmp_path / "run")
+
+
+def test_our_link_to_our_directory_is_as_good(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert fault_of(tmp_path / "link") == ""
+    tmp_path.chmod(0o777)
+    assert "others may write" in fault_of(tmp_path / "link")
+
+
+@pytest.mark.root
+def test_a_link_of_another_user_is_not_followed(tmp_path):
+    """It may lead to a directory of ours today, and elsewhere tomorrow."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    os.lchown(link, MALLORY, MALLORY)
+    with pytest.raises(ConfigError, match=f"a link of user {MALLORY}"):
+        make_own(link, RUNTIME)
+
+
+@pytest.mark.root
+def test_what_a_client_believes(make, tmp_path):
+    assert why_not_believed(tmp_path / "missing") == ""
+    path = make(0o755)
+    assert why_not_believed(path) == ""
+    os.chown(path, MALLORY, MALLORY)
+    assert f"belongs to user {MALLORY}" in why_not_believed(path)

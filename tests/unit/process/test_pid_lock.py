@@ -1,0 +1,93 @@
+"""One daemon of a kind for each runtime and each state directory."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lbd.errors import ConfigError, LbdError
+from lbd.process.pid_lock import has_ended, take_pid_lock, take_pid_locks
+
+
+def test_both_directories_are_held_and_may_be_the_same(tmp_path):
+    run, state, other = (str(tmp_path / name) for name in ("run", "state", "other"))
+    locks = take_pid_locks("lim", run, state)
+    with pytest.raises(LbdError, match=r"another lim .* set host\.runtime_dir"):
+        take_pid_locks("lim", run, other)
+    with pytest.raises(LbdError, match=r"another lim .* set host\.state_dir"):
+        take_pid_locks("lim", other, state)
+    for lock in locks:
+        os.close(lock)
+    (lock,) = take_pid_locks("lim", run, run)
+    os.close(lock)
+
+
+def test_a_link_is_not_written_through(tmp_path):
+    (tmp_path / "up.pid").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir"):
+        take_pid_lock(tmp_path / "up.pid")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_who_holds_it_is_said_by_name(tmp_path):
+    lock = take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
+    with pytest.raises(LbdError, match=rf"another `lbd up` \(pid {os.getpid()}\) runs on"):
+        take_pid_lock(tmp_path / "up.pid", program="`lbd up`")
+    os.close(lock)
+
+
+THREAD_STAYS = """
+import ctypes, os, sys, threading
+from pathlib import Path
+from lbd.process.pid_lock import take_pid_lock
+take_pid_lock(Path(sys.argv[1]))
+threading.Thread(target=os.read, args=(0, 1), daemon=True).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_one_that_the_kernel_cannot_end_is_not_to_be_stopped_again(tmp_path):
+    """It was killed, and a thread of it is in a system call."""
+    path = tmp_path / "lbm.pid"
+    words = [sys.executable, "-c", THREAD_STAYS, path]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        until_s = time.monotonic() + 30
+        while not has_ended(process.pid) and time.monotonic() < until_s:
+            time.sleep(0.01)
+        with pytest.raises(LbdError, match=rf"lbm before \(pid {process.pid}\) was ended, but"):
+            take_pid_lock(path)
+
+
+def test_another_name_of_a_file_is_not_written_through(tmp_path):
+    """The daemons' account may make one in root's runtime directory."""
+    victim = tmp_path / "victim"
+    victim.write_text("some text of root's\n")
+    (tmp_path / "up.pid").hardlink_to(victim)
+    with pytest.raises(ConfigError, match=r"up\.pid is no file of its own; remove it"):
+        take_pid_lock(tmp_path / "up.pid")
+    assert victim.read_text() == "some text of root's\n"
+
+
+def test_a_pipe_in_its_place_holds_nobody_up(tmp_path):
+    os.mkfifo(tmp_path / "up.pid")
+    with pytest.raises(ConfigError, match=r"up\.pid is no file of its own"):
+        take_pid_lock(tmp_path / "up.pid")
+
+
+def test_what_is_written_there_is_shown_only_if_it_is_a_pid(tmp_path):
+    lock = take_pid_lock(tmp_path / "up.pid")
+    (tmp_path / "up.pid").write_text("\x1b]0;owned\x07")
+    with pytest.raises(LbdError, match=r"\(pid \?\)"):
+        take_pid_lock(tmp_path / "up.pid")
+    os.close(lock)
+
+
+def test_a_directory_that_others_may_write_is_not_used(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match=r"host\.runtime_dir .*others may write"):
+        take_pid_lock(tmp_path / "up.pid")
+    assert not (tmp_path / "up.pid").exists()

@@ -1,0 +1,127 @@
+"""Blobs that the workers of a host share, in a directory of their own."""
+
+import fcntl
+import os
+import resource
+import socket
+import stat
+
+import pytest
+
+from lbd.python.host_cache import HostCache
+
+BLOB = b"0123456789abcdef"
+
+
+def store(cache, data, announced=None):
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    try:
+        cache.store(BLOB, announced or len(data), reader)
+    finally:
+        os.close(reader)
+
+
+def test_what_one_worker_stores_another_reads(tmp_path):
+    one, other = (HostCache(tmp_path, "name") for _ in range(2))
+    store(one, b"content")
+    found = other.open(BLOB)
+    assert bytes(found) == b"content"
+    found[0:1] = b"C"
+    assert bytes(one.open(BLOB)) == b"content"
+
+
+def test_a_blob_that_comes_by_a_socket_is_stored_too(tmp_path):
+    cache = HostCache(tmp_path, "name")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(b"content")
+        cache.store(BLOB, 7, theirs.fileno())
+    assert cache.read(BLOB) == b"content"
+
+
+@pytest.mark.parametrize("by", [os.pipe, lambda: [end.detach() for end in socket.socketpair()]])
+def test_where_there_is_no_room_the_rest_is_skipped(tmp_path, by):
+    cache = HostCache(tmp_path, "name")
+    reader, writer = by()
+    os.write(writer, b"content" + b"next")
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, old[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            cache.store(BLOB, 7, reader)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert os.read(reader, 99) == b"next"
+    assert list(next(tmp_path.iterdir()).iterdir()) == []
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_last_worker_takes_it_along(tmp_path):
+    one, other = (HostCache(tmp_path, "name") for _ in range(2))
+    store(one, b"content")
+    one.leave()
+    assert len(list(tmp_path.iterdir())) == 1
+    other.close()
+    one.leave()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_workers_have_left_goes_when_the_next_comes(tmp_path):
+    dead = HostCache(tmp_path, "dead")
+    store(dead, b"content")
+    dead.close()
+    HostCache(tmp_path, "next")
+    assert [path.name for path in tmp_path.iterdir()] == [f"lbd-python-{os.getuid()}-next"]
+
+
+def test_half_a_blob_is_none(tmp_path):
+    cache = HostCache(tmp_path, "name")
+    with pytest.raises(EOFError):
+        store(cache, b"half", announced=8)
+    with pytest.raises(FileNotFoundError):
+        cache.open(BLOB)
+
+
+def test_a_directory_that_others_can_enter_is_not_used(tmp_path):
+    place = tmp_path / f"lbd-python-{os.getuid()}-name"
+    place.mkdir(mode=0o700)
+    (place / "file").touch()
+    place.chmod(0o755)
+    held = os.open(place, os.O_RDONLY)  # so that it is not taken for what was left
+    fcntl.flock(held, fcntl.LOCK_SH)
+    cache = HostCache(tmp_path, "name")
+    assert cache.path(BLOB).parent != place
+    cache.leave()
+    cache.close()
+    os.close(held)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "x" * 201])
+def test_its_name_is_no_path(tmp_path, name):
+    with pytest.raises(ValueError, match="name"):
+        HostCache(tmp_path, name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("mode", [0o700, 0o777, None])
+def test_who_makes_the_directory_first_keeps_no_worker_from_having_one(tmp_path, mode):
+    """Its name can be read while it is there, and it is made again for the next worker."""
+    theirs = tmp_path / f"lbd-python-{os.getuid()}-x"
+    if mode is None:
+        theirs.symlink_to(tmp_path)
+    else:
+        theirs.mkdir()
+        theirs.chmod(mode)
+    os.lchown(theirs, 65534, 65534)
+    cache = HostCache(tmp_path, "x")
+    own = cache.path(b"\1" * 16).parent
+    assert own != theirs
+    found = own.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.getuid(), 0o700)
+    cache.leave()
+    assert theirs.lstat().st_uid == 65534
+    assert not own.exists()
+    cache.close()

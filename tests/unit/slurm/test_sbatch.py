@@ -1,0 +1,315 @@
+"""Slurm's command lines: what becomes which option of lbrun, and what is refused by its name."""
+
+import subprocess
+import sys
+
+import pytest
+
+from lbd.slurm import sacct, scancel, squeue, srun
+from lbd.slurm.options import LET_BE, SlurmError, read
+from lbd.slurm.program import NAMES, install
+from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
+from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
+from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, short_elapsed
+
+ROW = {
+    "id": "12_7", "array_id": "12", "array_index": 7, "name": "fit", "user": "ann", "host": "h2",
+    "state": "failed", "exit_status": 137, "slots": 4, "priority": 0, "submitted": 100.0,
+    "started": 160.0, "finished": 3760.0, "cpu_s": 20.0, "command": ["sh"], "reason": None,
+}  # fmt: skip
+JOB = Job(ROW)
+
+
+def words(*given, script="#!/bin/sh\n"):
+    typed = read(list(given), GRAMMAR)
+    return " ".join(lbrun_words(typed.over(in_script(script, "s.sh")), "s.sh"))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["-J", "x"], "--name x"),
+        (["-c4"], "-n 4"),
+        (["--cpus-per-task=4"], "-n 4"),
+        (["--depend=afterok:3"], "--after-ok 3"),  # cut short
+        (["-t", "1-02:03:04"], "--timeout 93784"),
+        (["--mem", "4G"], "--mem 4194304K"),
+        (["--mem=100"], "--mem 102400K"),
+        (["-c", "2", "--mem-per-cpu", "1G"], "--mem 2097152K"),
+        (["-a", "1-9:2%3"], "--array 1-9:2%3"),
+        (["-a", "1-9:2%3"], "SLURM_ARRAY_TASK_COUNT=5"),
+        (["-D", "/tmp"], "-C /tmp"),
+        (["-o", "a.%A.%a.%N.%x"], "-o a.%A.%a.%h.s.sh"),
+        ([], "-o slurm-%j.out"),
+        (["-a", "1-2"], "-o slurm-%A_%a.out"),
+        (["-e", "err"], "--error err"),
+        (["-w", "h3", "-x", "h1,h2"], "-H h3 -x h1 -x h2"),
+        (["--no-requeue"], "--no-restart"),
+        (["-b", "now+2hours"], "--begin +7200s"),
+        (["--begin", "17:30"], "--begin 17:30"),
+        (["--export=NONE"], "--clean-env"),
+        (["--export=ALL,A=b"], "-e A=b"),
+        (["-d", "afterok:12:13,afterany:14_2"], "--after-ok 12,13 --after-any 14_2"),
+        (["-d", "afternotok:12,aftercorr:13"], "--after-failed 12 --after-task 13"),
+        (["--gres=gpu:2"], "--need gpu=2"),
+        (["--gres=gpu,gres/licence:3"], "--need gpu=1 --need licence=3"),
+        (["-G", "2", "--gres=gpu:2"], "--need gpu=2"),
+        (["-C", "avx2&big"], "--feature avx2 --feature big"),
+        (["-n", "1", "-N1", "-p", "lbd"], "--name s.sh -n 1"),
+        (["-n", "3", "-c2"], "-n 6 -e SLURM_JOB_NAME"),
+        (["-n", "3"], "SLURM_NTASKS=3"),
+        (["-N1", "--tasks-per-node", "3", "--mem-per-cpu=1M"], "--mem 3072K"),
+        (["-J=fit"], "--name fit"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_becomes_of_an_option(given, expected):
+    assert expected in words(*given)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--gres=gpu:a100:1"], "--gres gpu:a100:1 is not supported by lbd"),
+        (["--gres=gpu:0"], "--gres gpu:0 is not supported by lbd"),
+        (["--gpus=a100:1"], "--gpus a100:1 is not supported by lbd"),
+        (["--gpus=2", "--gres=gpu:1"], "--gpus 2: 1 of gpu are asked for as well"),
+        (["-C", "avx|sve"], "--constraint avx|sve is not supported by lbd"),
+        (["-C", "[a&b]"], "--constraint [a&b] is not supported by lbd"),
+        (["-C", "a*2"], "--constraint a*2 is not supported by lbd"),
+        (["-C", "a&"], "--constraint a& is not supported by lbd"),
+        (["--gpus-per-task=1"], "--gpus-per-task 1 is not supported by lbd"),
+        (["-H"], "--hold is not supported"),
+        (["--exclusive"], "--exclusive is not supported"),
+        (["--foo"], "unrecognized option '--foo'"),
+        (["-y"], "invalid option -- 'y'"),
+        (["--mem"], "option '--mem' requires an argument"),
+        (["--parsable=1"], "doesn't allow an argument"),
+        (["-n", "4", "--ntasks-per-node=2"], "--ntasks and --ntasks-per-node differ"),
+        (["-N", "2-3"], "--nodes 2-3 is not supported"),
+        (["-p", "long"], "invalid partition specified: long"),
+        (["-t", "soon"], "Invalid --time specification 'soon'"),
+        (["--mem", "4X"], "Invalid --mem specification '4X'"),
+        (["-c", "0"], "Invalid numeric value '0'"),
+        (["-d", "singleton"], "--dependency singleton is not supported"),
+        (["-d", "after:3"], "--dependency after:3 is not supported"),
+        (["-d", "afterok:3?afterok:4"], "not for any (?)"),
+        (["-o", "x.%s"], "%s is not supported"),
+        (["-w", "h[1-2],h4"], "name one host"),
+        (["-a", "5-1"], "--array"),
+        (["--open-mode=append"], "--open-mode append is not supported"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_refused_by_its_name(given, complaint):
+    with pytest.raises(SlurmError) as caught:
+        words(*given)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("signal", "time", "expected"),
+    [
+        ("B:USR2@30", "00:10:00", ["USR2", "570"]),
+        ("B:SIGUSR1", "2", ["USR1", "60"]),
+        ("B:10@600", "1", ["10", "1"]),  # at once
+        ("B:USR2@30", "0", ["", ""]),
+    ],
+)
+def test_the_script_gets_a_signal_before_its_time_is_over(signal, time, expected):
+    assert signal_words({"signal": signal, "time": time}) == expected
+    assert signal_words({"time": time}) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "signal", ["USR1@60", "R:USR1", "RB:USR1", "B:FOO", "B:USR1@", "B:0", "B:"]
+)
+def test_a_signal_that_only_slurm_can_send_is_refused(signal):
+    with pytest.raises(SlurmError, match=r"--signal .* is not supported"):
+        signal_words({"signal": signal})
+
+
+def test_a_step_is_one_process(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("LBD_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "3")
+    for given in ([], ["-n2"], ["--ntasks-per-node=3"]):
+        with pytest.raises(SlurmError, match=r"^--ntasks [23] is not supported by lbd"):
+            srun.run([*given, "true"])
+
+
+def test_squeue_forgets_who_ended_some_minutes_ago(monkeypatch, capsys):
+    now_s = JOB.finished + SHOWN_S - 1
+    monkeypatch.setattr(squeue, "jobs", lambda ids: [JOB])
+    monkeypatch.setattr(squeue.time, "time", lambda: now_s)
+    assert squeue.run(["-h", "-j", "12_7"]) == 0
+    assert capsys.readouterr().out == ""  # it has ended
+    assert squeue.run(["--noheader", "-o", "%i %t", "-t", "all", "-u", "ann"]) == 0
+    assert capsys.readouterr().out == "12_7 F\n"
+    now_s += 2
+    assert squeue.run(["--noheader", "-o", "%i %t", "-t", "all", "-u", "ann"]) == 0
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SlurmError, match="Invalid job id specified"):
+        squeue.run(["-j", "12_7"])
+
+
+def test_squeue_passes_over_ids_that_nobody_knows_if_there_are_several(monkeypatch, capsys):
+    def jobs(ids):
+        if unknown := [one for one in ids if one != "12_7"]:
+            raise SlurmError(f"no job {unknown[0]} in the queue's ledger")
+        return [JOB]
+
+    monkeypatch.setattr(squeue, "jobs", jobs)
+    monkeypatch.setattr(squeue.time, "time", lambda: JOB.finished)
+    assert squeue.run(["-h", "-j", "12_7,99", "-t", "all", "-o", "%i"]) == 0
+    assert capsys.readouterr().out == "12_7\n"
+    assert squeue.run(["-h", "-t", "PD,R,CF,CG", "-j", "12_7"]) == 0
+    assert capsys.readouterr().out == ""
+    with pytest.raises(SlurmError, match=r"^slurm_load_jobs error: Invalid job id specified$"):
+        squeue.run(["-h", "-j", "99"])
+
+
+def test_lines_of_the_script_count_until_its_first_command_and_less_than_the_command_line():
+    script = (
+        "#!/bin/bash\n\n# by hand\n#SBATCH -c 2 # two\n#SBATCH --job-name='a b'\n"
+        "echo\n#SBATCH --foo\n"
+    )
+    assert "--name a b -n 2" in words(script=script)
+    assert "--name a b -n 3" in words("-c", "3", script=script)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["#SBATCH --foo", "#SBATCH --gpus-per-node=1", "#SBATCH -J 'x", "#SBATCH word", "#SBATCH -c"],
+)
+def test_a_line_that_cannot_be_read_is_named_by_its_number(line):
+    with pytest.raises(SlurmError, match=r"^s\.sh: line 3: "):
+        words(script=f"#!/bin/sh\n\n{line}\n")
+
+
+def test_what_a_site_wants_to_be_let_be_is_passed_over(monkeypatch):
+    monkeypatch.setenv(LET_BE, "account,partition,gres")
+    assert "-n 2" in words("-A", "x", "-p", "long", "--gres=gpu:1", "-c", "2")
+    with pytest.raises(SlurmError):
+        words("--qos", "x")
+
+
+def test_a_script_needs_an_interpreter():
+    assert shebang(b"#!/usr/bin/env bash\n", "s") == ("/usr/bin/env", "bash")
+    assert shebang(b"#! /bin/sh -e -u\n", "s") == ("/bin/sh", "-e -u")
+    for script in (b"echo\n", b"", b"#!\n"):
+        with pytest.raises(SlurmError, match="does not look like a batch script"):
+            shebang(script, "s")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 5400), ("1:30", 90), ("1:00:00", 3600), ("2-0", 172800), ("1-1:30", 91800),
+     ("UNLIMITED", 0)],
+)  # fmt: skip
+def test_time_limits(text, seconds):
+    assert limit_s(text) == seconds
+
+
+def test_times_and_sizes():
+    assert elapsed(93784) == "1-02:03:04"
+    assert [short_elapsed(n) for n in (5, 65, 3665, 93784)] == [
+        "0:05", "1:05", "1:01:05", "1-02:03:04"]  # fmt: skip
+    assert memory_text("mem", "0") == ""
+    assert memory_text("mem", "1TB") == "1073741824K"
+    assert begin_text("now") == ""
+    with pytest.raises(SlurmError):
+        begin_text("now+2moons")
+
+
+def test_states_and_reasons():
+    assert state_of("failed", 124, "") == "TIMEOUT"
+    assert state_of("failed", 137, "killed: over its memory limit of 1G") == "OUT_OF_MEMORY"
+    ends = "pending", "running", "done", "cancelled", "lost"
+    assert [state_of(one, 0, "") for one in ends] == [
+        "PENDING", "RUNNING", "COMPLETED", "CANCELLED", "NODE_FAIL"]  # fmt: skip
+    said = {"after 12 has succeeded": "Dependency", "not before 17:30": "BeginTime",
+            "held by ann": "JobHeldUser", "next, as soon as a slot": "Resources",
+            "3 jobs go before it": "Priority"}  # fmt: skip
+    assert {text: reason_of("pending", text) for text in said} == said
+    assert JOB.exit_code == "0:9"
+
+
+def test_formats_of_squeue():
+    def shown(*given, job: Job | None = JOB):
+        return squeue.row_of(read(list(given), squeue.GRAMMAR, mixed=True))(job)
+
+    assert shown("-o", "%i|%T|%.4t|%j %u %C %M %R") == "12_7|FAILED|   F|fit ann 4 1:00:00 h2"
+    assert shown("-o", "%F %K", job=None) == "ARRAY_JOB_ID ARRAY_TASK_ID"
+    assert shown("-O", "JobID:6,State:.8,UserName") == f"12_7    FAILED{'ann':20}"
+    for words_ in (("-o", "%q"), ("-O", "gres")):
+        with pytest.raises(SlurmError, match="not supported by lbd"):
+            shown(*words_)
+    assert squeue.states_of("R,pending", ()) == {"RUNNING", "PENDING"}
+    with pytest.raises(SlurmError, match="Invalid job state"):
+        squeue.states_of("XX", ())
+
+
+def test_fields_of_sacct(capsys):
+    given = read(["-P", "--format=JobID,State,ExitCode,ElapsedRaw"], sacct.GRAMMAR, mixed=True)
+    fields = sacct.fields_of(given.values["format"])
+    sacct.put(given, [sacct.FIELDS[name][1](JOB) for name, _ in fields], fields)
+    assert capsys.readouterr().out == "12_7|FAILED|0:9|3600\n"
+    with pytest.raises(SlurmError, match="MaxRSS"):
+        sacct.fields_of("JobID,MaxRSS")
+
+
+def test_signals_of_scancel_and_options_of_srun():
+    assert [scancel.signal_of(text) for text in ("", "9", "usr1", "SIGINT")] == [0, 9, 10, 2]
+    with pytest.raises(SlurmError):
+        scancel.signal_of("WHAT")
+    given = read(["-n1", "-c", "2", "echo", "-n"], srun.GRAMMAR)
+    assert given.rest == ["echo", "-n"]
+    with pytest.raises(SlurmError, match="--mpi"):
+        read(["--mpi=pmix", "x"], srun.GRAMMAR)
+
+
+def test_the_commands_are_put_where_nothing_of_others_is(tmp_path):
+    made = install(tmp_path / "bin")
+    assert [path.name for path in made] == list(NAMES)
+    assert all(path.stat().st_mode & 0o777 == 0o755 for path in made)
+    install(tmp_path / "bin")  # once more, over our own
+    (tmp_path / "bin/sinfo").write_text("somebody's\n")
+    with pytest.raises(FileExistsError):
+        install(tmp_path / "bin")
+    assert (tmp_path / "bin/sinfo").read_text() == "somebody's\n"
+
+
+def test_links_where_commands_are_installed_are_not_written_through(tmp_path):
+    """In a directory of a group, say: another has left them at names that can be guessed."""
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "bin").mkdir()
+    for name in NAMES:
+        (tmp_path / f"bin/.{name}.new").symlink_to(tmp_path / "precious")
+    install(tmp_path / "bin")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert all((tmp_path / "bin" / name).stat().st_mode & 0o777 == 0o755 for name in NAMES)
+
+
+def test_they_start_without_what_is_heavy():
+    """Workflow managers call them again and again."""
+    heavy = "asyncio", "grpc", "google", "argparse"
+    probe = (
+        "import sys; from lbd.slurm import sacct, squeue, sbatch, scancel, program;"
+        f" print(*[name for name in {heavy!r} if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", ["sbatch", "squeue", "scancel"])
+def test_what_is_run_by_the_hundred_imports_little(name):
+    heavy = {"dataclasses", "typing", "pathlib", "subprocess", "argparse", "asyncio", "inspect"}
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}; sys.argv[1:] = ['--help']; import os;"
+        f"os._exit = lambda status: print(sorted({heavy!r} & sys.modules.keys()), status);"
+        f"from lbd.slurm.program import run; run({name!r})"
+    )
+    done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[] 0", done

@@ -1,0 +1,51 @@
+"""What the pages on malleable jobs, owners and predictions tell people to type is understood."""
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from lbd.cli.lbctl import VERBS
+from lbd.client.options import read_options
+from lbd.config.load import load
+
+PAGES = Path(__file__).parents[2] / "docs/how-to"
+NAMES = ("malleable-jobs.md", "owners.md", "predict.md")
+
+
+def blocks(kind):
+    for name in NAMES:
+        text = (PAGES / name).read_text()
+        yield from re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)
+
+
+def commands(program):
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))[0] == program]
+
+
+def test_there_are_such_commands():
+    assert commands("lbrun")
+    assert commands("lbctl")
+
+
+@pytest.mark.parametrize("words", commands("lbrun"), ids=shlex.join)
+def test_lbrun_takes_them(words):
+    assert read_options(words[1:]).command
+
+
+@pytest.mark.parametrize("words", commands("lbctl"), ids=shlex.join)
+def test_lbctl_takes_them(words):
+    module = next(name for name, verbs in VERBS.items() if words[1] in verbs)
+    verb = import_module(module).VERBS[words[1]]
+    verb.parser(words[1], "").parse_args(words[2:])
+
+
+@pytest.mark.parametrize("text", list(blocks("toml")))
+def test_the_settings_are_settings(text, tmp_path):
+    path = tmp_path / "lbd.toml"
+    path.write_text(text)
+    config = load(str(path))
+    assert (config.dispatch.malleable, config.admission.owner_is_back) != ("free", "keep")

@@ -1,0 +1,71 @@
+"""What is said of an array as a whole."""
+
+import pytest
+
+from lbd.text.array_phrases import (
+    FailedTask,
+    Pace,
+    about,
+    failed_line,
+    interrupted_line,
+    progress_line,
+)
+
+BAD = [FailedTask(7, "failed", 1, 0, "exited"), FailedTask(9, "failed", 137, 9, "signalled"),
+       FailedTask(11, "failed", 124, 0, "timeout"), FailedTask(12, "lost")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("states", "failed", "line"),
+    [
+        ({"done": 12}, [], ""),
+        ({"done": 10, "failed": 2}, BAD[:2], "2 of 12 tasks failed: 7 (exit 1), 9 (signal 9)"),
+        ({"failed": 1}, BAD[:1], "1 of 1 task failed: 7 (exit 1)"),
+        (
+            {"done": 7, "failed": 1, "lost": 1, "cancelled": 1},
+            BAD[2:],
+            "2 of 10 tasks failed: 11 (time limit), 12 (lost); 1 was cancelled",
+        ),
+        ({"done": 1, "cancelled": 2}, [], "2 of 3 tasks were cancelled"),
+        (
+            {"failed": 100},
+            [FailedTask(n, "failed", 1) for n in range(8)],
+            "100 of 100 tasks failed: "
+            + ", ".join(f"{n} (exit 1)" for n in range(8))
+            + " and 92 more",
+        ),
+    ],
+)
+def test_the_end(states, failed, line):
+    assert failed_line(states, failed) == line
+
+
+def test_an_interrupted_one():
+    states = {"done": 3, "failed": 5, "cancelled": 4}
+    assert interrupted_line(states, 4) == (
+        "interrupted; of 12 tasks: 3 done, 1 failed, 4 ended by it, 4 cancelled"
+    )
+
+
+def test_progress():
+    states = {"done": 412, "failed": 2, "lost": 1, "running": 19, "suspended": 1, "pending": 565}
+    line = "412/1000 done, 3 failed, 20 running"
+    assert progress_line(states, None) == line
+    assert progress_line(states, 250.0) == f"{line}, about 4 min"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.1, "1 s"), (42.3, "42 s"), (89.0, "89 s"), (100.0, "2 min"), (5000.0, "83 min"),
+     (9000.0, "2 h"), (200_000.0, "2 d")],
+)  # fmt: skip
+def test_a_time_in_one_unit(seconds, text):
+    assert about(seconds) == f"about {text}"
+
+
+def test_the_rest_takes_as_long_as_what_has_ended_since_the_first_look():
+    pace = Pace()
+    assert pace.left_s(10, 110, 5.0) is None
+    assert pace.left_s(10, 110, 9.0) is None
+    assert pace.left_s(20, 110, 15.0) == 90.0
+    assert pace.left_s(110, 110, 99.0) is None

@@ -1,0 +1,15 @@
+import pytest
+
+from lbd.text.job_phrases import jobs_do
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [("3", "job 3 waits"), ("1-20000", "jobs 1-20000 wait"), ("7-9", "jobs 7-9 wait")],
+)
+def test_the_verb_goes_with_them(ids, said):
+    assert jobs_do(ids, "waits", "wait") == said
+
+
+def test_without_a_verb():
+    assert [jobs_do("3"), jobs_do("3-4")] == ["job 3", "jobs 3-4"]

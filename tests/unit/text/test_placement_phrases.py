@@ -1,0 +1,42 @@
+"""Why a command runs where it does, in words."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import lbd.policy
+from lbd.text.placement_phrases import PHRASES, LoadsSeen, why_placed
+
+SEEN = LoadsSeen(0.0512, 0.7, 0.1, 1.0, 2.8)
+LOWEST = "its load will be 1.00, the lowest of the hosts that take commands now"
+
+
+@pytest.mark.parametrize(
+    ("reason", "algorithm", "seen", "said"),
+    [
+        ("below-threshold", "GLOBAL", SEEN, "load 0.05 is below 0.70 (lim.local_threshold)"),
+        ("below-threshold", "P2C", SEEN, "load 0.05 is below 0.70 (lim.local_threshold)"),
+        ("below-threshold", "GLOBAL", LoadsSeen(0.0, 0.0),
+         "load 0.00 is no more than 0.00 (lim.local_threshold)"),
+        ("below-threshold", "", None, "the load is not above lim.local_threshold"),
+        ("lowest", "GLOBAL", SEEN, f"{LOWEST}; here it would be 2.80"),
+        ("lowest", "GLOBAL", LoadsSeen(chosen_with_it=1.0), LOWEST),
+        ("lowest", "P2C", SEEN, "it and the commands already there need the least time"),
+        ("no-gain", "GLOBAL", SEEN, "no other host is better by more than 0.10 (lim.min_gain)"),
+        ("wanted", "GLOBAL", SEEN, "asked for with --host"),
+        ("of-a-later-release", "GLOBAL", SEEN, "of a later release"),
+    ],
+)  # fmt: skip
+def test_the_reason_has_its_numbers_in_it(reason, algorithm, seen, said):
+    assert why_placed(reason, algorithm, seen) == said
+
+
+def test_every_reason_of_a_policy_has_words():
+    """As the policies write them: the last word of `here(view, "no-gain")` and its like."""
+    texts = [path.read_text() for path in Path(lbd.policy.__path__[0]).glob("*.py")]
+    word = r"\"[a-z]+(?:-[a-z]+)*\""
+    calls = rf"\b(?:here|there|Placement)\([^\n]*?({word})(?: if [^\n]* else ({word}))?"
+    found = {word.strip('"') for text in texts for pair in re.findall(calls, text) for word in pair}
+    assert {"lowest", "below-threshold", "no-gain", "no-reservation"} <= found
+    assert found - {""} <= PHRASES.keys()

@@ -1,0 +1,16 @@
+"""The nearest right spelling of a wrong word."""
+
+import pytest
+
+from lbd.text.spelling import nearest
+
+NAMES = ("status", "stats", "advise", "drain", "undrain")
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("stauts", "status"), ("stast", "stats"), ("STATS", "stats"), ("undrian", "undrain"),
+     ("advice", "advise"), ("frobnicate", "")],
+)  # fmt: skip
+def test_letters_that_changed_places_are_the_likeliest_slip(word, near):
+    assert nearest(word, NAMES) == near

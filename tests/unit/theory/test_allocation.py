@@ -1,0 +1,168 @@
+"""Downey's strategies, by hand and against trying every number of slots."""
+
+from math import exp, inf
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.config.dispatch import STRATEGIES
+from lbd.theory.allocation import (
+    Held,
+    Malleable,
+    Rules,
+    by_prediction,
+    choose,
+    predicted,
+    prospects,
+)
+from lbd.theory.calibration import Correction
+from lbd.theory.queue_time import Releases, UniformLog
+from lbd.theory.speedup import Speedup
+
+LIVES = UniformLog(exp(2), exp(12))
+LINEAR = Malleable(1, 16, Speedup(16.0, 0.0), 16_000.0)  # R(n) = 16000/n
+SOON = Releases.of([(1.6e5, 16), (1.6e5, 16)], LIVES)  # two that will end within 46 minutes
+LATE = Releases.of([(4e4, 16), (4e4, 16)], LIVES)
+JOBS = st.builds(
+    lambda least, more, a, sigma, work_s: Malleable(least, least + more, Speedup(a, sigma), work_s),
+    *(st.integers(1, 20), st.integers(0, 100), st.floats(1, 128), st.floats(0, 2)),
+    st.floats(0, 2e5),
+)
+HELD = st.lists(st.tuples(st.floats(0, 1.6e5), st.integers(1, 40)), max_size=12)
+
+
+def test_free_and_avg_take_what_is_there():
+    job = Malleable(2, 40, Speedup(10.5, 0.5), 1000.0)
+    taken = {free: choose("free", job, free, LATE).slots for free in (2, 10, 12, 40, 99)}
+    assert taken == {2: 2, 10: 10, 12: 12, 40: 40, 99: 40}
+    assert choose("avg", job, 99, LATE).slots == 11  # ceil(A)
+    assert choose("avg", job, 5, LATE).slots == 5
+    assert choose("avg", job, 5, LATE).now
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nobody_begins_with_fewer_than_it_needs(strategy):
+    job = Malleable(8, 16, Speedup(16.0, 0.0), 1000.0)
+    choice = choose(strategy, job, 7, LATE)
+    assert not choice.now
+    assert choice.slots >= 8
+    assert choice.reason == "fewer are free than it needs"
+    assert choose(strategy, job, 7, Releases.of([], LIVES)).begins_in_s == inf
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nobody_waits_who_has_all_it_can_use(strategy):
+    choice = choose(strategy, LINEAR, 16, SOON)
+    assert (choice.now, choice.slots) == (True, 16)
+
+
+def test_pred_waits_where_more_ends_first_and_not_else():
+    """One slot now ends after 16,000 s; 16 slots end 1,000 s after they are free."""
+    later, now = choose("pred", LINEAR, 1, SOON), choose("pred", LINEAR, 1, LATE)
+    assert (later.now, later.slots) == (False, 16)
+    assert later.begins_in_s == SOON.median_s(15)
+    assert later.ends_in_s < 16_000.0
+    assert LATE.median_s(15) == pytest.approx(2.0e4, rel=0.1)  # longer than it runs on one
+    assert (now.now, now.slots, now.reason) == (True, 1, "ends first")
+
+
+def test_bias_decides_by_the_corrected_wait():
+    shorter = Correction(0.6, 1.7)  # as the paper found them: long predictions are too long
+    assert choose("bias", LINEAR, 1, LATE, shorter).slots == 16
+    assert choose("bias", LINEAR, 1, LATE, shorter).begins_in_s == pytest.approx(
+        shorter.corrected_s(LATE.median_s(15) or 0.0)
+    )
+    assert choose("bias", LINEAR, 1, LATE).slots == choose("pred", LINEAR, 1, LATE).slots == 1
+
+
+def test_who_is_risk_averse_does_not_wait_for_a_short_gain():
+    gain_s = 16_000.0 - choose("pred", LINEAR, 1, SOON).ends_in_s
+    share = gain_s / 16_000.0
+    for risk, now in ((0.0, False), (share * 0.99, False), (share * 1.01, True)):
+        assert choose("pred", LINEAR, 1, SOON, rules=Rules(risk=risk)).now == now
+
+
+def test_locked_in_it_gets_no_more():
+    locked = LINEAR.locked(4)
+    assert choose("pred", locked, 16, SOON).slots == 4
+    assert Malleable(8, 16, Speedup(16.0, 0.0), 1.0).locked(4).most == 8
+
+
+def test_heur_holds_out_for_a_fifth_of_what_it_would_save():
+    """R(4) - R(16) = 4000 - 1000 s."""
+    first = choose("heur", LINEAR, 4, LATE)
+    assert (first.slots, first.begins_in_s) == (16, pytest.approx(600.0))
+    again = choose("heur", LINEAR, 8, LATE, held=Held(450.0, 4))
+    assert (again.slots, again.begins_in_s) == (16, pytest.approx(150.0))
+    over = choose("heur", LINEAR, 8, LATE, held=Held(600.0, 4))
+    assert (over.now, over.slots) == (True, 8)
+    half = choose("heur", LINEAR, 8, LATE, rules=Rules(fraction=0.5))
+    assert (half.now, half.slots) == (True, 8)
+    for rules in (Rules(work_above_s=16_000.0), Rules(parallelism_above=16.0)):
+        assert choose("heur", LINEAR, 4, LATE, rules=rules).now
+
+
+@given(JOBS, HELD, st.integers(0, 60))
+def test_the_choice_is_the_best_of_all(job, held, free):
+    """Against every number of slots, to the thousandth that the search allows itself."""
+    releases = Releases.of(held, LIVES)
+    for strategy, correction in (("pred", None), ("bias", Correction(0.6, 1.7))):
+        choice = choose(strategy, job, free, releases, correction)
+        queue = predicted(free, releases, correction)
+        most = min(job.useful, free + releases.total)
+        if most < job.least:
+            assert choice.begins_in_s == inf
+            continue
+        ends = {n: queue(n) + job.run_s(n) for n in range(job.least, most + 1)}
+        assert choice.ends_in_s == pytest.approx(ends[choice.slots], rel=1e-4)
+        assert choice.ends_in_s <= min(ends.values()) * 1.0011 + 1e-6
+        assert choice.now == (choice.slots <= free)
+
+
+def test_an_oracle_decides_by_what_it_knows():
+    waits = {2: 100.0, 4: 200.0, 8: 9000.0}
+    oracle = lambda n: next(wait for slots, wait in waits.items() if n <= slots)  # noqa: E731
+    releases = Releases.of([(1.0, 2), (1.0, 2), (1.0, 3)], LIVES)
+    choice = by_prediction(Malleable(1, 8, Speedup(8.0, 0.0), 4000.0), 1, oracle, releases)
+    assert (choice.slots, choice.begins_in_s) == (4, pytest.approx(200.0))
+
+
+def test_prospects_are_a_row_for_each_number_of_slots():
+    rows = prospects(LINEAR, 4, SOON)
+    assert [row.slots for row in rows] == list(range(1, 17))
+    assert [row.now for row in rows] == [True] * 4 + [False] * 12
+    assert rows[0].ends_in_s == 16_000.0
+    best = choose("pred", LINEAR, 4, SOON)
+    assert min(rows, key=lambda row: row.ends_in_s).slots == best.slots
+
+
+def test_a_decision_asks_few_predictions():
+    """100 jobs and 1000 slots: not each number of slots is worth a question."""
+    rng = Random(1)
+    held = [(exp(rng.uniform(0, 11)), rng.randint(1, 20)) for _ in range(100)]
+    releases, asked = Releases.of(held, LIVES), []
+    queue = predicted(8, releases)
+
+    def counting(slots):
+        asked.append(slots)
+        return queue(slots)
+
+    job = Malleable(1, 500, Speedup(500.0, 1.0), 1e5)
+    by_prediction(job, 8, counting, releases)
+    assert 0 < len(asked) < 150
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Malleable(0, 2, Speedup(1.0, 0.0), 1.0), "0 to 2"),
+        (lambda: Malleable(3, 2, Speedup(1.0, 0.0), 1.0), "3 to 2"),
+        (lambda: Malleable(1, 2, Speedup(1.0, 0.0), -1.0), "work of -1"),
+        (lambda: Malleable(1, 2, Speedup(1.0, 0.0), inf), "work of inf"),
+    ],
+)
+def test_what_is_no_such_job(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()

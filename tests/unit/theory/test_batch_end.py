@@ -1,0 +1,90 @@
+"""The distribution of a batch's end, against the Markov chain that it is and drawn tasks."""
+
+import math
+from random import Random
+
+import pytest
+
+from lbd.theory.batch_end import chance_by, quantile_s, slots_for_chance
+from lbd.theory.target_time import Batch, TaskMean, chance_all_by, first_slots, mean_left_s
+
+
+def by_uniformisation(t, tasks, slots):
+    """P(ended by t) of the pure death process with rates min(P, left), another way."""
+    jumps = slots * t
+    last = int(jumps + 12 * math.sqrt(jumps) + 60)
+    at, total = [0.0] * tasks + [1.0], 0.0
+    for k in range(last + 1):
+        total += math.exp(k * math.log(jumps) - jumps - math.lgamma(k + 1)) * at[0]
+        leaves = [min(slots, left) / slots * chance for left, chance in enumerate(at)]
+        at = [at[n] - leaves[n] + (leaves[n + 1] if n < tasks else 0.0) for n in range(tasks + 1)]
+    return total
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slots", "t"),
+    [
+        (64, 4, 17), (64, 4, 25), (64, 4, 8), (10, 10, 3), (5, 1, 4), (30, 29, 2), (120, 7, 18),
+        (2, 1, 0.1), (40, 9, 0.01), (60, 40, 30), (90, 80, 5.5),
+    ],
+)  # fmt: skip
+def test_the_chance_is_that_of_the_death_process(tasks, slots, t):
+    expected = by_uniformisation(t, tasks, slots)
+    assert chance_by(7.0 * t, tasks, slots, 7.0) == pytest.approx(expected, rel=1e-10, abs=1e-14)
+
+
+def test_the_chance_at_its_ends():
+    assert chance_by(-1.0, 5, 2, 1.0) == 0.0
+    assert chance_by(0.0, 5, 2, 1.0) == 0.0
+    assert chance_by(0.0, 0, 2, 1.0) == 1.0
+    assert chance_by(1e4, 5, 2, 1.0) == 1.0
+    assert chance_by(2.0, 3, 9, 1.0) == pytest.approx(chance_all_by(1 - math.exp(-2), 3))
+    # a long batch is a normal variable, by the central limit theorem
+    assert chance_by(1e6, 10**7, 10, 1.0) == pytest.approx(0.4976, abs=1e-3)
+
+
+@pytest.mark.parametrize(("tasks", "slots"), [(64, 4), (5, 9), (1, 1), (300, 2)])
+def test_quantiles_undo_the_chance(tasks, slots):
+    for chance in (0.01, 0.5, 0.95, 0.999):
+        found_s = quantile_s(chance, tasks, slots, 60.0)
+        assert chance_by(found_s, tasks, slots, 60.0) == pytest.approx(chance, rel=1e-9)
+    assert quantile_s(0.5, 0, slots, 60.0) == 0.0
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 64])
+def test_slots_are_the_fewest_that_do(tasks):
+    for within_s in (1.0, 2.0, 5.0, 11.0, 17.0833334, 40.0, 80.0):
+        does = [p for p in range(1, 31) if chance_by(within_s, tasks, p, 1.0) >= 0.9]
+        assert slots_for_chance(tasks, within_s, 0.9, 1.0, 30) == (does[0] if does else None)
+
+
+def test_who_aims_there_is_in_time_at_least_as_often_as_was_asked_for():
+    rng, in_time, runs = Random(21), 0, 800
+    aim = mean_left_s(40, slots_for_chance(40, 12.0, 0.9, 1.0, 30), 1.0)
+    for _ in range(runs):
+        batch = Batch(40, aim, first_slots(40, aim, 1.0, 30), 30, TaskMean(1.0, 1e12))
+        now, ends = 0.0, []
+        while batch.left:
+            while batch.waiting and batch.running < batch.slots:
+                batch.began(now)
+                ends.append(now + rng.expovariate(1.0))
+            now = min(ends)
+            ends.remove(now)
+            batch.ended(now)
+        in_time += now <= 12.0
+    assert in_time / runs >= 0.88
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda: quantile_s(1.0, 3, 1, 1.0),
+        lambda: slots_for_chance(3, 1.0, 0.0, 1.0, 9),
+        lambda: slots_for_chance(3, 1.0, math.nan, 1.0, 9),
+        lambda: chance_by(3.0, -1, 1, 1.0),
+        lambda: chance_by(3.0, 1, 0, 1.0),
+    ],
+)
+def test_what_makes_no_sense(asked):
+    with pytest.raises(ValueError, match=r"chance|left|slots"):
+        asked()

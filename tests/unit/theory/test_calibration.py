@@ -1,0 +1,100 @@
+"""The bias of predictions, learnt and taken out."""
+
+from math import exp, inf, log
+from random import Random
+from statistics import correlation, linear_regression
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbd.theory.calibration import FEWEST, Bias, Correction, judged
+
+WAITS_S = st.floats(0.0, 1e6)
+
+
+def biased(count, slope=0.6, intercept=1.7, noise=1.0, seed=1):
+    """As in Figure 5a: (predicted, actual)."""
+    rng = Random(seed)
+    predicted = [exp(rng.uniform(1, 11)) for _ in range(count)]
+    return [(p, exp(intercept + slope * log(p) + rng.gauss(0, noise))) for p in predicted]
+
+
+def learnt(outcomes):
+    bias = Bias()
+    for outcome in outcomes:
+        bias.learn(*outcome)
+    return bias
+
+
+def test_the_line_is_that_of_least_squares():
+    outcomes = biased(500)
+    x, y = ([log(max(one[i], 1.0)) for one in outcomes] for i in (0, 1))
+    expected, bias = linear_regression(x, y), learnt(outcomes)
+    assert bias.line().slope == pytest.approx(expected.slope, rel=1e-9)
+    assert bias.line().intercept == pytest.approx(expected.intercept, rel=1e-9)
+    assert bias.line().intercept_log10 == pytest.approx(expected.intercept / log(10), rel=1e-9)
+    assert bias.correlation == pytest.approx(correlation(x, y), rel=1e-9)
+    assert bias.line().slope == pytest.approx(0.6, abs=0.05)
+    assert bias.line().spread == pytest.approx(1.0, rel=0.1)
+
+
+def test_the_papers_bias_is_right_about_a_minute_and_shortens_what_is_longer():
+    """Section 5.4: predictions below ten minutes are hardly biased, longer ones too high."""
+    found = Correction(0.6, 1.7)
+    assert found.corrected_s(exp(1.7 / 0.4)) == pytest.approx(exp(1.7 / 0.4))
+    assert 0.4 < found.corrected_s(600.0) / 600.0 < 1
+    assert found.corrected_s(36_000.0) / 36_000.0 < 0.1
+
+
+def test_corrected_predictions_have_slope_1_and_intercept_0():
+    found = judged(biased(3000))
+    assert found.line.slope == pytest.approx(0.6, abs=0.03)
+    assert found.line.intercept == pytest.approx(1.7, abs=0.2)
+    assert found.corrected_line.slope == pytest.approx(1.0, abs=0.1)  # the paper's: 1.01
+    assert found.corrected_line.intercept == pytest.approx(0.0, abs=0.5)  # and -0.01
+    assert found.covered_90 == pytest.approx(0.9, abs=0.03)
+    assert found.jobs == 3000
+    assert found.raw == pytest.approx(found.corrected, abs=0.05)  # a line does not alter it
+
+
+@given(st.lists(st.tuples(WAITS_S, WAITS_S), max_size=60))
+def test_no_outcomes_make_a_correction_that_cannot_be_used(outcomes):
+    found = learnt(outcomes).correction()
+    waits = [found.corrected_s(p) for p in (0.0, 1.0, 60.0, 1e4, 1e9)]
+    assert waits == sorted(waits)
+    assert waits[0] == 0.0
+    assert waits[-1] < inf
+    low, high = found.interval_90_s(60.0)
+    assert low <= waits[2] <= high
+
+
+@pytest.mark.parametrize("count", [0, 1, FEWEST - 1])
+def test_few_correct_nothing(count):
+    found = learnt(biased(count)).correction()
+    assert found.corrected_s(1234.5) == 1234.5
+    assert found.interval_90_s(1234.5) == (0.0, inf)
+    assert found.jobs == count
+
+
+def test_nothing_is_judged_by_what_few_have_taught():
+    found = judged(biased(FEWEST))
+    assert (found.covered_90, found.corrected) == (None, None)
+    assert judged(biased(FEWEST + 2)).covered_90 in (0.0, 0.5, 1.0)
+
+
+def test_predictions_that_never_differ_are_shifted():
+    bias = learnt([(100.0, 25.0)] * 30)
+    assert bias.correction().corrected_s(100.0) == pytest.approx(25.0)
+    assert bias.correlation is None
+
+
+def test_longer_predicted_is_never_made_shorter():
+    bias = learnt([(exp(i), exp(10 - i)) for i in range(1, 10)] * 4)
+    assert bias.line().slope == pytest.approx(-1.0)
+    assert bias.correction().corrected_s(10.0) == bias.correction().corrected_s(1e5) > 0
+
+
+def test_what_is_no_wait_is_left_out():
+    bias = learnt([(-1.0, 5.0), (5.0, float("nan")), (inf, 5.0), (5.0, 5.0)])
+    assert bias.jobs == 1

@@ -1,0 +1,80 @@
+from math import exp
+from random import Random
+
+import pytest
+
+from lbd.theory.speedup import Speedup
+from lbd.theory.speedup_fit import MOST_PARALLELISM, fit
+
+SLOTS = (1, 2, 4, 8, 16, 32)
+
+
+def runs(job, noise=0.0, times=1, seed=1, slots=SLOTS):
+    rng = Random(seed)
+    return [
+        (n, job.run_s(100.0, n) * exp(rng.gauss(0, noise))) for n in slots for _ in range(times)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("a", "sigma"), [(10.0, 0.5), (20.0, 0.0), (4.0, 1.0), (8.0, 1.8), (3.0, 5.0), (1.0, 0.0)]
+)
+def test_what_the_runs_were_made_with_is_found(a, sigma):
+    found = fit(runs(Speedup(a, sigma)))
+    assert found.speedup.parallelism == pytest.approx(a, rel=1e-3)
+    assert found.work_s == pytest.approx(100.0, rel=1e-3)
+    for n in SLOTS:
+        assert found.run_s(n) == pytest.approx(Speedup(a, sigma).run_s(100.0, n), rel=1e-3)
+    if a > 1:
+        assert found.speedup.sigma == pytest.approx(sigma, abs=0.02)
+
+
+@pytest.mark.parametrize(("a", "sigma"), [(10.0, 0.5), (6.0, 1.5)])
+def test_the_intervals_hold_the_truth_nine_times_in_ten(a, sigma):
+    held = [fit(runs(Speedup(a, sigma), 0.1, 2, seed)) for seed in range(16)]
+    for interval, truth in (("parallelism_90", a), ("sigma_90", sigma)):
+        inside = sum(low <= truth <= high for low, high in (getattr(f, interval) for f in held))
+        assert inside >= 11  # of 16: one in a hundred fail if 14.4 are expected
+    assert any(high < 2 * a for _, high in (f.parallelism_90 for f in held))
+
+
+def test_more_runs_know_more():
+    few, many = (fit(runs(Speedup(10.0, 0.5), 0.05, times)) for times in (1, 20))
+    for interval in ("parallelism_90", "sigma_90"):
+        (low, high), (lower, higher) = getattr(many, interval), getattr(few, interval)
+        assert high - low < 0.7 * (higher - lower)
+    assert many.noise == pytest.approx(0.05, rel=0.2)
+    assert many.runs == 120
+
+
+def test_below_the_parallelism_it_is_left_open_and_the_smallest_is_taken():
+    found = fit(runs(Speedup(100.0, 0.0)))
+    assert found.speedup.parallelism == pytest.approx(32, rel=1e-3)
+    assert found.parallelism_90[1] == pytest.approx(MOST_PARALLELISM)
+
+
+def test_noise_sends_nobody_to_more_slots_than_were_of_use():
+    """Among fits that are alike the smallest A: of linear runs up to 32, hardly above 32."""
+    found = [fit(runs(Speedup(100.0, 0.0), 0.05, 2, seed)) for seed in range(10)]
+    assert max(one.speedup.parallelism for one in found) < 45
+
+
+def test_runs_that_get_no_shorter_are_sequential():
+    found = fit([(n, 50.0) for n in SLOTS])
+    assert found.speedup.parallelism == pytest.approx(1.0, abs=1e-3)
+    assert found.work_s == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ([], "two different"),
+        ([(4, 10.0), (4, 11.0)], "two different"),
+        ([(0, 10.0), (4, 11.0)], "on 0 slots"),
+        ([(1, 0.0), (4, 11.0)], "run of 0 s"),
+        ([(1, float("nan")), (4, 11.0)], "run of nan s"),
+    ],
+)
+def test_too_little_for_a_fit(seen, said):
+    with pytest.raises(ValueError, match=said):
+        fit(seen)

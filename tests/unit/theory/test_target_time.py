@@ -1,0 +1,234 @@
+"""Sleiman's formulas against the paper's numbers and tasks drawn one by one."""
+
+import heapq
+import math
+from random import Random
+from statistics import fmean, pvariance
+
+import pytest
+
+from lbd.theory.target_time import (
+    Batch,
+    SeenDrain,
+    TaskMean,
+    chance_all_by,
+    end_left,
+    equal_tasks_s,
+    first_slots,
+    harmonic,
+    harmonic_2,
+    mean_epoch_s,
+    mean_left_s,
+    next_slots,
+    slots_for_mean,
+    variance_epoch_s2,
+    variance_left_s2,
+)
+
+
+def drawn_ends_s(rng, tasks, slots, mean_s=1.0):
+    """When each task ends, in order: a list schedule of exponential tasks."""
+    busy = [rng.expovariate(1 / mean_s) for _ in range(min(slots, tasks))]
+    heapq.heapify(busy)
+    for _ in range(tasks - len(busy)):
+        now_s = busy[0]
+        yield heapq.heapreplace(busy, now_s + rng.expovariate(1 / mean_s))
+    yield from sorted(busy)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 100, 101, 150, 4000])
+def test_harmonic_sums(n):
+    assert harmonic(n) == pytest.approx(math.fsum(1 / i for i in range(1, n + 1)), rel=1e-14)
+    assert harmonic_2(n) == pytest.approx(math.fsum(1 / i**2 for i in range(1, n + 1)), rel=1e-14)
+
+
+def test_the_numbers_that_the_paper_prints():
+    assert mean_left_s(64, 4, 1.0) == pytest.approx(205 / 12, rel=1e-14)
+    assert mean_left_s(64, 4, 1.0) == pytest.approx(17.0833, abs=5e-5)
+    assert mean_left_s(128, 4, 1.0) == pytest.approx(33.0833, abs=5e-5)
+    assert variance_left_s2(64, 4, 1.0) == pytest.approx(5.1795, rel=0.005)  # simulated there
+    assert variance_epoch_s2(60, 64, 4, 1.0) == pytest.approx(3.7433, rel=0.005)
+    assert variance_left_s2(4, 4, 1.0) / variance_left_s2(64, 4, 1.0) == pytest.approx(
+        0.3, abs=0.03
+    )
+
+
+@pytest.mark.parametrize(("tasks", "slots"), [(20, 3), (4, 4), (3, 7), (9, 1)])
+def test_moments_of_every_epoch(tasks, slots):
+    rng, mean_s = Random(5), 2.5
+    runs = [list(drawn_ends_s(rng, tasks, slots, mean_s)) for _ in range(8000)]
+    for ended in range(1, tasks + 1):
+        seen = [run[ended - 1] for run in runs]
+        expected_s = mean_epoch_s(ended, tasks, slots, mean_s)
+        expected_s2 = variance_epoch_s2(ended, tasks, slots, mean_s)
+        assert fmean(seen) == pytest.approx(expected_s, abs=5 * math.sqrt(expected_s2 / 8000))
+        assert pvariance(seen) == pytest.approx(expected_s2, rel=0.15)
+
+
+def test_before_and_in_the_drain_as_section_three_says():
+    for ended in range(60):
+        assert mean_epoch_s(ended, 64, 4, 3.0) == pytest.approx(3.0 * ended / 4)
+        assert variance_epoch_s2(ended, 64, 4, 3.0) == pytest.approx(9.0 * ended / 16)
+    for ended in range(60, 65):
+        expected = 3.0 * (60 / 4 + harmonic(4) - harmonic(64 - ended))
+        assert mean_epoch_s(ended, 64, 4, 3.0) == pytest.approx(expected)
+    assert mean_left_s(0, 4, 1.0) == variance_left_s2(0, 4, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 64])
+def test_slots_are_the_fewest_that_do(tasks):
+    for within_s in (1.0, 2.0, 5.0, 11.0, 17.0833334, 40.0, 80.0):
+        does = [p for p in range(1, 31) if mean_left_s(tasks, p, 1.0) <= within_s]
+        assert slots_for_mean(tasks, within_s, 1.0, 30) == (does[0] if does else None)
+
+
+def test_first_slots_of_what_cannot_be_done_are_all():
+    assert first_slots(64, 205 / 12, 1.0, 100) == 4
+    assert first_slots(64, 0.5, 1.0, 10) == 10
+    assert first_slots(3, 0.5, 1.0, 10) == 3
+
+
+@pytest.mark.parametrize(
+    ("slots", "left", "time_left_s", "most", "expected"),
+    [
+        (4, 64, 205 / 12 + 1e-9, 100, 4),  # on time
+        (4, 64, 16.0, 100, 5),  # late
+        (4, 64, 2.0, 100, 5),  # very late: one up all the same
+        (4, 64, 60.0, 100, 3),  # early: one down
+        (1, 64, 900.0, 100, 1),  # the paper's procNeeded would say 0
+        (4, 3, 0.1, 100, 3),  # no more than tasks
+        (4, 64, 2.0, 4, 4),  # no more than allowed
+        (9, 64, 99.0, 4, 4),
+        (4, 0, 5.0, 100, 0),
+        (4, 64, -3.0, 100, 5),  # past the target
+    ],
+)
+def test_one_step_of_daa(slots, left, time_left_s, most, expected):
+    assert next_slots(slots, left, time_left_s, 1.0, most) == expected
+
+
+def test_equal_tasks():
+    assert [equal_tasks_s(n, 4, 2.0) for n in (0, 1, 4, 5, 64)] == [0, 2, 2, 4, 32]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda: mean_left_s(-1, 4, 1.0), "tasks left"),
+        (lambda: mean_left_s(3, 0, 1.0), "slots"),
+        (lambda: mean_left_s(3, 1, 0.0), "mean task time"),
+        (lambda: mean_left_s(3, 1, math.nan), "mean task time"),
+        (lambda: mean_epoch_s(5, 4, 1, 1.0), "tasks left"),
+        (lambda: chance_all_by(1.5, 3), "chance"),
+        (lambda: chance_all_by(0.5, -3), "tasks"),
+        (lambda: SeenDrain([]), "above 0"),
+        (lambda: SeenDrain([1.0, 0.0]), "above 0"),
+        (lambda: harmonic(-1), "0 or more"),
+        (lambda: harmonic_2(-1), "0 or more"),
+        (lambda: TaskMean(0.0), "above 0"),
+        (lambda: TaskMean(1.0, 0.0), "above 0"),
+    ],
+)
+def test_what_makes_no_sense(asked, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        asked()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 2, 5, 40])
+def test_a_drain_that_was_seen(tasks):
+    # equal tasks: what is left of each is uniform, the last of P through after P/(P + 1)
+    assert SeenDrain([7.0] * 3)(tasks) == pytest.approx(tasks / (tasks + 1))
+    rng = Random(15)
+    drain = SeenDrain([rng.expovariate(1 / 30) for _ in range(20_000)])
+    assert drain(tasks) == pytest.approx(harmonic(tasks), rel=0.06)
+
+
+def test_a_drain_is_what_is_left_of_tasks_met_at_random():
+    rng, seen = Random(16), [1.0, 2.0, 2.0, 15.0]
+
+    def left():
+        return rng.choices(seen, weights=seen)[0] * rng.random()
+
+    drawn = fmean(max(left() for _ in range(3)) for _ in range(40_000))
+    assert SeenDrain(seen)(3) * fmean(seen) == pytest.approx(drawn, rel=0.02)
+
+
+def test_a_longer_drain_asks_for_more_slots_earlier():
+    tailed = SeenDrain([1.0] * 20 + [30.0])
+    left_s = mean_left_s(64, 4, 1.0)
+    assert mean_left_s(64, 4, 1.0, tailed) > left_s
+    assert next_slots(4, 64, left_s + 1e-9, 1.0, 100) == 4
+    assert next_slots(4, 64, left_s + 1e-9, 1.0, 100, tailed) == 5
+    batch = Batch(65, left_s + 1.0, 4, 100, TaskMean(1.0, 1e12), drain=tailed)
+    batch.began(0.0)
+    assert batch.ended(1.0) == 5
+
+
+# -- the mean, and a batch on its way --------------------------------------------------------------
+
+
+def test_the_learnt_mean_is_not_fooled_by_the_short_tasks_that_end_first():
+    rng, mean_s = Random(11), 10.0
+    of_ended, learnt = [], []
+    for _ in range(3000):
+        batch = Batch(50, 1e9, 20, 20, TaskMean(mean_s, 1e-9))
+        ends = [rng.expovariate(1 / mean_s) for _ in range(20)]
+        for _ in ends:
+            batch.began(0.0)
+        first = sorted(ends)[:10]
+        for end_s in first:
+            batch.ended(end_s)
+        of_ended.append(fmean(first))
+        learnt.append(batch.mean.mean_s)
+    assert fmean(of_ended) < 0.5 * mean_s
+    assert fmean(learnt) == pytest.approx(mean_s, rel=0.03)
+
+
+def test_the_interval_covers_what_a_learnt_mean_leads_to():
+    rng, inside, runs = Random(12), 0, 2000
+    for _ in range(runs):
+        mean_s = 10.0
+        seen = TaskMean(1.0, 1e-9)
+        seen.ended, seen.worked_s = 25, sum(rng.expovariate(1 / mean_s) for _ in range(25))
+        end = end_left(40, 4, seen)
+        *_, last_s = drawn_ends_s(rng, 40, 4, mean_s)
+        inside += abs(last_s - end.mean_s) <= 1.645 * end.sd_s
+    assert inside / runs == pytest.approx(0.9, abs=0.03)
+    sure = end_left(40, 4, TaskMean(mean_s, 1e12))
+    assert sure.sd_s == pytest.approx(math.sqrt(variance_left_s2(40, 4, mean_s)))
+
+
+def test_a_batch_gives_back_takes_more_and_ends():
+    batch = Batch(10, target_s=100.0, slots=3, most=4, mean=TaskMean(10.0))
+    for _ in range(3):
+        batch.began(0.0)
+    assert (batch.left, batch.waiting) == (10, 7)
+    assert batch.ended(1.0) == 2  # far ahead: the slot is not filled again
+    assert batch.ended(98.0) == 3  # far behind
+    assert batch.ended(99.0) == 4
+    for _ in range(4):
+        batch.began(99.0)
+    assert batch.ended(99.5) == 4  # as many as it may have
+    assert batch.limit(2, 99.5) == 2
+    assert batch.end(99.5).mean_s == pytest.approx(mean_left_s(6, 2, batch.mean.mean_s))
+    batch.began(99.5)
+    with pytest.raises(ValueError, match="1 or more"):
+        batch.limit(0, 99.5)
+
+
+def test_a_lost_task_waits_again_and_its_work_says_that_tasks_are_long():
+    batch = Batch(2, target_s=10.0, slots=2, most=2, mean=TaskMean(4.0, 1.0))
+    batch.began(0.0)
+    batch.began(0.0)
+    assert batch.lost(6.0) == 2
+    assert (batch.waiting, batch.running, batch.mean.ended) == (1, 1, 0)
+    assert batch.mean.mean_s == pytest.approx(4.0 + 12.0)
+    batch.began(6.0)
+    assert batch.ended(7.0) == 1
+    assert batch.ended(8.0) == 0
+    assert batch.end(8.0).mean_s == 0.0
+    with pytest.raises(ValueError, match="no task runs"):
+        batch.ended(9.0)
+    with pytest.raises(ValueError, match="no task waits"):
+        batch.began(9.0)

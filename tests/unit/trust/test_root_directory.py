@@ -1,0 +1,152 @@
+"""Where the authority is: root trusts what it alone can have put there, and nothing else."""
+
+import os
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.cli.ctl.trust import authority_in
+from lbd.cli.daemons.authority import serve
+from lbd.config.schema import Config, HostConfig
+from lbd.errors import ConfigError
+from lbd.trust.authority import Authority
+from lbd.trust.files import authority_dir
+from lbd.trust.root_directory import LINKS_MAX, check_root_directory, move_authority
+
+DAEMONS = 65534
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def config(tmp_path):
+    """As on a host whose daemons are an account's own: it has the state directory."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o755)
+    os.chown(state, DAEMONS, DAEMONS)
+    host = HostConfig(name="h1", state_dir=str(state), runtime_dir=str(tmp_path / "run"))
+    return Config(host=host)
+
+
+def made(root):
+    """An authority of root's."""
+    authority = Authority(root, 86400.0)
+    authority.create("lab", "h1", time.time())
+    for path in (root, *root.iterdir()):
+        os.chown(path, 0, 0)
+    return authority
+
+
+def test_it_is_not_in_the_daemons_directory(config):
+    root = authority_dir(config)
+    made(root)
+    check_root_directory(root)
+    assert not root.is_relative_to(config.host.state_dir)
+
+
+@pytest.mark.parametrize("below", ["authority", "more/authority"])
+async def test_what_the_daemons_could_have_put_there_signs_nothing(config, below):
+    """A directory of root's own, even: within theirs they can put any other in its place."""
+    root = f"{config.host.state_dir}/{below}"
+    os.makedirs(root)
+    os.rmdir(root)
+    config = replace(config, tls=replace(config.tls, authority_dir=root))
+    made(authority_dir(config))
+    account = SimpleNamespace(uid=DAEMONS, gid=DAEMONS)
+    with pytest.raises(ConfigError, match="not root's alone"):
+        await serve(config, account, SimpleNamespace(), lambda _: None)
+    with pytest.raises(ConfigError, match="not root's alone"):
+        authority_in(config)
+
+
+def test_links_are_followed_only_where_root_made_them(tmp_path):
+    real, theirs = tmp_path / "real", tmp_path / "theirs"
+    real.mkdir(mode=0o750)
+    theirs.mkdir()
+    (tmp_path / "good").symlink_to("./theirs/../real")
+    (tmp_path / "absolute").symlink_to(real)
+    check_root_directory(tmp_path / "good")
+    check_root_directory(tmp_path / "absolute")
+    os.chown(theirs, DAEMONS, DAEMONS)
+    (tmp_path / "bad").symlink_to(real)
+    os.chown(tmp_path / "bad", DAEMONS, DAEMONS, follow_symlinks=False)
+    for path in (tmp_path / "bad", tmp_path / "good", tmp_path / "nothing"):
+        with pytest.raises(ConfigError):
+            check_root_directory(path)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o757, 0o1777])
+def test_a_directory_that_others_may_write_in_is_not_believed(tmp_path, mode):
+    path = tmp_path / "open"
+    path.mkdir()
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match="not root's alone"):
+        check_root_directory(path)
+
+
+def test_an_authority_of_an_earlier_release_is_moved(config):
+    old = made(authority_dir(replace(config, tls=replace(
+        config.tls, authority_dir=f"{config.host.state_dir}/authority"
+    ))))  # fmt: skip
+    before = old.credentials(), old.ledger()
+    assert "is in" in move_authority(config, need_root=True)
+    moved = authority_in(config)
+    assert (moved.credentials(), moved.ledger()) == before
+    assert moved.key_file.stat().st_uid == 0
+    assert not old.root.exists()
+    assert move_authority(config, need_root=True) == ""
+
+
+def test_one_that_the_daemons_could_have_made_is_not(config):
+    root = authority_dir(config).with_name("state") / "authority"
+    made(root)
+    os.chown(root, DAEMONS, DAEMONS)
+    with pytest.raises(ConfigError, match="cp -rT"):
+        move_authority(config, need_root=True)
+    assert not authority_dir(config).exists()
+    assert move_authority(config, need_root=False)
+
+
+@pytest.mark.parametrize("links", [LINKS_MAX, LINKS_MAX + 1])
+def test_a_chain_of_links_has_an_end(tmp_path, links):
+    (tmp_path / "0").mkdir()
+    for number in range(links):
+        (tmp_path / str(number + 1)).symlink_to(str(number))
+    check = lambda: check_root_directory(tmp_path / str(links))  # noqa: E731
+    if links > LINKS_MAX:
+        with pytest.raises(ConfigError, match="not root's alone"):
+            check()
+    else:
+        check()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_authority_that_is_where_it_should_be_is_left_alone(config, named):
+    """Neither is one moved in place of it, nor where the configuration names another directory."""
+    old = made(authority_dir(config).with_name("state") / "authority")
+    if named:
+        config = replace(
+            config, tls=replace(config.tls, authority_dir=str(old.root.parent / "new"))
+        )
+    else:
+        made(authority_dir(config))
+    assert move_authority(config, need_root=False) == ""
+    assert old.exists()
+
+
+def test_only_in_a_sticky_directory_may_others_write(tmp_path):
+    (tmp_path / "open/root").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o1777)
+    check_root_directory(tmp_path / "open/root")
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(ConfigError, match="open is not root's alone"):
+        check_root_directory(tmp_path / "open/root")
+
+
+def test_one_of_root_that_others_may_write_in_is_not_moved(config):
+    root = authority_dir(config).with_name("state") / "authority"
+    made(root)
+    root.chmod(0o770)
+    with pytest.raises(ConfigError, match="cp -rT"):
+        move_authority(config, need_root=True)

@@ -1,0 +1,149 @@
+import asyncio
+import threading
+
+import pytest
+
+from lbd.errors import Unavailable
+from lbd.web.desk import Desk, Kind, Question
+from lbd.web.stream import Streams
+from lbd.web.view import NOBODY, Line, Page, Viewer
+
+
+class Pages:
+    """Counts how often it is asked; waits while it is held."""
+
+    def __init__(self):
+        self.made = 0
+        self.held = threading.Event()
+        self.held.set()
+        self.trouble = None
+
+    def make(self, asked):
+        self.held.wait(20)
+        self.made += 1
+        if self.trouble:
+            raise self.trouble
+        return Page(
+            "p", [Line("a", "A", f"{asked.viewer.name}{self.made}"), Line("b", "B", "same")]
+        )
+
+
+@pytest.fixture
+def pages():
+    return Pages()
+
+
+@pytest.fixture
+def desk(pages):
+    desk = Desk(lambda viewer: None)
+    yield desk
+    pages.held.set()
+    desk.close()
+
+
+ANN, BOB = Viewer(1, "ann", "t", "k1"), Viewer(2, "bob", "t", "k2")
+
+
+def question(pages, viewer=NOBODY, fresh_s=100.0, name=""):
+    return Question(Kind("/p", pages.make, fresh_s), viewer, name, ())
+
+
+async def test_fifty_viewers_cost_one(pages, desk):
+    pages.held.clear()
+    asking = [asyncio.create_task(desk.page(question(pages))) for _ in range(50)]
+    await asyncio.sleep(0)
+    pages.held.set()
+    made = await asyncio.gather(*asking)
+    assert pages.made == 1
+    assert all(one is made[0] for one in made)
+    await desk.page(question(pages))
+    assert pages.made == 1
+
+
+async def test_a_page_is_its_viewers_alone(pages, desk):
+    ann = await desk.page(question(pages, ANN))
+    bob = await desk.page(question(pages, BOB))
+    assert "ann1" in ann.parts["a"]
+    assert "bob2" in bob.parts["a"]
+
+
+@pytest.mark.parametrize("attacker", [NOBODY, BOB])
+async def test_who_asks_for_thousands_of_pages_keeps_no_user_from_theirs(pages, desk, attacker):
+    """Each of another address, so each is to be made."""
+    pages.held.clear()
+    slow = [asyncio.create_task(desk.page(question(pages, attacker, name=str(n))))
+            for n in range(200)]  # fmt: skip
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        made = await desk.page(question(Pages(), ANN))
+    assert "ann1" in made.parts["a"]
+    pages.held.set()
+    found = await asyncio.gather(*slow, return_exceptions=True)
+    assert any(isinstance(one, Unavailable) for one in found)
+    assert not desk._places.turns
+
+
+async def test_who_holds_all_streams_keeps_no_user_from_theirs(pages, desk):
+    pages.held.clear()
+    streams = Streams(desk, asyncio.Event())
+    held = []
+    for viewer in (NOBODY, BOB):
+        while not streams.is_full(viewer):
+            held.append(streams.events(question(pages, viewer)))
+            await anext(held[-1])
+    assert not streams.is_full(ANN)
+    for one in held:
+        await one.aclose()
+    assert streams.count == 0
+    assert not streams.is_full(BOB)
+
+
+async def test_an_old_answer_is_asked_for_again(pages, desk):
+    await desk.page(question(pages, fresh_s=0.0))
+    await desk.page(question(pages, fresh_s=0.0))
+    assert pages.made == 2
+
+
+async def test_a_trouble_is_everybodys_for_a_while(pages, desk):
+    pages.trouble = Unavailable("lim is not running")
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="not running"):
+            await desk.page(question(pages))
+    assert pages.made == 1
+
+
+async def test_a_stream_says_what_has_changed_alone(pages, desk):
+    ending = asyncio.Event()
+    streams = Streams(desk, ending, tick_s=0.0)
+    events = streams.events(question(pages, fresh_s=0.0))
+    assert await anext(events) == b"retry: 3000\n\n"
+    first, second = await anext(events), await anext(events)
+    assert b'"a":' in first
+    assert b'"b":' in first
+    assert b'"a":' in second
+    assert b'"b":' not in second
+    assert streams.count == 1
+    ending.set()
+    assert [one async for one in events] == []
+    assert streams.count == 0
+
+
+async def test_a_reader_who_does_not_read_makes_nothing(pages, desk):
+    events = Streams(desk, asyncio.Event(), tick_s=0.0).events(question(pages, fresh_s=0.0))
+    await anext(events)
+    await anext(events)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert pages.made == 1
+    await events.aclose()
+
+
+async def test_a_stream_outlives_trouble(pages, desk):
+    pages.trouble = Unavailable("lim is not running")
+    events = Streams(desk, asyncio.Event(), tick_s=0.0).events(question(pages, fresh_s=0.0))
+    await anext(events)
+    assert b"event: trouble" in await anext(events)
+    pages.trouble = None
+    desk.forget()
+    assert b"event: parts" in await anext(events)
+    await events.aclose()
