@@ -7,7 +7,7 @@ is one list: what goes out and what comes in, message by message.
 
 import ipaddress
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -54,8 +54,9 @@ def encode(message: m.Message) -> bytes:
     return envelope.SerializeToString()
 
 
-def decode(data: bytes) -> m.Message:
-    """Raises PeerError on anything that is not a message of ours in every part."""
+def decode(data: bytes, hosts_max: int = m.SLOTS_MAX, kinds: Collection[str] = ()) -> m.Message:
+    """Raises PeerError on anything that is not a message of ours in every part, names more hosts
+    than that, or is none of these `kinds`, if there are any: nothing of it is looked at then."""
     try:
         envelope = pb.LimMessage.FromString(data)
     except DecodeError as problem:
@@ -63,12 +64,32 @@ def decode(data: bytes) -> m.Message:
     kind = envelope.WhichOneof("body")
     if kind is None:
         raise PeerError("a LIM message of a kind unknown here (a newer version?)")
+    if kinds and kind not in kinds:
+        raise PeerError(f"{kind} is no answer to what was asked")
+    if hosts_in(envelope, kind) > hosts_max:
+        raise PeerError(f"a LIM message with more than {hosts_max} hosts")
     return m.Message(
         cluster=text(envelope.cluster, "cluster"),
         sender=name(envelope.sender),
         incarnation=count(envelope.incarnation, "incarnation"),
         body=READERS[kind](envelope),
     )
+
+
+def hosts_in(envelope: pb.LimMessage, kind: str) -> int:
+    """Each costs far more to read than its few bytes to send."""
+    match kind:
+        case "delta":
+            found = envelope.delta
+            columns = found.whole, found.loads.slots, found.silent, found.gone
+            return max(map(len, columns))
+        case "vector":
+            return len(envelope.vector.samples)
+        case "members":
+            return len(envelope.members.members)
+        case "ask_centre":
+            return len(envelope.ask_centre.excluded)
+    return 0
 
 
 def fill(envelope: pb.LimMessage, body: m.Body) -> None:

@@ -1,12 +1,15 @@
 """LIM messages over gRPC: one unary call each, with a deadline. Counts what goes in and out.
 
 A host speaks for itself only: whoever calls must be the sender, and whoever answers the one asked.
+It has a number of messages and bytes a second, and, as some of its messages could cost far more
+than others as long, half of this LIM's time.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import grpc
@@ -14,9 +17,11 @@ import grpc.aio
 
 from lbd.errors import Incompatible, PeerError, Unavailable
 from lbd.lim.core.messages import (
+    HOSTS_MAX,
     AskCentre,
     Hello,
     Message,
+    Probe,
     ProbeReply,
     Report,
     Reserve,
@@ -35,8 +40,17 @@ METHOD = "/lbd.v1.Lim/Deliver"
 RATE_PER_S = 2000
 TURN_BYTES = 2048  # a longer message takes several turns: to read it takes as long
 PATIENCE_S = 1.0  # for a message of a host that sends too many
+TIME_SHARE = 0.5  # of our processor, for the messages of one host
+TIME_BURST_S = 1.0
+FOR_EVER_S = float("inf")
 IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
 OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
+# Of each kind of message the answers that are looked at; of all others ACK.
+ANSWERS = {
+    Hello: ("members", "ack"), Probe: ("probe_reply", "ack"), AskCentre: ("centre_reply", "ack"),
+    Reserve: ("reserve_reply", "ack"),
+}  # fmt: skip
+ACK = ("ack",)
 Answer = Callable[[Message], Message]
 
 
@@ -95,11 +109,14 @@ class LimNetwork:
         max_message_bytes: int,
         silence_s: float,
         rate_per_s: int = RATE_PER_S,
+        hosts_max: int = HOSTS_MAX,
     ) -> None:
-        """`rate_per_s`: of messages that are taken from one host."""
+        """`rate_per_s`: of messages that are taken from one host; `hosts_max`: in one of them."""
         self.traffic = Traffic()
         self._rate = rate_per_s
+        self._hosts_max = hosts_max
         self._rates = Rates(rate_per_s, 2 * rate_per_s)
+        self._seconds = Rates(TIME_SHARE, TIME_BURST_S)  # of our time
         self._trust = trust
         self._options = [
             *transport.options(max_message_bytes, silence_s),
@@ -127,15 +144,17 @@ class LimNetwork:
             if caller:  # before a byte of it is read
                 await self._await_turn(caller, len(data), context)
             try:
-                message = convert.decode(data)
-                check_words(message, caller)
+                with self._spending(caller):
+                    message = convert.decode(data, self._hosts_max)
+                    check_words(message, caller)
             except PeerError as problem:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
             if not caller:
                 await self._await_turn(message.sender, len(data), context)
             self.traffic.came(kind_of(message), len(data))
-            reply = answer(message)
-            packed = convert.encode(reply)
+            with self._spending(message.sender):
+                reply = answer(message)
+                packed = convert.encode(reply)
             self.traffic.went(kind_of(reply), len(packed))
             return packed
 
@@ -155,13 +174,35 @@ class LimNetwork:
     async def _await_turn(self, host: str, size: int, context: "Context") -> None:
         """Delays a call, or aborts it if its host sends too much."""
         turns = min(turns_of(size, TURN_BYTES), self._rate)
-        wait_s = self._rates.turn_s(host, time.monotonic(), PATIENCE_S, turns)
+        began_s = time.monotonic()
+        wait_s = self._rates.turn_s(host, began_s, PATIENCE_S, turns)
         if wait_s is None:
-            self.traffic.refused += 1
-            text = f"{host} sends more than {self._rate} messages a second (lim.peer_rate)"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            await self._refuse(
+                f"{host} sends more than {self._rate} messages a second (lim.peer_rate)", context
+            )
         elif wait_s:
             await asyncio.sleep(wait_s)
+        # Others of its messages may have taken all its time while this one waited.
+        while wait_s := self._seconds.turn_s(host, now_s := time.monotonic(), PATIENCE_S, 0.0):
+            if now_s + wait_s > began_s + 2 * PATIENCE_S:
+                break
+            await asyncio.sleep(wait_s)
+        if wait_s is None or wait_s:
+            await self._refuse(f"{host} takes more than its share of this LIM's time", context)
+
+    async def _refuse(self, text: str, context: "Context") -> None:
+        self.traffic.refused += 1
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    @contextlib.contextmanager
+    def _spending(self, host: str) -> Iterator[None]:
+        """Charges what is done meanwhile to that host."""
+        began_s = time.thread_time()
+        try:
+            yield
+        finally:
+            spent_s = time.thread_time() - began_s
+            self._seconds.turn_s(host, time.monotonic(), FOR_EVER_S, spent_s)
 
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
         """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""
@@ -177,8 +218,9 @@ class LimNetwork:
             if problem.code is grpc.StatusCode.FAILED_PRECONDITION:
                 raise Incompatible(str(problem)) from None
             raise Unavailable(text) from None
-        reply = convert.decode(packed)
-        check_words(reply, name if self._trust.proves_names else "")
+        with self._spending(name):
+            reply = convert.decode(packed, self._hosts_max, ANSWERS.get(type(message.body), ACK))
+            check_words(reply, name if self._trust.proves_names else "")
         self.traffic.came(kind_of(reply), len(packed))
         return reply
 

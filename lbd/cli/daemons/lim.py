@@ -9,6 +9,7 @@ from pathlib import Path
 from lbd.cli.daemons.queue_start import DispatcherStart
 from lbd.cli.daemons.wiring import Ready, run_daemon
 from lbd.config.schema import Config
+from lbd.lim.core.messages import hosts_max
 from lbd.lim.daemon import Lim
 from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
@@ -42,8 +43,10 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     trust = check(config)
-    limits = (config.lim.max_message_bytes, config.lim.down_after_s)
-    network = LimNetwork(trust, *limits, config.lim.peer_rate) if trust is not None else None
+    lim_config = config.lim
+    limits = (lim_config.max_message_bytes, lim_config.down_after_s, lim_config.peer_rate)
+    most = hosts_max(lim_config.max_hosts)
+    network = LimNetwork(trust, *limits, most) if trust is not None else None
     try:
         lim = Lim(config, network)
         traffic = network.traffic if network else Traffic()

@@ -23,9 +23,15 @@ DRAINS_MAX = 1 << 10  # hosts that are away, and are to be drained when they are
 DRAIN_NOTES_MAX = 128  # beyond them the oldest goes; the host stays drained
 VECTOR_FORMAT = 1  # of the centre's vectors that this release reads: 1 has deltas
 SLOTS_MAX = 1 << 16  # hosts in a delta
+HOSTS_MAX = 8192  # in one message, and of one centre's, or twice lim.max_hosts
 PAST_DRAINS_MAX = 64  # that have ended; likewise
 SAVED_MAX, SAVED_CHARS_MAX = 128, 200  # settings kept over restarts, and the length of a value
 REASON_CHARS_MAX, BY_CHARS_MAX = 160, 64  # of a drain
+
+
+def hosts_max(max_hosts: int) -> int:
+    """Of a LIM with so many in its table; others may have larger ones."""
+    return max(HOSTS_MAX, 2 * max_hosts)
 
 
 @dataclass(frozen=True, slots=True)

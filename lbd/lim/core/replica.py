@@ -14,7 +14,6 @@ from lbd.lim.core.table import Table, aged
 from lbd.model import HostId, LoadVector
 
 COPIES_MAX = 3
-LINES_MAX = 8192  # of one copy, or twice lim.max_hosts
 
 
 @dataclass(slots=True)
@@ -109,7 +108,7 @@ class Replica:
             if known is None:
                 return False
             copy.put(load.slot, loaded(known[0], load), now_s - load.age_s, load.slot in silent)
-        fits = len(copy.samples) <= max(LINES_MAX, 2 * self._table.params.max_hosts)
+        fits = len(copy.samples) <= m.hosts_max(self._table.params.max_hosts)
         return fits and copy.digest == delta.digest
 
     def _record_copy(self, copy: Copy, only: HostId | None, now_s: float) -> None:

@@ -211,3 +211,22 @@ def test_an_owner_of_whom_a_later_release_says_more_counts_as_not_watched():
     body = convert.decode(report(owner=7)).body
     assert isinstance(body, m.Report)
     assert body.sample.vector.owner == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"delta": loads_of(slots=[1] * 4, numbers=[1] * 4, ages_ds=[0] * 4)},
+        {"delta": pb.Delta(silent=[1] * 4)},
+        {"delta": pb.Delta(gone=[1] * 4)},
+        {"delta": pb.Delta(whole=[pb.HostLine()] * 4)},
+        {"vector": pb.Vector(samples=[pb.Sample()] * 4)},
+        {"members": pb.Members(members=[pb.Member()] * 4)},
+        {"ask_centre": pb.AskCentre(excluded=["h1"] * 4)},
+    ],
+    ids=str,
+)
+def test_nothing_is_read_of_more_hosts_than_there_can_be(body):
+    """In a MiB there could be 340,000, which took a LIM 1.7 s to read."""
+    with pytest.raises(PeerError, match="more than 3 hosts"):
+        convert.decode(envelope(**body), 3)

@@ -9,6 +9,7 @@ import pytest
 
 from lbd.errors import ConfigError, PeerError, Unavailable
 from lbd.lim.core import messages as m
+from lbd.local.rate_limit import Rates
 from lbd.model import HostId
 from lbd.net.lim_network import METHOD, LimNetwork
 from lbd.net.transport import Plain
@@ -146,3 +147,41 @@ async def test_traffic_is_counted_by_kind():
         assert one.traffic.messages_in == {"Ack": 1}
         assert one.traffic.bytes_out == two.traffic.bytes_in
         assert one.traffic.bytes_in == two.traffic.bytes_out
+
+
+async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
+    """One host kept a LIM from all else with deltas and members, none too many or too long."""
+
+    def burns(message):
+        until_s = time.thread_time() + 0.05
+        while time.thread_time() < until_s:
+            pass
+        return echo(message)
+
+    async with grpc_pair() as ((one, two), port):
+        two._seconds = Rates(rate_per_s=0.001, burst=0.001)
+        await two.serve("127.0.0.1", port, burns)
+        target = f"127.0.0.1:{port}"
+        await one.ask("h2", target, said(m.Ping()), 20.0)
+        with pytest.raises(Unavailable, match="h1 takes more than its share of this LIM's time"):
+            await one.ask("h2", target, said(m.Ping()), 20.0)
+        await one.ask("h2", target, said(m.Ping(), "h3"), 20.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (m.Probe(), m.Members((), m.Settings())),
+        (m.Drain(True), m.Members((), m.Settings())),
+        (m.Ping(), m.Vector((), (0, ""))),
+    ],
+    ids=["probe", "drain", "ping"],
+)
+async def test_nothing_is_read_of_an_answer_that_answers_something_else(question, answer):
+    """A list of all hosts costs a second to read; a host could give it to whatever it was asked."""
+    async with grpc_pair() as ((one, two), port):
+        reply = m.Message("lbd", HostId("h2"), 5, answer)
+        await two.serve("127.0.0.1", port, lambda _: reply)
+        target = f"127.0.0.1:{port}"
+        with pytest.raises(PeerError, match="is no answer to what was asked"):
+            await one.ask("h2", target, said(question), 20.0)
