@@ -19,7 +19,7 @@ from lbd.lbm.core.vouching import fault_of_speaker
 from lbd.lbm.inbound.checked_request import JOB_ID
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.session.job_records import ended_record, job_json, job_record
+from lbd.lbm.session.job_records import ended_record, is_plain_of, job_json, job_record
 from lbd.load.process_table import task_of
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
@@ -38,6 +38,7 @@ WAITS_MAX = 512  # at once; whoever comes beyond that has an answer at once, and
 USER_CHARS = 255
 NO_UID, UNKNOWN_UID = -2, -1  # of who asks, of a job: nobody's
 VERBS = ("show", "kill", "wait")
+CODES = ("denied", "missing", "unavailable", "usage")
 
 
 class CommandAnswers:
@@ -64,7 +65,9 @@ class CommandAnswers:
         )
         reply = await self._passed_on(asked)
         if reply.error:
-            raise Refusal(one_line(reply.error), reply.code)
+            raise Refusal(one_line(reply.error), reply.code if reply.code in CODES else "usage")
+        if not is_plain_of(job.rpartition("-")[0], reply.job):
+            raise Unavailable(f"what is answered about {job} makes no sense")
         return {"job": shown(reply.job), "open": reply.open}
 
     async def _passed_on(self, asked: pb.CommandRequest) -> pb.CommandReply:

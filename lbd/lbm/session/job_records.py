@@ -14,6 +14,8 @@ from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.text.needs_words import read_needs_text
 
 TASK = re.compile(r"([0-9]{1,18})_([0-9]{1,18})")
+QUEUED = re.compile(r"[0-9]{1,19}(_[0-9]{1,18})?")
+ID_CHARS_MAX = 255
 TIME_MAX = 1e12  # UNIX seconds, and CPU seconds
 STOPPED = b"Tt"  # states of a process
 STOPPED_REASON = "stopped by a signal"
@@ -77,6 +79,19 @@ def has_times(job: lbm_pb2.JobRecord) -> bool:
     """Returns whether its figures are such. Nobody's list is to fail by what one host says."""
     figures = job.submitted, job.started, job.finished, job.cpu_s
     return all(0 <= one <= TIME_MAX for one in figures)  # nor NaN
+
+
+def is_plain_of(host: str, job: lbm_pb2.JobRecord) -> bool:
+    """Whether a host may say that of a plain command. By the id of another's, or by one that names
+    jobs of the queue (7, 1-99, @me), `lbctl kill --name` and its like would end those."""
+    own = job.id.removeprefix(f"{host}-")
+    is_own = job.origin == host and own != job.id and own.isascii() and own.isdecimal()
+    return is_own and len(job.id) <= ID_CHARS_MAX and has_times(job)
+
+
+def is_past_of(host: str, job: lbm_pb2.JobRecord) -> bool:
+    """The same of what has ended: it may have been the queue's, and have run there."""
+    return is_plain_of(host, job) or not job.id or QUEUED.fullmatch(job.id) is not None
 
 
 def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:

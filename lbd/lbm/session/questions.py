@@ -16,7 +16,7 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.cluster import ClusterHost
 from lbd.lbm.session.command_questions import CommandAnswers
 from lbd.lbm.session.explain import Checks
-from lbd.lbm.session.job_records import has_times, job_json, job_record
+from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
 from lbd.lbm.session.metrics_question import lbm_metrics
 from lbd.lbm.session.owner_questions import OwnerAnswers
 from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
@@ -24,12 +24,14 @@ from lbd.lbm.session.usage_questions import UsageAnswers
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal
+from lbd.local.long_answers import in_turns
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2
 from lbd.process.own_figures import OwnFigures
 from lbd.text.one_line import one_line
 
 PEER_JOBS_TIMEOUT_S = 2.0
+PEER_JOBS_MAX = 100_000  # of one host
 
 
 class Questions:
@@ -110,7 +112,7 @@ class Questions:
                 jobs += reply.jobs
                 if reply.withheld:
                     withheld[host] = reply.withheld
-        found = [job_json(job) for job in jobs]
+        found = [job_json(job) async for job in in_turns(jobs)]
         queue = self._home.queue
         if question.get("cluster", True) and queue is not None and queue.hosts:
             try:
@@ -174,8 +176,9 @@ class Questions:
     async def _jobs_of(
         self, host: ClusterHost, request: lbm_pb2.JobsRequest, own: lbm_pb2.JobsRequest
     ) -> lbm_pb2.JobsReply | None:
-        """Of its own users only, whatever it says. None if it does not answer."""
+        """Of its own users only, and of who asks, whatever it says. None if it does not answer."""
         found: dict[str, lbm_pb2.JobRecord] = {}
+        by_number = self._home.config.users.map == "uid"  # then a name may be another there
         withheld = ""
         for asked in (request, own):
             try:
@@ -184,8 +187,9 @@ class Questions:
                 )
             except Unavailable:
                 return None
-            found |= {job.id: job for job in reply.jobs
-                      if job.origin == host.name and has_times(job)}  # fmt: skip
+            async for job in in_turns(reply.jobs[:PEER_JOBS_MAX]):
+                if is_plain_of(host.name, job) and (by_number or asked.user in ("", job.user)):
+                    found[job.id] = job
             withheld = withheld or one_line(reply.withheld)
             if asked.user or not withheld:
                 break

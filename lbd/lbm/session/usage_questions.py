@@ -16,7 +16,7 @@ from lbd.lbm.core.vouching import why_withheld
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.owner.rules import InForce
-from lbd.lbm.session.job_records import ended_record, has_times, job_json
+from lbd.lbm.session.job_records import ended_record, has_times, is_past_of, job_json
 from lbd.lbm.usage.measures import STEPS_MAX, Measure
 from lbd.lbm.usage.record import Usage
 from lbd.lbm.usage.store import PastJobs
@@ -131,8 +131,10 @@ class UsageAnswers:
         reply = await (
             self.past(asked, own) if host == own else self._ask(host, "Past", asked, pb.PastReply)
         )
+        whose = "" if self._goes_by_uid else asked.user  # by number, a name may be another there
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
-                if has_times(job)]  # fmt: skip
+                if has_times(job) and (host == own or is_past_of(host, job))
+                and whose in ("", job.user)]  # fmt: skip
         return {"jobs": rows, "more": reply.more, "withheld": one_line(reply.withheld)}
 
     @property

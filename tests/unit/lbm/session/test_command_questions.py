@@ -8,6 +8,7 @@ import pytest
 
 from lbd.config.access import AdminConfig, AdmissionConfig
 from lbd.config.schema import Config
+from lbd.errors import Unavailable
 from lbd.lbm.session.command_questions import CommandAnswers
 from lbd.lbm.usage.record import Usage
 from lbd.local.caller import Caller
@@ -101,3 +102,34 @@ async def test_an_lbm_that_is_root_signals_no_process_as_root():
     job = SimpleNamespace(id="h1-27", uid=1000)
     await answers._send_here(job, (1 << 30, 0, 15, 1))
     assert as_user.done == [(1000, b"signal", b"%d" % (1 << 30), b"0", b"15", b"1")]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pb.CommandReply(),
+        pb.CommandReply(job=pb.JobRecord(id="h1-7", origin="h1")),
+        pb.CommandReply(job=pb.JobRecord(id="@me", origin="h2")),
+        pb.CommandReply(job=pb.JobRecord(id="h2-7", origin="h2", started=float("nan"))),
+    ],
+    ids=["nothing", "of another host", "of the queue", "of no time"],
+)
+async def test_a_host_answers_about_a_job_of_its_own_or_not_at_all(reply):
+    answers = answers_of(*ANN)
+
+    async def peer(_host):
+        return SimpleNamespace(is_down=False)
+
+    async def ask(*_):
+        return reply
+
+    answers._home.cluster = SimpleNamespace(peer=peer, ask=ask)
+    question = {"op": "command.show", "id": "h2-7"}
+    with pytest.raises(Unavailable, match="what is answered about h2-7 makes no sense"):
+        await answers.answer(question, Caller(0, 0, 1))
+    reply.CopyFrom(pb.CommandReply(job=pb.JobRecord(id="h2-7", origin="h2")))
+    assert (await answers.answer(question, Caller(0, 0, 1)))["job"]["id"] == "h2-7"
+    reply.CopyFrom(pb.CommandReply(error="no", code="x" * 9999))
+    with pytest.raises(Refusal) as refused:
+        await answers.answer(question, Caller(0, 0, 1))
+    assert refused.value.code == "usage"

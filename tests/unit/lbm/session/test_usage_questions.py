@@ -134,8 +134,8 @@ class Other:
 
 
 async def test_a_past_job_of_impossible_times_spoils_nobodys_history():
-    sound = pb.JobRecord(id="h2-1", submitted=NOW, finished=NOW)
-    odd = [pb.JobRecord(id="h2-2", finished=at) for at in (math.nan, math.inf, -1.0)]
+    sound = pb.JobRecord(id="h2-1", origin="h2", submitted=NOW, finished=NOW)
+    odd = [pb.JobRecord(id="h2-2", origin="h2", finished=at) for at in (math.nan, math.inf, -1.0)]
     cluster = Other(pb.PastReply(jobs=[*odd, sound], withheld="\x1b[2Jadmin.hosts\n"))
     home = SimpleNamespace(config=Config(), usage=None, cluster=cluster)
     answers = UsageAnswers(home, SimpleNamespace(), SimpleNamespace(include=lambda _: True))
@@ -143,3 +143,21 @@ async def test_a_past_job_of_impossible_times_spoils_nobodys_history():
     found = await answers.answer(question, Caller(0, 0, 1))
     assert [job["id"] for job in found["jobs"]] == ["h2-1"]
     assert found["withheld"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("users_map", "seen"),
+    [("name", ["h2-1", "12", "12_7", ""]), ("uid", ["h2-1", "12", "12_7", "", "h2-2"])],
+)
+async def test_a_host_tells_of_no_past_but_its_own_and_that_of_who_asks(users_map, seen):
+    ids = "h2-1", "h1-7", "12", "12_7", "1-99", "@me", "last", "h2-x", "h2-1-2", ""
+    made = [pb.JobRecord(id=one, origin="h2", user="root") for one in ids]
+    made += [pb.JobRecord(id="h2-2", origin="h2", user="bob")]
+    made += [pb.JobRecord(id="h2-3", origin="h1", user="root")]
+    home = SimpleNamespace(
+        config=Config(users=UsersConfig(map=users_map)), usage=None,
+        cluster=Other(pb.PastReply(jobs=made)),
+    )  # fmt: skip
+    answers = UsageAnswers(home, SimpleNamespace(), SimpleNamespace(include=lambda _: False))
+    found = await answers.answer({"op": "past", "of": "h2", "limit": 50}, Caller(0, 0, 1))
+    assert [job["id"] for job in found["jobs"]] == seen

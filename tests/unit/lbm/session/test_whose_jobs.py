@@ -165,7 +165,7 @@ async def test_an_administrator_whose_word_does_not_count_there_sees_what_is_the
     async def ask(_host, _method, request, _reply, _timeout_s):
         asked.append(request.user)
         ids = ("h2-1",) if request.user else ("h2-2",)
-        rows = [lbm_pb2.JobRecord(id=name, origin="h2") for name in ids]
+        rows = [lbm_pb2.JobRecord(id=name, origin="h2", user="ann") for name in ids]
         return lbm_pb2.JobsReply(jobs=rows, withheld="" if request.user else "admin.hosts\x1b[2J")
 
     async def others():
@@ -174,7 +174,7 @@ async def test_an_administrator_whose_word_does_not_count_there_sees_what_is_the
     questions = answering(Jobs(10), config("name"))
     questions._home.cluster = SimpleNamespace(ask=ask, others=others)
     questions._home.lim = SimpleNamespace(connected=True)
-    questions._home.queue = None
+    questions._home.queue, questions._home.config = None, config("name")
     found = await questions._jobs({}, Asker("ann", 1000), is_admin=True)
     assert [job["id"] for job in found["jobs"]] == ["h2-2", "h2-1"]
     assert asked == ["", "ann"]
@@ -186,13 +186,34 @@ async def test_a_job_of_impossible_times_spoils_nobodys_list():
     """Another host has made it up: shown, it would be a traceback to whoever asks for the list."""
     times = {"submitted": 5.0}, {"submitted": math.inf}, {"cpu_s": math.nan}, {"started": -1.0}
     made = [lbm_pb2.JobRecord(id=f"h2-{n}", origin="h2", **one) for n, one in enumerate(times)]
+    assert await answered_by_h2(made, "") == ["h2-0"]
+
+
+async def answered_by_h2(made, user, users="name"):
+    """The ids that h1 believes."""
 
     async def ask(*_):
         return lbm_pb2.JobsReply(jobs=made)
 
-    home = SimpleNamespace(cluster=SimpleNamespace(ask=ask))
+    home = SimpleNamespace(cluster=SimpleNamespace(ask=ask), config=config(users))
     questions = SimpleNamespace(_home=home)
-    peer = SimpleNamespace(name="h2")
-    asked = lbm_pb2.JobsRequest(user="ann")
-    shown = await Questions._jobs_of(questions, peer, asked, asked)
-    assert [job.id for job in shown.jobs] == ["h2-0"]
+    asked = lbm_pb2.JobsRequest(user=user)
+    shown = await Questions._jobs_of(questions, SimpleNamespace(name="h2"), asked, asked)
+    return [job.id for job in shown.jobs]
+
+
+IDS = "h1-7", "7", "12_7", "1-99", "@me", "last", "h2-", "h2-x", "h2-1-2", "h2-\u0663", "h2--1"
+
+
+@pytest.mark.parametrize("name", [*IDS, "h2-" + "1" * 300])
+async def test_a_host_names_no_job_but_its_own(name):
+    """`lbctl kill --name` ends what has the id of a job with that name: `@me` is all of them."""
+    made = [lbm_pb2.JobRecord(id=one, origin="h2", name="mine") for one in (name, "h2-3")]
+    assert await answered_by_h2(made, "") == ["h2-3"]
+
+
+@pytest.mark.parametrize(("users", "seen"), [("name", ["h2-1"]), ("uid", ["h2-1", "h2-2"])])
+async def test_a_host_shows_nobody_the_jobs_of_others(users, seen):
+    users_of = enumerate(("ann", "bob"), 1)
+    made = [lbm_pb2.JobRecord(id=f"h2-{n}", origin="h2", user=user) for n, user in users_of]
+    assert await answered_by_h2(made, "ann", users) == seen
