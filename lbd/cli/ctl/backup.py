@@ -51,6 +51,7 @@ MANIFEST = "manifest.json"
 AUTHORITY = ("authority/ledger.json", "authority/authority.pem")  # the key last: then it is there
 SETTINGS, CONFIG, LEDGER = "settings.json", "lbd.toml", "ledger.sqlite"
 SMALL_BYTES_MAX = 64 << 20  # of every part but the ledger
+UNIX_S_MAX = 1e11
 DAEMONS = ("up", "lim", "lbm", "dispatcher")
 PARTS = {
     AUTHORITY[1]: "the authority",
@@ -208,11 +209,8 @@ def unpacked(file: Path, directory: Path) -> list[str]:
         with tarfile.open(file, "r:") as tar:
             for member in tar:
                 name = member.name
-                if (
-                    name not in (MANIFEST, *AUTHORITY, *PARTS)
-                    or name in names
-                    or not member.isreg()
-                ):
+                is_part = name in (MANIFEST, *AUTHORITY, *PARTS) and name not in names
+                if not (is_part and is_whole(member)):
                     raise LbdError(f"{file} is no backup of lbctl's: {one_line(name, 80)} in it")
                 if name != LEDGER and member.size > SMALL_BYTES_MAX:
                     raise LbdError(f"{file}: {name} in it is larger than {SMALL_BYTES_MAX} bytes")
@@ -223,11 +221,19 @@ def unpacked(file: Path, directory: Path) -> list[str]:
                 names.append(name)
     except OSError as problem:
         raise LbdError(f"{file}: {problem.strerror or problem}") from problem
-    except tarfile.TarError as problem:
-        raise LbdError(f"{file} is no backup of lbctl's: {problem}") from problem
+    except (tarfile.TarError, ValueError, MemoryError) as problem:  # the last two of its headers
+        why = one_line(str(problem)) or "it says it is larger than it can be"
+        raise LbdError(f"{file} is no backup of lbctl's: {why}") from problem
     if MANIFEST not in names or len(set(AUTHORITY) & set(names)) == 1:
         raise LbdError(f"{file} is no whole backup of lbctl's")
     return [name for name in names if name != MANIFEST]
+
+
+def is_whole(member: tarfile.TarInfo) -> bool:
+    """A file with all its bytes in the archive: a sparse one of a few claims as many as it likes,
+    and would be written in full."""
+    is_plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
+    return is_plain and member.size >= 0
 
 
 def manifest_in(file: Path, directory: Path) -> Manifest:
@@ -238,7 +244,9 @@ def manifest_in(file: Path, directory: Path) -> Manifest:
         texts = (manifest.version, manifest.cluster, manifest.host, manifest.authority)
         if manifest.schema != 1 or not all(isinstance(one, str) for one in texts):
             raise TypeError
-    except (ValueError, KeyError, TypeError, RecursionError):
+        if not (0 <= manifest.unix_s <= UNIX_S_MAX and "".join(texts).isprintable()):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise LbdError(f"{file}: made by another release of lbd, or damaged") from None
     return manifest
 

@@ -4,7 +4,9 @@ import fcntl
 import io
 import json
 import os
+import resource
 import shutil
+import signal
 import tarfile
 import tempfile
 import time
@@ -179,7 +181,41 @@ def link(file):
         tar.addfile(info)
 
 
+def header(name, kind, size, rest=b""):
+    """`rest`: what sparse files of GNU's tar have from byte 386 on."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    block = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    block[386 : 386 + len(rest)] = rest
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def sparse(size):
+    """Of so many bytes, none of which is in the archive."""
+    return b"%011o\0%011o\0" % (0, 0) + bytes(73) + b"\x80" + size.to_bytes(11, "big")
+
+
+def prepended(file, block):
+    file.write_bytes(block + file.read_bytes())
+
+
+def dated(members, when):
+    data = json.loads(members["manifest.json"])
+    return {**members, "manifest.json": json.dumps({**data, "unix_s": when}).encode()}
+
+
 DAMAGES = {
+    "a ledger that says it has a terabyte, in 512 bytes": lambda file, _: prepended(
+        file, header("ledger.sqlite", tarfile.GNUTYPE_SPARSE, 0, sparse(1 << 40))
+    ),
+    "a name that says it has a terabyte": lambda file, _: prepended(
+        file, header("x", tarfile.GNUTYPE_LONGNAME, 1 << 40)
+    ),
+    "of no time": lambda file, m: packed(file, dated(m, float("nan"))),
+    "of a time without end": lambda file, m: packed(file, dated(m, 10**400)),
+    "of a time that cannot be": lambda file, m: packed(file, dated(m, 1e300)),
     "no archive": lambda file, _: file.write_bytes(b"x" * 2000),
     "cut off": lambda file, _: file.write_bytes(file.read_bytes()[:3000]),
     "a path that leads out": lambda file, m: packed(file, {**m, "../x": b""}),
@@ -200,13 +236,25 @@ DAMAGES = {
 }
 
 
+@pytest.fixture
+def few_bytes():
+    """No file gets larger, as long as the test lasts."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_what_is_no_backup_changes_nothing(lbctl, host, file, damage):
+def test_what_is_no_backup_changes_nothing(lbctl, host, file, damage, few_bytes):
     damage(file, members_of(file))
     before = host.files_there()
     said = lbctl("restore", file, status=pytest.approx(1, abs=1)).err
     assert said.count("\n") == 1
     assert said.startswith("lbctl: ")
+    assert "File too large" not in said
     assert host.files_there() == before
 
 
