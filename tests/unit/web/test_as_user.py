@@ -8,8 +8,9 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.local.caller import caller_of
+from lbd.web import client_uid as whose
 from lbd.web.as_user import Connector
-from lbd.web.client_uid import client_uid, kernel_form, uid_in
+from lbd.web.client_uid import can_be_asked, client_uid, kernel_form, uid_asked, uid_in, uid_read
 
 NOBODY = pwd.getpwnam("nobody")
 
@@ -83,5 +84,40 @@ def test_the_kernel_says_whose(family, address):
         server.listen()
         with socket.create_connection(server.getsockname()[:2]) as way:
             ends = way.getsockname()[:2], way.getpeername()[:2]
+            assert client_uid(*ends) == uid_read(*ends) == os.geteuid()
+            for unknown in (((address, 1), ends[1]), (ends[0], (address, 1)), (("x", 1), ends[1])):
+                assert client_uid(*unknown) is None
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_whose_an_ipv4_connection_is_to_a_page_of_ipv6():
+    with (
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server,
+        socket.create_connection(("127.0.0.1", server.getsockname()[1])),
+        server.accept()[0] as accepted,
+    ):
+        ends = accepted.getpeername()[:2], accepted.getsockname()[:2]
+        assert client_uid(*ends) == uid_read(*ends) == os.geteuid()
+
+
+def test_no_look_through_all_connections_is_needed(monkeypatch):
+    """A user can make very many: to read of them all took the page longer with each."""
+    if not can_be_asked():
+        pytest.skip("this kernel cannot be asked about one connection (CONFIG_INET_DIAG)")
+    monkeypatch.setattr(whose, "TABLES", ())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname()) as way:
+            ends = way.getsockname(), way.getpeername()
             assert client_uid(*ends) == os.geteuid()
-            assert client_uid((address, 1), ends[1]) is None
+        assert uid_asked(*ends) is None  # it is closed
+
+
+def test_of_a_kernel_that_cannot_be_asked_so_much_is_read_and_no_more(tmp_path, monkeypatch):
+    table = tmp_path / "tcp"
+    table.write_text(TABLE)
+    monkeypatch.setattr(whose, "TABLES", (table,))
+    monkeypatch.setattr(whose, "can_be_asked", lambda: False)
+    ends = ("127.0.0.1", 50000), ("127.0.0.1", 9480)
+    assert client_uid(*ends) == 1000
+    monkeypatch.setattr(whose, "TABLE_BYTES_MAX", TABLE.index("\n") + 10)
+    assert client_uid(*ends) is None
