@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.leases import Leases
+from lbd.lbm.queue.departures import Departures
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
 from lbd.local.json_socket import JsonClient
@@ -60,6 +61,7 @@ class DispatcherClient:
         self.has_queue = asyncio.Event()  # some host may
         self.leader = own.host  # the last that was there
         self.leases = Leases()  # of the attempts here: those of the line that renews them
+        self.departures = Departures(self)
         self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
         self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
         self.follow(None)

@@ -198,13 +198,7 @@ class FollowedJobs:
     async def leave(self) -> None:
         """Its caller is gone, and so is to be what it waits for, once the dispatcher is there."""
         self.files.left_alone(self.pack)
-        give_up_s = asyncio.get_running_loop().time() + RETRY_FOR_S
-        while asyncio.get_running_loop().time() < give_up_s:
-            try:
-                await self.queue.act(self._kill(0))
-                return
-            except LbdError:
-                await asyncio.sleep(RETRY_S)
+        await self.queue.departures.end(self.user, self.uid, self.numbers)
 
     async def act(self, number: int, *, cancels_waiting: bool = False) -> None:
         with contextlib.suppress(LbdError):

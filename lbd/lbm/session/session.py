@@ -105,9 +105,9 @@ class Connection:
                 await self._serve_command(request)
             elif first and first[0][0] == tags.QUEUE:
                 self._is_answering = True
-                if self._hung_up():  # while we were stopped: it has been told that it failed
-                    return
                 await self._turn(first[0][1])
+                if self._hung_up():  # or while we were stopped: it has been told that it failed
+                    return
                 asked = await self._read_long(read_queued, first[0][1])
                 ends, more = (self._socket, self._read), [*early, *first[1:]]
                 client, first = (self.caller, self.peer), []

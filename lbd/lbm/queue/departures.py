@@ -1,0 +1,92 @@
+"""Jobs whose `lbrun -q` has gone: they are to end, too, however many are left at once.
+
+The dispatcher looks into few orders of one user at a time. With one for each job the last of a few
+hundred that had gone together came too late: it was given up, and its job ran on with nobody
+waiting for it. So one order takes all that a user has left behind by then. One that has not ended
+all of them is given again, each job by itself.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from lbd.errors import LbdError
+from lbd.model import ENDED_NAMES
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.one_line import one_line
+
+log = logging.getLogger("lbd.lbm")
+
+AT_ONCE = 1000  # jobs, or arrays, in one order
+AGAIN_S, GIVE_UP_S = 0.5, 120.0
+
+
+class Queue(Protocol):
+    async def act(self, request: pb.ActRequest) -> pb.ActReply: ...
+
+    async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo: ...
+
+
+@dataclass(slots=True)
+class LeftBehind:
+    """By one user, and not known to have ended."""
+
+    selectors: dict[str, None] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
+class Departures:
+    queue: Queue
+    _of_users: dict[tuple[str, int], LeftBehind] = field(default_factory=dict)
+
+    async def end(self, user: str, uid: int, selector: str) -> None:
+        """Returns when these jobs have ended or are told to, or have been tried to for long."""
+        left = self._of_users.setdefault((user, uid), LeftBehind())
+        left.selectors[selector] = None
+        loop = asyncio.get_running_loop()
+        give_up_s, at_once, trouble = loop.time() + GIVE_UP_S, AT_ONCE, ""
+        try:
+            while selector in left.selectors:
+                async with left.turn:
+                    if selector not in left.selectors:  # ended by the order of another
+                        return
+                    others = (one for one in left.selectors if one != selector)
+                    some = [selector, *islice(others, at_once - 1)]
+                    trouble = await self._ended(user, uid, some)
+                    for one in () if trouble else some:
+                        left.selectors.pop(one, None)
+                if trouble:
+                    if loop.time() >= give_up_s:
+                        log.warning(
+                            "job %s runs on, though its lbrun has gone: %s", selector, trouble
+                        )
+                        return
+                    at_once = 1 if len(some) > 1 else AT_ONCE
+                    await asyncio.sleep(AGAIN_S)
+        finally:
+            left.selectors.pop(selector, None)
+            if not left.selectors:
+                self._of_users.pop((user, uid), None)
+
+    async def _ended(self, user: str, uid: int, some: list[str]) -> str:
+        """What stood in the way; "" if nothing did."""
+        order = pb.ActRequest(verb="kill", selectors=some, user=user, uid=uid, by_number=True)
+        try:
+            reply = await self.queue.act(order)
+            if not reply.errors:
+                return ""
+            asked = pb.JobsAsked(
+                selectors=some, user=user, uid=uid, ended_too=True, by_number=True, unexplained=True
+            )
+            found = await self.queue.jobs(asked)
+        except LbdError as problem:
+            return str(problem)
+        told = {*reply.done}
+        if found.error or any(
+            job.state not in ENDED_NAMES and job.id not in told for job in found.jobs
+        ):
+            return one_line("; ".join(filter(None, (*reply.errors, found.error))))
+        return ""
