@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from lbd.cli.program import Parser
-from lbd.cli.quantities import not_negative, number
+from lbd.cli.quantities import count, not_negative, number
 from lbd.cli.sim.balance import share, whole
 from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError
@@ -51,10 +51,13 @@ EXAMPLES = (
     "lbd sim migrate --hosts 3 --p01 0.1 --p11 0.9 --beta 0.9 --cost 2",
     "lbd sim migrate --hosts 2 --spare-hosts 4 --p01 0.1 --p11 0.9 --beta 0.999 --cost 2",
     "lbd sim migrate --series planetlab.tar.xz --hosts 2 --spare-hosts 4 --cost 4",
+    "lbd sim migrate --series planetlab.tar.xz --hosts 1 --spare-hosts 4 --cost 20"
+    " --value-steps 5 --timers 1,5,15",
 )
 RULES = ("threshold", "myopic", "always", "never")
 STAYS: dict[str, Rule] = {"stays": "threshold", "stays-work": "work"}
-TIMERS = (1, 3, 12)  # steps, on series
+TIMERS = (1, 3, 12)  # steps, on series, where none are asked for
+MOST_TIMERS = 20
 MOST_SPARE = 1000
 MOST_STEPS = 100_000_000  # of a host
 MOST_FILES = 100_000
@@ -104,11 +107,23 @@ def parsed(argv: list[str]) -> argparse.Namespace:
         help="CPU %% a line, a file a host and day; chances are learnt on the way")  # fmt: skip
     add("--busy", type=not_negative, default=BUSY_PERCENT, metavar="PERCENT",
         help="of a series: free up to this load (default 15)")  # fmt: skip
+    add("--value-steps", type=whole(1, 60), default=1, metavar="K",
+        help="of a series: steps that a value lasts; 5 for a step of a minute where they are of"
+        " five minutes (default 1)")  # fmt: skip
+    add("--timers", type=timers, default=TIMERS, metavar="T1,T2…",
+        help="of a series: steps that rules with a fixed time wait (default 1,3,12)")  # fmt: skip
     add("--sets", type=whole(1, 10_000), default=50, metavar="K",
         help="of a series: draws of N + M hosts (default 50)")  # fmt: skip
     add("--seed", type=whole(0, 1 << 62), default=1, metavar="S", help="(default 1)")
     add("--json", action="store_true", help="the numbers, for programs")
     return parser.parse_args(argv)
+
+
+def timers(text: str) -> tuple[int, ...]:
+    found = tuple(count(part) for part in text.split(","))
+    if len(found) > MOST_TIMERS:
+        raise argparse.ArgumentTypeError(f"{len(found)} timers: must be 1 to {MOST_TIMERS}")
+    return found
 
 
 def theory(options: argparse.Namespace, chain: OnOff) -> Known:
@@ -167,8 +182,12 @@ def main_series(options: argparse.Namespace) -> int:
             f"migrate: {options.series}: {len(series)} lively series for {hosts} hosts"
         )
     rng = Random(options.seed)
-    sets = [rows_of(rng.sample(series, hosts), options.busy) for _ in range(options.sets)]
-    names = series_rules(options.hosts)
+    sets = [
+        [row for row in rows_of(rng.sample(series, hosts), options.busy)
+         for _ in range(options.value_steps)]
+        for _ in range(options.sets)
+    ]  # fmt: skip
+    names = series_rules(options.hosts, options.timers)
     results = [(name, over_sets(options, sets, name)) for name in names]
     if options.json:
         print_json(
@@ -184,9 +203,9 @@ def main_series(options: argparse.Namespace) -> int:
     return 0
 
 
-def series_rules(tasks: int) -> list[str]:
+def series_rules(tasks: int, waits: Sequence[int]) -> list[str]:
     learning = (*STAYS, "work", "trials") if tasks == 1 else ("work", "trials")
-    return [*RULES, *learning, *(f"timer-{steps}" for steps in TIMERS)]
+    return [*RULES, *learning, *(f"timer-{steps}" for steps in waits)]
 
 
 def over_sets(

@@ -6,7 +6,7 @@ from random import Random
 
 from lbd.cli.input_file import text_file
 from lbd.cli.program import Parser
-from lbd.cli.quantities import not_negative, positive
+from lbd.cli.quantities import not_negative, number, positive
 from lbd.cli.sim.balance import whole
 from lbd.cli.sim.pool import WORKERS, Pool
 from lbd.console.output import print_json, print_table
@@ -129,9 +129,9 @@ def sizes_of(text: str) -> Sizes:
             return SHAPES[text]
         name, colon, value = text.partition(":")
         if name == "pareto" and colon:
-            return Pareto(float(value))
+            return Pareto(number(value))
         return measured(read_sizes(text))
-    except ValueError as problem:
+    except (ValueError, argparse.ArgumentTypeError) as problem:
         raise ConfigError(f"target: --size {text}: {problem}") from None
 
 
@@ -142,7 +142,7 @@ def read_sizes(name: str) -> list[float]:
             if len(line) > LONGEST_LINE or len(found) >= MOST_SIZES:
                 raise ConfigError(f"target: {name}: more than {MOST_SIZES} sizes, or a long line")
             if line.strip() and not line.startswith("#"):
-                found.append(float(line))
+                found.append(number(line.strip()))
     return found
 
 

@@ -81,7 +81,7 @@ def main_queue_time(argv: list[str]) -> int:
         ("predictor B", f"{answer['mean_s']:.6g}"),
         ("combined", f"{answer['combined_s']:.6g}"),
     ]
-    put(f"{answer['benefactors']} benefactors; seconds until {options.need} more slots are free")
+    put(f"benefactors: {answer['benefactors']}; seconds until {options.need} more slots are free")
     print_table(["by", ">seconds"], rows)
     return 0
 

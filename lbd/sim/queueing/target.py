@@ -232,7 +232,7 @@ class Pareto:
     def __post_init__(self) -> None:
         """Raises ValueError for an α that leaves no mean."""
         if not 1 < self.alpha < math.inf:
-            raise ValueError(f"pareto:{self.alpha:g} has no mean: must be above 1")
+            raise ValueError(f"ALPHA = {self.alpha:g} leaves no mean: must be above 1")
 
     def __call__(self, rng: Random) -> float:
         return (self.alpha - 1) / self.alpha * math.pow(1.0 - rng.random(), -1.0 / self.alpha)

@@ -76,6 +76,13 @@ def test_series(capsys, tmp_path):
     by_name = {one["policy"]: one["cost_per_step"] for one in found["results"]}
     assert by_name.keys() >= {"threshold", "always", "never", "stays", "timer-1", "work"}
     assert by_name["threshold"] < by_name["never"]
+    finer = answer(capsys, *words, "--sets", "1", "--value-steps", "5", "--timers", "1,5,15")
+    by_minutes = {one["policy"]: one for one in finer["results"]}
+    assert [name for name in by_minutes if "timer" in name] == ["timer-1", "timer-5", "timer-15"]
+    # a minute's timer is always in vain where owners stay for five at least, and costs that minute
+    moved = [by_minutes[name]["moved"] for name in ("always", "timer-1")]
+    assert moved[1] == pytest.approx(moved[0], rel=0.2)
+    assert by_minutes["timer-1"]["waited"] > by_minutes["always"]["waited"]
     assert sim(*words, "--sets", "1") == 0
     assert "1 draws of 4 hosts from 8 series" in capsys.readouterr().out
     assert sim(*words[:-5], "2", "--spare-hosts", "7", "--cost", "1") == 2
@@ -94,6 +101,8 @@ def test_series(capsys, tmp_path):
         (["--hosts", "3", *CHAIN, "--beta", "0"], "between 0 and 1"),
         (["--hosts", "3", *CHAIN, "--cost", "-1"], "0 or more"),
         (["--hosts", "3", *CHAIN, "--cost", "1", "--steps", "100000000"], "more than"),
+        (["--hosts", "3", "--timers", "5,x"], "'x' is no whole number"),
+        (["--hosts", "3", "--value-steps", "0"], "1 to 60"),
         (["--hosts", "1", "--series", "/dev/null"], "goes with"),
         (["--hosts", "1", "--series", "/dev/null", "--cost", "1", "--spare-hosts", "1"], "series"),
         (["--hosts", "1", "--series", "/no", "--cost", "1", "--spare-hosts", "1"], "No such file"),

@@ -36,7 +36,7 @@ def test_queue_time(capsys):
     assert left[0] * left[1] == pytest.approx(0.5, abs=1e-8)
     assert found["median_exact_s"] == pytest.approx(found["median_s"], rel=1e-6)  # 2 do not help
     assert main([*QUEUE, "--need", "8"]) == 0
-    assert "2 benefactors" in capsys.readouterr().out
+    assert "benefactors: 2;" in capsys.readouterr().out
 
 
 def test_without_a_benefactor(capsys):
