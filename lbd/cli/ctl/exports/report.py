@@ -5,7 +5,7 @@ import importlib.util
 import time
 from pathlib import Path
 
-from lbd.cli.ctl import advise
+from lbd.cli.ctl import advise, advise_rules
 from lbd.cli.ctl.stats import DAY_S, measure_json, span, summed, whose
 from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser, add_utc
@@ -110,13 +110,14 @@ def advice_of(daemons: Daemons, since: float, span_s: float) -> Advice:
     try:
         told = gather(daemons, lambda host: advise.history(daemons, host, since))
         day = advise.read_day(daemons, [job for jobs in told.answers.values() for job in jobs])
-        owners, queue = advise.owner_results(daemons, since), advise.queue_results(daemons, since)
+        owners = advise_rules.owner_results(daemons, since)
+        queue = advise_rules.queue_results(daemons, since)
     except LbdError as problem:
         return Advice(str(problem))
-    lines = [*(["", *advise.owner_lines(owners)] if owners else []),
-             *(["", *advise.malleable_lines(queue)] if queue else [])]  # fmt: skip
-    if why := advise.reason_not(day):
-        return Advice("\n".join([f"within {duration_text(span_s)} {why}", *lines]))
+    lines = [*(["", *advise_rules.owner_lines(owners)] if owners else []),
+             *(["", *advise_rules.malleable_lines(queue)] if queue else [])]  # fmt: skip
+    if why := advise.reason_not(day, span_s):
+        return Advice("\n".join([why, *lines]))
     results = advise.replayed(day)
     now = results[0]
     ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]

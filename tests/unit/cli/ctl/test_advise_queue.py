@@ -2,7 +2,7 @@
 
 import json
 
-from lbd.cli.ctl.advise import malleable_json, malleable_lines, queue_results
+from lbd.cli.ctl.advise_rules import malleable_json, malleable_lines, queue_results
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config
 from lbd.errors import Unavailable

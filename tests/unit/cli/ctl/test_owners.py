@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from lbd.cli.ctl.advise import owner_lines, owner_results, owners_json
+from lbd.cli.ctl.advise_rules import owner_lines, owner_results, owners_json
 from lbd.cli.ctl.owners import hour_lines
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
