@@ -20,7 +20,10 @@ its slot and its files, until the dispatcher knows that all of it are.
 4. A slot is freed once, and not before the keeper has reported the end of the whole tree.
 5. The first reason to end it is its cause, but "lost" goes before all: nobody may take the result
    of a command that was begun again elsewhere.
-6. It is plain data: what another LBM loads goes on as before, once it has heard `Resumed`.
+6. A signal that comes while it is being spawned waits until it has begun, and is sent once. Who
+   interrupts it then interrupts it, and does not end it by another signal than a command gets that
+   runs.
+7. It is plain data: what another LBM loads goes on as before, once it has heard `Resumed`.
 
 Times are seconds of one clock that nobody sets; of a queued command, of the clock of its lease.
 Whoever performs an action hands its answer in as an event, in the order in which things happened.
@@ -81,16 +84,10 @@ class Asked(IntEnum):
 
     NOT = 0
     TERM = 1  # by its user's TERM, which it may ignore
-    END = 2  # TERM, a grace, KILL
+    END = 2  # TERM, or the signal its user gave, a grace, KILL
     KILL = 3
 
 
-ORDERS: dict[Asked, tuple[Action, ...]] = {
-    Asked.NOT: (),
-    Asked.TERM: (e.Signal(signal.SIGTERM),),
-    Asked.END: (e.Signal(signal.SIGTERM), e.Signal(signal.SIGCONT)),  # it may be stopped
-    Asked.KILL: (e.EndTree(),),
-}
 END_SIGNALS = {0: Asked.END, int(signal.SIGTERM): Asked.TERM, int(signal.SIGKILL): Asked.KILL}
 
 
@@ -107,6 +104,7 @@ class Execution:
     has_slot: bool = False  # or stands in the line for one
     has_files: bool = False
     asked: Asked = Asked.NOT
+    early: tuple[int, ...] = ()  # signals for when it has begun, in order
     cause: Cause | None = None  # why we have ended it
     reason: str = ""
     stop_reason: str = ""  # why its dispatcher wanted its end
@@ -216,23 +214,34 @@ class Execution:
     def _wanted(self, event: Event, now_s: float) -> list[Action]:
         match event:
             case e.Signalled() if self.phase in ALIVE:
-                return [e.Signal(event.number)]
+                return self._signal(event.number)
             case e.KillWanted():
                 return self._end(Asked.KILL, now_s, Cause.KILLED)
             case e.GivenUp():
-                return self._end(Asked.END, now_s, Cause.LOST, event.reason)
+                number = event.number or signal.SIGTERM
+                return self._end(Asked.END, now_s, Cause.LOST, event.reason, number)
             case e.EndWanted():
                 self.stop_reason = event.stop_reason or self.stop_reason
                 if event.number in END_SIGNALS:
                     return self._end(END_SIGNALS[event.number], now_s)
-                if event.stop_reason and self.process is None:
-                    return self._end(Asked.END, now_s)  # it has not begun, and is not to
-                return [e.Signal(event.number)] if self.phase in ALIVE else []
+                if event.stop_reason and self.process is None:  # it has not begun, and is not to
+                    return self._end(Asked.END, now_s, number=event.number)
+                return self._signal(event.number) if self.phase in ALIVE else []
+        return []
+
+    def _signal(self, *numbers: int) -> list[Action]:
+        """Of one that is being spawned nobody knows what would get it; of one number the last does,
+        as for a process."""
+        if self.process is not None:
+            return [e.Signal(number) for number in numbers]
+        self.early = (*(one for one in self.early if one not in numbers), *map(int, numbers))
         return []
 
     def _end(
-        self, asked: Asked, now_s: float, cause: Cause | None = None, reason: str = ""
-    ) -> list[Action]:
+        self, asked: Asked, now_s: float, cause: Cause | None = None, reason: str = "",
+        number: int = signal.SIGTERM,
+    ) -> list[Action]:  # fmt: skip
+        """`number`: of the signal that asks it, unless it is killed."""
         if self.phase in NOT_SPAWNED:
             return self._call_off(reason or "it was to end")
         if self.phase not in ALIVE or (self.asked is Asked.KILL and asked is not Asked.KILL):
@@ -247,7 +256,10 @@ class Execution:
             self.timers.setdefault(Timer.KILL, now_s + self.spec.kill_grace_s)
         if asked is Asked.KILL:
             self.timers.pop(Timer.KILL, None)
-        return [*ORDERS[asked]]
+            return [e.EndTree()]
+        if asked is Asked.TERM:
+            return self._signal(number)
+        return self._signal(number, signal.SIGCONT)  # it may be stopped
 
     def _call_off(self, reason: str) -> list[Action]:
         """Nothing was spawned, and nothing shall be."""
@@ -351,7 +363,7 @@ class Execution:
         return [e.Spawn(until_s - now_s if until_s is not None else None)]
 
     def _started(self, process: Process, now_s: float) -> list[Action]:
-        """If it was asked to end meanwhile, the keeper may not have known of it then."""
+        """If it was to be killed meanwhile, the keeper may not have known of it then."""
         self.process = process
         self.phase = Phase.ENDING if self.asked >= Asked.END else Phase.RUNNING
         if self.spec.timeout_s and self.phase is Phase.RUNNING:
@@ -359,7 +371,9 @@ class Execution:
         if self.reason == OUT_OF_LEASE:
             self._watch_death(now_s)
         stopped = [e.ReportStopped(True)] if self.is_stopped else []
-        return [e.ReportBegun(), *stopped, *ORDERS[self.asked]]
+        early, self.early = self.early, ()
+        orders = [e.EndTree()] if self.asked is Asked.KILL else self._signal(*early)
+        return [e.ReportBegun(), *stopped, *orders]
 
     def _exited(self, how: Exit, now_s: float) -> list[Action]:
         self.exit, self.exited_s = how, now_s
@@ -434,4 +448,4 @@ class Execution:
                 return self._conclude(now_s)
             case Phase.DRAINING:
                 return [e.Drain()]
-        return [*ORDERS[self.asked]] if self.asked is Asked.KILL and self.phase in ALIVE else []
+        return [e.EndTree()] if self.asked is Asked.KILL and self.phase in ALIVE else []

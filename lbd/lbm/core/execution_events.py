@@ -239,9 +239,11 @@ class KillWanted:
 
 @quick_value
 class GivenUp:
-    """Nobody waits for it any more: its client is gone, or its LBM ends."""
+    """Nobody waits for it any more: its client is gone, or its LBM ends. `number`: of the signal
+    by which its user has ended the wait for its beginning; 0 = TERM."""
 
     reason: str
+    number: int = 0
 
 
 @quick_value

@@ -41,6 +41,7 @@ from lbd.model import HostId, JobState, Verdict
 POLL_S = 0.5  # there may be room that nobody tells of
 LOOK_S = 1.0  # while an evicted command waits the hosts are asked again so often
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+OF_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)  # the client stops by itself until it has begun
 
 
 class JourneyPhase(Enum):
@@ -104,6 +105,7 @@ class Journey:
     ended: e.Ended | None = None  # there, while its files are fetched
     is_charged: bool = False  # by the LIM, or it may be
     is_held: bool = False  # the host may have something of it
+    early: tuple[int, ...] = ()  # signals for when it has begun elsewhere, in order
 
     def __post_init__(self) -> None:
         self.search = Search(self.demands, self.bounds, set(self.demands.excluded))
@@ -393,7 +395,8 @@ class Journey:
         self.phase, place = JourneyPhase.RUNNING, self.place
         wrong = self.demands.mode == "auto" and started.no_less_busy
         begun = e.BegunHere(place.host, place.reason, started.note, wrong)
-        return [begun, e.Follow(self.demands.may_restart)]
+        early, self.early = map(e.Forward, self.early), ()
+        return [begun, *early, e.Follow(self.demands.may_restart)]
 
     def _has_ended(self, ended: e.Ended, now_s: float) -> list[Action]:
         if ended.cause == "evicted" and ended.untouched and self.demands.may_restart:
@@ -432,11 +435,13 @@ class Journey:
         if self.has_begun:
             return [e.Forward(number)]
         if number not in ENDING_SIGNALS:
+            if number not in OF_JOB_CONTROL:
+                self.early = (*(one for one in self.early if one != number), number)
             return []
         status = BY_SIGNAL + number
         finish = e.Finish(CommandEnd(status, "signalled", signal=number))
         record = e.RecordEnd(JobState.CANCELLED, status, reason="interrupted before it began")
-        return [finish, *self._close(), record]
+        return [finish, *self._close(number), record]
 
     def _finished(self, trouble: str) -> list[Action]:
         ended, host, demands = self.ended, self.place.host, self.demands
@@ -459,14 +464,14 @@ class Journey:
         record = e.RecordEnd(state, status, reason=reason)
         return [e.Finish(end), *self._close(), record]
 
-    def _close(self) -> list[Action]:
+    def _close(self, number: int = 0) -> list[Action]:
         self.phase = JourneyPhase.DONE
-        return self._leave()
+        return self._leave(number)
 
-    def _leave(self) -> list[Action]:
+    def _leave(self, number: int = 0) -> list[Action]:
         """The host, if it may have something of the command, what the LIM counts there, and its
-        turn here."""
-        actions: list[Action] = [e.LetGo(self.place.host)] if self.is_held else []
+        turn here. `number`: of the signal for it."""
+        actions: list[Action] = [e.LetGo(self.place.host, number)] if self.is_held else []
         if self.stay.has_turn:
             actions.append(e.GiveTurnBack())
             self.stay.has_turn = False

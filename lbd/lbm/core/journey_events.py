@@ -305,9 +305,11 @@ class Forward:
 
 @quick_value
 class LetGo:
-    """Of that host: what there is of the command ends and is removed."""
+    """Of that host: what there is of the command ends and is removed. `number`: by that signal, if
+    it has begun there and nobody here knows; 0 = TERM."""
 
     host: HostId
+    number: int = 0
 
 
 @quick_value

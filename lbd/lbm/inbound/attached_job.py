@@ -129,14 +129,14 @@ class AttachedJob(Performer):
         else:
             self._steps.add(step)
 
-    def give_up(self) -> None:
-        """Nobody waits for it any more: what has begun is ended."""
+    def give_up(self, number: int = 0) -> None:
+        """Nobody waits for it any more: what has begun is ended, by that signal."""
         if not self.is_done:
             self.is_alone = True
             self._steps.end()
             if self.id:  # else it has not been looked at
                 self._let_go()
-                self.feed(e.GivenUp(NOBODY))
+                self.feed(e.GivenUp(NOBODY, number))
 
     async def admit(self) -> e.Event:
         if complaint := workdir_trouble(self):

@@ -45,10 +45,10 @@ class Serving:
     request: bytes
     job: AttachedJob | None
 
-    def give_up(self) -> None:
-        """Nobody waits for it any more."""
+    def give_up(self, number: int = 0) -> None:
+        """Nobody waits for it any more, since that signal."""
         if self.job is not None:
-            self.job.give_up()
+            self.job.give_up(number)
         else:
             self.task.cancel()
 
@@ -231,7 +231,7 @@ class AcceptedLink:
                 continue
             if tag == tags.HANGUP:
                 if number in self.jobs:
-                    self.jobs[number].give_up()
+                    self.jobs[number].give_up(tags.read_signal(body))
             elif not self.stream.deliver(number, tag, body) and number in self.jobs:
                 self.jobs[number].call_off(TOO_MUCH_AHEAD)
 

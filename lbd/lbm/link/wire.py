@@ -12,13 +12,15 @@ ends take every message as it comes, so a slow reader of one output holds back n
 signal and no other job, and memory stays bounded whatever gRPC buffers underneath.
 """
 
+import signal
+
 # origin -> target
 RUN = b"R"  # RunRequest, first
 WORKDIR = b"G"  # StageRequest, first: a private directory, there until HANGUP
 STDIN = b"0"  # bytes; empty = end of file
 SIGNAL = b"S"  # one byte, the signal number
 FORCE = b"K"  # kill the whole tree now
-HANGUP = b"H"  # nobody waits for it any more: end it
+HANGUP = b"H"  # nobody waits for it any more: end it; one byte, the signal, or empty: TERM
 OUTPUT_GONE = b"g"  # one byte, 1 or 2: nobody reads that output any more
 RESIZE = b"W"  # the terminal's new size, as text
 MODES = b"M"  # of the caller's terminal by now: the command's follows, unless it has set its own
@@ -107,6 +109,11 @@ def _unpack_one(view: memoryview) -> tuple[int, bytes, memoryview]:
 def counts(sent: int, received: int) -> bytes:
     """The body of RESUME: of messages, those of conversation 0 apart."""
     return sent.to_bytes(8, "little") + received.to_bytes(8, "little")
+
+
+def read_signal(body: bytes | memoryview) -> int:
+    """Of HANGUP; 0 if it names none."""
+    return body[0] if len(body) == 1 and body[0] < signal.NSIG else 0
 
 
 def read_counts(body: bytes) -> tuple[int, int]:

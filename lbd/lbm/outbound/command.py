@@ -155,8 +155,8 @@ class Command:
                 self._client.placed(job.id, host, self._books.spoken(reason) + note)
             case e.Finish(end):
                 self._client.done(end)
-            case e.LetGo():
-                self.let_go()
+            case e.LetGo(_, number):
+                self.let_go(number)
             case e.RunHere(reason, slots, measure, grant=grant):
                 said = self._books.spoken(reason)
                 self._client.here(job.id, said, slots, measure=measure, grant=grant)
@@ -169,10 +169,10 @@ class Command:
             case e.Lacks(host, phase):
                 self._directory.refused(phase, host)
 
-    def let_go(self) -> None:
-        """Of the other host: it ends and removes what is there of this command."""
+    def let_go(self, number: int = 0) -> None:
+        """Of the other host: it ends, by that signal, and removes what is there of this command."""
         if self.remote is not None:
-            self.remote.close()
+            self.remote.close(number)
             self.remote = None
 
     # from outside

@@ -152,8 +152,8 @@ class RemoteCommand:
             if run is not None and far:
                 far.restore(run, talks.of(run))
 
-    def close(self) -> None:
-        """It ends there, and what there is of it is removed."""
-        self.run.close()
+    def close(self, number: int = 0) -> None:
+        """It ends there, by that signal, and what there is of it is removed."""
+        self.run.close(number)
         if self.staging is not None:
             self.staging.close()

@@ -378,11 +378,11 @@ class RemoteRun:
                 async with asyncio.timeout(FLUSH_S):
                     await self._talk.flush()
 
-    def close(self) -> None:
-        """Nobody waits for it any more; unless it has ended, the far host ends it."""
+    def close(self, number: int = 0) -> None:
+        """Nobody waits for it any more; unless it has ended, its host ends it, by that signal."""
         if self._talk is None:
             return
         if not self._ended:
-            self._talk.put(tags.HANGUP)
+            self._talk.put(tags.HANGUP, bytes((number,)) if number else b"")
         self._talk.close()
         self._talk = None

@@ -232,8 +232,8 @@ class Cluster:
                 self.hosts[host].start_attached(spec)
             case m.SendSignal(job, number):
                 self.hosts[host].handle(job, x.Signalled(number))
-            case m.LetGo(job):
-                self.hosts[host].handle(job, x.GivenUp("its client is gone"))
+            case m.LetGo(job, number):
+                self.hosts[host].handle(job, x.GivenUp("its client is gone", number))
             case _:
                 self.outbound[host].hear(sender, message)
 

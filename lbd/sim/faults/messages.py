@@ -126,6 +126,7 @@ class LetGo:
     """Nobody waits for it any more."""
 
     job: JobId
+    number: int
 
 
 @quick_value

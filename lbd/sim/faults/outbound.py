@@ -173,8 +173,8 @@ class Outbound:
                 self._answer(job, trip, FETCH_S, e.Fetched())
             case e.Forward(number):
                 world.send(name, trip.place, m.SendSignal(run_id(job, trip.runs), number))
-            case e.LetGo(where):
-                world.send(name, where, m.LetGo(run_id(job, trip.runs)))
+            case e.LetGo(where, number):
+                world.send(name, where, m.LetGo(run_id(job, trip.runs), number))
             case e.RunHere():
                 world.runs_here(name, job)
             case e.Finish(outcome):

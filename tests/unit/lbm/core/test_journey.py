@@ -12,7 +12,7 @@ from lbd.model import HostId, JobState, Verdict
 
 H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
 OURS = Bounds(own=H1, hold_limit_s=30.0, evicted_wait_s=60.0)
-INT, USR1 = 2, 10
+INT, USR1, USR2, TSTP = 2, 10, 12, 20
 
 GO, KEPT = e.Judged(leaves=True), e.Judged(leaves=False, reason="never")
 LOOKED = e.Looked()
@@ -247,6 +247,18 @@ LIVES = {
         (e.UserSignal(INT), e.Finish(CommandEnd(130, "signalled", signal=2)),
          e.Discharge(HostId(""), True),
          e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it began")),
+    ),
+    "interrupted while it begins there": (
+        {}, *ASKED, (TO_H2, START_2), (e.Sent(),),
+        (e.UserSignal(INT), e.Finish(CommandEnd(130, "signalled", signal=2)),
+         e.LetGo(H2, INT), UNCHARGED,
+         e.RecordEnd(JobState.CANCELLED, 130, reason="interrupted before it began")),
+    ),
+    "another signal before it begins there": (
+        {}, *ASKED, (e.UserSignal(USR1),), (TO_H2, START_2), (e.Sent(),),
+        (e.UserSignal(USR2),), (e.UserSignal(USR1),), (e.UserSignal(TSTP),),
+        (e.StartedThere(), BEGUN, e.Forward(USR2), e.Forward(USR1), FOLLOW),
+        (e.UserSignal(USR1), e.Forward(USR1)),
     ),
     "signals are the command's": ({}, *ON_H2, (e.UserSignal(USR1), e.Forward(USR1))),
     "its lbrun is gone": (
