@@ -1,7 +1,6 @@
 """A command of another host's user: its slot, its client and a restart of the LBM around it."""
 
 import asyncio
-import signal
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +26,7 @@ from lbd.local.rate_limit import Rates
 from lbd.net.gen import lbm_pb2
 from tests.unit.lbm.handover.passing import handed_over
 
-INT, TERM = 2, 15
+TERM = 15
 
 
 class Link:
@@ -195,41 +194,6 @@ async def test_one_that_is_given_up_as_it_begins_is_ended(host):
     exits(host)
     await until(lambda: job.is_over)
     assert (job.talk.said, host.slots.used) == ([], 0)
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-async def test_an_interrupt_as_it_is_spawned_is_the_commands_once_it_has_begun(host, restarts):
-    """Also if another LBM hears that it has."""
-
-    async def spawn(order, descriptors, stopped, limit):
-        return host.link.new(stopped)
-
-    host.link.spawn = spawn
-    wire = Wire(host)
-    wire.run(1)
-    await until(lambda: host.link.spawned)
-    job = wire.link.jobs[1].job
-    wire.link.hear(tags.pack(1, tags.HANGUP, bytes((INT,))))
-    await until(lambda: job.execution.early)
-    there = (await restored(job))[0] if restarts else host
-    assert there.link.orders == []
-    there.link.spawned[-1].begun.set_result(Forked(1, ""))
-    await until(lambda: (keeper.SIGNAL, "h1-1", signal.SIGCONT) in there.link.orders)
-    assert there.link.orders[0] == (keeper.SIGNAL, "h1-1", INT)
-    assert (keeper.SIGNAL, "h1-1", TERM) not in there.link.orders
-    if restarts:
-        host.link.spawned[-1].begun.set_result(Forked(1, ""))
-    exits(host)
-
-
-@pytest.mark.parametrize("body", [b"", b"\0", b"\xff", bytes((INT, INT))])
-async def test_one_that_is_hung_up_on_without_a_signal_gets_a_term(host, body):
-    wire = Wire(host)
-    wire.run(1)
-    await until(lambda: tags.STARTED in {tag for tag, _ in wire.said})
-    wire.link.hear(tags.pack(1, tags.HANGUP, body))
-    await until(lambda: (keeper.SIGNAL, "h1-1", TERM) in host.link.orders)
-    exits(host)
 
 
 async def test_one_that_is_given_up_before_it_is_looked_at_leaves_nothing(host):

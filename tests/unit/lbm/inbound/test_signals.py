@@ -1,10 +1,18 @@
-"""Signals of a command on their way to a busy keeper: no flood of them waits there."""
+"""Signals of a command: on their way to a busy keeper, and as it begins."""
 
 import asyncio
 
-from lbd.lbm.inbound.executions import Signals
+import pytest
 
-STOP, CONT, WINCH = 20, 18, 28
+from lbd.keeper import protocol as keeper
+from lbd.lbm.inbound.executions import Signals
+from lbd.lbm.keeper_link import Forked
+from lbd.lbm.link import wire as tags
+from tests.unit.lbm.inbound.test_attached_job import Wire, exits, host, restored, until
+
+__all__ = ["host"]
+
+INT, TERM, STOP, CONT, WINCH = 2, 15, 20, 18, 28
 
 
 async def test_of_many_signals_the_last_of_each_waits():
@@ -22,3 +30,38 @@ async def test_of_many_signals_the_last_of_each_waits():
     await sending
     assert sent == [WINCH, CONT, WINCH, STOP]
     assert signals.add(CONT)  # nothing of them is under way any more
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_interrupt_as_it_is_spawned_is_the_commands_once_it_has_begun(host, restarts):
+    """Also if another LBM hears that it has."""
+
+    async def spawn(order, descriptors, stopped, limit):
+        return host.link.new(stopped)
+
+    host.link.spawn = spawn
+    wire = Wire(host)
+    wire.run(1)
+    await until(lambda: host.link.spawned)
+    job = wire.link.jobs[1].job
+    wire.link.hear(tags.pack(1, tags.HANGUP, bytes((INT,))))
+    await until(lambda: job.execution.early)
+    there = (await restored(job))[0] if restarts else host
+    assert there.link.orders == []
+    there.link.spawned[-1].begun.set_result(Forked(1, ""))
+    await until(lambda: (keeper.SIGNAL, "h1-1", CONT) in there.link.orders)
+    assert there.link.orders[0] == (keeper.SIGNAL, "h1-1", INT)
+    assert (keeper.SIGNAL, "h1-1", TERM) not in there.link.orders
+    if restarts:
+        host.link.spawned[-1].begun.set_result(Forked(1, ""))
+    exits(host)
+
+
+@pytest.mark.parametrize("body", [b"", b"\0", b"\xff", bytes((INT, INT))])
+async def test_one_that_is_hung_up_on_without_a_signal_gets_a_term(host, body):
+    wire = Wire(host)
+    wire.run(1)
+    await until(lambda: tags.STARTED in {tag for tag, _ in wire.said})
+    wire.link.hear(tags.pack(1, tags.HANGUP, body))
+    await until(lambda: (keeper.SIGNAL, "h1-1", TERM) in host.link.orders)
+    exits(host)
