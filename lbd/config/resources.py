@@ -12,9 +12,10 @@ from lbd.text.needs import (
     read_need_name,
 )
 from lbd.text.one_line import one_line
-from lbd.text.units import size_bytes
+from lbd.text.units import show_size, size_bytes
 
 Amounts = tuple[tuple[str, int], ...]  # of each resource, by name
+MEMORY_LIMIT_BYTES = 1 << 52  # what a host tells others of is less
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +50,5 @@ def check_features(names: Sequence[str]) -> None:
 
 def check_memory(text: str) -> None:
     """Raises ValueError."""
-    if text and not size_bytes(text):
-        raise ValueError("must be above 0")
+    if text and not 0 < size_bytes(text) < MEMORY_LIMIT_BYTES:
+        raise ValueError(f"must be above 0 and below {show_size(MEMORY_LIMIT_BYTES)}")

@@ -8,7 +8,7 @@ loaded slow one.
 Three rules are ours. A command that may not stay goes to the lowest willing host, gain or no gain.
 And where others would take it but for their slots and we are overloaded, it waits for one of them
 rather than making things worse here. And hosts with too little memory for what the command took
-lately are left out, ours too if another has it.
+lately are left out, ours too if another has it. Where none has it, what it took says nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -96,6 +96,8 @@ def choose(
         return choose_leaving(request, view, hosts, best, rng)
     if best is not None and me.is_short:
         return there(view, best, "short-of-memory", request)
+    if me.is_short and not is_light_here(view):
+        best = lowest(map(forgiven, hosts), rng)
     if best is not None and best.load < me.load - view.params.min_gain:
         return there(view, best, "lowest", request)
     overloaded = me.load_now > view.params.hold_above

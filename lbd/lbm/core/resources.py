@@ -63,7 +63,8 @@ class ResourcePool:
         for one in (one for grant in grants for one in grant.resources):
             used[one.name] = used.get(one.name, 0) + one.amount
         there = tuple((name, self.totals[name], used[name]) for name in sorted(self.totals))
-        given = sum(grant.memory_bytes for grant in grants)
+        # A limit may be any number: of what is more than all there is nobody needs to know.
+        given = min(self.memory_total, sum(grant.memory_bytes for grant in grants))
         return Facts(self.features, there, self.memory_total, given)
 
     def _granted(self) -> list[Granted]:

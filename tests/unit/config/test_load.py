@@ -216,6 +216,8 @@ BAD_OVERRIDES = [
     ("lim.port=x", '"x" is not a whole number'),
     ("lim.port=", '"" is not a whole number'),
     ("lim.port=1\nlbm = 2", "is not a whole number"),
+    ("host.memory=0G", "host.memory: must be above 0 and below 4096.0T"),
+    ("host.memory=4096T", "host.memory: must be above 0 and below 4096.0T"),
 ]
 
 

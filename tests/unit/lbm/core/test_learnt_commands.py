@@ -200,6 +200,8 @@ def test_the_most_memory_of_the_last_runs_is_what_the_next_may_take():
     assert b.took(ANN, "fit", 60, whole=False)
     for claimed in (0, -1, 1 << 63):
         assert not b.took(ANN, "fit", claimed)
+    run_measured(b, BOB, "fit", 2.0)
+    assert b.peek(BOB).commands["fit"].peak_bytes == 0  # it is another program
     again = book()
     again.read(json.loads(json.dumps(b.to_json())))
     assert again.peek(ANN).commands["fit"].peaks == (20, 50, 40, 60)

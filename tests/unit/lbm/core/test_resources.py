@@ -9,7 +9,13 @@ from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRe
 from lbd.lbm.core.jobs import Slots
 from lbd.lbm.core.resources import Grant, Granted, ResourcePool, variables
 from lbd.lbm.core.wait_for_room import SlotLine
-from lbd.model import JobId, Needs
+from lbd.lim.core.messages import Sample
+from lbd.model import HostId, JobId, Needs
+from lbd.net import convert
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.testing.builders import vector
+from lbd.text.needs import AMOUNT_MAX
+from lbd.text.needs_words import facts_fields, read_facts_fields
 
 TOTALS = {"gpu": 2, "scratch": 100 << 30}
 
@@ -141,14 +147,31 @@ def test_the_limit_of_an_attached_command_counts_as_given_and_refuses_it_nothing
     limited = Needs(counted_bytes=6)
     assert line.ask(replace(spec("a"), needs=limited)) == SlotGranted()
     assert line.ask(replace(spec("b"), needs=limited)) == SlotGranted()
-    assert line.slots.pool.facts().memory_given == 12
+    assert line.slots.pool.facts().memory_given == 8  # there is no more
     assert line.ask(replace(spec("c", patience_s=9.0), needs=limited)) == SlotAwaited()
     assert line.slots.pool.unmet(Needs(memory_bytes=1)).later
     assert line.free(JobId("a")) == [JobId("c")]
-    assert line.slots.pool.facts().memory_given == 12
     line.free(JobId("b"))
+    assert line.slots.pool.facts().memory_given == 6
     line.free(JobId("c"))
     assert line.slots.pool.facts().memory_given == 0
+
+
+@pytest.mark.parametrize("total", [0, 8 << 30])
+def test_a_limit_of_more_than_all_there_is_breaks_no_message_of_the_host(total):
+    """A user may give any: several of them are more than a number on the wire holds."""
+    pool = ResourcePool(("linux",), {}, total)
+    for job in ("a", "b", "c"):
+        assert pool.take(JobId(job), Needs(counted_bytes=AMOUNT_MAX))
+    facts = pool.facts()
+    assert facts.memory_given == total
+    assert read_facts_fields(facts_fields(facts)) == facts
+    pb.Heartbeat(memory_for_jobs=facts.memory_total, memory_given=facts.memory_given)
+    seen = Sample(HostId("h1"), 1, 1, 0.0, replace(vector(1.0), facts=facts), drained=False)
+    assert convert.sample(convert.sample_out(seen)).vector.facts.memory_given == total
+    for job in ("a", "b", "c"):
+        pool.free(JobId(job))
+    assert pool.facts().memory_given == 0
 
 
 def test_more_of_it_is_for_those_who_wait_at_once():

@@ -117,5 +117,6 @@ def test_what_was_learnt_refuses_a_command_nothing():
     assert place(scarce, must_stay=True).verdict is Verdict.HERE
     assert place(scarce, wanted=HostId("h1")).verdict is Verdict.HERE
     assert place(scarce, wanted=HostId("h2")).host == "h2"
+    assert place(of_memory(load=9.0, h1=1, h2=1, h3=1)).host == "h2"  # as if it were not known
     found = place(scarce, must_leave=True)
     assert (found.verdict, found.host) == (Verdict.THERE, "h2")
