@@ -2,9 +2,12 @@
 and a workflow of Snakemake through its slurm plugin.
 
 The workflow's rival is Snakemake itself with `--cores`, which starts each job as a child. Through
-the plugin each job starts Snakemake twice more, whatever the queue; so beside it stands the same
-with `--cores`, where only the commands go through the queue. Snakemake is what `tests/snakemake`
-has installed.
+the plugin each job starts Snakemake twice more, whatever the queue; so beside it stand the plugin
+in front of no queue at all (instant_slurm.py), and the same with `--cores`, where only the commands
+go through the queue. Snakemake is what `tests/snakemake` has installed.
+
+The plugin has more jobs than there are slots: with as many it waits idle for its own look at them,
+1, 11, 21 s, and so on after each look that finds no job ended.
 """
 
 import os
@@ -26,6 +29,8 @@ NAMES = ("slurm-job", "snakemake", "snakemake-lbrun")
 SNAKEMAKE = ROOT / "build/snakemake/bin/snakemake"
 JOB_TIMEOUT_S, WORKFLOW_TIMEOUT_S = 30.0, 1800.0
 JOB_ASKED, WORKFLOW_ASKED = Bound(0.3), Bound(1.3)
+INSTANT = Path(__file__).with_name("instant_slurm.py")
+NO_QUEUE, NO_QUEUE_ASKED = "the plugin without a queue", Bound(1.3)
 SLOTS = 8
 JOBS, QUICK_JOBS = 200, 16
 WORKFLOW = """
@@ -37,7 +42,7 @@ rule one:
     shell: "{prefix}sleep 1"
 """
 PLUGIN = (
-    "--executor", "slurm", "--slurm-no-account", "--jobs", str(SLOTS), "--default-resources",
+    "--executor", "slurm", "--slurm-no-account", "--jobs", "1000", "--default-resources",
     "slurm_partition=lbd", "--slurm-init-seconds-before-status-checks", "1",
     "--seconds-between-status-checks", "1",
 )  # fmt: skip
@@ -122,12 +127,29 @@ def workflows(stage: Stage, ours: Environment, wanted: set[str]) -> list[Row]:
         mark = stage.others.mark()
         local = workflow_s(stage, f"{name}-local", count, ENVIRONMENT, *cores)
         own = workflow_s(stage, name, count, ours, *words, prefix=prefix)
+        rivals = {" ".join(cores): (local, WORKFLOW_ASKED)}
+        if words is PLUGIN:
+            none = workflow_s(stage, f"{name}-no-queue", count, no_queue(stage), *words)
+            rivals[NO_QUEUE] = none, NO_QUEUE_ASKED
         title = f"{name}, {count} jobs of a second, {SLOTS} slots"
-        theirs, others = summarise([local]), stage.others.share_since(mark)
-        rows.append(
-            Row(title, "s", summarise([own]), " ".join(cores), theirs, WORKFLOW_ASKED, others)
-        )
+        others = stage.others.share_since(mark)
+        rows += [
+            Row(title, "s", summarise([own]), rival, summarise([theirs]), asked, others)
+            for rival, (theirs, asked) in rivals.items()
+        ]
     return rows
+
+
+def no_queue(stage: Stage) -> Environment:
+    """With Slurm's commands that begin what they are given."""
+    directory = stage.directory / "no-queue"
+    directory.mkdir()
+    for name in ("sbatch", "sacct", "squeue", "srun", "scancel", "scontrol", "sinfo"):
+        path = directory / name
+        path.write_text(f'#!/bin/sh\nexec {stage.interpreter()} {INSTANT} {name} "$@"\n')
+        path.chmod(0o755)
+    own = {"INSTANT_DIRECTORY": str(directory), "INSTANT_SLOTS": str(SLOTS)}
+    return ENVIRONMENT | own | {"PATH": f"{directory}:{ENVIRONMENT['PATH']}"}
 
 
 def workflow_s(
