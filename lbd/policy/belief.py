@@ -25,10 +25,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from lbd.model import HostId, PlacementRequest
-from lbd.policy.ranking import choose, is_light_here, leaves, others, settled_early
+from lbd.policy.ranking import TIE, choose, is_light_here, leaves, named, others, settled_early
 from lbd.policy.view import HostView, Probe, Reply, Step, View
 
 DRAWN_MAX = 16
+FEW = 128
 CHOICES = 2
 SURE = 0.99  # trust from which a host need not be asked
 HOPE = 4  # times as fast as trust fades what a hopeful one holds against a host
@@ -46,7 +47,7 @@ def decide(
         return early
     asked = {reply.host for reply in replies}
     answered = [reply.host for reply in replies if reply.answered]
-    known = others(request, view, answered) if answered else []
+    known = others(request, view.me, named(view, answered)) if answered else []
     picked, trusts = fewer_if_old(drawn(request, view, asked, rng), view)
     if not known and not picked:
         return choose(request, view, rng)
@@ -61,8 +62,15 @@ def decide(
         if promising is not None:
             return Probe((promising.name,), 1.0 / left)
     hosts = known + picked
-    names = [host.name for host in hosts] + full_ones(request, view)
-    seen = as_believed(hosts, trusted(known, view) + trusts, view, cost)
+    loads = believed_loads(hosts, trusted(known, view) + trusts)
+    costs = [cost(host, load, view.now_s) for host, load in zip(hosts, loads, strict=True)]
+    looked_at = list(zip(hosts, loads, costs, strict=True))
+    if not (request.shown or is_overloaded(request, view)):
+        # Nobody will look at the others.
+        limit = min([c for host, _, c in looked_at if not host.why], default=0.0) + TIE
+        looked_at = [one for one in looked_at if one[2] <= limit and not one[0].why]
+    seen = as_believed(looked_at, view, cost)
+    names = [host.name for host, _, _ in looked_at] + full_ones(request, view)
     return choose(request, seen, rng, names)
 
 
@@ -71,7 +79,9 @@ def stays(view: View) -> bool:
     if not is_light_here(view):
         return False
     limit = 1.0 / view.me.speed - view.params.min_gain
-    return not any(1.0 / host.speed < limit for host in view.hosts.values() if not host.why)
+    if limit <= 0.0:
+        return True  # no core is that fast
+    return not any([1.0 / host.speed < limit for host in view.hosts.values() if not host.why])
 
 
 def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
@@ -90,12 +100,27 @@ def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
 def drawn(request: PlacementRequest, view: View, asked: set[HostId], rng: Random) -> list[HostView]:
     """Draws at random from the hosts that might take the command."""
     names, most = list(view.hosts), drawn_max(view)
-    picked = rng.sample(names, min(len(names), 2 * most + 2))
+    picked = sample(names, min(len(names), 2 * most + 2), rng)
     found = worth_it(request, view, picked, asked, most)
     if not found and len(picked) < len(names):  # nearly all of them are full, or down
         rng.shuffle(names)
         found = worth_it(request, view, names, asked, most)
     return found
+
+
+def sample(names: list[HostId], count: int, rng: Random) -> list[HostId]:
+    """The same as `Random.sample` draws, in half its time where they are few."""
+    if len(names) > FEW:
+        return rng.sample(names, count)
+    pool, picked, bits = names.copy(), [], rng.getrandbits
+    for left in range(len(pool), len(pool) - count, -1):
+        length = left.bit_length()
+        at = bits(length)
+        while at >= left:
+            at = bits(length)
+        picked.append(pool[at])
+        pool[at] = pool[left - 1]
+    return picked
 
 
 def drawn_max(view: View) -> int:
@@ -148,22 +173,31 @@ def most_promising(
     return rng.choice([host for (host, _), h in zip(unsure, hopes, strict=True) if h == hope])
 
 
-def as_believed(hosts: Sequence[HostView], trusts: Sequence[float], view: View, cost: Cost) -> View:
+def believed_loads(hosts: Sequence[HostView], trusts: Sequence[float]) -> list[float]:
+    known = [host.load_now - host.charged for host in hosts]
+    mean = sum(known) / len(hosts)
+    return [
+        mean + (load - mean) * trust + host.charged
+        for host, load, trust in zip(hosts, known, trusts, strict=True)
+    ]
+
+
+def as_believed(looked_at: Sequence[tuple[HostView, float, float]], view: View, cost: Cost) -> View:
     """The view with their loads, and ours, as believed; `load` is the command's cost there."""
     me, now_s = view.me, view.now_s
     me = me.believed(me.load_now, cost(me, me.load_now, now_s))
     seen = {**view.hosts, me.name: me}
-    mean = sum([host.load_now - host.charged for host in hosts]) / len(hosts)
-    for host, trust in zip(hosts, trusts, strict=True):
-        known = host.load_now - host.charged
-        now = mean + (known - mean) * trust + host.charged
-        seen[host.name] = host.believed(now, cost(host, now, now_s))
+    for host, load, there in looked_at:
+        seen[host.name] = host.believed(load, there)
     return View(me, seen, view.params, now_s, view.centre)
+
+
+def is_overloaded(request: PlacementRequest, view: View) -> bool:
+    return view.me.load_now > view.params.hold_above or leaves(request, view)
 
 
 def full_ones(request: PlacementRequest, view: View) -> list[HostId]:
     """Returns the full hosts that the command may have to wait for."""
-    overloaded = leaves(request, view) or view.me.load_now > view.params.hold_above
-    if not (request.may_wait and overloaded):
+    if not (request.may_wait and is_overloaded(request, view)):
         return []
     return [host.name for host in view.hosts.values() if host.is_full]

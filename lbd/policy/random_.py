@@ -20,7 +20,7 @@ class AnyHost:
     ) -> Step:
         if (early := settled_early(request, view)) is not None:
             return early
-        willing = [host for host in others(request, view, None) if not host.why]
+        willing = [host for host in others(request, view.me, view.hosts.values()) if not host.why]
         if willing:
             return there(view, rng.choice(willing), "random", request)
         return choose(request, view, rng)  # waits, stays, or says why it can do neither

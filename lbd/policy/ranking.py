@@ -14,6 +14,7 @@ lately are left out, ours too if another has it. Where none has it, what it took
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from heapq import nsmallest
+from math import inf
 from operator import attrgetter
 from random import Random
 
@@ -44,13 +45,14 @@ def settled_early(
         return here(view, "must-stay")
     if not leaves(request, view) and not me.is_short and stays(view):
         return here(view, "below-threshold")
-    if not any(host.alive for host in view.hosts.values() if host is not me):
-        if not me.fits:
-            return lacks_here(request, view)
-        if must_leave(request, view):
-            return Nowhere("no-willing-host: no other host is up", ranked(request, view))
-        return here(view, "no-peer")
-    return None
+    for host in view.hosts.values():
+        if host.alive and host is not me:
+            return None
+    if not me.fits:
+        return lacks_here(request, view)
+    if must_leave(request, view):
+        return Nowhere("no-willing-host: no other host is up", ranked(request, view))
+    return here(view, "no-peer")
 
 
 def lacks_here(request: PlacementRequest, view: View) -> Decision:
@@ -90,10 +92,10 @@ def choose(
     Every request that `settled_early` left open gets its decision here.
     """
     me = view.me
-    hosts = others(request, view, among)
-    best = lowest(hosts, rng)
+    hosts = view.hosts.values() if among is None else named(view, among)
+    best = lowest(hosts, rng, request, me)
     if leaves(request, view):
-        return choose_leaving(request, view, hosts, best, rng)
+        return choose_leaving(request, view, others(request, me, hosts), best, rng)
     if best is not None and me.is_short:
         return there(view, best, "short-of-memory", request)
     if me.is_short and not is_light_here(view):
@@ -101,7 +103,7 @@ def choose(
     if best is not None and best.load < me.load - view.params.min_gain:
         return there(view, best, "lowest", request)
     overloaded = me.load_now > view.params.hold_above
-    if overloaded and request.may_wait and some_are_full(hosts):
+    if overloaded and request.may_wait and some_are_full(others(request, me, hosts)):
         return Placement(Verdict.WAIT, me.name, "no-free-slot", ranked(request, view))
     return here(view, "no-willing-host" if best is None else "no-gain", request)
 
@@ -118,8 +120,10 @@ def choose_leaving(
     if request.may_wait and some_are_full((*hosts, view.me)):
         reason = "no-free-slot" if some_lack_slots(hosts) else "needs-taken"
         return Placement(Verdict.WAIT, view.me.name, reason, ranked(request, view))
-    if must_leave(request, view) and (best := lowest(map(forgiven, hosts), rng)) is not None:
-        return there(view, best, "lowest", request)
+    if must_leave(request, view):
+        best = lowest(map(forgiven, hosts), rng, request, view.me)
+        if best is not None:
+            return there(view, best, "lowest", request)
     if request.needs and not any(host.fits or host.is_taken for host in (*hosts, view.me)):
         return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
@@ -141,29 +145,47 @@ def some_lack_slots(hosts: Iterable[HostView]) -> bool:
     return any(host.why == NO_SLOT for host in hosts)
 
 
-def others(
-    request: PlacementRequest, view: View, among: Collection[HostId] | None
-) -> list[HostView]:
+def named(view: View, names: Iterable[HostId]) -> list[HostView]:
+    """Of these hosts one may have left meanwhile."""
+    hosts = view.hosts
+    return [hosts[name] for name in names if name in hosts]
+
+
+def others(request: PlacementRequest, me: HostView, hosts: Iterable[HostView]) -> list[HostView]:
     """Returns the other hosts as the asking user sees them."""
-    me, excluded = view.me, request.excluded
-    if among is not None:
-        named = [view.hosts[n] for n in among if n in view.hosts]  # one may have left meanwhile
-        found = [host for host in named if host is not me and host.name not in excluded]
-    elif not excluded:
-        found = [host for host in view.hosts.values() if host is not me]
-    else:
-        found = [h for h in view.hosts.values() if h is not me and h.name not in excluded]
-    return [host.for_user(request.user) if host.hog else host for host in found]
+    user, excluded = request.user, request.excluded
+    found = [host for host in hosts if host is not me and host.name not in excluded]
+    return [host.for_user(user) if host.hog else host for host in found]
 
 
-def lowest(hosts: Iterable[HostView], rng: Random) -> HostView | None:
-    """The willing host of the lowest load, at random among those within TIE of it."""
-    willing = [host for host in hosts if not host.why]
-    if not willing:
+def lowest(
+    hosts: Iterable[HostView], rng: Random, request: PlacementRequest, me: HostView
+) -> HostView | None:
+    """The willing one of `others` of the lowest load, at random among those within TIE of it.
+
+    It passes over the hosts once, as there may be a thousand of them, and looks twice only at those
+    that were among the lowest when it came to them.
+    """
+    user, excluded = request.user, request.excluded
+    found: list[HostView] = []
+    low = limit = inf
+    for host in hosts:
+        if host.why:
+            if not host.hog:
+                continue
+            host = host.for_user(user)
+            if host.why:
+                continue
+        load = host.load
+        if load <= limit and host is not me and host.name not in excluded:
+            found.append(host)
+            if load < low:
+                low, limit = load, load + TIE
+    if len(found) > 1:
+        found = [host for host in found if host.load <= limit]
+    if not found:
         return None
-    limit = min(map(by_load, willing)) + TIE
-    best = [host for host in willing if host.load <= limit]
-    return best[0] if len(best) == 1 else rng.choice(best)
+    return found[0] if len(found) == 1 else rng.choice(found)
 
 
 def here(view: View, reason: str, request: PlacementRequest | None = None) -> Placement:

@@ -71,11 +71,12 @@ class LoadSender:
         """This period's messages. `ended`: jobs whose end the centre should know of."""
         table, lim = self._table, self._table.params
         reporting = POLICIES[lim.algorithm].reporting
-        own = table.own_sample(now_s)
         actions: list[Action] = []
-        news = self.reporter.has_changed(own, lim, reporting.of_changes)
+        mine = table.mine.sample
+        news = mine is None or self.reporter.has_changed(mine, lim, reporting.of_changes)
         due = news or self.reporter.was_silent(now_s, lim)
         if due or ended:
+            own = table.own_sample(now_s)
             to = self._audience(centre, news and reporting is Reporting.EVERYBODY, now_s)
             if due and to:
                 self.reporter.has_reported(own, now_s)
@@ -83,7 +84,7 @@ class LoadSender:
         if centre == table.me:
             actions += self._broadcast(settings_version, reporting is Reporting.VECTOR, now_s)
         if reporting is Reporting.RESERVATIONS:
-            said = self._reservations.exchange(own, now_s)
+            said = self._reservations.exchange(table.own_sample(now_s), now_s)
             actions += [send(table, name, body) for name, body in said]
         return actions
 
@@ -96,13 +97,16 @@ class LoadSender:
         if centre is not None:
             centres.add(centre)
         centres.discard(table.me)
-        return sorted(name for name in centres if name in table.entries) if centres else []
+        return sorted([name for name in centres if name in table.entries])
 
     def _broadcast(
         self, settings_version: tuple[int, str], changes: bool, now_s: float
     ) -> list[Action]:
-        actions = self._deltas(settings_version, changes, now_s)
-        if not any(self._reads_whole_only(name) for name in self.others(now_s, alive=False)):
+        me = self._table.me
+        known = [e.member for n, e in self._table.entries.items() if not e.left and n != me]
+        peers = [member for member in known if member.vector_format]
+        actions = self._deltas(peers, settings_version, changes, now_s) if peers else []
+        if len(peers) == len(known):
             return actions
         due = self.broadcaster.due(self._alive(now_s), now_s, self._table.params, changes)
         if due is None:
@@ -110,24 +114,17 @@ class LoadSender:
         news, full = due
         vector = m.Vector(tuple(self._of_now(news, now_s)), settings_version)
         # Hosts that are down hear of the full vectors only, in case they are back.
-        to = filter(self._reads_whole_only, self.others(now_s, alive=not full))
+        entries, others = self._table.entries, self.others(now_s, alive=not full)
+        to = [name for name in others if not entries[name].member.vector_format]
         return actions + broadcast(self._table, to, vector)
 
-    def _reads_whole_only(self, name: HostId) -> bool:
-        return not self._table.entries[name].member.vector_format
-
     def _deltas(
-        self, settings_version: tuple[int, str], changes: bool, now_s: float
+        self, peers: list[m.Member], settings_version: tuple[int, str], changes: bool, now_s: float
     ) -> list[Action]:
         table, publication = self._table, self.publication
-        entries = table.entries
-        known = [entries[name].member for name in self.others(now_s, alive=False)]
-        if not any(member.vector_format for member in known):
-            return []
         refreshes = publication.is_due(now_s, table.params)
-        publication.observe(entries, now_s, table.params, changes, refreshes)
+        publication.observe(table.entries, now_s, table.params, changes, refreshes)
         alive = set(self.others(now_s, alive=True))
-        peers = [member for member in known if member.vector_format]
         groups = publication.deltas(
             [member for member in peers if member.name in alive],
             [member for member in peers if member.name not in alive],

@@ -45,12 +45,13 @@ class HostCharges:
         self._weights[job] = 1.0
         self.total += 1.0
 
-    def drop(self, job: JobId) -> None:
+    def drop(self, job: JobId) -> float:
+        """Returns when it was picked; of none of its jobs, never."""
         weight = self._weights.pop(job, None)
         if weight is None:
-            return
-        del self._picked_at_s[job]
+            return -math.inf
         self.total = self.total - weight if self._weights else 0.0
+        return self._picked_at_s.pop(job)
 
     def sampled(self, sampled_at_s: float, smoothing_s: float) -> list[JobId]:
         """A sample of that moment arrived. Returns the jobs whose charge has faded away."""
@@ -80,50 +81,53 @@ class ChargeBook:
     """Every charge, and which host each job is charged to."""
 
     def __init__(self) -> None:
-        self._hosts: dict[HostId, HostCharges] = {}
+        self.by_host: dict[HostId, HostCharges] = {}  # those that are charged for some job
         self._host_of: dict[JobId, HostId] = {}
         self._none = HostCharges()
 
     def of(self, host: HostId) -> HostCharges:
-        return self._hosts.get(host, self._none)
+        return self.by_host.get(host, self._none)
 
     def host_of(self, job: JobId) -> HostId | None:
         return self._host_of.get(job)
 
     def picked_at_s(self, job: JobId) -> float:
         host = self._host_of.get(job)
-        return -math.inf if host is None else self._hosts[host].picked_at_s(job)
+        return -math.inf if host is None else self.by_host[host].picked_at_s(job)
 
     def hosts(self) -> list[HostId]:
         """The hosts that are charged for some job."""
-        return [host for host, charges in self._hosts.items() if charges.total]
+        return [host for host, charges in self.by_host.items() if charges.total]
 
     def jobs(self) -> int:
         return len(self._host_of)
 
     def add(self, host: HostId, job: JobId, now_s: float) -> HostId | None:
         """Charge `host`; a job is charged once. Returns the host it was charged to before."""
-        before = self.drop(job)
-        charges = self._hosts.get(host)
+        before, _ = self.drop(job)
+        charges = self.by_host.get(host)
         if charges is None:
-            charges = self._hosts[host] = HostCharges()
+            charges = self.by_host[host] = HostCharges()
         charges.add(job, now_s)
         self._host_of[job] = host
         if len(self._host_of) > CHARGES_MAX:
             self.drop(next(iter(self._host_of)))
         return before
 
-    def drop(self, job: JobId) -> HostId | None:
-        """Returns the host that was charged for it."""
+    def drop(self, job: JobId) -> tuple[HostId | None, float]:
+        """Returns the host that was charged for it, and since when."""
         host = self._host_of.pop(job, None)
-        if host is not None:
-            self._hosts[host].drop(job)
-            self._settle(host)
-        return host
+        if host is None:
+            return None, -math.inf
+        charges = self.by_host[host]
+        picked_at_s = charges.drop(job)
+        if not charges:
+            del self.by_host[host]
+        return host, picked_at_s
 
     def sampled(self, host: HostId, sampled_at_s: float, smoothing_s: float) -> None:
-        if host in self._hosts:
-            self._forget(self._hosts[host].sampled(sampled_at_s, smoothing_s))
+        if host in self.by_host:
+            self._forget(self.by_host[host].sampled(sampled_at_s, smoothing_s))
             self._settle(host)
 
     def expire(self, now_s: float, limit_s: float) -> list[HostId]:
@@ -132,7 +136,7 @@ class ChargeBook:
         oldest = next(iter(self._host_of), None)  # as they were added
         if oldest is None or self.picked_at_s(oldest) >= now_s - limit_s:
             return touched
-        for host, charges in self._hosts.items():
+        for host, charges in self.by_host.items():
             if gone := charges.expire(now_s - limit_s):
                 self._forget(gone)
                 touched.append(host)
@@ -141,12 +145,12 @@ class ChargeBook:
         return touched
 
     def forget_host(self, host: HostId) -> None:
-        if self._hosts.pop(host, None) is not None:
+        if self.by_host.pop(host, None) is not None:
             self._forget([job for job, at in self._host_of.items() if at == host])
 
     def _settle(self, host: HostId) -> None:
-        if not self._hosts[host]:
-            del self._hosts[host]
+        if not self.by_host[host]:
+            del self.by_host[host]
 
     def _forget(self, jobs: list[JobId]) -> None:
         for job in jobs:

@@ -38,15 +38,17 @@ class Election:
     def centre(
         self,
         order: Iterable[HostId],
-        gone: Callable[[HostId], bool],
+        gone: Callable[[HostId, float], bool],
         now_s: float,
         silence_s: float,
     ) -> HostId:
-        """The centre as seen from here. `gone`: has left, or is known to be down."""
+        """The centre as seen from here. `gone`: has left, or is known to be down, by now."""
         for name in order:
             if name == self._me:
                 break
-            if name in self._suspected or (gone(name) and not self._hears(name, now_s, silence_s)):
+            if name in self._suspected or (
+                gone(name, now_s) and not self._hears(name, now_s, silence_s)
+            ):
                 continue
             if self._candidate != name:
                 self._candidate, self._candidate_since_s = name, now_s

@@ -23,29 +23,29 @@ def seen_needing(needs: Needs, view: HostView, facts: Facts, memory: tuple[int, 
 
 class NeedsViews:
     def __init__(self) -> None:
-        self._kept: OrderedDict[Needs, dict[HostId, HostView]] = OrderedDict()
+        self.kept: OrderedDict[Needs, dict[HostId, HostView]] = OrderedDict()
 
     def of(
         self, needs: Needs, views: Mapping[HostId, HostView], facts: FactsOf
     ) -> dict[HostId, HostView]:
         """`views`: without needs, all as of now."""
-        found = self._kept.get(needs)
+        found = self.kept.get(needs)
         if found is not None:
-            self._kept.move_to_end(needs)
+            self.kept.move_to_end(needs)
             return found
         found = {name: seen_needing(needs, view, *facts(name)) for name, view in views.items()}
-        self._kept[needs] = found
-        if len(self._kept) > KINDS_KEPT:
-            self._kept.popitem(last=False)
+        self.kept[needs] = found
+        if len(self.kept) > KINDS_KEPT:
+            self.kept.popitem(last=False)
         return found
 
     def changed(self, view: HostView, facts: FactsOf) -> None:
-        for needs, views in self._kept.items():
+        for needs, views in self.kept.items():
             views[view.name] = seen_needing(needs, view, *facts(view.name))
 
     def kinds(self) -> list[dict[HostId, HostView]]:
-        return list(self._kept.values())
+        return list(self.kept.values())
 
     def removed(self, name: HostId) -> None:
-        for views in self._kept.values():
+        for views in self.kept.values():
             views.pop(name, None)

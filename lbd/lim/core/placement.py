@@ -82,9 +82,8 @@ class Placer:
 
     def job_ended(self, job: JobId) -> None:
         """Drop its charge, and remember to tell the centre if that has charged it too."""
-        if self.table.charged_host(job) == self.table.me:
+        if self.table.discharge(job) == self.table.me:
             self.reservations.departed()
-        self.table.discharge(job)
         if job in self._placed_by_centre:
             del self._placed_by_centre[job]
             if len(self._ended) < ENDED_MAX:

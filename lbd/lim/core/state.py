@@ -11,7 +11,6 @@ what is told each period, `settings` the algorithm and its parameters, `placemen
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 
 from lbd.errors import ConfigError
@@ -108,12 +107,12 @@ class LimState:
                 self._publish(now_s)
             case e.Received():
                 return self._received(event.message, now_s)
+            case e.JobEnded():
+                self.placer.job_ended(event.job)
             case e.Replied():
                 return self._replied(event, now_s)
             case e.LbmStatus():
                 self._lbm_status(event, now_s)
-            case e.JobEnded():
-                self.placer.job_ended(event.job)
             case e.JobStarted():
                 self.table.charge(event.host, event.job, now_s)
             case e.Trouble():
@@ -141,12 +140,12 @@ class LimState:
     def _publish(self, now_s: float) -> None:
         """Puts our newest sample into the table like any other host's."""
         self._number += 1
-        vector = self._vector = self._vector or self.lbm.vector(
-            self._sampled, self.identity.cores, self.identity.speed
-        )
-        incarnation = self.membership.me.incarnation
-        age_s = now_s - self._sampled_at_s
-        sample = m.Sample(self.me, incarnation, self._number, age_s, vector, self.drained)
+        if (vector := self._vector) is None:
+            identity = self.identity
+            vector = self.lbm.vector(self._sampled, identity.cores, identity.speed)
+            self._vector = vector
+        me, age_s = self.membership.me, now_s - self._sampled_at_s
+        sample = m.Sample(me.name, me.incarnation, self._number, age_s, vector, self.drained)
         self.table.record(sample, now_s)
 
     def own_sample(self, now_s: float) -> m.Sample:
@@ -182,7 +181,8 @@ class LimState:
             self._next_housekeeping_s = now_s + HOUSEKEEPING_S
             changes = POLICIES[self.in_force.lim.algorithm].reporting.of_changes
             self.table.expire_charges(now_s, silence_counts=changes)
-            actions += self.membership.forget_the_lost(now_s)
+            if self.table.joined:
+                actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_again(now_s)
             if self.placer.is_centre and self.settings.counter < m.COUNTER_MAX:
                 actions += self._tune(now_s)
@@ -207,8 +207,7 @@ class LimState:
 
     def _elect(self, now_s: float) -> HostId:
         silence_s, table = self.in_force.lim.centre_silence_s, self.table
-        gone = partial(table.is_gone, now_s=now_s)
-        return self._load_sender.election.centre(table.ranking(), gone, now_s, silence_s)
+        return self._load_sender.election.centre(table.ranking(), table.is_gone, now_s, silence_s)
 
     def _elect_again(self, now_s: float) -> list[Action]:
         centre = self._elect(now_s)

@@ -86,6 +86,7 @@ class Table:
         self._has_list = False  # of others
         self._ranking: list[HostId] = []  # best first; empty when it is to be made again
         self.add(me, listed=True, now_s=now_s)
+        self.mine = self.entries[me.name]
 
     # -- members ---------------------------------------------------------------------------------
 
@@ -182,15 +183,16 @@ class Table:
         return True
 
     def _put(self, entry: Entry, sample: Sample, now_s: float) -> None:
-        old, sampled_at_s = entry.sample, now_s - sample.age_s
+        host, old, sampled_at_s = sample.host, entry.sample, now_s - sample.age_s
         entry.sample = sample
         entry.sampled_at_s = sampled_at_s
         entry.recorded_at_s = now_s
         entry.freed_slots = 0
         if old is None or has_free_core(sample.vector):
-            entry.free_at_s = entry.sampled_at_s
-        self._charges.sampled(sample.host, entry.sampled_at_s, self.smoothing_s)
-        self._changed[sample.host] = None
+            entry.free_at_s = sampled_at_s
+        if host in self._charges.by_host:
+            self._charges.sampled(host, sampled_at_s, self.smoothing_s)
+        self._changed[host] = None
 
     def confirm(self, samples: Iterable[Sample], age_s: float, now_s: float) -> None:
         """These hosts still had these loads that long ago. The views of those of which that is no
@@ -232,9 +234,9 @@ class Table:
         return aged(entry.sample, max(0.0, now_s - entry.sampled_at_s))
 
     def own_sample(self, now_s: float) -> Sample:
-        found = self.sample_of(self.me, now_s)
-        assert found is not None  # the state publishes one before anything else
-        return found
+        mine = self.mine
+        assert mine.sample is not None  # the state publishes one before anything else
+        return aged(mine.sample, max(0.0, now_s - mine.sampled_at_s))
 
     def drained_there(self, name: HostId, drained: bool) -> None:
         entry = self.entries.get(name)
@@ -255,15 +257,17 @@ class Table:
         if before is not None:
             self._changed[before] = None
 
-    def discharge(self, job: JobId) -> None:
-        """The job has ended, or goes elsewhere. If a sample shows its slot as taken, it is free."""
-        host, picked_at_s = self._charges.host_of(job), self._charges.picked_at_s(job)
+    def discharge(self, job: JobId) -> HostId | None:
+        """The job has ended, or goes elsewhere. If a sample shows its slot as taken, it is free.
+        Returns the host that was charged for it."""
+        host, picked_at_s = self._charges.drop(job)
         if host is None:
-            return
-        self._charges.drop(job)
-        if picked_at_s < self.entries[host].recorded_at_s:
-            self.entries[host].freed_slots += 1
+            return None
+        entry = self.entries[host]
+        if picked_at_s < entry.recorded_at_s:
+            entry.freed_slots += 1
         self._changed[host] = None
+        return host
 
     def charged_host(self, job: JobId) -> HostId | None:
         return self._charges.host_of(job)
@@ -278,7 +282,7 @@ class Table:
     def expire_charges(self, now_s: float, silence_counts: bool = False) -> None:
         """Drop the oldest. `silence_is_news`: who reports no change has not changed, so what was
         charged to it fades as if a sample had come."""
-        if not self._charges.jobs():
+        if not self._charges.by_host:
             return
         for host in self._charges.expire(now_s, self.params.down_after_s):
             self._changed[host] = None
@@ -308,7 +312,8 @@ class Table:
                 return DOWN, f"no sample for {self.params.down_after_s:g} s"
             if now_s >= entry.sampled_at_s + self.params.stale_after_s:
                 return HostState.LATE, ""
-        return (HostState.DRAINED if self.is_drained(entry) else UP), ""
+        drained = self.is_drained(entry) if self.drains else entry.sample.drained
+        return (HostState.DRAINED if drained else UP), ""
 
     def is_drained(self, entry: Entry) -> bool:
         """Returns whether the host was drained, by itself or by others while it was away."""
@@ -324,9 +329,9 @@ class Table:
     def is_gone(self, name: HostId, now_s: float) -> bool:
         """Down, and not only because we are too new here to have heard of it."""
         entry = self.entries[name]
-        known = entry.sample is not None or entry.left
-        if not known and now_s - entry.known_since_s <= self.params.centre_silence_s:
-            return False
+        if entry.sample is None and not entry.left:
+            if now_s - entry.known_since_s <= self.params.centre_silence_s:
+                return False
         return self.is_down(name, entry, now_s)
 
     def others_alive(self, now_s: float) -> list[HostId]:
@@ -384,10 +389,12 @@ class Table:
 
     def _judge(self, name: HostId, now_s: float) -> None:
         entry = self.entries[name]
-        charges = self._charges.of(name).total
+        charges = self._charges.by_host.get(name)
         own = name == self.me
-        view = self._views[name] = self._make_view(entry, charges, now_s, own)
-        self._needing.changed(view, self._facts)
+        view = self._make_view(entry, charges.total if charges is not None else 0.0, now_s, own)
+        self._views[name] = view
+        if self._needing.kept:
+            self._needing.changed(view, self._facts)
         if own:
             return  # never late to itself
         params, sampled_at_s = self.params, entry.sampled_at_s
@@ -411,25 +418,24 @@ class Table:
         charged = charges / power
         load_now = vector.index + charged
         state, _ = self._state_of(entry, now_s)
-        why = "" if own and state is UP else self._why_not(entry, state, now_s, own)
+        if state is not UP:
+            why = str(state.value)
+        else:
+            why = "" if own else self._why_not(entry, vector, now_s)
         return HostView(
             name, load_now, load_now + 1.0 / power, entry.sampled_at_s, state is not DOWN, why,
             vector.hog, cores, speed, charged, entry.free_at_s,
         )  # fmt: skip
 
-    def _why_not(self, entry: Entry, state: HostState, now_s: float, own: bool) -> str:
-        """Why a job may not run there, or "". Slots bound foreign jobs only."""
-        if state is not UP:
-            return str(state.value)
-        if own or entry.sample is None:
-            return ""
-        vector = entry.sample.vector
+    def _why_not(self, entry: Entry, vector: LoadVector, now_s: float) -> str:
+        """Why a job of another host may not run there although it is up, or ""."""
         if now_s < entry.avoid_until_s:
             return f"{AVOIDED}: {entry.avoid_reason}"
         if not vector.accepting:
             return why_closed(vector)
-        unseen = self._charges.of(entry.member.name).picked_since(entry.recorded_at_s)
-        used = max(0, vector.slots_used - entry.freed_slots) + unseen
+        used = max(0, vector.slots_used - entry.freed_slots)
+        if (charges := self._charges.by_host.get(entry.member.name)) is not None:
+            used += charges.picked_since(entry.recorded_at_s)
         return "" if used < vector.slots_total else NO_SLOT
 
 

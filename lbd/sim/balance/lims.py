@@ -70,11 +70,11 @@ class Node:
         self.unsent = 0  # of what it tells others: waits for its CPU
         self.taken_at_s: list[float] = []  # of what was sent: when the last of them has taken it
 
-    def in_flight(self, now_s: float) -> int:
-        if not self.taken_at_s:
-            return self.unsent
+    def has_too_many_in_flight(self, now_s: float) -> bool:
+        if self.unsent + len(self.taken_at_s) < IN_FLIGHT_MAX:
+            return False
         self.taken_at_s = [at_s for at_s in self.taken_at_s if at_s > now_s]
-        return self.unsent + len(self.taken_at_s)
+        return self.unsent + len(self.taken_at_s) >= IN_FLIGHT_MAX
 
 
 @dataclass(slots=True)
@@ -226,9 +226,9 @@ class Lims:
         host.shown_at_s = now_s
         return smoothed(max(0.0, host.index), mean, passed_s, self._smoothing_s)
 
-    def _hear(self, host: Node, sender: HostId, body: m.Body, now_s: float) -> list[e.Action]:
-        actions = host.state.handle(e.Received(m.Message(CLUSTER, sender, 1, body)), now_s)
-        if isinstance(body, m.Settings):
+    def _hear(self, host: Node, heard: e.Received, now_s: float) -> list[e.Action]:
+        actions = host.state.handle(heard, now_s)
+        if isinstance(heard.message.body, m.Settings):
             self._configured(host)
         return actions
 
@@ -246,7 +246,7 @@ class Lims:
         quiet = not host.restless and self._now(host) == host.index
         if quiet and not self._speaks_anyway(host, now_s):
             return
-        if host.in_flight(now_s) >= IN_FLIGHT_MAX:
+        if host.has_too_many_in_flight(now_s):
             return  # the others, or its own CPU, cannot keep up: it says later what is new then
         self._look(host, now_s)
         host.restless = bool(self._smoothing_s)
@@ -255,7 +255,8 @@ class Lims:
         if waits and not self._speaks_anyway(host, now_s):
             return
         said = state.handle(TICK, now_s)
-        self._send(host, said, now_s)
+        if said:
+            self._send(host, said, now_s)
         if self._fading and state.table.charged_jobs():
             host.restless = True
         if self._reserving and said:
@@ -303,8 +304,9 @@ class Lims:
         elif self._to_everybody and isinstance(body, m.Report):
             self._board.record(body.sample, now_s)
         else:
+            heard = e.Received(m.Message(CLUSTER, sender.name, 1, body))
             for name in to:
-                self._hear(hosts[name], sender.name, body, now_s)
+                self._hear(hosts[name], heard, now_s)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -323,7 +325,8 @@ class Lims:
         engine, asked = self.engine, question.asked
         self._look(asked, now_s)
         asked.restless = True
-        actions = self._hear(asked, question.asker.name, question.body, now_s)
+        heard = e.Received(m.Message(CLUSTER, question.asker.name, 1, question.body))
+        actions = self._hear(asked, heard, now_s)
         (question.reply,) = [action.body for action in actions if isinstance(action, e.Reply)]
         sent_s = engine.overhead(asked.number, self._costs.send_s, now_s)
         engine.at(sent_s, self._back, question)

@@ -111,8 +111,8 @@ class SharedTable(Table):
         self._changed[name] = None
 
     def _judge(self, name: HostId, now_s: float) -> None:
-        if name == self.me or name in self._own or self._charges.of(name).total:
-            super()._judge(name, now_s)
+        if name in self._own or name in self._charges.by_host:
+            Table._judge(self, name, now_s)
         else:
             self._views.pop(name, None)  # nothing but what is on the board
 

@@ -74,20 +74,14 @@ def test_trust_fades_with_age_but_silence_under_short_periods_is_news(age_s, per
 def test_an_old_load_is_believed_to_be_like_the_others():
     old, new = host("h2", 0.0, age_s=5.0), host("h3", 4.0)
     view = seen(host("h1", 9.0), old, new)
-    believed = belief.as_believed(
-        [old, new], belief.trusted([old, new], view), view, lambda _host, load, _now_s: load
-    ).hosts
-    assert believed[HostId("h2")].load_now == pytest.approx(2.0 - 2.0 * 0.3679, abs=1e-3)
-    assert believed[HostId("h3")].load_now == pytest.approx(4.0)
+    believed = belief.believed_loads([old, new], belief.trusted([old, new], view))
+    assert believed == pytest.approx([2.0 - 2.0 * 0.3679, 4.0], abs=1e-3)
 
 
 def test_our_own_picks_are_known_however_old_the_load():
     old = host("h2", 3.0, age_s=1000.0, charged=3.0)
     view = seen(host("h1", 9.0), old, host("h3", 0.0, age_s=1000.0))
-    found = belief.as_believed(
-        [old], belief.trusted([old], view), view, lambda _host, load, _now_s: load
-    )
-    assert found.hosts[HostId("h2")].load_now == pytest.approx(3.0)
+    assert belief.believed_loads([old], belief.trusted([old], view)) == [pytest.approx(3.0)]
 
 
 @OWN

@@ -9,7 +9,7 @@ SILENCE_S = 6.0
 
 
 def centre(election, now_s, gone=()):
-    return election.centre(ORDER, lambda name: name in gone, now_s, SILENCE_S)
+    return election.centre(ORDER, lambda name, _: name in gone, now_s, SILENCE_S)
 
 
 def test_configured_order_then_name():
