@@ -92,15 +92,18 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
-def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
-    """Foreign jobs left on `host` when it was empty or the time was up."""
+def wait_until_empty(
+    daemons: Daemons, host: str, timeout_s: float, of: tuple[str, ...] = ("foreign",)
+) -> int:
+    """Jobs left on `host` when it was empty or the time was up. `of`: "local" are those of its own
+    users, wherever they run."""
     drained_s = time.monotonic()
     while True:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
             return 0  # its last numbers are old, and nothing more can be learnt by waiting
-        foreign = number(table(row, "jobs"), "foreign")
-        left = 0 if math.isnan(foreign) else int(foreign)
+        counts = [number(table(row, "jobs"), kind) for kind in of]
+        left = sum(int(count) for count in counts if not math.isnan(count))
         waited_s = time.monotonic() - drained_s
         # A sample from before the drain proves nothing: a job may have begun since.
         fresh = number(row, "age_s") < waited_s

@@ -29,13 +29,14 @@ from lbd.trust.files import host_files
 STOP_S = 60.0  # for `lbd up` to end what runs
 POLL_S = 0.1
 DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
+EVERYBODY = ("foreign", "local")  # what ends with the daemons
 # What the next cluster, if there is one, is not to begin with.
 KEPT = ("settings.json", "drains.json", "drained")
 
 
 def add_leave_options(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
-                        help="for commands of other hosts to end; then exit 1")  # fmt: skip
+                        help="for commands to end; then exit 1")  # fmt: skip
 
 
 def add_forget_options(parser: Parser) -> None:
@@ -53,8 +54,7 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
             raise Refusal("only root or the daemons' own user may do that", "denied")
         daemons.lim({"op": "drain", "host": config.host.name, "drained": True,
                      "reason": "it leaves the cluster"}, FORWARD_TIMEOUT_S)  # fmt: skip
-        if left := wait_until_empty(daemons, config.host.name, options.timeout):
-            raise Unavailable(f"{left} jobs of other hosts still run here; it stays drained")
+        wait_for_all(daemons, config.host.name, options.timeout)
         stop_daemons(config)
     removed = forget_cluster(config)
     if options.json:
@@ -64,6 +64,16 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
         complain("lbctl", f"on the authority's host, `lbctl revoke {config.host.name}` sees to it "
                  "that no copy of its key counts")  # fmt: skip
     return 0
+
+
+def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
+    """Raises Unavailable."""
+    if wait_until_empty(daemons, host, 0.0, EVERYBODY) and timeout_s > 0:
+        complain("lbctl", f"{host} is drained; waiting for the commands of other hosts here, and "
+                 "for those of its own users, here and away")  # fmt: skip
+    if left := wait_until_empty(daemons, host, timeout_s, EVERYBODY):
+        ended = "1 command has not ended" if left == 1 else f"{left} commands have not ended"
+        raise Unavailable(f"{ended}; {host} stays drained")
 
 
 def refuse_if_needed(daemons: Daemons) -> None:

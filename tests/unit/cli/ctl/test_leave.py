@@ -1,9 +1,13 @@
 """`lbctl leave` and `lbctl forget`: what is removed, and when they are refused."""
 
+import os
+
 import pytest
 
 from lbd.cli.lbctl import main
 from lbd.config.load import load
+from lbd.process.pid_lock import take_pid_lock
+from tests.unit.cli.canned import HOST, STATUS
 
 
 @pytest.fixture
@@ -61,3 +65,18 @@ def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
     assert "not confirmed by h3" in said.err
     assert "[[cluster.hosts]]" in said.err
     assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]
+
+
+def test_not_while_commands_of_its_own_users_run_away(daemon, tmp_path, capsys):
+    lim = daemon("lim", drain={}, status={**STATUS, "hosts": [only_local(1)]})
+    lock = take_pid_lock(tmp_path / "lim.pid")
+    try:
+        assert main(["leave", "--timeout", "0"]) == 1
+    finally:
+        os.close(lock)
+    assert "1 command has not ended; h1 stays drained" in capsys.readouterr().err
+    assert [asked["op"] for asked in lim.asked].count("drain") == 1
+
+
+def only_local(commands):
+    return {**HOST, "jobs": {"local": commands, "foreign": 0}}

@@ -1,0 +1,105 @@
+"""A host leaves a cluster while its daemons run, or dies and is forgotten: real daemons."""
+
+import subprocess
+
+import pytest
+
+from tests.live.cluster import FAST
+from tests.live.test_joining import new_token, refused
+from tests.live.trust import Newcomer, authority_on, files_of
+
+SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
+LONG_S = 90
+UNTIL_TOLD = "echo begun; read x; echo done $x; exit 7"
+
+
+@pytest.fixture(scope="module")
+def tls_lab(make_module_lab):
+    return make_module_lab(2, "none", "--tls", settings=SETTINGS)
+
+
+@pytest.fixture
+def newcomer(tls_lab, short_dir):
+    """A third host, whose daemons `lbd up` runs."""
+    made = Newcomer(tls_lab, short_dir)
+    made.join(new_token(tls_lab, "new")).check_returncode()
+    made.start()
+    wait_until_all_see_it(tls_lab, made)
+    yield made
+    made.stop()
+    if not authority_on(tls_lab).ledger().hosts["new"].revoked:
+        tls_lab.run("h1", "lbctl", "revoke", "new")
+
+
+def wait_until_all_see_it(lab, newcomer):
+    lab.wait_until(
+        lambda: all(lab.states(host).get("new") == "up" for host in lab.hosts),
+        "every host sees the newcomer", LONG_S, newcomer.log,
+    )  # fmt: skip
+    lab.wait_until(
+        lambda: lab.run("h2", "lbrun", "-H", "new", "true").returncode == 0
+        and newcomer.run("lbrun", "-H", "h2", "true").returncode == 0,
+        "it runs commands, and sends them", LONG_S, newcomer.log,
+    )  # fmt: skip
+
+
+def began(process):
+    assert process.stdout.readline() == "begun\n", process.stderr.read()
+    return process
+
+
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newcomer):
+    lab, words = tls_lab, ("sh", "-c", UNTIL_TOLD)
+    there = began(lab.popen("h2", "lbrun", "-H", "new", *words, **PIPES, text=True))
+    as_new = {"env": {"LBD_CONFIG": str(newcomer.config)}, "text": True, **PIPES}
+    away = began(lab.popen("h1", "lbrun", "-H", "h2", *words, **as_new))
+    leaving = lab.popen("h1", "lbctl", "leave", **as_new)
+    lab.wait_until(lambda: lab.states("h1").get("new") == "drained", "it is drained", LONG_S)
+    assert there.communicate("well\n", timeout=LONG_S)[0] == "done well\n"
+    assert there.returncode == 7
+    lab.wait_until(lambda: foreign_on(lab, "new") == 0, "no command of others is left", LONG_S)
+    out, said = away.communicate("well\n", timeout=LONG_S)
+    assert (out, away.returncode) == ("done well\n", 7), said
+    out, said = leaving.communicate(timeout=LONG_S)
+    cluster = newcomer.config.read_text().split('"')[1]
+    assert (out, leaving.returncode) == (f"new has left cluster {cluster}\n", 0), said
+    assert "waiting for the commands of other hosts here" in said
+    newcomer.stop()  # which only waits for what has ended
+    lab.wait_until(
+        lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is forgotten", LONG_S
+    )
+    assert not any(newcomer.root.glob("state/tls/*"))
+    assert newcomer.run("lbctl", "leave").returncode == 0, "what is done is not done again"
+
+    newcomer.join(new_token(lab, "new")).check_returncode()
+    newcomer.start()
+    wait_until_all_see_it(lab, newcomer)
+    assert files_of(lab, "h2").read_revocations().lowest_issue("new") > 0, "its old key is no use"
+
+
+def foreign_on(lab, host):
+    rows = {row["name"]: row for row in lab.lbctl_json("h2", "status")["hosts"]}
+    return rows[host]["jobs"]["foreign"]
+
+
+def test_a_host_that_died_is_forgotten_and_comes_back_when_it_is_not_revoked(tls_lab, newcomer):
+    lab = tls_lab
+    assert "is up" in refused(lab.run("h2", "lbctl", "forget", "new"))
+    newcomer.die()
+    lab.wait_until(
+        lambda: {lab.states(host)["new"] for host in lab.hosts} <= {"late", "down"},
+        "nobody hears it", LONG_S,
+    )  # fmt: skip
+    done = lab.run("h2", "lbctl", "forget", "new", check=True)
+    assert done.stdout == "new is forgotten\n"
+    assert "lbctl revoke new" in done.stderr
+    lab.wait_until(
+        lambda: not any("new" in lab.states(host) for host in lab.hosts), "by all", LONG_S
+    )
+    lab.assert_all_served()
+    assert lab.run("h2", "lbrun", "-H", "new", "true").returncode == 125
+    newcomer.start()
+    wait_until_all_see_it(lab, newcomer)
