@@ -128,7 +128,7 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/lim/core/state.py:LimState": (346, 23),
     "lbd/lim/daemon.py:Lim": (264, 16),
     "lbd/load/sampler.py:Sampler": (61, 13),
-    "lbd/net/tls.py:Tls": (241, 18),
+    "lbd/net/tls.py:Tls": (238, 18),
     "lbd/sim/balance/engine.py:Engine": (137, 15),
     "lbd/sim/balance/lims.py:Lims": (251, 21),
     "lbd/sim/faults/lim_cluster.py:LimCluster": (308, 7),

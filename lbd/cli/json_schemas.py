@@ -170,6 +170,7 @@ SCHEMAS: dict[str, Json] = {
                            "peak_bytes": "number?"}),
     "backup": alone({"file": "text", "parts": ["text"]}),
     "restore": alone({"file": "text", "parts": ["text"], "held": "integer", "lost": "integer"}),
+    "authority": alone({"host": "text?"}, {"address": "text", "file": "text"}),
     "leave": alone({"host": "text", "removed": ["text"]}),
     "forget": alone({"host": "text", "missing": ["text"]}),
     "report": alone({"file": "text", "since": "number", "until": "number", "hosts": ["text"],

@@ -72,6 +72,9 @@ VERBS = {
         "token": "what a new host joins with: create, list, revoke",
         "revoke": "a host's certificates count no more, cluster-wide",
     },
+    "lbd.cli.ctl.cluster.authority": {
+        "authority": "where the cluster's authority is; give it away, take it here",
+    },
     "lbd.cli.ctl.backup": {
         "backup": "authority, ledger and settings of this host, in one file",
         "restore": "put them back, here or on a new host",

@@ -39,6 +39,7 @@ LOOK_S = 1.0  # how soon a changed file is noticed
 SEEN_MAX = 4096  # callers' certificates, not to be taken apart at each call
 
 Stamp = tuple[int, int, int]
+Find = Callable[[], "Authority | None"]
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -55,24 +56,22 @@ class Tls:
 
     proves_names = True
 
-    def __init__(
-        self, own_name: str, files: HostFiles, authority: "Authority | None" = None
-    ) -> None:
-        """`authority`: if it is on this host and this server is the one to join by.
+    def __init__(self, own_name: str, files: HostFiles, find: Find | None = None) -> None:
+        """`find`: the authority that is on this host, for the server to join by.
 
         Raises ConfigError if the files are not what they should be.
         """
         self.metadata: Metadata = ((HOST_HEADER, own_name),)
         self.generation = 0
         self.files = files
-        self.own_name = own_name
-        self.authority = authority
+        self._find = find
+        self._admits = False  # newcomers, too: not all that TLS lets in are hosts
         self._root = files.read_authority()
         self._served: tuple[Stamp, Stamp] | None = None
         self._openness = ""
         self._stamps = (stamp_of(files.credentials), stamp_of(files.revoked))
         self.credentials = files.read_credentials()
-        self.identity = self._own_identity(self.credentials)
+        self.identity = own_identity(own_name, files, self._root, self.credentials)
         self.revocations = files.read_revocations()
         self._learnt_s = dict.fromkeys(self.revocations.lowest, time.monotonic())
         self._seen: dict[bytes, tuple[Identity, float] | None] = {}
@@ -81,25 +80,16 @@ class Tls:
         self._listeners: list[Callable[[set[str]], None]] = []
         self._server_credentials: grpc.ServerCredentials | None = None
 
-    def _own_identity(self, credentials: Credentials) -> Identity:
-        """Raises ConfigError unless it is this host's, with its key, of the authority's making."""
-        try:
-            checked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            checked.load_verify_locations(cadata=self._root.decode("ascii"))
-            checked.load_cert_chain(self.files.credentials)
-            credentials.valid_s  # noqa: B018  # raises
-            identity = identity_of(names_in(credentials.certificate))
-        except (ValueError, OSError) as problem:
-            why = getattr(problem, "reason", None) or problem
-            raise ConfigError(f"{self.files.credentials}: {why}; join again") from None
-        if identity is None:
-            raise ConfigError(f"{self.files.credentials}: not a host's certificate; join again")
-        if identity.host != self.own_name:
-            raise ConfigError(
-                f"{self.files.credentials} is the certificate of {identity.host}, but this host is "
-                f"{self.own_name}: set host.name, or remove {self.files.root} and join again"
-            )
-        return identity
+    @property
+    def own_name(self) -> str:
+        return self.identity.host
+
+    @property
+    def authority(self) -> "Authority | None":
+        """None where it is not, also where a copy of it is left. Raises ConfigError."""
+        if self._find is None or self.files.read_home()[0] not in ("", self.own_name):
+            return None
+        return self._find()
 
     # -- files that change -----------------------------------------------------------------------
 
@@ -125,7 +115,7 @@ class Tls:
             log.warning("%s", problem)
 
     def _take_up(self, credentials: Credentials) -> None:
-        self.identity = self._own_identity(credentials)
+        self.identity = own_identity(self.own_name, self.files, self._root, credentials)
         self.credentials = credentials
         self.generation += 1
         log.info("took up a new certificate of %s, valid for %.0f s", self.own_name, self.left_s)
@@ -170,7 +160,8 @@ class Tls:
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """Runs at each handshake, on a gRPC thread. None means no change."""
-        ledger = self.authority.ledger_file if self.authority is not None else None
+        authority = self.authority
+        ledger = authority.ledger_file if authority is not None else None
         stamps = (stamp_of(self.files.credentials), stamp_of(ledger) if ledger else (0, 0, 0))
         if stamps == self._served:
             return None
@@ -181,8 +172,10 @@ class Tls:
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
         own = self.files.read_credentials()
         roots = [self._root]
-        if self.authority is not None:
-            roots += [token.anchor.encode() for token in self.authority.ledger().tokens]
+        authority = self.authority
+        if authority is not None:
+            self._admits = True
+            roots += [token.anchor.encode() for token in authority.ledger().tokens]
         return grpc.ssl_server_certificate_configuration([(own.key, own.chain)], b"".join(roots))
 
     async def caller(self, context: Call) -> str:
@@ -233,7 +226,7 @@ class Tls:
 
     def _is_of_the_authority(self, certificate: bytes) -> bool:
         """What TLS has seen to, unless there is something else that it trusts."""
-        if self.authority is None:
+        if not self._admits:
             return True
         from lbd.trust.certificates import is_signed_by
 
@@ -280,7 +273,8 @@ class Tls:
     # -- news of revocations ---------------------------------------------------------------------
 
     def learn(self, signed: bytes) -> None:
-        """Take over a newer list. Raises PeerError if the authority has not signed it."""
+        """Take over a newer list, and where the authority is. Raises PeerError if that has not
+        signed it."""
         from lbd.trust.authority import verified
         from lbd.trust.files import write_private
         from lbd.trust.revocations import parse
@@ -289,8 +283,34 @@ class Tls:
         if said.number <= self.revocations.number:
             return
         verified(signed, self._root)
-        write_private(self.files.revoked, signed)
+        if said.home and said.home.split() != list(self.files.read_home()):
+            write_private(self.files.home, f"{said.home}\n".encode())
+            log.warning("the authority is on %s now", one_line(said.home))
+        write_private(self.files.revoked, signed)  # last: it is not heard of twice
         self.look()
+
+
+def own_identity(
+    own_name: str, files: HostFiles, root: bytes, credentials: Credentials
+) -> Identity:
+    """Raises ConfigError unless it is this host's, with its key, of the authority's making."""
+    try:
+        checked = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        checked.load_verify_locations(cadata=root.decode("ascii"))
+        checked.load_cert_chain(files.credentials)
+        credentials.valid_s  # noqa: B018  # raises
+        identity = identity_of(names_in(credentials.certificate))
+    except (ValueError, OSError) as problem:
+        why = getattr(problem, "reason", None) or problem
+        raise ConfigError(f"{files.credentials}: {why}; join again") from None
+    if identity is None:
+        raise ConfigError(f"{files.credentials}: not a host's certificate; join again")
+    if identity.host != own_name:
+        raise ConfigError(
+            f"{files.credentials} is the certificate of {identity.host}, but this host is "
+            f"{own_name}: set host.name, or remove {files.root} and join again"
+        )
+    return identity
 
 
 def certificate_of(context: Call) -> bytes:

@@ -29,11 +29,10 @@ Reply = TypeVar("Reply", bound=Message)
 
 
 class TrustService:
-    """Answers about certificates; `authority` is None on all hosts but one."""
+    """Answers about certificates; most of it only where the authority is."""
 
-    def __init__(self, tls: Tls, authority: "Authority | None") -> None:
+    def __init__(self, tls: Tls) -> None:
         self._tls = tls
-        self._authority = authority
 
     def handler(self) -> grpc.GenericRpcHandler:
         methods = {
@@ -102,11 +101,12 @@ class TrustService:
         return pb.RevocationUpdate(signed=self._tls.files.read_signed())
 
     async def _need_authority(self, context: "Context") -> "Authority":
-        if self._authority is None:
+        authority = self._tls.authority
+        if authority is None:
             home = self._tls.files.read_home()[0] or "another host"
             text = f"the authority is not on {self._tls.own_name}, but on {home}"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        return self._authority
+        return authority
 
 
 def unary(

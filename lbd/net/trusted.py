@@ -24,7 +24,7 @@ def trust_of(config: Config, admits: bool = False) -> Tls | Plain | None:
     files = host_files(config)
     ip_of(config.host.address)  # a slip in it is one however few may call there
     if files.exist():
-        return Tls(config.host.name, files, authority_of(config) if admits else None)
+        return Tls(config.host.name, files, (lambda: authority_of(config)) if admits else None)
     if not config.security.key_file:
         log.info(
             "no certificate in %s (`lbctl init`, `lbctl join`): running without other hosts",

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -21,9 +21,6 @@ from lbd.net.question import Unanswered, ask
 from lbd.net.tls import LOOK_S, Tls
 from lbd.net.transport import Peers
 from lbd.net.trust_service import SERVICE
-
-if TYPE_CHECKING:
-    from lbd.trust.authority import Authority
 
 log = logging.getLogger("lbd.tls")
 
@@ -37,16 +34,13 @@ Hosts = Callable[[], dict[str, str]]  # the other hosts' LIMs: name -> "address:
 
 
 class Upkeep:
-    def __init__(
-        self, tls: Tls, peers: Peers, authority: "Authority | None", hosts: Hosts, check_s: float
-    ) -> None:
+    def __init__(self, tls: Tls, peers: Peers, hosts: Hosts, check_s: float) -> None:
         self._tls = tls
         self._peers = peers
-        self._authority = authority
         self._hosts = hosts
         self._check_s = check_s
         self._rng = Random()
-        self._reported = tls.revocations.number
+        self._reported = 0  # the number of the list that all others were told
         self._renew_at_s = 0.0
         self._check_at_s = 0.0
         self._said = ""
@@ -95,11 +89,9 @@ class Upkeep:
         request = new_request(key, own)
         before = self._tls.credentials
         proof = proof_of_renewal(before.key, request)
-        if self._authority is not None:
+        if (authority := self._tls.authority) is not None:
             shown = before.certificate.encode()
-            made = await asyncio.to_thread(
-                self._authority.renew_shown, shown, request, proof, now_s
-            )
+            made = await asyncio.to_thread(authority.renew_shown, shown, request, proof, now_s)
         else:
             asked = pb.RenewRequest(request=request, proof=proof)
             made = (await self._ask(*self._home(), "Renew", asked, pb.RenewReply)).certificates
@@ -116,12 +108,11 @@ class Upkeep:
     # -- news ------------------------------------------------------------------------------------
 
     async def _send_update(self) -> None:
-        """Sends a new revocation list from the authority's host to all others."""
-        if self._tls.revocations.number == self._reported:
+        """Sends a new revocation list from the authority's host to all others, and the one that it
+        has when it starts: the authority may have moved while it was down."""
+        if self._tls.authority is None or self._tls.revocations.number == self._reported:
             return
         self._reported = self._tls.revocations.number
-        if self._authority is None:
-            return
         turns = asyncio.Semaphore(TOLD_AT_ONCE)
 
         async def send(name: str, target: str) -> None:
@@ -136,16 +127,17 @@ class Upkeep:
                 group.create_task(send(name, target))
 
     async def _exchange_updates(self) -> None:
-        if self._authority is not None:
-            return
-        others = self._hosts()
-        others.pop(self._tls.files.read_home()[0], None)
+        """With the authority's host, or else any: it hands on what it knows, and may have moved."""
+        others, home = self._hosts(), self._tls.files.read_home()[0]
+        others.pop(home, None)
         try:
-            await self._exchange(*self._home())
+            if home != self._tls.own_name:
+                return await self._exchange(*self._home())
         except Unavailable:
-            if others:
-                name = self._rng.choice(sorted(others))
-                await self._exchange(name, others[name])
+            pass
+        if others:
+            name = self._rng.choice(sorted(others))
+            await self._exchange(name, others[name])
 
     async def _exchange(self, name: str, target: str) -> None:
         """Each learns what the other knows. Raises Unavailable or PeerError."""

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from lbd.trust.token import SECRET_BYTES, Token
 
 NAME_SHOWN = 80  # characters of one that is refused
 TOKENS_MAX = 256
-NUMBERS_SKIPPED = 1000  # more hosts than are revoked between a copy and its restoration
 # Where the daemons may know who has a certificate, but not sign one:
 DIRECTORY_MODE, KEY_MODE, LEDGER_MODE = 0o750, 0o600, 0o640
 TOKEN_KEPT_S = 86400.0  # after its end: long enough to say what became of it
@@ -239,15 +238,22 @@ class Authority:
         """Returns the signed list of revoked hosts, as it is sent."""
         return sign(self.credentials(), self.ledger().revocations())
 
-    def begin_again(self, *, is_home_new: bool) -> None:
-        """As a copy that was restored: hosts believe a list of revocations only if its number is
-        above what they have. `is_home_new`: its host has lost its own certificate."""
+    def change(self, how: Callable[[Ledger], Ledger]) -> None:
+        """Raises what `how` does, and ConfigError."""
         with self._locked() as ledger:
-            hosts = dict(ledger.hosts)
-            if is_home_new and ledger.home in hosts:
-                hosts[ledger.home] = replace(hosts[ledger.home], revoked=True)
-            number = ledger.number + NUMBERS_SKIPPED
-            self._save(replace(ledger, hosts=hosts, number=number))
+            self._save(how(ledger))
+
+    @contextmanager
+    def given_away(self) -> Iterator[None]:
+        """Around the making of a copy: nobody changes it meanwhile, and then it is not here any
+        more. Raises ConfigError."""
+        with self._locked():
+            yield
+            try:
+                for file in (self.key_file, self.ledger_file):
+                    file.unlink()
+            except OSError as problem:
+                raise ConfigError(f"{self.root}: {problem.strerror}") from problem
 
     # -- tokens ----------------------------------------------------------------------------------
 

@@ -63,12 +63,13 @@ class HostFiles:
 
     @property
     def revoked(self) -> Path:
-        """Signed by the authority, as it came; see `authority.signed`."""
+        """Signed by the authority, as it came; see `authority.sign`."""
         return self.root / "revoked"
 
     @property
     def home(self) -> Path:
-        """The name of the host where the authority is, and where its LIM was when we joined."""
+        """The name of the host where the authority is, and where its LIM was when we heard of it:
+        as we joined, or from the authority itself when it had moved."""
         return self.root / "authority-host"
 
     def exist(self) -> bool:

@@ -1,13 +1,15 @@
 """What the authority remembers: who has a certificate, which tokens are out."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lbd.errors import ConfigError
+from lbd.errors import ConfigError, LbdError
 from lbd.trust.files import read
 from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations
+
+NUMBERS_SKIPPED = 1000  # more hosts than are revoked between a copy and its restoration
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Ledger:
     number: int = 0  # of the list of revocations
     hosts: dict[str, Known] = field(default_factory=dict)
     tokens: tuple[TokenRecord, ...] = ()
+    target: str = ""  # of the LIM there, "10.0.0.2:7901", once the authority has moved
 
     def revocations(self) -> Revocations:
         lowest = {
@@ -44,7 +47,28 @@ class Ledger:
             for host, known in self.hosts.items()
             if known.issue + known.revoked > 0
         }
-        return Revocations(self.number, lowest)
+        return Revocations(self.number, lowest, f"{self.home} {self.target}" if self.target else "")
+
+    def begun_again(self, *, is_home_new: bool) -> "Ledger":
+        """As a copy that was restored: hosts believe a list of revocations only if its number is
+        above what they have. `is_home_new`: its host has lost its own certificate."""
+        hosts = dict(self.hosts)
+        if is_home_new and self.home in hosts:
+            hosts[self.home] = replace(hosts[self.home], revoked=True)
+        return replace(self, hosts=hosts, number=self.number + NUMBERS_SKIPPED)
+
+    def moved_to(self, host: str, target: str, known: Revocations) -> "Ledger":
+        """As it is from now on, there. `known`: what that host has heard of, which may be of after
+        this was copied: who was revoked stays so. Raises LbdError."""
+        hosts = dict(self.hosts)
+        for name, lowest in known.lowest.items():
+            if name in hosts and hosts[name].issue < lowest:
+                hosts[name] = replace(hosts[name], issue=lowest - 1, revoked=True)
+        if host not in hosts or hosts[host].revoked:
+            raise LbdError(f"{host} is revoked, or joined after this copy was taken: have it on a "
+                           "host that was in the cluster then")  # fmt: skip
+        number = max(self.number, known.number) + NUMBERS_SKIPPED
+        return replace(self, home=host, target=target, hosts=hosts, number=number)
 
     def named_badly(self) -> list[str]:
         """Hosts with a certificate in a name that TLS could take for another host's.
@@ -74,6 +98,7 @@ def read_ledger(file: Path) -> Ledger:
             int(found["number"]),
             {str(host): Known(**known) for host, known in found["hosts"].items()},
             tuple(TokenRecord(**token) for token in found["tokens"]),
+            str(found.get("target", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ConfigError(f"{file} is damaged: {problem!r}") from None

@@ -1,4 +1,7 @@
-"""Which certificates count no more: of each host that was revoked, the lowest valid issue."""
+"""What the authority tells all hosts: which certificates count no more, and where it has moved to.
+
+Of each host that was revoked, the lowest valid issue.
+"""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +10,7 @@ from dataclasses import dataclass, field
 from lbd.errors import PeerError
 
 BYTES_MAX = 1 << 20
+HOME_CHARS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +19,27 @@ class Revocations:
 
     number: int = 0
     lowest: Mapping[str, int] = field(default_factory=dict)  # host -> its lowest valid issue
+    home: str = ""  # "h2 10.0.0.2:7901", the authority's host and its LIM; "" = it has never moved
 
     def lowest_issue(self, host: str) -> int:
         return self.lowest.get(host, 0)
 
     def text(self) -> str:
-        return json.dumps({"number": self.number, "lowest": dict(sorted(self.lowest.items()))})
+        home = {"home": self.home} if self.home else {}
+        return json.dumps(
+            {"number": self.number, "lowest": dict(sorted(self.lowest.items())), **home}
+        )
 
 
 def parse(text: str) -> Revocations:
     """Raises PeerError if it is none."""
     try:
         found = json.loads(text[:BYTES_MAX])
-        number, lowest = found["number"], found["lowest"]
+        number, lowest, home = found["number"], found["lowest"], found.get("home", "")
         if not isinstance(number, int) or not all(isinstance(n, int) for n in lowest.values()):
             raise TypeError
+        if home and (len(home) > HOME_CHARS_MAX or len(home.split()) != 2):
+            raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PeerError("no list of revoked hosts") from None
-    return Revocations(number, {str(host): issue for host, issue in lowest.items()})
+    return Revocations(number, {str(host): issue for host, issue in lowest.items()}, str(home))

@@ -72,10 +72,10 @@ class Cluster:
         for member in self.members:
             files = HostFiles(self._directory / member.name)
             enrol(authority, files, member.name, self.members[0].lim_target, time.time())
-            first = authority if member is self.members[0] else None
-            tls = Tls(member.name, files, first)
+            find = (lambda: authority) if member is self.members[0] else None
+            tls = Tls(member.name, files, find)
             host = Played(self, member, LimNetwork(tls, 1 << 20, 30.0))
-            service = TrustService(tls, first).handler()
+            service = TrustService(tls).handler()
             await host.network.serve(member.address, PORT, host.answer, service)
             self._hosts.append(host)
 

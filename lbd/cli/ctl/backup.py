@@ -271,7 +271,8 @@ def check_authority(directory: Path, config: Config) -> None:
     authority = Authority(directory, config.tls.certificate_s)
     fingerprint(authority.certificate)
     home = authority.ledger().home
-    authority.begin_again(is_home_new=home == config.host.name and not host_files(config).exist())
+    is_home_new = home == config.host.name and not host_files(config).exist()
+    authority.change(lambda ledger: ledger.begun_again(is_home_new=is_home_new))
 
 
 def put_in_place(

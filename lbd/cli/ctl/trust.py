@@ -294,10 +294,10 @@ def need_authority(path: str | None) -> tuple[Config, Authority]:
     config = load(path)
     need_readable(authority_dir(config))
     authority = authority_in(config)
+    if (home := host_files(config).read_home()[0]) not in ("", config.host.name):
+        raise LbdError(f"the authority is not here, it is on {home}: run this there")
     if not authority.exists():
-        home = host_files(config).read_home()[0]
-        where = f"it is on {home}: run this there" if home else "`lbctl init` makes one"
-        raise LbdError(f"there is no authority in {authority.root}; {where}")
+        raise LbdError(f"there is no authority in {authority.root}; `lbctl init` makes one")
     return config, authority
 
 

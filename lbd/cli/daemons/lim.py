@@ -97,10 +97,10 @@ async def open_port(
     if authority is not None and (revoked := authority.revoke_named_badly()):
         trust.learn(authority.signed_list())
         log.warning("%s", said_of(revoked))
-    service = TrustService(trust, authority).handler()
+    service = TrustService(trust).handler()
     await network.serve(*address, lim.answer, service, skewed=lim.skewed)
     check_s = config.tls.revocation_check_s
-    return Upkeep(trust, network.peers, authority, others, check_s)
+    return Upkeep(trust, network.peers, others, check_s)
 
 
 def never_out(_host: str, _heard_s: float) -> bool:

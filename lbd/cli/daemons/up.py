@@ -127,12 +127,16 @@ def daemons_of(config: Config, *, keeper: bool) -> tuple[str, ...]:
     """
     has_queue = config.host.name in config.dispatch.hosts
     beside = ["keeper"] if keeper else []
-    if keeper and authority_dir(config).exists():
+    if keeper and has_authority(config):
         beside.insert(0, "authority")
     if has_queue:
         beside.append("dispatcher")
     shown = ("metrics",) if config.metrics.listen else ()
     return ("lim", *beside, "lbm", *shown)
+
+
+def has_authority(config: Config) -> bool:
+    return Path(authority_dir(config), "authority.pem").exists()
 
 
 class Shell:
@@ -148,6 +152,7 @@ class Shell:
         """`account`: whom all but the keeper run as."""
         self._names = daemons_of(config, keeper=account is not None)
         self._account = account
+        self._config = config
         self._supervisor = Supervisor(config.up, self._names)
         if account is not None:
             overrides = (*overrides, "daemons.keeper=apart")
@@ -197,7 +202,10 @@ class Shell:
             self._carry_out(self._supervisor.stop())
 
     def _hear(self) -> None:
-        """Handles the daemons' notifications."""
+        """Handles the daemons' notifications; and the authority may have been moved here."""
+        is_apart = self._account is not None and "authority" not in self._supervisor.daemons
+        if is_apart and has_authority(self._config):
+            self._supervisor.want("authority", "lim", time.monotonic())
         for pid, lines in self._notices.received():
             name = self._pids.get(pid)
             if name is None:

@@ -8,11 +8,11 @@ import subprocess
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.own_config import text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing, wait_until_empty
-from lbd.cli.ctl.trust import authority_in
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
@@ -79,10 +79,9 @@ def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
 def refuse_if_needed(daemons: Daemons) -> None:
     """Raises Refusal."""
     config = daemons.config
-    if authority_in(config).exists():
-        raise Refusal(
-            "the cluster's authority is on this host: move it to another first", "unavailable"
-        )
+    if is_here(config):
+        raise Refusal("the cluster's authority is on this host: `lbctl authority give FILE` here, "
+                      "and `take` it on another", "unavailable")  # fmt: skip
     if config.host.name in daemons.queue()[0]:
         raise Refusal(
             "the queue is on this host: `lbctl queue enable` another, or disable it", "unavailable"

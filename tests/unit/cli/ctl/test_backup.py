@@ -16,9 +16,10 @@ import pytest
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.net.tls import names_in
-from lbd.trust.authority import NUMBERS_SKIPPED, Authority
+from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import HostFiles
+from lbd.trust.ledger import NUMBERS_SKIPPED
 from lbd.trust.names import identity_of
 
 SETTINGS = '{"counter": 3, "drains": {}, "saved": {"lim.min_gain": "0.5"}}'

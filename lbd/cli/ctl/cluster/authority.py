@@ -1,0 +1,161 @@
+"""`lbctl authority`: where the cluster's authority is, and how it moves to another host.
+
+It is given away into a file on the one host and taken out of it on the other, which says so to all
+hosts, signed. In between nobody has it: so never do two hosts. Where the first is lost, a backup of
+it will do.
+"""
+
+import argparse
+import json
+import subprocess
+import tarfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import lbd
+from lbd.cli.ctl.backup import (
+    AUTHORITY,
+    MANIFEST,
+    Manifest,
+    authority_known_here,
+    check_is_ours,
+    manifest_in,
+    place,
+    scratch,
+    unpacked,
+)
+from lbd.cli.ctl.own_config import need_writable
+from lbd.cli.ctl.trust import authority_in, need_authority, need_readable, say, show_to_daemons
+from lbd.cli.ctl.verb import Run, Verb
+from lbd.cli.program import Parser
+from lbd.config.load import SYSTEM_FILE, load
+from lbd.config.schema import Config
+from lbd.console.output import print_json, put
+from lbd.errors import LbdError
+from lbd.local.json_socket import ask
+from lbd.model import target_of
+from lbd.trust.authority import Authority, verified
+from lbd.trust.certificates import fingerprint
+from lbd.trust.files import authority_dir, host_files, make_private_dir, read, write_private
+from lbd.trust.revocations import Revocations
+
+ABOUT = {
+    "give": "put it in FILE, and have it here no more",
+    "take": "have it here from now on, out of FILE; a backup of the host that had it will do",
+}
+EXAMPLES = (
+    "lbctl authority                      the host that lets others in",
+    "lbctl authority give /root/key.tar   on that host, as root",
+    "lbctl authority take /root/key.tar   on the host that is to have it, as root",
+)
+
+
+def add_options(parser: Parser) -> None:
+    parser.set_defaults(act=show)
+    parser.add_config_options()
+    parser.add_json()
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for word, about in ABOUT.items():
+        made: Parser = commands.add_parser(word, description=about, help=about)
+        made.set_defaults(act=give if word == "give" else take)
+        made.add_config_options()
+        made.add_json()
+        made.add_argument("file", metavar="FILE", help="only its owner can read it")
+
+
+def authority(options: argparse.Namespace, path: str | None) -> int:
+    act: Run = options.act
+    return act(options, path)
+
+
+def show(options: argparse.Namespace, path: str | None) -> int:
+    files = host_files(load(path))
+    need_readable(files.root)
+    home, target = files.read_home()
+    if not home:
+        raise LbdError("this host has not joined a cluster: `lbctl join`, or `lbctl init`")
+    if options.json:
+        print_json({"host": home, "address": target})
+    else:
+        put(f"the authority is on {home}, {target}")
+    return 0
+
+
+def give(options: argparse.Namespace, path: str | None) -> int:
+    config, here = need_authority(path)
+    file, host = Path(options.file), config.host.name
+    with scratch(file.parent) as directory, here.given_away():
+        (directory / "authority").mkdir()
+        for name, source in zip(AUTHORITY, (here.ledger_file, here.key_file), strict=True):
+            (directory / name).write_bytes(read(source))
+        known = fingerprint(here.certificate).hex()
+        manifest = Manifest(1, lbd.__version__, here.ledger().cluster, host, time.time(), known)
+        (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+        packed = directory / "packed"
+        with tarfile.open(packed, "w") as tar:
+            for name in (MANIFEST, *AUTHORITY):
+                tar.add(directory / name, name, recursive=False)
+        place(packed, file)
+    stop_service(config)
+    if options.json:
+        print_json({"host": None, "file": str(file)})
+        return 0
+    put(f"the authority is in {file}, and no more on {host}; where it is to be:")
+    put(f"  lbctl authority take {file.name}")
+    return 0
+
+
+def stop_service(config: Config) -> None:
+    if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
+        stop = ("systemctl", "stop", "lbd-authority.service")
+        subprocess.run(stop, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def take(options: argparse.Namespace, path: str | None) -> int:
+    config, file = load(path), Path(options.file)
+    files, host = host_files(config), config.host.name
+    need_readable(files.root)
+    if not files.exist():
+        raise LbdError(f"{host} is no host of a cluster: `lbctl join` first")
+    need_writable(authority_dir(config))
+    if is_here(config):
+        raise LbdError(f"the authority is on {host} already")
+    target = target_of(config.host.address, config.lim.port)
+    with scratch(authority_dir(config).parent) as directory:
+        if AUTHORITY[1] not in unpacked(file, directory):
+            raise LbdError(f"{file} has no authority in it")
+        check_is_ours(file, manifest_in(file, directory), config)
+        taken = Authority(directory / "authority", config.tls.certificate_s)
+        taken.root.chmod(0o700)
+        if fingerprint(taken.certificate).hex() != authority_known_here(config):
+            raise LbdError(f"{file} says it has this cluster's authority, and has another")
+        heard = files.read_signed()  # the daemons may write that file
+        known = verified(heard, taken.certificate) if heard else Revocations()
+        taken.change(lambda ledger: ledger.moved_to(host, target, known))
+        signed = taken.signed_list()
+        here = authority_in(config)
+        make_private_dir(here.root)
+        for source, to in ((taken.ledger_file, here.ledger_file), (taken.key_file, here.key_file)):
+            write_private(to, read(source))
+    show_to_daemons(config, here)
+    write_private(files.home, f"{host} {target}\n".encode())
+    write_private(files.revoked, signed)  # last: of this the LIM tells the others
+    if options.json:
+        print_json({"host": host, "file": str(file)})
+    else:
+        put(f"the authority is on {host}; hosts that are up hear of it now, others when they are")
+    try:
+        ask(Path(config.host.runtime_dir) / "lim.sock", {"op": "status"}, 2.0)
+    except LbdError:
+        say("the LIM of this host does not answer: nobody hears of it before `lbd up` runs here")
+    return 0
+
+
+def is_here(config: Config) -> bool:
+    """Not what is left of it on a host that was down when another took it."""
+    home = host_files(config).read_home()[0]
+    return home in ("", config.host.name) and authority_in(config).exists()
+
+
+VERBS = {"authority": Verb(authority, add_options, EXAMPLES, own_options=True)}

@@ -1,0 +1,184 @@
+"""`lbctl authority`: it moves whole, is never lost on the way, and each host learns where it is."""
+
+import time
+
+import pytest
+
+from lbd.cli.lbctl import main
+from lbd.errors import PeerError
+from lbd.net.tls import Tls
+from lbd.trust.authority import Authority, sign, verified
+from lbd.trust.enrol import enrol
+from lbd.trust.files import HostFiles
+from lbd.trust.revocations import Revocations, parse
+
+DAY_S = 86400.0
+
+
+class Host:
+    def __init__(self, root, name, cluster="c"):
+        self.root, self.name, self.cluster = root / name, name, cluster
+        self.files = HostFiles(self.root / "state/tls")
+        self.authority = Authority(self.root / "state-authority", DAY_S)
+        (self.root / "state").mkdir(parents=True)
+        self.config = self.root / "lbd.toml"
+        self.config.write_text(
+            f'[cluster]\nname = "{cluster}"\n[host]\nname = "{name}"\naddress = "10.0.0.9"\n'
+            f'runtime_dir = "{self.root}/run"\nstate_dir = "{self.root}/state"\n'
+            '[daemons]\nuser = "root"\n'
+        )
+
+    def found(self, *others):
+        self.authority.create(self.cluster, self.name, time.time())
+        for host in (self, *others):
+            enrol(self.authority, host.files, host.name, "10.0.0.1:7901", time.time())
+
+    def tls(self):
+        return Tls(
+            self.name, self.files, lambda: self.authority if self.authority.exists() else None
+        )
+
+    def everything(self):
+        found = sorted(path for path in self.root.rglob("*") if path.is_file())
+        return {path: path.read_bytes() for path in found}
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    first, second = Host(tmp_path, "h1"), Host(tmp_path, "h2")
+    first.found(second)
+    return first, second
+
+
+@pytest.fixture
+def lbctl(capsys, monkeypatch):
+    def run(host, *words, status=0):
+        monkeypatch.setenv("LBD_CONFIG", str(host.config))
+        assert main([*map(str, words)]) == status
+        return capsys.readouterr()
+
+    return run
+
+
+def refused(said):
+    (line,) = said.err.splitlines()
+    assert said.out == ""
+    return line
+
+
+def test_it_is_given_and_taken_and_all_hear_of_it(hosts, lbctl, tmp_path):
+    first, second = hosts
+    file = tmp_path / "key.tar"
+    old, new = first.tls(), second.tls()
+    assert old.authority is not None
+    assert new.authority is None
+    assert "the authority is on h1" in lbctl(second, "authority").out
+
+    lbctl(first, "authority", "give", file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not any(first.authority.root.iterdir())
+    assert old.authority is None, "the LIM that runs there knows at once"
+    assert "there is no authority in" in refused(lbctl(first, "token", "create", status=1))
+
+    assert "the authority is on h2;" in lbctl(second, "authority", "take", file).out
+    assert new.authority is not None
+    new.look()
+    old.learn(second.files.read_signed())
+    for host in hosts:
+        assert host.files.read_home() == ("h2", "10.0.0.9:7901")
+        assert lbctl(host, "authority").out == "the authority is on h2, 10.0.0.9:7901\n"
+    assert lbctl(second, "token", "create", "h3").out.startswith("lbd1-")
+    assert "it is on h2: run this there" in refused(lbctl(first, "token", "create", status=1))
+    lbctl(second, "revoke", "h1")
+    old.learn(second.files.read_signed())
+    assert old.is_revoked(old.identity), "it is a host like others now"
+    assert "is on h2 already" in refused(lbctl(second, "authority", "take", file, status=1))
+
+
+def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
+    hosts, lbctl, tmp_path
+):
+    first, second = hosts
+    file, third = tmp_path / "b.tar", Host(tmp_path, "h3")
+    enrol(first.authority, third.files, "h3", "10.0.0.1:7901", time.time())
+    lbctl(first, "backup", file)
+    second.tls().learn(first.authority.revoke("h3"))
+    third.tls().learn(first.authority.signed_list())
+    assert "h3 is revoked" in refused(lbctl(third, "authority", "take", file, status=1))
+    lbctl(second, "authority", "take", file)
+    assert verified(second.files.read_signed(), second.authority.certificate).lowest == {"h3": 1}
+    # and when the first is back, with what it had:
+    back = first.tls()
+    assert back.authority is not None
+    back.learn(second.files.read_signed())
+    assert back.authority is None
+    for words in (("token", "create"), ("revoke", "h2"), ("authority", "give", tmp_path / "c")):
+        assert "it is on h2: run this there" in refused(lbctl(first, *words, status=1))
+    lbctl(second, "authority", "give", file)
+    lbctl(first, "authority", "take", file)
+    assert back.authority is not None
+    assert first.authority.ledger().number > second.files.read_revocations().number
+
+
+def test_what_is_refused_changes_nothing(hosts, lbctl, tmp_path):
+    first, second = hosts
+    other, late, alone = (Host(tmp_path / "o", "h1", "other"), Host(tmp_path, "late"),
+                          Host(tmp_path, "alone"))  # fmt: skip
+    other.found()
+    file, foreign, empty = tmp_path / "b.tar", tmp_path / "o.tar", tmp_path / "empty.tar"
+    lbctl(first, "backup", file)
+    enrol(first.authority, late.files, "late", "10.0.0.1:7901", time.time())
+    lbctl(other, "backup", foreign)
+    empty.write_bytes(b"")
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(file.read_bytes()[:-9000])
+    before = {host: host.everything() for host in (second, late, alone)}
+    for host, given, why in (
+        (second, foreign, "with another authority than this host's"),
+        (second, empty, "is no backup of lbctl's"),
+        (second, cut, "is no"),
+        (second, tmp_path / "none", "No such file"),
+        (late, file, "late is revoked, or joined after this copy was taken"),
+        (alone, file, "`lbctl join` first"),
+    ):
+        assert why in refused(lbctl(host, "authority", "take", given, status=1))
+    assert {host: host.everything() for host in before} == before
+
+
+def test_a_file_that_cannot_be_written_takes_nothing_away(hosts, lbctl, tmp_path):
+    first, _ = hosts
+    before = first.everything()
+    lbctl(first, "authority", "give", tmp_path / "no/such/place", status=2)
+    assert first.everything() == before
+
+
+@pytest.mark.parametrize("home", ["h2", "h2 a b", "h" * 500 + " x", 7, ["h2", "x"], {"a": 1}])
+def test_word_of_a_home_that_is_none_is_no_word(hosts, home):
+    first, second = hosts
+    said = Revocations(9, {}, "h2 10.0.0.2:7901")
+    assert parse(said.text()) == said
+    bad = sign(first.authority.credentials(), Revocations(9, {}, home))
+    with pytest.raises(PeerError):
+        second.tls().learn(bad)
+    assert second.files.read_home()[0] == "h1"
+
+
+def test_nobody_else_says_where_it_is(hosts, tmp_path):
+    _, second = hosts
+    other = Host(tmp_path / "o", "h1", "other")
+    other.found()
+    signed = sign(other.authority.credentials(), Revocations(9, {}, "evil 10.6.6.6:7901"))
+    with pytest.raises(PeerError, match="has not signed"):
+        second.tls().learn(signed)
+    assert second.files.read_home()[0] == "h1"
+
+
+def test_what_the_daemons_wrote_revokes_nobody(hosts, lbctl, tmp_path):
+    first, second = hosts
+    lbctl(first, "backup", tmp_path / "b.tar")
+    forged = Revocations(9, {"h1": 5}).text().encode()
+    second.files.revoked.write_bytes(b"00\n" + forged)
+    before = second.everything()
+    said = refused(lbctl(second, "authority", "take", tmp_path / "b.tar", status=1))
+    assert "has not signed" in said
+    assert second.everything() == before
