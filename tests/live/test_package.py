@@ -346,6 +346,48 @@ def has_restarted(machine, unit, pid):
     return active and machine.show(unit, "MainPID") not in ("0", pid)
 
 
+@pytest.fixture
+def queue(machine, from_other):
+    """Of this cluster, on the machine with the units."""
+    host = machine.run("uname", "-n").stdout.strip().partition(".")[0]
+    machine.run("lbctl", "queue", "enable", host, check=True, timeout=90)
+    yield host
+    machine.run("lbctl", "queue", "disable", "--drain", "--timeout", "60s", timeout=90)
+    machine.run("systemctl", "stop", "lbd-dispatcher", check=True)
+    machine.run("sh", "-c", "rm /var/lib/lbd/ledger.sqlite*", check=True)
+
+
+def test_the_queue_that_is_enabled_is_started_by_its_path(machine, from_other, queue):
+    wait_until(lambda: machine.show("lbd-dispatcher", "ActiveState") == "active",
+               "the dispatcher runs", 60, machine.said)  # fmt: skip
+    first = machine.show("lbd-dispatcher", "MainPID")
+    assert machine.run("stat", "-c", "%U", f"/proc/{first}").stdout == "lbd\n"
+    ann = ("runuser", "-u", "ann", "--", "env", "-C", "/home/ann")
+    wait_until(lambda: machine.run(*ann, "lbrun", "-q", "echo", "queued").stdout == "queued\n",
+               "a user's job runs", 60,
+               lambda: machine.run(*ann, "lbrun", "-q", "true").stderr)  # fmt: skip
+    waiting = machine.run(*ann, "lbrun", "-d", "--begin", "+1h", "true", check=True).stdout.strip()
+    for verb in ("stop", "start"):  # as at a boot
+        machine.run("systemctl", verb, "lbd.target", check=True, timeout=90)
+    wait_until(lambda: has_restarted(machine, "lbd-dispatcher", first), "it is started again", 60,
+               machine.said)  # fmt: skip
+    wait_until(lambda: waiting in machine.run("lbctl", "jobs").stdout.split(), "with its jobs", 60)
+    machine.run("lbctl", "kill", waiting, check=True)
+
+
+def test_the_page_is_started_by_its_socket(machine):
+    assert machine.show("lbd-web", "ActiveState") == "inactive"
+    machine.run("systemctl", "enable", "--now", "lbd-web.socket", check=True)
+    try:
+        asked = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9480/').read())"
+        page = machine.run("/opt/lbd/bin/python3", "-c", asked, check=True).stdout
+        assert "<html" in page
+        assert machine.show("lbd-web", "ActiveState") == "active"
+    finally:
+        machine.run("systemctl", "disable", "--now", "lbd-web.socket", "lbd-web.service")
+    assert machine.show("lbd-web", "ActiveState") == "inactive"
+
+
 def test_systemctl_restart_ends_no_command(machine, from_other):
     wait_until_it_takes_commands(machine, from_other)
     before = {unit: machine.show(unit, "MainPID") for unit in SERVICES}
