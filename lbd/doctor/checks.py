@@ -132,7 +132,8 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
 
 
 def names_given(config: Config) -> Iterator[Check]:
-    """Where the authority is: whether some host has had a name that passes for another's."""
+    """Where the authority is: whether some host has had a name that passes for another's. Where it
+    was: whether its key is still there."""
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     try:
         if not authority.exists():
@@ -140,6 +141,11 @@ def names_given(config: Config) -> Iterator[Check]:
         ledger = authority.ledger()
     except ConfigError:
         return  # closed to us
+    home = host_files(config).read_home()[0]
+    if home not in ("", config.host.name):
+        says = f"{authority.root} still has the key, which makes any host, and it is on {home} now"
+        yield Check("authority", WARN, says, f"rm -r {authority.root}")
+        return
     if os.geteuid() == 0 and (owner := authority.key_file.stat().st_uid):
         says = f"{authority.key_file}, which makes any host, is user {owner}'s: daemons can read it"
         yield Check("authority", WARN, says, "`lbd up` as root, or lbd-authority.service, fixes it")

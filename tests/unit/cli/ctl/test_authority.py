@@ -5,6 +5,8 @@ import time
 import pytest
 
 from lbd.cli.lbctl import main
+from lbd.config.load import load
+from lbd.doctor.checks import names_given
 from lbd.errors import PeerError
 from lbd.net.tls import Tls
 from lbd.trust.authority import Authority, sign, verified
@@ -112,6 +114,8 @@ def test_where_its_host_is_lost_a_backup_will_do_and_what_was_revoked_stays_so(
     assert back.authority is not None
     back.learn(second.files.read_signed())
     assert back.authority is None
+    (found,) = names_given(load(str(first.config)))
+    assert (found.state, found.fix) == ("warn", f"rm -r {first.authority.root}")
     for words in (("token", "create"), ("revoke", "h2"), ("authority", "give", tmp_path / "c")):
         assert "it is on h2: run this there" in refused(lbctl(first, *words, status=1))
     lbctl(second, "authority", "give", file)
