@@ -81,7 +81,7 @@ def stays(view: View) -> bool:
     limit = 1.0 / view.me.speed - view.params.min_gain
     if limit <= 0.0:
         return True  # no core is that fast
-    return not any([1.0 / host.speed < limit for host in view.hosts.values() if not host.why])
+    return all(host.why or 1.0 / host.speed >= limit for host in view.hosts.values())
 
 
 def trusted(hosts: Sequence[HostView], view: View) -> list[float]:

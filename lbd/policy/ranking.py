@@ -99,7 +99,7 @@ def choose(
     if best is not None and me.is_short:
         return there(view, best, "short-of-memory", request)
     if me.is_short and not is_light_here(view):
-        best = lowest(map(forgiven, hosts), rng)
+        best = lowest(map(forgiven, others(request, me, hosts)), rng, request, me)
     if best is not None and best.load < me.load - view.params.min_gain:
         return there(view, best, "lowest", request)
     overloaded = me.load_now > view.params.hold_above

@@ -130,7 +130,7 @@ class Compose:
         """What is known of a queued job."""
         return json.loads(self.run("client", "lbctl", "job", job, "--json").stdout)
 
-    def wait_until(self, predicate, what, timeout_s=30.0):
+    def wait_until(self, predicate, what, timeout_s=90.0):
         try:
             return wait_until(predicate, what, timeout_s)
         except AssertionError as failure:

@@ -89,7 +89,7 @@ def job(cluster):
         script = f"setsid sleep {LONG} & sleep {LONG} & echo begun; wait"
         process = cluster.popen("client", "lbrun", "-H", host, "sh", "-c", script)
         started.append(process)
-        assert process.stdout.readline() == "begun\n", process.communicate(timeout=10)
+        assert process.stdout.readline() == "begun\n", process.communicate(timeout=90)
         return process
 
     yield start

@@ -179,7 +179,7 @@ class Lab:
         inside = [str(self.paths(host).enter)] if self.isolate == "namespaces" else []
         return [*inside, *map(str, argv)]
 
-    def run(self, host, *argv, env=None, timeout=30, text=True, check=False, **options):
+    def run(self, host, *argv, env=None, timeout=120, text=True, check=False, **options):
         """A command from `host`, run to its end, its output captured."""
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)
@@ -261,7 +261,7 @@ class Lab:
 
     # Waiting and checking
 
-    def wait_until(self, predicate, what, timeout_s=30.0, see=None):
+    def wait_until(self, predicate, what, timeout_s=90.0, see=None):
         """Wait for `predicate()` to be true and return what it returned.
 
         An exception counts as not yet. On failure: the last value, `see()` if given, the logs.
@@ -311,7 +311,7 @@ def close(process):
                 pipe.close()
 
 
-def wait_until(predicate, what, timeout_s=30.0, see=None):
+def wait_until(predicate, what, timeout_s=90.0, see=None):
     """As `Lab.wait_until`, without a lab."""
     deadline_s = time.monotonic() + timeout_s
     while True:

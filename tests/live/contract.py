@@ -46,7 +46,7 @@ def alive(pid):
         return False
 
 
-def assert_gone(pids, timeout_s=20.0):
+def assert_gone(pids, timeout_s=90.0):
     """None of them runs any more, soon."""
     pids = list(pids)
     wait_until(

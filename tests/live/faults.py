@@ -246,7 +246,7 @@ def restarted(lab, host, daemon, *options, wrapper=(), **environment):
         yield {}
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=90)
         restore(lab, host, daemon)
 
 

@@ -123,7 +123,7 @@ class Two:
         env = client_environment(LBD_CONFIG=str(self.root / "h1.toml"))
         return subprocess.run(
             [*opened(), "setpriv", *who, "sh", "-c", script], capture_output=True, text=True,
-            timeout=30, env=env, **options,
+            timeout=120, env=env, **options,
         )  # fmt: skip
 
     def down(self):

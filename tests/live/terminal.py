@@ -16,7 +16,7 @@ PROMPT = "at-home>"  # and a space, which is not seen at the end of a line
 IUTF8 = 0o40000
 POLL_S = 0.05
 ENOUGH = 16
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 INTERRUPT, STOP, END = "\x03", "\x1a", "\x04"
 
 

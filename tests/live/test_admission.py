@@ -83,7 +83,7 @@ def test_a_change_loses_no_job(two, rules):
     two.wait_until(lambda: running(two) == 1, "it runs")
     rules(deny_users=("*",))
     refused(on_h2(two, "true"), "deny_users")
-    assert process.communicate("words\n", timeout=30)[0] == "words\n"
+    assert process.communicate("words\n", timeout=120)[0] == "words\n"
     assert process.returncode == 0
 
 

@@ -39,7 +39,7 @@ def command(lab):
 
 def ended(lab, command):
     lab.wait_until(lambda: not lab.jobs_alive(), "all of it is ended", 15, lab.jobs_alive)
-    output, errors = command.communicate(timeout=20)
+    output, errors = command.communicate(timeout=90)
     assert (command.returncode, output, errors.count("\n")) == (LOST, "", 1), errors
     return errors
 

@@ -69,7 +69,7 @@ def an_end(lab, directory):
     go.touch()
     lab.wait_until(gone.exists, "it has ended")
     yield
-    assert (process.communicate(timeout=30), process.returncode) == ((b"last\n", b""), 7)
+    assert (process.communicate(timeout=120), process.returncode) == ((b"last\n", b""), 7)
 
 
 def a_signal(lab, _directory):
@@ -77,7 +77,7 @@ def a_signal(lab, _directory):
     yield
     process.send_signal(signal.SIGTERM)
     yield
-    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.communicate(timeout=120) == (b"", b"")
     assert shell_status(process.returncode) == 128 + signal.SIGTERM
 
 
@@ -94,7 +94,7 @@ def a_stop(lab, directory):
     assert process.wait(30) == 0
     assert stopped()
     second.send_signal(signal.SIGCONT)
-    assert (second.communicate(timeout=30), second.returncode) == ((b"on\n", b""), 0)
+    assert (second.communicate(timeout=120), second.returncode) == ((b"on\n", b""), 0)
 
 
 def a_client_that_goes_away(lab, directory):
@@ -150,7 +150,7 @@ def files_that_go_along(lab, directory):
     yield
     yield
     (directory / "go").touch()
-    assert (process.communicate(timeout=30), process.returncode) == ((b"done\n", b""), 0)
+    assert (process.communicate(timeout=120), process.returncode) == ((b"done\n", b""), 0)
     assert (directory / "out").read_text() == "WORDS\n"
 
 
@@ -192,7 +192,7 @@ def test_those_that_wait_for_a_slot_still_do(lab):
     lab.wait_until(both_wait, "two wait again")
     for holder in holders:
         holder.kill()
-    assert [process.communicate(timeout=30) for process in waiting] == [("a\n", ""), ("b\n", "")]
+    assert [process.communicate(timeout=120) for process in waiting] == [("a\n", ""), ("b\n", "")]
     assert [process.returncode for process in waiting] == [0, 0]
 
 
@@ -205,7 +205,7 @@ def test_who_comes_in_the_gap_waits(lab):
         for words in (("-H", "h2"), (), ("-H", "h1"))
     ]
     starting.join()
-    assert [process.communicate(timeout=30) for process in come] == [("through\n", "")] * 3
+    assert [process.communicate(timeout=120) for process in come] == [("through\n", "")] * 3
 
 
 def test_what_stays_here_is_still_known(lab):

@@ -54,7 +54,7 @@ def run(*words, config=None, root=None, **options):
         marks["LBD_CONFIG"] = str(config)
     return subprocess.run(
         list(map(str, words)), env=client_environment(**marks), text=True, capture_output=True,
-        stdin=subprocess.DEVNULL, timeout=30, check=False, **options,
+        stdin=subprocess.DEVNULL, timeout=120, check=False, **options,
     )  # fmt: skip
 
 
@@ -315,7 +315,7 @@ def test_a_second_one_in_one_of_the_directories(daemon, shared, short_dir, start
     config, _ = write(short_dir / "b", **{f"host_{shared}": f"{short_dir}/{shared[:-4]}"
                                           .replace("runtime", "run")})  # fmt: skip
     try:
-        result = run("timeout", "4", "lbd", daemon, config=config)
+        result = run("timeout", "90", "lbd", daemon, config=config)
     finally:
         assert first.poll() is None
     complain(result, 1, f"lbd {daemon}", shared)

@@ -192,7 +192,7 @@ HELPED = [*PROGRAMS, *(("lbctl", name) for name in LBCTL), *(("lbd", "lab", name
 
 def run(*words):
     return subprocess.run(
-        words, env=client_environment(LBD_CONFIG="/no/such/file"), text=True, timeout=20,
+        words, env=client_environment(LBD_CONFIG="/no/such/file"), text=True, timeout=90,
         capture_output=True, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
 

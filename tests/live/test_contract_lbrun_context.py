@@ -64,7 +64,7 @@ def environment_seen(lab, where, environment, *options):
     result = subprocess.run(
         lab.command("h1", shutil.which("lbrun", path=lab.environment("h1")["PATH"]),
                     *where, *options, *PYTHON, "-c", SAY_ENVIRONMENT),
-        env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=30,
+        env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, b"")
     pairs = json.loads(result.stdout).items()
@@ -134,7 +134,7 @@ def test_a_bare_environment_as_a_c_program_sees_it(lab, where):
     lbrun = shutil.which("lbrun", path=lab.environment("h1")["PATH"])
     result = subprocess.run(
         lab.command("h1", lbrun, *where, "/usr/bin/env"), env=given, stdin=subprocess.DEVNULL,
-        capture_output=True, timeout=30,
+        capture_output=True, timeout=120,
     )  # fmt: skip
     lines = result.stdout.decode().splitlines()
     assert [line for line in lines if not line.startswith(OURS)] == []

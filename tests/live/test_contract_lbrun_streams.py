@@ -108,7 +108,7 @@ def test_a_command_that_closes_its_output_gives_an_end(lab, where):
         with bounded(job):
             assert job.stdout.read() == b""
         assert job.poll() is None
-        _, errors = job.communicate(b"went on\n", timeout=30)
+        _, errors = job.communicate(b"went on\n", timeout=120)
         assert (job.returncode, errors) == (0, b"went on\n")
 
 
@@ -126,7 +126,7 @@ def test_a_command_that_closes_its_input_stops_the_writer(lab, where, tmp_path):
                     writer.wait()
             finally:
                 go.touch()
-            assert job.communicate(timeout=30)[0] == b"went on\n"
+            assert job.communicate(timeout=120)[0] == b"went on\n"
             assert (job.returncode, -writer.returncode) == (0, signal.SIGPIPE)
 
 
@@ -255,8 +255,8 @@ def test_non_blocking_pipes(lab, where):
             feed.close()
             taker = subprocess.Popen([*PYTHON, "-c", SHA], stdin=taken, stdout=subprocess.PIPE)
             with feeder, taker:
-                feeder.communicate(data, timeout=30)
-                digest = taker.communicate(timeout=30)[0]
+                feeder.communicate(data, timeout=120)
+                digest = taker.communicate(timeout=120)[0]
         assert job.wait(30) == 0
     assert digest.decode().strip() == hashlib.sha256(data).hexdigest()
 

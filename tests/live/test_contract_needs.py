@@ -166,7 +166,7 @@ UNMEETABLE = (
 def test_what_no_host_has(lab, tmp_path):
     ran = tmp_path / "ran"
     for needs in UNMEETABLE:  # refused at once: to wait for a slot would take longer
-        refused = lab.run("h1", "lbrun", *needs, "touch", ran, timeout=20)
+        refused = lab.run("h1", "lbrun", *needs, "touch", ran, timeout=90)
         assert (refused.returncode, refused.stdout) == (125, ""), needs
         assert_one_line(refused.stderr)
     taken = [queued(lab, *needs, "touch", ran) for needs in UNMEETABLE]
@@ -187,7 +187,7 @@ NOT_THERE = (
 
 def test_what_the_only_host_that_may_run_it_has_not(lab):
     for words in NOT_THERE:
-        refused = lab.run("h1", "lbrun", *words, "echo", "ran", timeout=20)
+        refused = lab.run("h1", "lbrun", *words, "echo", "ran", timeout=90)
         assert (refused.returncode, refused.stdout) == (125, ""), words
         assert_one_line(refused.stderr)
 

@@ -238,7 +238,7 @@ def test_make_inside_lbrun_with_lbrun_before_the_compiler(lab, outside, tmp_path
     make = ("lbrun", *outside, "make", "-s", "-j4", "CC=lbrun gcc")
     result = lab.run("h1", *make, cwd=tmp_path, timeout=60)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    assert subprocess.run([tmp_path / "program"], timeout=30, check=False).returncode == 15
+    assert subprocess.run([tmp_path / "program"], timeout=120, check=False).returncode == 15
     (tmp_path / "p3.c").write_text("int p3(void) { nonsense; }\n")
     result = lab.run("h1", *make, cwd=tmp_path, timeout=60)
     assert result.returncode == 2

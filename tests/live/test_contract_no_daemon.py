@@ -48,7 +48,7 @@ def lbrun(config, *words, **options):
     options = {"stdin": subprocess.DEVNULL, **options} if "input" not in options else options
     return subprocess.run(
         ["lbrun", *map(str, words)], env=client_environment(LBD_CONFIG=str(config)), text=True,
-        capture_output=True, timeout=30, check=False, **options,
+        capture_output=True, timeout=120, check=False, **options,
     )  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def test_a_memory_limit_above_ones_own_is_ones_own(config):
     words = "ulimit -d 1048576; exec lbrun --local --mem 2G bash -c 'ulimit -Hd'"
     result = subprocess.run(
         ["bash", "-c", words], env=client_environment(LBD_CONFIG=str(config)), text=True,
-        capture_output=True, timeout=30, check=False,
+        capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     assert (result.returncode, result.stdout, result.stderr) == (0, "1048576\n", "")
 

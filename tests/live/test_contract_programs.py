@@ -202,14 +202,14 @@ def test_an_executor_is_one_of_concurrent_futures(executor):
 
     future = executor.submit(scaled, 2, plus=1)
     assert isinstance(future, concurrent.futures.Future)
-    assert future.result(timeout=20) == 7
+    assert future.result(timeout=90) == 7
     called = threading.Event()
     future.add_done_callback(lambda _: called.set())
     assert called.wait(30)
     assert list(executor.map(scaled, range(20))) == [n * 3 for n in range(20)]
     assert list(executor.map(lambda a, b: a + b, [1, 2, 3], [10, 20], chunksize=2)) == [11, 22]
     many = {executor.submit(scaled, n): n for n in range(5)}
-    for done in concurrent.futures.as_completed(many, timeout=20):
+    for done in concurrent.futures.as_completed(many, timeout=90):
         assert done.result() == many[done] * 3
 
     def keyword_names(fn=None, self=None, func=None, args=None, kwargs=None, timeout=None):
@@ -227,10 +227,10 @@ def test_what_a_function_raises_is_raised(executor):
         raise kind(text)
 
     for kind in (ValueError, KeyError, StopIteration):
-        error = executor.submit(fails, kind, "so").exception(timeout=20)
+        error = executor.submit(fails, kind, "so").exception(timeout=90)
         assert type(error) is kind
         assert error.args == ("so",)
-    error = executor.submit(fails, Mine, "so").exception(timeout=20)
+    error = executor.submit(fails, Mine, "so").exception(timeout=90)
     assert (type(error).__name__, error.args) == ("Mine", ("so",))
     with pytest.raises(ZeroDivisionError):
         list(executor.map(lambda n: 1 // n, [1, 0]))
@@ -238,19 +238,19 @@ def test_what_a_function_raises_is_raised(executor):
     def exits():
         raise SystemExit(3)
 
-    error = executor.submit(exits).exception(timeout=20)
+    error = executor.submit(exits).exception(timeout=90)
     assert error is not None
-    assert executor.submit(lambda: 5).result(timeout=20) == 5  # and it goes on
+    assert executor.submit(lambda: 5).result(timeout=90) == 5  # and it goes on
 
 
 def test_what_goes_there_and_comes_back(executor):
     large = os.urandom(3 << 20)
-    assert executor.submit(lambda data: data[::-1], large).result(timeout=20) == large[::-1]
-    assert executor.submit(lambda: None).result(timeout=20) is None
+    assert executor.submit(lambda data: data[::-1], large).result(timeout=90) == large[::-1]
+    assert executor.submit(lambda: None).result(timeout=90) is None
     not_picklable = executor.submit(lambda: threading.Lock())
-    assert not_picklable.exception(timeout=20) is not None
+    assert not_picklable.exception(timeout=90) is not None
     printed = executor.submit(print, "to standard error")
-    assert printed.result(timeout=20) is None
+    assert printed.result(timeout=90) is None
 
 
 def test_a_slot_is_one_function_at_a_time(executor, tmp_path):
@@ -271,7 +271,7 @@ def test_a_slot_is_one_function_at_a_time(executor, tmp_path):
 
 def test_map_gives_up_in_time_and_what_waits_is_cancelled(lab):
     with lbd.Executor(slots=1) as executor:
-        assert executor.submit(abs, -1).result(timeout=20) == 1
+        assert executor.submit(abs, -1).result(timeout=90) == 1
         with pytest.raises(TimeoutError):
             list(executor.map(time.sleep, [1.0], timeout=0.1))
         first = executor.submit(time.sleep, 0.5)

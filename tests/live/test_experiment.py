@@ -62,7 +62,7 @@ def test_one_that_is_interrupted_goes_on_where_it_stopped(short_dir):
     assert found["line"].replace("--out", "") in page.replace("--out", "")
     assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ""))
     assert not (out / "work").exists()
-    again = run_lab(*words, timeout=30)  # nothing is left to be done
+    again = run_lab(*words, timeout=120)  # nothing is left to be done
     assert json.loads(again.stdout) == found
     assert not place.exists()
 

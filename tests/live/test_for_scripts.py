@@ -40,7 +40,7 @@ def interrupted(lab):
     lab.wait_until(lambda: lab.lbctl_json("h1", "job", job)["state"] == "running", "the job runs")
     with waiting:
         waiting.send_signal(signal.SIGINT)
-        status = waiting.wait(timeout=20)
+        status = waiting.wait(timeout=90)
     lab.run("h1", "lbctl", "kill", job, check=True)
     return status
 

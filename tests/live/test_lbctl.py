@@ -121,7 +121,7 @@ def test_top_finds_a_job_by_its_keys(lab):
         seen.wait_for("was not ended")
         assert job.poll() is None
         seen.send("q")
-        assert seen.process.wait(timeout=20) == 0
+        assert seen.process.wait(timeout=90) == 0
         job.terminate()
 
 

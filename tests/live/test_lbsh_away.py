@@ -100,7 +100,7 @@ def test_an_interrupt_ends_make_and_what_it_sent_away(generous, away):
     for _ in range(2):
         assert make.stdout.readline() == "started\n"
     os.killpg(make.pid, signal.SIGINT)
-    make.communicate(timeout=20)
+    make.communicate(timeout=90)
     assert make.returncode in (2, -signal.SIGINT)
     wait_until(lambda: len(generous.jobs_alive()) == before, "no process is left")
 

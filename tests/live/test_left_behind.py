@@ -168,7 +168,7 @@ def test_an_order_given_up_half_way_harms_no_other(lab):
         with lab.popen("h1", "lbrun", "-H", "h2", "echo", "ran", stdout=-1) as other:
             time.sleep(0.3)
             os.kill(keeper, signal.SIGCONT)
-            assert other.communicate(timeout=20)[0] == b"ran\n"
+            assert other.communicate(timeout=90)[0] == b"ran\n"
     finally:
         os.kill(keeper, signal.SIGCONT)
     lab.wait_until(lambda: not lab.jobs_alive(), "nothing of it runs", 30, lab.jobs_alive)

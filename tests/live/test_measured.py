@@ -78,7 +78,7 @@ def test_what_a_measured_command_closes_is_closed(quiet):
         assert job.stdout.read() == b"x"
         assert job.poll() is None
         job.stdin.close()
-        assert job.wait(timeout=20) == 0
+        assert job.wait(timeout=90) == 0
         watch.cancel()
 
 
@@ -128,7 +128,7 @@ def test_a_signal_for_a_measured_command_reaches_it(hearing, number):
     job, _ = hearing(f"hears{number}", number)
     job.send_signal(number)
     assert job.stdout.read() == f"heard {number.value}\n".encode()
-    assert job.wait(timeout=20) == 9
+    assert job.wait(timeout=90) == 9
 
 
 def state(pid):
@@ -144,7 +144,7 @@ def test_a_measured_command_is_stopped_and_goes_on(hearing, send):
         send(job.pid, signal.SIGCONT)
         wait_until(lambda: state(job.pid) == state(pid) == "S", "both go on")
     job.send_signal(signal.SIGUSR2)
-    assert job.wait(timeout=20) == 9
+    assert job.wait(timeout=90) == 9
 
 
 COUNTS = """
@@ -199,7 +199,7 @@ def test_a_measured_command_outlives_its_lbm(hearing, quiet):
     quiet.lab.wait_until(lambda: quiet.lab.pids()["h1"]["lbm"] is None, "the LBM is dead")
     quiet.lab.start("h1", "lbm")
     job.send_signal(signal.SIGUSR2)
-    assert job.wait(timeout=20) == 9
+    assert job.wait(timeout=90) == 9
     quiet.lab.wait_until(lambda: quiet.learnt() is not None, "the new one answers")
 
 

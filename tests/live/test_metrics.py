@@ -26,7 +26,7 @@ def shown():
 def asked(lab, host, path):
     address = lab.record.plan.address(host)
     try:
-        with urllib.request.urlopen(f"http://{address}:{PORT}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{address}:{PORT}{path}", timeout=120) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()

@@ -431,7 +431,7 @@ def upgrade(machine, from_other):
                 f"a new {service}", 30,
             )  # fmt: skip
         machine.run("touch", "/home/ann/go", check=True)
-        assert command.communicate(timeout=30)[0] == "ended\n"
+        assert command.communicate(timeout=120)[0] == "ended\n"
         assert command.returncode == 7
     assert machine.show("lbd-keeper", "MainPID") == before["lbd-keeper"]
     assert "# mine" in machine.run("cat", "/etc/lbd/lbd.toml").stdout

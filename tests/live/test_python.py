@@ -263,7 +263,7 @@ CLIENT = """
     except LbdError as problem:
         refused = str(problem)
     job = client.submit(["sh", "-c", "cat; echo e >&2; exit 4"], input=b"in", name="n")
-    result = job.result(timeout=30)
+    result = job.result(timeout=120)
     sleeper = client.submit(["sleep", "1000"])
     try:
         sleeper.wait(timeout=0.1)
@@ -284,7 +284,7 @@ AIO = """
         client = Client()
         runs = await asyncio.gather(*(client.run(["echo", str(n)], host="h2") for n in range(3)))
         job = await client.submit(["sh", "-c", "echo out; exit 5"])
-        result = await job.result(timeout=30)
+        result = await job.result(timeout=120)
         endless = asyncio.create_task(client.run(["sleep", "1000"], host="h2"))
         jobs = await client.submit(["sleep", "1000"])
         endless.cancel()

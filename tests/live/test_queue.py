@@ -273,7 +273,7 @@ def test_who_goes_away_while_the_dispatcher_does_leaves_the_queue_all_the_same(l
     waiting.wait()
     lab.kill("h1", "dispatcher", "KILL")
     lab.start("h1", "dispatcher")
-    lab.wait_until(lambda: not pending(), "it has left", timeout_s=20)
+    lab.wait_until(lambda: not pending(), "it has left", timeout_s=90)
     lab.run("h1", "lbctl", "kill", *blocks, check=True)
     assert wait(lab, *blocks) == 1
 

@@ -104,7 +104,7 @@ def test_who_waits_for_it_is_told_so_once(lab):
     waiting = lab.popen("h2", "lbrun", "-q", "-n", "9", "true", stderr=-1, text=True)
     line = waiting.stderr.readline()
     waiting.terminate()
-    rest = waiting.communicate(timeout=20)[1]
+    rest = waiting.communicate(timeout=90)[1]
     assert "waits: it needs 9 slots" in line
     assert "9 slots" not in rest
 

@@ -84,7 +84,7 @@ def test_a_daemon_says_when_it_is_ready_and_that_it_lives(service, daemon):
     lives.hear("WATCHDOG=1")
     lives.process.terminate()
     lives.hear("STOPPING=1")
-    assert lives.process.wait(timeout=20) == 0
+    assert lives.process.wait(timeout=90) == 0
 
 
 @pytest.mark.parametrize("daemon", ["lim", "up"])

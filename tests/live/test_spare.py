@@ -70,7 +70,7 @@ def outcome(program, order, where, stdin=b"typed\n"):
     words = [str(program or ""), str(where), kind, *map(str, wanted)]
     said = subprocess.run(
         [sys.executable, "-c", KEEPER, *words], cwd=ROOT, pass_fds=wanted, input=packed,
-        capture_output=True, timeout=30, check=True,
+        capture_output=True, timeout=120, check=True,
     )  # fmt: skip
     for end in ends:
         os.close(end)
@@ -276,7 +276,7 @@ def hear(program, data):
         ours.shutdown(socket.SHUT_WR)
         _, status = os.waitpid(pid, 0)
         asking.close()
-        _, errors = nursery.communicate(timeout=30)
+        _, errors = nursery.communicate(timeout=120)
         assert nursery.returncode == 0
     return os.waitstatus_to_exitcode(status), errors
 

@@ -156,7 +156,7 @@ def test_without_certificates_daemons_are_for_loopback(daemon, short_dir):
     sets = [word for name, value in settings.items() for word in ("--set", f'{name}="{value}"')]
     done = subprocess.run(
         command(daemon, *sets), env=client_environment(LBD_CONFIG=str(config)), text=True,
-        capture_output=True, timeout=30, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()

@@ -65,7 +65,7 @@ class Up:
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=90)
 
     def left(self):
         return [found.process.pid for found in processes.find(self.root)]
@@ -135,7 +135,7 @@ def test_a_keeper_whose_lbm_is_dead_goes_too(up):
     os.kill(up.pid("lbm"), signal.SIGKILL)
     os.kill(up.process.pid, signal.SIGTERM)
     os.kill(up.process.pid, signal.SIGCONT)
-    assert up.process.wait(timeout=20) == 0
+    assert up.process.wait(timeout=90) == 0
     assert not psutil.pid_exists(keeper)
     assert up.left() == []
 
@@ -230,7 +230,7 @@ def test_as_pid_1_it_reaps_what_is_orphaned(short_dir):
             "no zombie stays", 5, top.children,
         )  # fmt: skip
         top.terminate()
-        assert started.process.wait(timeout=20) == 0
+        assert started.process.wait(timeout=90) == 0
         assert started.left() == []
     finally:
         started.process.kill()

@@ -32,7 +32,7 @@ class Browser:
             headers["Cookie"] = self.cookie
         if body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
-        with contextlib.closing(http.client.HTTPConnection(self.address, timeout=20)) as way:
+        with contextlib.closing(http.client.HTTPConnection(self.address, timeout=90)) as way:
             way.request(method, path, body, headers)
             answer = way.getresponse()
             if kept := answer.getheader("Set-Cookie"):
@@ -117,7 +117,7 @@ def test_what_there_is_not(browser):
 
 
 def test_changes_come_by_themselves(queued, browser):
-    with contextlib.closing(http.client.HTTPConnection(browser.address, timeout=30)) as way:
+    with contextlib.closing(http.client.HTTPConnection(browser.address, timeout=120)) as way:
         way.request("GET", "/index.events")
         answer = way.getresponse()
         assert answer.getheader("Content-Type").startswith("text/event-stream")
@@ -132,7 +132,7 @@ def test_changes_come_by_themselves(queued, browser):
 def test_what_is_no_http_is_hung_up_at(browser):
     host, _, port = browser.address.partition(":")
     for said in (b"\x00\xff" * 100 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000):
-        way = socket.create_connection((host, int(port)), timeout=20)
+        way = socket.create_connection((host, int(port)), timeout=90)
         with way, contextlib.suppress(OSError):  # it may hang up before it has read all
             way.sendall(said)
             assert way.recv(4096).startswith(b"HTTP/1.1 400")
@@ -158,7 +158,7 @@ def test_jobs_are_shown_to_who_has_signed_in(queued, page, signed_in):
     name = queued.run("h1", "lbrun", "-d", "sh", "-c", script, check=True).stdout.strip()
     try:
         assert [job["id"] for job in signed_in.json("/jobs.json")] == [name]
-        with contextlib.closing(http.client.HTTPConnection(signed_in.address, timeout=30)) as way:
+        with contextlib.closing(http.client.HTTPConnection(signed_in.address, timeout=120)) as way:
             way.request("GET", f"/jobs/{name}.events", headers={"Cookie": signed_in.cookie})
             answer = way.getresponse()
             while "from &lt;b&gt;a job" not in (line := answer.readline().decode()):

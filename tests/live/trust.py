@@ -180,7 +180,7 @@ revocation_check_s = 0.5
     def environment(self):
         return self.lab.environment("h1", LBD_CONFIG=str(self.config))
 
-    def run(self, *argv, timeout=30, **options):
+    def run(self, *argv, timeout=120, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(
             argv, env=self.environment, capture_output=True, text=True, timeout=timeout, **options

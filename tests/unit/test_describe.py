@@ -67,7 +67,7 @@ def test_a_manual_page_is_one(share, page):
     path = share / "man" / page
     shown = subprocess.run(
         ["man", "--warnings", "-E", "UTF-8", "-l", path], capture_output=True, text=True,
-        env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}, timeout=30,
+        env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}, timeout=120,
     )  # fmt: skip
     assert (shown.returncode, shown.stderr) == (0, "")
     assert path.name.rpartition(".")[0].upper() in shown.stdout
@@ -111,7 +111,7 @@ def test_completion_of_bash(share, line, wanted):
     script = BASH.replace("@SHARE@", str(share))
     result = subprocess.run(
         ["bash", "-c", script, "bash", *line.split(" ")], capture_output=True, text=True,
-        env={**os.environ, "PATH": SEARCH}, timeout=20,
+        env={**os.environ, "PATH": SEARCH}, timeout=90,
     )  # fmt: skip
     assert result.stderr == ""
     assert wanted <= set(result.stdout.split()), result.stdout

@@ -329,9 +329,9 @@ class Table:
     def is_gone(self, name: HostId, now_s: float) -> bool:
         """Down, and not only because we are too new here to have heard of it."""
         entry = self.entries[name]
-        if entry.sample is None and not entry.left:
-            if now_s - entry.known_since_s <= self.params.centre_silence_s:
-                return False
+        is_new = now_s - entry.known_since_s <= self.params.centre_silence_s
+        if entry.sample is None and not entry.left and is_new:
+            return False
         return self.is_down(name, entry, now_s)
 
     def others_alive(self, now_s: float) -> list[HostId]:

@@ -42,7 +42,7 @@ def test_endless_heartbeats_hold_up_nobody(lab):
         while not stop.is_set():
             with h2.channel(lab, "h1", QUEUE_PORT) as channel:
                 call = channel.stream_stream(WORK)(
-                    iter([heartbeat] * 4), timeout=20, metadata=(("lbd-host", "h2"),)
+                    iter([heartbeat] * 4), timeout=90, metadata=(("lbd-host", "h2"),)
                 )
                 try:
                     for _ in call:
@@ -56,7 +56,7 @@ def test_endless_heartbeats_hold_up_nobody(lab):
     try:
         lab.wait_until(lambda: codes, "the first is refused")
         for _ in range(5):
-            served = lab.run("h1", "lbrun", "-q", "-H", "h1", "echo", "served", timeout=30)
+            served = lab.run("h1", "lbrun", "-q", "-H", "h1", "echo", "served", timeout=120)
             assert served.stdout == "served\n", served
     finally:
         stop.set()

@@ -22,7 +22,7 @@ def ask(lab, reader, method, **asked):
     host = Stranger(authority_on(lab).certificate, files_of(lab, reader).read_credentials(), reader)
     with host.channel(lab, "h1", LBM_PORT) as channel:
         call = channel.unary_stream(f"/lbd.v1.Lbm/{method}")
-        return list(call(ASKED[method](**asked).SerializeToString(), timeout=30))
+        return list(call(ASKED[method](**asked).SerializeToString(), timeout=120))
 
 
 @pytest.mark.parametrize("method", ASKED)

@@ -78,7 +78,7 @@ def as_ann(home, *argv):
     who = ("--reuid", ANN, "--regid", str(pwd.getpwnam(ANN).pw_gid), "--init-groups")
     return subprocess.run(
         [*opened(), "setpriv", *who, *argv], env=environment, cwd="/", capture_output=True,
-        text=True, timeout=30, stdin=subprocess.DEVNULL,
+        text=True, timeout=120, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 

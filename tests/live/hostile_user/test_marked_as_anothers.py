@@ -45,7 +45,7 @@ def test_a_mark_counts_below_the_keeper_and_with_a_process_of_the_jobs_user_alon
         words = (str(tmp_path), str(ann), str(mallory), mark)
         said = subprocess.run(
             [sys.executable, "-c", KEEPER, *words], cwd=ROOT, capture_output=True, text=True,
-            timeout=30, check=True,
+            timeout=120, check=True,
         ).stdout  # fmt: skip
         assert said == "[-9, None]\n"
         assert beside.poll() is None

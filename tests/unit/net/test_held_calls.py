@@ -50,7 +50,7 @@ async def test_a_long_call_of_a_revoked_host_ends(hosts, method):
     kinds = {"Answers": channel.unary_stream, "Asks": channel.stream_unary}
     opening = kinds.get(method, channel.stream_stream)(f"/test.S/{method}")
     given = (b"",) if method == "Answers" else ()
-    call = opening(*given, metadata=peers.metadata, timeout=30)
+    call = opening(*given, metadata=peers.metadata, timeout=120)
     try:
         if method != "Answers":
             await call.write(b"x")
@@ -86,15 +86,15 @@ async def test_a_host_has_so_many_long_calls_and_no_more(hosts, monkeypatch):
     metadata = peers[0].metadata
     try:
         async with asyncio.timeout(20):
-            calls = [opening[n % 2](b"", metadata=metadata, timeout=30) for n in range(3)]
+            calls = [opening[n % 2](b"", metadata=metadata, timeout=120) for n in range(3)]
             assert [await call.read() for call in calls] == [b"begun"] * 3
-            refused = opening[1](b"", metadata=metadata, timeout=30)
+            refused = opening[1](b"", metadata=metadata, timeout=120)
             assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert await refused.details() == "h2 has 3 calls under way here"
             calls[0].cancel()
             again = None
             while again != b"begun":  # it hears of that a moment later
-                again = await opening[0](b"", metadata=metadata, timeout=30).read()
+                again = await opening[0](b"", metadata=metadata, timeout=120).read()
     finally:
         for one in peers:
             await one.close()

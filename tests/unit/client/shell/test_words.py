@@ -36,7 +36,7 @@ def test_simple_commands_are_what_a_shell_makes_of_them(shell, show):
             return
         taken += 1
         result = subprocess.run(
-            [program, "-c", text], env=path, cwd=show, capture_output=True, timeout=20,
+            [program, "-c", text], env=path, cwd=show, capture_output=True, timeout=90,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert result.stdout == b"".join(word.encode() + b"\0" for word in words), result.stderr

@@ -155,7 +155,7 @@ async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
     await asyncio.wait_for(waits.wait(), 20)
     assert queue.open == 1
     following.cancel()
-    await asyncio.wait((following,), timeout=20)
+    await asyncio.wait((following,), timeout=90)
     assert following.cancelled()
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "show 7"]
     gc.collect()

@@ -40,7 +40,7 @@ class Top:
             self.output += data
             self.stream.feed(data)
 
-    def wait_until(self, is_so, timeout_s=15):
+    def wait_until(self, is_so, timeout_s=90):
         """`is_so` is asked with what is on the screen, as one text."""
         end_s = time.monotonic() + timeout_s
         while not is_so("\n".join(self.screen.display)):
@@ -60,7 +60,7 @@ class Top:
         self.process.send_signal(signal.SIGWINCH)
 
     def finish(self):
-        code = self.process.wait(timeout=15)
+        code = self.process.wait(timeout=90)
         self.read(0)
         restored = termios.tcgetattr(self.slave) == self.before
         os.close(self.master)
