@@ -65,12 +65,13 @@ def decide(
     loads = believed_loads(hosts, trusted(known, view) + trusts)
     costs = [cost(host, load, view.now_s) for host, load in zip(hosts, loads, strict=True)]
     looked_at = list(zip(hosts, loads, costs, strict=True))
-    if not (request.shown or is_overloaded(request, view)):
+    full = full_ones(request, view)
+    if not (request.shown or full or leaves(request, view) or any(h.is_full for h in known)):
         # Nobody will look at the others.
         limit = min([c for host, _, c in looked_at if not host.why], default=0.0) + TIE
         looked_at = [one for one in looked_at if one[2] <= limit and not one[0].why]
     seen = as_believed(looked_at, view, cost)
-    names = [host.name for host, _, _ in looked_at] + full_ones(request, view)
+    names = [host.name for host, _, _ in looked_at] + full
     return choose(request, seen, rng, names)
 
 
@@ -81,7 +82,7 @@ def stays(view: View) -> bool:
     limit = 1.0 / view.me.speed - view.params.min_gain
     if limit <= 0.0:
         return True  # no core is that fast
-    return all(host.why or 1.0 / host.speed >= limit for host in view.hosts.values())
+    return not any(1.0 / host.speed < limit for host in view.hosts.values() if not host.why)
 
 
 def trusted(hosts: Sequence[HostView], view: View) -> list[float]:
@@ -192,12 +193,9 @@ def as_believed(looked_at: Sequence[tuple[HostView, float, float]], view: View, 
     return View(me, seen, view.params, now_s, view.centre)
 
 
-def is_overloaded(request: PlacementRequest, view: View) -> bool:
-    return view.me.load_now > view.params.hold_above or leaves(request, view)
-
-
 def full_ones(request: PlacementRequest, view: View) -> list[HostId]:
     """Returns the full hosts that the command may have to wait for."""
-    if not (request.may_wait and is_overloaded(request, view)):
+    overloaded = view.me.load_now > view.params.hold_above or leaves(request, view)
+    if not (request.may_wait and overloaded):
         return []
-    return [host.name for host in view.hosts.values() if host.is_full]
+    return [h.name for h in view.hosts.values() if h.why and h.is_full]

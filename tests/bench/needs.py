@@ -52,8 +52,10 @@ def cluster() -> LimState:
     return state
 
 
-def record(state: LimState, host: int, number: int) -> None:
-    load = replace(vector(5.0 if host == 1 else host % 40 / 10, slots=(64, 0)), facts=facts(host))
+def record(state: LimState, host: int, number: int, index: float | None = None) -> None:
+    if index is None:
+        index = 5.0 if host == 1 else host % 40 / 10
+    load = replace(vector(index, slots=(64, 0)), facts=facts(host))
     state.table.record(Sample(HostId(f"h{host}"), 1, number, 0.0, load, False), NOW_S)
 
 

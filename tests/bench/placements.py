@@ -1,7 +1,12 @@
-"""How many commands a second one LIM can place with 100 hosts in its table, and how soon.
+"""How many commands a second one LIM can place with 100 hosts in its table, and how soon; and how
+soon a place is decided on among 1,000.
 
 A real `lbd lim`, the 99 others played by `crowd.py`; one client on lim.sock does what an LBM does:
 asks for a place (somewhere else, so that all 99 are ranked), and says at once that the job ended.
+
+Among 1,000 it is the CPU time of the deciding code alone, on the state that a LIM has, while a tenth
+of the hosts report another load each second: those are read beside, but what follows from them for
+the next decision is part of it.
 """
 
 import contextlib
@@ -13,14 +18,17 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from lbd.lim.core.state import LimState
 from lbd.local import frames
 from lbd.local.json_socket import ask
-from tests.bench import crowd
+from lbd.model import JobId, Placement, PlacementRequest
+from tests.bench import crowd, needs
 from tests.bench.measure import (
     ENVIRONMENT,
     CannotMeasureError,
     cpu_s,
     favour,
+    quantile,
     summarise,
     wait_for,
 )
@@ -30,6 +38,9 @@ from tests.bench.warm_ssh import free_port
 
 OUTSTANDING = 16
 BATCH = 500
+DECISIONS, QUICK_DECISIONS = 5000, 500
+PLACED_PER_S = 10
+MEDIAN_MS, P99_MS = 0.3, 1.0
 CONFIG = """[cluster]
 name = "{cluster}"
 hosts = [
@@ -76,7 +87,43 @@ def measure(stage: Stage, _: set[str]) -> list[Row]:
         Row(
             "one placement, 100 hosts", "ms", summarise(waits_ms), asked=alone, others=others_alone
         ),
+        *among_a_thousand(stage),
     ]  # fmt: skip
+
+
+def among_a_thousand(stage: Stage) -> list[Row]:
+    """The median, and of as many runs as there are the p99 of each."""
+    mark = stage.others.mark()
+    state, number, each_ms, tails_ms = needs.cluster(), needs.FIRST, [], []
+    for _ in range(1 if stage.quick else stage.runs):
+        taken_ms = []
+        for _ in range(QUICK_DECISIONS if stage.quick else DECISIONS):
+            for _ in range(needs.HOSTS // 10 // PLACED_PER_S):
+                number += 1
+                needs.record(state, 2 + number * 7 % (needs.HOSTS - 1), number, (number % 40) / 10)
+            taken_ms.append(decided_ms(state, number))
+        each_ms += taken_ms
+        tails_ms.append(quantile(sorted(taken_ms), 0.99))
+    others = stage.others.share_since(mark)
+    figures = ((summarise(each_ms), "p50", MEDIAN_MS), (summarise(tails_ms), "p99", P99_MS))
+    return [
+        Row(
+            f"decision, {needs.HOSTS} hosts, {name}", "ms", found,
+            asked=Bound(most, of_ratio=False), others=others, note="of the deciding code alone",
+        )
+        for found, name, most in figures
+    ]  # fmt: skip
+
+
+def decided_ms(state: LimState, number: int) -> float:
+    request = PlacementRequest(JobId(f"j{number}"), shown=False)
+    began_s = time.thread_time()
+    step = state.placer.next_step(request, (), needs.NOW_S)
+    assert isinstance(step, Placement)
+    state.placer.settle(request, step, needs.NOW_S, dry=False)
+    took_s = time.thread_time() - began_s
+    state.placer.job_ended(request.job)
+    return took_s * 1e3
 
 
 def turned(of_negative):

@@ -64,7 +64,7 @@ class LoadSender:
     def exchange(
         self,
         centre: HostId | None,
-        settings_version: tuple[int, str],
+        settings: m.Settings,
         ended: tuple[JobId, ...],
         now_s: float,
     ) -> list[Action]:
@@ -82,7 +82,7 @@ class LoadSender:
                 self.reporter.has_reported(own, now_s)
             actions += broadcast(table, to, m.Report(own, ended))
         if centre == table.me:
-            actions += self._broadcast(settings_version, reporting is Reporting.VECTOR, now_s)
+            actions += self._broadcast(settings.version, reporting is Reporting.VECTOR, now_s)
         if reporting is Reporting.RESERVATIONS:
             said = self._reservations.exchange(table.own_sample(now_s), now_s)
             actions += [send(table, name, body) for name, body in said]
@@ -94,6 +94,8 @@ class LoadSender:
         if everybody:
             return sorted(self.others(now_s, alive=True))
         centres = self.election.heard_lately(now_s, table.params.centre_silence_s)
+        if not centres:
+            return [centre] if centre != table.me and centre in table.entries else []
         if centre is not None:
             centres.add(centre)
         centres.discard(table.me)

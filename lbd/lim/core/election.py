@@ -64,4 +64,6 @@ class Election:
 
     def heard_lately(self, now_s: float, silence_s: float) -> set[HostId]:
         """Returns every host that has acted as a centre recently."""
+        if not self._heard_at_s:
+            return set()
         return {name for name, at_s in self._heard_at_s.items() if now_s - at_s <= silence_s}

@@ -91,6 +91,8 @@ class Placer:
 
     def take_ended(self) -> tuple[JobId, ...]:
         """Returns the ended jobs that the centre is to be informed of now."""
+        if not self._ended:
+            return ()
         ended, self._ended = tuple(self._ended), []
         return ended
 

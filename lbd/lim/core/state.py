@@ -192,8 +192,9 @@ class LimState:
             actions += self.membership.greet_again(now_s, self._rng)
         if now_s >= self._next_exchange_s:
             self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
-            ended = () if self.placer.is_centre else self.placer.take_ended()
-            actions += self._load_sender.exchange(self.centre, self.settings.version, ended, now_s)
+            centre = self.placer.centre
+            ended = () if centre == self.table.me else self.placer.take_ended()
+            actions += self._load_sender.exchange(centre, self.settings, ended, now_s)
         self.next_due_s = min(self._next_housekeeping_s, self._next_knock_s, self._next_exchange_s)
         return actions
 

@@ -329,8 +329,8 @@ class Table:
     def is_gone(self, name: HostId, now_s: float) -> bool:
         """Down, and not only because we are too new here to have heard of it."""
         entry = self.entries[name]
-        is_new = now_s - entry.known_since_s <= self.params.centre_silence_s
-        if entry.sample is None and not entry.left and is_new:
+        unheard = entry.sample is None and not entry.left
+        if unheard and now_s - entry.known_since_s <= self.params.centre_silence_s:
             return False
         return self.is_down(name, entry, now_s)
 

@@ -184,7 +184,8 @@ class Lims:
         """Read the sampler, if it does not tell by itself."""
         if not self._window_s:
             tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
-            self._show(host, tasks, now_s, to_report)
+            if tasks != host.index or self._ages:
+                self._show(host, tasks, now_s, to_report)
 
     def _close_window(self, host: Node, now_s: float) -> None:
         if now_s < self._until_s:
