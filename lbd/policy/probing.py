@@ -37,6 +37,7 @@ def is_worth_asking(host: HostView, view: View, passed: frozenset[HostId] | set[
     return able and host is not view.me and host.name not in passed
 
 
-def is_light(host: HostView, params: LimConfig) -> bool:
+def is_light(load_now: float, params: LimConfig) -> bool:
     """Below T_l; or below one task a core where T_l is less, or at T_l = 0 nobody would be."""
-    return host.load_now < max(params.local_threshold, ONE_TASK)
+    limit = params.local_threshold
+    return load_now < (limit if limit > ONE_TASK else ONE_TASK)

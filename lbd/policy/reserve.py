@@ -26,7 +26,12 @@ class Reserve:
             return early
         for reply in replies:
             host = view.hosts.get(reply.host)
-            if reply.answered and host is not None and not host.why and is_light(host, view.params):
+            if (
+                reply.answered
+                and host is not None
+                and not host.why
+                and is_light(host.load_now, view.params)
+            ):
                 return choose(request, view, rng, [host.name])
         asked = {reply.host for reply in replies} | request.excluded
         left = view.params.probe_limit - len(replies)

@@ -24,7 +24,7 @@ class Threshold:
         answered = [r.host for r in replies if r.answered and r.host in view.hosts]
         for name in answered:
             host = view.hosts[name]
-            if not host.why and is_light(host, view.params):
+            if not host.why and is_light(host.load_now, view.params):
                 return choose(request, view, rng, [name])
         found = next_to_ask(request, view, replies, rng)
         if found is not None:

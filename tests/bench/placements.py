@@ -4,9 +4,9 @@ soon a place is decided on among 1,000.
 A real `lbd lim`, the 99 others played by `crowd.py`; one client on lim.sock does what an LBM does:
 asks for a place (somewhere else, so that all 99 are ranked), and says at once that the job ended.
 
-Among 1,000 it is the CPU time of the deciding code alone, on the state that a LIM has, while a tenth
-of the hosts report another load each second: those are read beside, but what follows from them for
-the next decision is part of it.
+Among 1,000 it is the CPU time of the deciding code alone, on the state that a LIM has, while a
+tenth of the hosts report another load each second: those are read beside, but what follows of them
+for the next decision is part of it.
 """
 
 import contextlib

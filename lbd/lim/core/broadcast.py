@@ -94,9 +94,9 @@ class LoadSender:
         if everybody:
             return sorted(self.others(now_s, alive=True))
         centres = self.election.heard_lately(now_s, table.params.centre_silence_s)
-        if not centres:
-            return [centre] if centre != table.me and centre in table.entries else []
         if centre is not None:
+            if not centres:
+                return [centre] if centre != table.me and centre in table.entries else []
             centres.add(centre)
         centres.discard(table.me)
         return sorted([name for name in centres if name in table.entries])

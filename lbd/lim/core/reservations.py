@@ -45,24 +45,25 @@ class Reservations:
 
     def exchange(self, own: m.Sample, now_s: float) -> list[tuple[HostId, m.Body]]:
         """Returns this period's messages, R at most."""
-        me = self._table.own_view(now_s)
-        light = is_light(me, self._table.params) and not me.why and own.vector.accepting
+        table = self._table
+        light = is_light(table.own_load(), table.params) and own.vector.accepting
+        light = light and not table.own_view(now_s).why
         departed = self._departed or (light and not self._was_light)
         self._departed, self._was_light = False, light
         if not light:
             cancelled, self.made = sorted(self.made), set()
             return [(name, m.Unreserve()) for name in cancelled]
-        view = self._table.view(None, now_s)
+        view = table.view(None, now_s)
         if self.made:
             hosts = view.hosts
             self.made = {name for name in self.made if name in hosts and hosts[name].alive}
         return [(name, m.Reserve(own)) for name in self._to_ask(view, departed)]
 
-    def wait(self, now_s: float) -> bool:
+    def wait(self) -> bool:
         """Until our load falls: it is as high as it was, and nobody has a reservation of ours."""
         if self._was_light or self.made:
             return False
-        return not is_light(self._table.own_view(now_s), self._table.params)
+        return not is_light(self._table.own_load(), self._table.params)
 
     def _to_ask(self, view: View, departed: bool) -> list[HostId]:
         room = view.params.reservations - len(self.made)
@@ -89,10 +90,10 @@ class Reservations:
 
     # -- those of others with us -----------------------------------------------------------------
 
-    def asked(self, name: HostId, now_s: float) -> bool:
+    def asked(self, name: HostId) -> bool:
         """Returns whether the reservation is accepted."""
         params = self._table.params
-        loaded = self._table.own_view(now_s).load_now > params.local_threshold
+        loaded = self._table.own_load() > params.local_threshold
         self.cancelled(name)
         if POLICIES[params.algorithm].reporting is not Reporting.RESERVATIONS or not loaded:
             return False

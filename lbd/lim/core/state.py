@@ -304,7 +304,7 @@ class LimState:
                 self.placer.centre_learnt(sender, body.ended)
             case m.Reserve() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
-                taken = self.reservations.asked(sender, now_s)
+                taken = self.reservations.asked(sender)
                 return [e.Reply(m.ReserveReply(taken, self.own_sample(now_s)))]
             case m.Unreserve():
                 self.reservations.cancelled(sender)

@@ -336,13 +336,27 @@ class Table:
 
     def others_alive(self, now_s: float) -> list[HostId]:
         """Returns the hosts that are not down, without making a view of each."""
-        down, me = self.is_down, self.me
-        known = self.entries.items()
-        return [name for name, entry in known if name != me and not down(name, entry, now_s)]
+        return self._alive(self.entries, now_s)
+
+    def _alive(self, entries: Mapping[HostId, Entry], now_s: float) -> list[HostId]:
+        """Who of the others is not down, as `is_down` has it."""
+        me, down_after_s = self.me, self.params.down_after_s
+        return [
+            name for name, entry in entries.items()
+            if entry.sample is not None and not entry.left and not entry.skew
+            and now_s < entry.sampled_at_s + down_after_s and name != me
+        ]  # fmt: skip
 
     def own_view(self, now_s: float) -> HostView:
-        """All that is needed of a view where our own load decides alone."""
+        """All that is needed of a view where we alone matter."""
         return self.views(now_s)[self.me]
+
+    def own_load(self) -> float:
+        """As in our own view, which need not be made where only this is asked for."""
+        if (sample := self.mine.sample) is None:
+            return math.inf
+        vector = sample.vector
+        return vector.index + self.charges(self.me) / (vector.cores * vector.speed)
 
     def _facts(self, name: HostId) -> tuple[Facts, tuple[int, int]]:
         if (sample := self.entries[name].sample) is None:

@@ -252,7 +252,7 @@ class Lims:
         self._look(host, now_s)
         host.restless = bool(self._smoothing_s)
         state = host.state
-        waits = self._reserving and state.reservations.wait(now_s)
+        waits = self._reserving and state.reservations.wait()
         if waits and not self._speaks_anyway(host, now_s):
             return
         said = state.handle(TICK, now_s)

@@ -102,9 +102,8 @@ class SharedTable(Table):
         return View(me, hosts, self.params, now_s, centre)
 
     def others_alive(self, now_s: float) -> list[HostId]:
-        known = {**self._board.entries, **self._own}  # a tenth of the time that `Entries` takes
-        me, down = self.me, self.is_down
-        return [n for n, entry in known.items() if n != me and not down(n, entry, now_s)]
+        # a tenth of the time that `Entries` takes
+        return self._alive({**self._board.entries, **self._own}, now_s)
 
     def _forget(self, name: HostId) -> None:
         self._own.pop(name, None)

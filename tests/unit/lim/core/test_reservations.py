@@ -70,15 +70,15 @@ def test_a_fall_of_the_load_counts_as_a_departure():
 
 def test_a_loaded_host_waits_once_it_has_taken_back_all():
     ours = Ours(local=2.0)
-    assert not ours.reservations.wait(0.0)  # it was not asked before
+    assert not ours.reservations.wait()  # it was not asked before
     assert not ours.said()
-    assert ours.reservations.wait(0.0)
+    assert ours.reservations.wait()
     ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))  # asked for long ago
-    assert not ours.reservations.wait(0.0)
+    assert not ours.reservations.wait()
     assert ours.said() == [(H3, m.Unreserve())]
-    assert ours.reservations.wait(0.0)
+    assert ours.reservations.wait()
     ours.load(h1=0.3)
-    assert not ours.reservations.wait(0.0)
+    assert not ours.reservations.wait()
 
 
 def test_a_rise_of_the_load_takes_all_back():
@@ -97,20 +97,20 @@ def test_a_refusal_is_no_reservation():
 
 def test_reservations_are_taken_by_a_loaded_host_only_newest_last():
     ours = Ours(local=2.0)
-    assert ours.reservations.asked(H2, 0.0)
-    assert ours.reservations.asked(H3, 0.0)
-    assert ours.reservations.asked(H2, 0.0)  # again
+    assert ours.reservations.asked(H2)
+    assert ours.reservations.asked(H3)
+    assert ours.reservations.asked(H2)  # again
     assert ours.reservations.held == [H3, H2]
     ours.reservations.cancelled(H3)
     assert ours.reservations.held == [H2]
     ours.load(h1=0.2)
-    assert not ours.reservations.asked(H3, 0.0)
+    assert not ours.reservations.asked(H3)
 
 
 def test_under_another_algorithm_none_is_taken():
     ours = Ours(local=2.0)
     ours.table.set_params(LimConfig(algorithm="GLOBAL"), 4.0, {})
-    assert not ours.reservations.asked(H2, 0.0)
+    assert not ours.reservations.asked(H2)
 
 
 def test_a_reservation_with_a_host_that_is_down_counts_no_more():
@@ -134,7 +134,7 @@ def test_who_takes_no_jobs_takes_back_all(changed):
 
 def test_of_a_host_that_is_forgotten_no_reservation_is_left_either_way():
     ours = Ours(local=2.0)
-    assert ours.reservations.asked(H2, 0.0)
+    assert ours.reservations.asked(H2)
     ours.reservations.answered(H2, m.ReserveReply(True, sample("h2", 1)))
     ours.reservations.forget(H2)
     assert (ours.reservations.held, ours.reservations.made) == ([], set())
