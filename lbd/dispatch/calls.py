@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # generic in the stubs only
 # A submission brings its job's standard input, and costs the dispatcher a write to the disk: less
 # than to hear as much on a line.
 CHEAPER = 16
+SELECTOR_BYTES = 256  # what one of a question counts as: by default, half of a core a host at most
 PATIENCE_S = 8.0  # less than who asks waits for an answer
 LONG_AT_ONCE = 8  # questions of one host whose answers may be long
 LONG_OF_USER = 2  # and of one of its users: others' are not to wait for them
@@ -48,6 +49,10 @@ class Calls:
         if proven := await self._trust.caller(context):
             return proven
         return str(dict(context.invocation_metadata() or ()).get(HOST_HEADER, ""))
+
+    def looked_into(self, host: str, selectors: int) -> None:
+        """Charges what it takes to read so many to the host's next calls: they are short."""
+        self.answered(host, selectors * SELECTOR_BYTES)
 
     def answered(self, host: str, size_bytes: int) -> None:
         """Charges the size of an answer to the host's next calls."""

@@ -1,7 +1,9 @@
 """Finds the jobs in the ledger that a question or an order means."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ParamSpec, TypeVar
 
 from lbd.dispatch.core.job_selection import check_count, read_selectors, tasks_of, widened
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
@@ -14,7 +16,11 @@ COMMANDS_BYTES = 64 << 20  # of jobs that are to begin again
 REQUEUE_FAILED = "requeue-failed"
 REQUEUES = ("requeue", REQUEUE_FAILED)
 FAILED = (JobState.FAILED.value, JobState.LOST.value)
+FEW = 500  # selectors, which are read within a few milliseconds
 TOO_LONG = "these jobs do not fit into one answer; name fewer, range by range"
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,18 @@ class Meant:
 class JobFinder:
     ledger: Ledger
     owners: Owners
+    _beside: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def _read(
+        self, many: Sequence[object], read: Callable[Given, Found], *given: Given.args,
+        **named: Given.kwargs,
+    ) -> Found:  # fmt: skip
+        """What `read` returns. Of very many it takes most of a second: that is done beside the
+        event loop, for one question at a time."""
+        if len(many) <= FEW:
+            return read(*given, **named)
+        async with self._beside:
+            return await asyncio.to_thread(read, *given, **named)
 
     async def named(
         self,
@@ -102,14 +120,14 @@ class JobFinder:
         if "last" in selectors:
             rows = await self.ledger.find(own)
             last = rows[0].first if rows else None
-        read = read_selectors(selectors, asker.user, last)
+        read = await self._read(selectors, read_selectors, selectors, asker.user, last)
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:
             return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), has_many=True)
         ends = [high for _, high in read.ranges] + [array for array, _ in read.tasks]
         placed = await self.ledger.arrays(ends) if ends else {}
         jobs = tuple(widened(low, high, placed) for low, high in read.ranges)
-        tasks = tasks_of(read.tasks, placed)
+        tasks = await self._read(read.tasks, tasks_of, read.tasks, placed)
         ranges = *jobs, *tasks
         has_many = "@me" in selectors or any(low < high for low, high in ranges)
         wanted = replace(wanted, ranges=ranges)

@@ -222,5 +222,8 @@ class QueueService:
 
     async def _read(self, kind: type[Asked], data: bytes, context: "Context") -> Asked:
         """Parses a message; only hosts of this cluster get here."""
-        await self._trust.caller(context)
-        return await read(kind, data, context)
+        host = await self._calls.host(context)
+        asked = await read(kind, data, context)
+        if isinstance(asked, pb.JobsAsked | pb.ActRequest):
+            self._calls.looked_into(host, len(asked.selectors))
+        return asked

@@ -121,13 +121,14 @@ def speaks_plainly(address, port):
 
 
 @contextmanager
-def in_place_of_lbm(lab, host, own, root, serve):
-    """A server at the LBM's port of `host`, whose LIM takes it for the LBM."""
+def in_place_of_lbm(lab, host, own, root, serve, **answers):
+    """A server at the LBM's port of `host`, whose LIM takes it for the LBM. `answers`: to its
+    questions, by their names."""
     server = grpc.server(futures.ThreadPoolExecutor(1), options=[("grpc.so_reuseport", 0)])
-    handler = grpc.stream_stream_rpc_method_handler(serve)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("lbd.v1.Lbm", {"Run": handler}),)
-    )
+    handlers = {name: grpc.unary_unary_rpc_method_handler(one) for name, one in answers.items()}
+    if serve is not None:
+        handlers["Run"] = grpc.stream_stream_rpc_method_handler(serve)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("lbd.v1.Lbm", handlers),))
     credentials = grpc.ssl_server_credentials([(own.key, own.chain)], root, True)
     server.add_secure_port(f"{lab.record.plan.address(host)}:7902", credentials)
     server.start()

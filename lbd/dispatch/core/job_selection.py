@@ -22,7 +22,7 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None) -> Wanted:
     wanted = Wanted(ended_too=True)
     ranges: list[tuple[int, int]] = []
     tasks: list[tuple[int, Runs]] = []
-    for text in texts:
+    for text in dict.fromkeys(texts):
         if text == "@me":
             wanted = replace(wanted, user=user)
         elif text == "last":

@@ -77,6 +77,22 @@ async def test_a_long_answer_counts_for_what_is_asked_next():
     again.cancel()
 
 
+@pytest.mark.parametrize(("method", "kind"), [("Jobs", pb.JobsAsked), ("Act", pb.ActRequest)])
+async def test_jobs_named_in_few_bytes_count_for_what_is_asked_next(tmp_path, method, kind):
+    """A hundred thousand of them are a few hundred KiB, and took most of a second to read."""
+    config = Config(dispatch=DispatchConfig(host_bytes_per_s=RATE))
+    async with opened(tmp_path / "ledger.sqlite", config) as world:
+        ask = asking(world.desk, method)
+        count = 4 * calls.CHEAPER * RATE // calls.SELECTOR_BYTES
+        await ask(kind(selectors=["1"] * count).SerializeToString(), Context())
+        again = asyncio.create_task(ask(b"", Context()))
+        world.trust.name = "h3"
+        await asking(world.desk, "Status")(b"", Context())
+        assert not again.done()
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
+
+
 async def test_predictions_are_long_questions(tmp_path, monkeypatch):
     running, go_on = [], asyncio.Event()
 

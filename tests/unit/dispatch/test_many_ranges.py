@@ -1,9 +1,11 @@
 """Questions about very many ranges of jobs cost what they find, not that times their number."""
 
 import contextlib
+import threading
 
 import pytest
 
+from lbd.dispatch import job_finder
 from lbd.dispatch.core.job_selection import SELECTORS_MAX
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.ledger import work
@@ -62,3 +64,27 @@ async def test_more_than_there_can_be_in_an_answer_are_not_looked_at(tmp_path):
             done = await world.act(selectors=selectors, user="ann", uid=1001, verb=verb)
             assert (list(done.errors), list(done.done)) == ([line], [])
         assert [job.id for job in (await world.jobs(selectors=["1"], user="ann")).jobs] == [1]
+
+
+@pytest.mark.parametrize(("count", "beside"), [(10, False), (10_000, True)])
+async def test_very_many_are_read_beside_the_event_loop(tmp_path, monkeypatch, count, beside):
+    """A host's question of a hundred thousand stopped the queue for most of a second, again and
+    again: each has a few bytes."""
+    threads = []
+
+    def recording(read):
+        def recorded(*given):
+            threads.append(threading.get_ident())
+            return read(*given)
+
+        return recorded
+
+    for name in ("read_selectors", "tasks_of"):
+        monkeypatch.setattr(job_finder, name, recording(getattr(job_finder, name)))
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking(count=2, is_array=True))
+        selectors = [f"1_[0-{number}]" for number in range(1, count + 1)]
+        found = await world.jobs(selectors=selectors, user="ann")
+        assert [job.id for job in found.jobs] == [1, 2]
+    assert len(threads) == 2
+    assert all((one != threading.get_ident()) == beside for one in threads)
