@@ -8,6 +8,7 @@ from tests.live import restarting
 from tests.live.cluster import Lab
 from tests.live.restarting import leave, restart
 from tests.live.test_queue import job, submit, until_state, wait
+from tests.live.test_queue_faults import COUNTED, check_counts
 
 # Both keepers and leases have patience: a busy machine may take long to start an LBM.
 SETTINGS = (*restarting.SETTINGS, "dispatch.lease_s=40", "lbm.slots=2")
@@ -60,6 +61,66 @@ def test_a_new_dispatcher_predicts_from_what_has_ended_however_many_wait(lab):
     lab.run("h1", "lbctl", "kill", waiting, check=True)
     lab.run("h1", "lbctl", "kill", running, check=True)
     assert "ended jobs" in predicted
+
+
+def restart_dispatcher(lab):
+    lab.kill("h1", "dispatcher")
+    lab.start("h1", "dispatcher")
+
+
+def all_done(lab, name, timeout="120s"):
+    waited = lab.run("h1", "lbctl", "wait", "--timeout", timeout, name, timeout=180)
+    assert waited.returncode == 0, lab.run("h1", "lbctl", "job", name).stdout
+
+
+def test_a_gang_whose_start_was_interrupted_begins_as_a_whole_and_once(lab, tmp_path):
+    """Of two tasks one is held, and the other's LBM stands still, as the dispatcher is killed."""
+    (tmp_path / "counted.sh").write_text(COUNTED)
+    lab.kill("h2", "lbm", "STOP")
+    try:
+        words = ("-d", "-n", "2", "--array", "1-2", "--gang", "sh", "counted.sh", "0.2")
+        gang = lab.run("h1", "lbrun", *words, cwd=tmp_path, check=True).stdout.strip()
+        tasks = [f"{gang}_1", f"{gang}_2"]
+
+        def begins():
+            reasons = [job(lab, name)["reason"] or "" for name in tasks]
+            return any("whole gang is ready" in one or "together" in one for one in reasons)
+
+        lab.wait_until(begins, "it is held, or waits as a whole", 60)
+        lab.kill("h1", "dispatcher")
+    finally:
+        lab.kill("h2", "lbm", "CONT")
+    lab.start("h1", "dispatcher")
+    all_done(lab, gang)
+    check_counts(tmp_path, tasks)
+    attempts = [job(lab, name)["attempts"] for name in tasks]
+    for name, own in zip(tasks, attempts, strict=True):
+        assert [one["state"] for one in own].count("done") == 1
+        begun = (tmp_path / f"did.{name}").read_text()
+        assert begun == f"begin {own[-1]['number']}\nend {own[-1]['number']}\n"
+    assert len({own[-1]["number"] for own in attempts}) == 1
+    assert {own[-1]["host"] for own in attempts} == {"h1", "h2"}
+
+
+def test_an_array_keeps_its_target_and_runs_each_task_once(lab, tmp_path):
+    """Its first task has ended and others run as the dispatcher is killed."""
+    waits = '[ "$LBD_ARRAY_INDEX" = 1 ] || until [ -e go ]; do sleep 0.05; done'
+    (tmp_path / "counted.sh").write_text(COUNTED.replace('sleep "$1"', waits))
+    words = ("--array", "1-12", "--target", "60s", "--work", "5s", "sh", "counted.sh")
+    array = submit(lab, *words, cwd=tmp_path)
+    until_state(lab, f"{array}_1", "done")
+    before = job(lab, f"{array}_12")
+    assert before["state"] == "pending"
+    restart_dispatcher(lab)
+    after = lab.wait_until(lambda: job(lab, f"{array}_12"), "it answers")
+    assert after["target"]["by"] == before["target"]["by"]
+    (tmp_path / "go").touch()
+    all_done(lab, array)
+    tasks = [f"{array}_{number}" for number in range(1, 13)]
+    check_counts(tmp_path, tasks)
+    for name in tasks:
+        assert (tmp_path / f"did.{name}").read_text() == "begin 1\nend 1\n"
+        assert [one["state"] for one in job(lab, name)["attempts"]] == ["done"]
 
 
 def test_who_could_begin_nowhere_may_begin_there_once_it_is_queued_anew(lab, tmp_path):

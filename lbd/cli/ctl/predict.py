@@ -176,6 +176,9 @@ def calibration(daemons: Daemons, options: argparse.Namespace) -> int:
     if count < COMPARABLE:
         complain("lbctl", f"too few to judge: {COMPARABLE} are needed")
     if math.isnan(number_in(reply, "cc_raw")):  # a slope of 1 would look like a finding
+        if count >= COMPARABLE:
+            complain("lbctl", "nothing to compare: all waits, or all predictions, are alike (less"
+                     " than a second counts as one)")  # fmt: skip
         return 0
     put(
         "log10 of the waits on log10 of the predictions: "

@@ -55,6 +55,11 @@ def test_no_slope_is_shown_before_anything_was_compared(capsys):
     out, err = capsys.readouterr()
     assert out == "10 ended jobs had a prediction when submitted\n"
     assert err == "lbctl: too few to judge: 20 are needed\n"
+    assert calibration(Dispatcher(42, None), Namespace(json=False)) == 0  # none waited a second
+    out, err = capsys.readouterr()
+    assert out == "42 ended jobs had a prediction when submitted\n"
+    assert err.startswith("lbctl: nothing to compare: all waits, or all predictions, are alike")
+    assert err.count("\n") == 1
     assert calibration(Dispatcher(12, 0.5), Namespace(json=False)) == 0
     assert "slope 1.00" in capsys.readouterr().out
 
