@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,12 @@ STEPS = (
 )  # fmt: skip
 HELD = "echo begun; read x; echo done $x; exit 7"
 QUEUED = "echo $LBD_JOB_ID >>ran; until [ -e go ]; do sleep 0.2; done"
-CLIENT = "import sys; from lbd.client.lbrun import main; sys.exit(main(sys.argv[1:]))"
+PROJECT = "pyproject.toml"
 
 
 def tree_of_next(tree):
     shutil.copytree(ROOT / "lbd", tree / "lbd", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / PROJECT, tree)
     for name, pattern, text in STEPS:
         before = (tree / name).read_text()
         after, found = re.subn(pattern, lambda _, text=text: text, before)
@@ -50,7 +52,9 @@ def tree_of_next(tree):
 
 
 def tree_of_commit(commit, tree):
-    packed = subprocess.run(["git", "-C", ROOT, "archive", commit, "lbd"], stdout=-1, check=True)
+    packed = subprocess.run(
+        ["git", "-C", ROOT, "archive", commit, "lbd", PROJECT], stdout=-1, check=True
+    )
     subprocess.run(["tar", "-x", "-C", tree], input=packed.stdout, check=True)
     return tree
 
@@ -74,7 +78,7 @@ class Cluster:
 
     def lbd(self, tree, *words):
         """As nobody of the lab: `lbd lab …` of that release."""
-        command = (*python(), "-m", "lbd.cli.main", *words, "--dir", self.root)
+        command = (*program(tree, "lbd"), *words, "--dir", self.root)
         done = subprocess.run(
             command, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=LONG_S,
@@ -82,9 +86,9 @@ class Cluster:
         assert done.returncode == 0, done.stderr
 
     def words(self, host, *argv):
-        program, *rest = argv
-        code = ("-c", CLIENT) if program == "lbrun" else ("-m", f"lbd.cli.{program}")
-        return {"env": {"PYTHONPATH": str(self.tree[host])}}, (*python(), *code, *rest)
+        name, *rest = argv
+        tree = self.tree[host]
+        return {"env": {"PYTHONPATH": str(tree)}}, (*program(tree, name), *rest)
 
     def run(self, host, *argv, **options):
         more, words = self.words(host, *argv)
@@ -114,8 +118,12 @@ class Cluster:
         self.lbd(tree, "lab", "start", host, *daemon)
 
 
-def python():
-    return (sys.executable, "-P")
+def program(tree, name):
+    """As that release says where it begins; its `lbrun` in Python."""
+    scripts = tomllib.loads((tree / PROJECT).read_text())["project"]["scripts"]
+    module, _, function = ({"lbrun": "lbd.client.lbrun:main"} | scripts)[name].partition(":")
+    code = f"import sys; from {module} import {function} as main; sys.exit(main(sys.argv[1:]))"
+    return (sys.executable, "-P", "-c", code)
 
 
 @pytest.fixture(params=["next_release", "last_release"])
@@ -198,7 +206,7 @@ def refused_backward(cluster, old):
     lab.wait_until(lambda: '"schema": 2' in settings(paths), "that is kept", LONG_S)
     ledger, kept = paths.state / "ledger.sqlite", settings(paths)
     cluster.stop("h1", "dispatcher", "lim")
-    command = (*python(), "-m", "lbd.cli.main", "dispatcher", "--config", paths.config)
+    command = (*program(old["h1"], "lbd"), "dispatcher", "--config", paths.config)
     done = lab.run("h1", *command, env={"PYTHONPATH": str(old["h1"])}, timeout=LONG_S)
     assert done.returncode == 2
     (line,) = (line for line in done.stderr.splitlines() if "newer" in line)
