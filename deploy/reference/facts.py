@@ -179,9 +179,9 @@ def files_page() -> str:
         table(("file", "what is in it"), [(f"`{a}`", prose(b)) for a, b in STATE_FILES]),
         "## In the runtime directory",
         "`host.runtime_dir`: `lim.sock` and `lbm.sock`, by which the clients of this host talk to "
-        "its daemons, `keeper.sock`, `dispatcher.sock` and `metrics.sock` where those run, a "
-        "`.pid` file for each daemon, and `lbm.restarting` while one LBM makes way for the next: "
-        "clients wait up to 30 seconds for that one.",
+        "its daemons, `keeper.sock`, `dispatcher.sock` and `metrics.sock` where those run, "
+        "`log.level`, a `.pid` file for each daemon, and `lbm.restarting` while one LBM makes way "
+        "for the next: clients wait up to 30 seconds for that one.",
     ))  # fmt: skip
 
 

@@ -24,6 +24,7 @@ SECTIONS = {
     "tags": "tiers and cutoffs of the `tags` and `sita-e` disciplines",
     "stats": "how long ended jobs stay on record",
     "metrics": "whether and where metrics are shown",
+    "log": "what daemons log",
     "shell": "the shell behind `lbsh`",
     "tls": "certificates",
     "security": "a lab's shared key",
@@ -42,8 +43,8 @@ the program with one line: file, line, key, what is allowed, and the nearest rig
 A name that ends with `_s` is in seconds, one with `_days` in days, and one with `_bytes` in bytes:
 write `4294967296` for 4 GiB, since `"4G"` is refused here.
 
-`lbctl param NAME VALUE` changes most of `[lim]` and some of `[load]` at run time, for the whole
-cluster, until the last LIM has ended. `lbctl reload` reads `[admission]`, `[limits]`,
+`lbctl param NAME VALUE` changes most of `[lim]`, some of `[load]` and `log.level` at run time, for
+the whole cluster, until the last LIM has ended. `lbctl reload` reads `[admission]`, `[limits]`,
 `[resources]`, `host.features` and `host.memory` of this host again. Everything else needs a
 [restart](../how-to/upgrade.md#after-a-change-in-lbdtoml) of this host's daemons.
 

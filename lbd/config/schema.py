@@ -45,6 +45,7 @@ INDICES = (
     "smoothed", "instant", "queue-1", "queue-4", "queue-20", "queue-60", "load-average",
     "utilisation", "utilisation-10", "utilisation-60",
 )  # fmt: skip
+LOG_LEVELS = ("info", "debug", "warning")
 SITE = "site:"  # before the name of a load that the site's own command measures
 CGROUPS = ("auto", "off")
 
@@ -273,6 +274,13 @@ class ShellConfig(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class LogConfig(Section):
+    # what daemons log: what changes, all steps of each job too, or only what is wrong.
+    # `lbctl param log.level` changes it for all hosts
+    level: str = one_of(LOG_LEVELS)
+
+
+@dataclass(frozen=True, slots=True)
 class SecurityConfig(Section):
     # a lab's secret, for hosts on loopback without certificates; mode 0600, the same on each
     key_file: str = ""
@@ -325,6 +333,7 @@ class Config:
     tags: TagsConfig = field(default_factory=TagsConfig)
     stats: StatsConfig = field(default_factory=StatsConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    log: LogConfig = field(default_factory=LogConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

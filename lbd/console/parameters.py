@@ -1,10 +1,26 @@
-"""The value of a parameter, as people read it."""
+"""The parameters that can be changed at run time, as people read them."""
 
 import math
 from dataclasses import fields
 
-from lbd.config.schema import LimConfig, LoadConfig
+from lbd.config.schema import LimConfig, LoadConfig, LogConfig
+from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, number, text
+from lbd.local.json_socket import Refusal
+
+SECTIONS = {"lim": LimConfig, "load": LoadConfig, "log": LogConfig}
+
+
+def fetch_all(daemons: Daemons) -> list[Json]:
+    """The LIM refuses the names of what cannot be changed."""
+    found: list[Json] = []
+    for section in SECTIONS.values():
+        for item in fields(section):
+            try:
+                found.append(daemons.lim({"op": "param", "name": item.name}))
+            except Refusal:
+                continue
+    return found
 
 
 def shown(reply: Json, key: str) -> str:
@@ -13,7 +29,7 @@ def shown(reply: Json, key: str) -> str:
     if math.isnan(value):
         return text(reply, key)
     section, _, name = text(reply, "name").partition(".")
-    kind = {"lim": LimConfig, "load": LoadConfig}.get(section)
+    kind = SECTIONS.get(section)
     if kind and any(item.name == name and item.type is bool for item in fields(kind)):
         return "true" if value else "false"
     return f"{value:.12g}"

@@ -68,7 +68,7 @@ class Lim:
             cores=cores,
             speed=kernel.core_speed(config.host.speed, state_dir),
             drained=self.kept.drained(),
-            settings=self.kept.resumed(InForce(config.lim, config.load)),
+            settings=self.kept.resumed(InForce(config.lim, config.load, config.log)),
         )
         self.state = state_of(config, identity, now_s)
         load, own = self.state.in_force.load, lambda: self.own_pids
@@ -349,7 +349,7 @@ class Loop:
 
 
 def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
-    base, seed = InForce(config.lim, config.load), int.from_bytes(os.urandom(8))
+    base, seed = InForce(config.lim, config.load, config.log), int.from_bytes(os.urandom(8))
     if not config.lim.history_bytes:
         return LimState(identity, base, Random(seed), now_s)
     from lbd.lim.core.history import RecordedState

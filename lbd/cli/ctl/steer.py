@@ -3,21 +3,18 @@
 import argparse
 import math
 import time
-from dataclasses import fields
 
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
 from lbd.config.load import toml_value
-from lbd.config.schema import LimConfig, LoadConfig
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.hosts import drain_phrase, host_named
 from lbd.console.output import print_json, print_table, put
-from lbd.console.parameters import shown
+from lbd.console.parameters import fetch_all, shown
 from lbd.console.reply import Json, number, table, text, texts
 from lbd.errors import ConfigError
-from lbd.local.json_socket import Refusal
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed
 POLL_S = 0.5
@@ -197,14 +194,8 @@ def param(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def all_params(daemons: Daemons, options: argparse.Namespace) -> int:
-    """Every parameter that can be changed at run time; the LIM refuses the names of the others."""
-    replies: list[Json] = []
-    for section in (LimConfig, LoadConfig):
-        for item in fields(section):
-            try:
-                replies.append(daemons.lim({"op": "param", "name": item.name}))
-            except Refusal:
-                continue
+    """Every parameter that can be changed at run time."""
+    replies = fetch_all(daemons)
     if options.json:
         saved = {text(one, "name"): one["saved"] for one in replies if "saved" in one}
         print_json({"params": {text(one, "name"): one.get("value") for one in replies},

@@ -20,6 +20,7 @@ from lbd.net.transport import Plain
 from lbd.net.trust_service import TrustService
 from lbd.net.trusted import trust_of
 from lbd.net.upkeep import Upkeep
+from lbd.process.log_level import LOOK_S, LevelFile
 from lbd.process.pid_lock import take_pid_locks
 from lbd.process.stop import Stop
 from lbd.trust.names import said_of
@@ -43,6 +44,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     runtime_dir = Path(config.host.runtime_dir)
     locks = take_pid_locks("lim", config.host.runtime_dir, config.host.state_dir)
     trust = check(config)
+    level = LevelFile(config.host.runtime_dir)
     lim_config = config.lim
     limits = (lim_config.max_message_bytes, lim_config.down_after_s, lim_config.peer_rate)
     most = hosts_max(lim_config.max_hosts)
@@ -63,7 +65,10 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
         lim.kept.follow(lim.state.settings)
         try:
             async with asyncio.TaskGroup() as group:
-                beside = [group.create_task(remembering.run(), name="remembering")]
+                beside = [
+                    group.create_task(remembering.run(), name="remembering"),
+                    group.create_task(say_level(lim, level), name="say log.level"),
+                ]
                 if upkeep is not None:
                     beside.append(group.create_task(upkeep.run(), name="upkeep"))
                 await lim.run(stop, returns=lambda: stop.makes_way)
@@ -71,6 +76,7 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
                     task.cancel()
         finally:
             server.close()
+            level.take_back()
             with suppress(FileNotFoundError):
                 path.unlink()
     finally:
@@ -78,6 +84,13 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
             await network.close()
         for lock in locks:
             os.close(lock)
+
+
+async def say_level(lim: Lim, file: LevelFile) -> None:
+    """To the daemons of this host, until cancelled."""
+    while True:
+        file.say(lim.state.in_force.log.level)
+        await asyncio.sleep(LOOK_S)
 
 
 async def open_port(

@@ -13,6 +13,7 @@ from lbd.cli.daemons.journal import set_up_log
 from lbd.config.schema import Config
 from lbd.errors import EXIT_RESTART, LbdError
 from lbd.launch.rlimits import raise_descriptor_limit
+from lbd.process import log_level
 from lbd.process.service_manager import LEAVING, ServiceManager, has_terminal
 from lbd.process.stop import Stop
 
@@ -55,6 +56,7 @@ def run_daemon(program: str, config: Config, main: DaemonMain) -> int:
             loop.add_signal_handler(signal.SIGHUP, lambda: None)
         loop.add_signal_handler(signal.SIGUSR2, make_way)
         manager.feed_watchdog(loop)
+        log_level.follow(loop, config.host.runtime_dir, config.log.level)
 
         def ready(status: str) -> None:
             manager.ready(status)

@@ -6,11 +6,11 @@ missed a change notices. What was never changed holds as in each host's own conf
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TypeVar
 
 from lbd.config.cluster import is_shared
-from lbd.config.schema import ALGORITHMS, Config, LimConfig, LoadConfig, fault_of
+from lbd.config.schema import ALGORITHMS, Config, LimConfig, LoadConfig, LogConfig, fault_of
 from lbd.errors import ConfigError
 from lbd.lim.core.messages import (
     COUNTER_MAX,
@@ -36,7 +36,10 @@ TRUTHS = {"true": "1", "on": "1", "false": "0", "off": "0"}
 # of [lim], not parameters
 FIXED = ("port", "algorithm", "max_hosts", "max_message_bytes", "history_bytes")
 SHARED = tuple(item.name for item in fields(LimConfig) if item.name not in FIXED)
-PARAMS = (*(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS))
+PARAMS = (
+    *(f"lim.{name}" for name in SHARED), *(f"load.{name}" for name in LOAD_PARAMS), "log.level",
+)  # fmt: skip
+SECTIONS = {"lim": LimConfig, "load": LoadConfig, "log": LogConfig}
 CONFIGURED = {
     f"{section.name}.{item.name}"
     for section in fields(Config)
@@ -51,11 +54,12 @@ class InForce:
 
     lim: LimConfig
     load: LoadConfig
+    log: LogConfig = field(default_factory=LogConfig)
 
 
 def full_name(name: str) -> str:
     """`min_gain` or `lim.min_gain` -> `lim.min_gain`. Raises ConfigError for an unknown one."""
-    for candidate in (name, f"lim.{name}", f"load.{name}"):
+    for candidate in (name, *(f"{section}.{name}" for section in SECTIONS)):
         if candidate in PARAMS:
             return candidate
     if name == ALGORITHM:
@@ -84,15 +88,14 @@ Value = float | str
 
 def value_of(base: InForce, name: str) -> Value:
     section, _, key = full_name(name).partition(".")
-    value = getattr(base.load if section == "load" else base.lim, key)
+    value: Value = getattr(getattr(base, section), key)
     return float(value) if isinstance(value, bool) else value
 
 
 def parsed(name: str, value: object) -> Value:
     """The value for a parameter. Raises ConfigError if it cannot be one."""
     section, _, key = full_name(name).partition(".")
-    kind = LoadConfig if section == "load" else LimConfig
-    item = next(item for item in fields(kind) if item.name == key)
+    item = next(item for item in fields(SECTIONS[section]) if item.name == key)
     if item.type is str:
         if fault := fault_of(item, value):
             raise ConfigError(f"{section}.{key}: {fault}")
@@ -125,16 +128,13 @@ def as_set(base: InForce, settings: Settings) -> InForce:
 
 def overlaid(base: InForce, params: Mapping[str, Value]) -> InForce:
     """Raises ConfigError."""
-    lim, load = base.lim, base.load
     for name, value in params.items():
         section, _, key = full_name(name).partition(".")
-        if section == "load":
-            load = replace(load, **{key: parsed(name, value)})  # type: ignore[arg-type]  # checked
-        else:
-            kind = type(getattr(lim, key))
-            fitting = {key: kind(parsed(name, value))}
-            lim = replace(lim, **fitting)
-    return InForce(lim, load)
+        before = getattr(base, section)
+        kind = type(getattr(before, key))
+        own = replace(before, **{key: kind(parsed(name, value))})
+        base = replace(base, **{section: own})
+    return base
 
 
 def changed(

@@ -1,26 +1,15 @@
 """The algorithm in force and every parameter that can be changed at run time."""
 
-from dataclasses import fields
-
-from lbd.config.schema import LimConfig, LoadConfig
 from lbd.console.output import with_schema
-from lbd.console.parameters import shown
+from lbd.console.parameters import fetch_all, shown
 from lbd.console.reply import Json, text
-from lbd.local.json_socket import Refusal
 from lbd.web.asked import Asked
 from lbd.web.view import Facts, Page, Part, Table, plain, right
 
 
 def make_settings(asked: Asked) -> Page:
     algorithm = asked.daemons.lim({"op": "algorithm"})
-    params: list[Json] = []
-    for section in (LimConfig, LoadConfig):
-        for item in fields(section):
-            try:
-                params.append(asked.daemons.lim({"op": "param", "name": item.name}))
-            except Refusal:  # it cannot be changed at run time
-                continue
-    return settings_page(algorithm, params)
+    return settings_page(algorithm, fetch_all(asked.daemons))
 
 
 def settings_page(algorithm: Json, params: list[Json]) -> Page:

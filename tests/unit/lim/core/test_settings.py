@@ -18,6 +18,7 @@ BASE = InForce(LimConfig(), LoadConfig())
         ("lim.min_gain", "lim.min_gain"),
         ("smoothing_s", "load.smoothing_s"),
         ("load.io_weight", "load.io_weight"),
+        ("level", "log.level"),
     ],
 )
 def test_names_with_and_without_their_section(given, full):

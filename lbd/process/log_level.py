@@ -1,0 +1,73 @@
+"""How much a host's daemons log, changed while they run: `lbctl param log.level`.
+
+The LIM knows the word that is in force for the cluster, and writes it to a file in the runtime
+directory. The daemons look there once a second; while there is no file, or nothing that makes
+sense in it, what they have stays.
+"""
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from lbd.config.schema import LOG_LEVELS
+from lbd.process.whole_file import write_whole
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+WORD_BYTES_MAX = 16
+OURS = "lbd"  # the root of our loggers; those of libraries say no more than what changes
+
+
+class LevelFile:
+    def __init__(self, runtime_dir: str) -> None:
+        self._path = Path(runtime_dir, "log.level")
+        self._said = ""
+
+    def say(self, level: str) -> None:
+        if level == self._said:
+            return
+        try:
+            write_whole(self._path, level.encode(), 0o644)
+            self._said = level
+        except OSError as problem:
+            log.debug("cannot tell the other daemons log.level: %s", problem)
+
+    def take_back(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def read(self) -> str:
+        """One of the levels; "" if it says none."""
+        try:
+            with self._path.open("rb") as file:
+                word = file.read(WORD_BYTES_MAX).decode(errors="replace")
+        except OSError:
+            return ""
+        return word if word in LOG_LEVELS else ""
+
+
+def follow(loop: asyncio.AbstractEventLoop, runtime_dir: str, level: str) -> None:
+    """What the file says from now on, as long as the event loop runs; `level` at first."""
+    file, now = LevelFile(runtime_dir), ""
+
+    def look(first: str = "") -> None:
+        nonlocal now
+        if (wanted := file.read() or first) not in ("", now):
+            change_level(wanted, is_news=bool(now))
+            now = wanted
+        loop.call_later(LOOK_S, look)
+
+    look(level)
+
+
+def change_level(level: str, *, is_news: bool) -> None:
+    """Of what this process logs."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    ours = logging.getLogger(OURS)
+    if is_news:
+        ours.setLevel(logging.INFO)
+        log.info("log.level = %s", level)
+    ours.setLevel(number)
+    logging.getLogger().setLevel(max(number, logging.INFO))

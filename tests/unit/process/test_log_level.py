@@ -1,0 +1,73 @@
+"""How much a daemon logs follows a file that the LIM of its host writes."""
+
+import logging
+
+import pytest
+
+from lbd.process import log_level
+from lbd.process.log_level import LevelFile
+
+
+@pytest.fixture(autouse=True)
+def levels():
+    loggers = logging.getLogger("lbd"), logging.getLogger()
+    before = [logger.level for logger in loggers]
+    yield loggers
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+class Loop:
+    """Of which only the last timer counts."""
+
+    def call_later(self, _seconds, turn):
+        self.turn = turn
+
+
+@pytest.fixture
+def loop():
+    return Loop()
+
+
+def test_what_the_lim_says_is_taken_up_and_stays(tmp_path, levels, loop, caplog):
+    ours, root = levels
+    file = LevelFile(str(tmp_path))
+    log_level.follow(loop, str(tmp_path), "warning")
+    assert (ours.level, root.level) == (logging.WARNING, logging.WARNING)
+    file.say("debug")
+    loop.turn()
+    assert (ours.level, root.level) == (logging.DEBUG, logging.INFO)  # of libraries no more
+    file.take_back()  # the LIM is being restarted
+    loop.turn()
+    assert ours.level == logging.DEBUG
+    file.say("warning")
+    (tmp_path / "log.level").write_text("loud")
+    loop.turn()
+    assert ours.level == logging.DEBUG
+    assert caplog.messages == ["log.level = debug"]
+
+
+def test_what_was_said_before_a_daemon_began_overrules_its_file(tmp_path, levels, loop):
+    LevelFile(str(tmp_path)).say("debug")
+    log_level.follow(loop, str(tmp_path), "info")
+    assert levels[0].level == logging.DEBUG
+
+
+def test_news_of_less_are_still_said(tmp_path, loop, caplog):
+    log_level.follow(loop, str(tmp_path), "info")
+    LevelFile(str(tmp_path)).say("warning")
+    loop.turn()
+    assert caplog.messages == ["log.level = warning"]
+
+
+@pytest.mark.parametrize("data", [b"", b"loud", b"debug" * 1000, b"\xff\xfe", b"debug\n"])
+def test_a_file_that_makes_no_sense_says_nothing(tmp_path, data):
+    (tmp_path / "log.level").write_bytes(data)
+    assert LevelFile(str(tmp_path)).read() == ""
+
+
+def test_a_full_disk_is_no_reason_to_stop(tmp_path):
+    file = LevelFile(str(tmp_path / "nowhere"))
+    file.say("debug")
+    file.take_back()
+    assert file.read() == ""
