@@ -7,8 +7,10 @@ the configuration is wrong; 1: anything else; 130: interrupted; 141: our reader 
 import argparse
 import errno
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import lbd
@@ -160,6 +162,24 @@ def guard(program: str, body: Callable[[], int]) -> int:
     finally:
         Errors.as_json = False  # the next program of this process says itself how
     return code
+
+
+@contextmanager
+def taking_back() -> Iterator[None]:
+    """TERM and HUP raise SystemExit within, as Ctrl-C raises KeyboardInterrupt: so what was begun
+    is taken back, whoever ends us."""
+
+    def leave(number: int, _frame: object) -> None:
+        for one in before:  # nothing interrupts the taking back
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def system_error(problem: OSError) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
 from lbd.cli.ctl.verb import Verb, reading
-from lbd.cli.program import Parser, complain
+from lbd.cli.program import Parser, complain, taking_back
 from lbd.cli.quantities import duration
 from lbd.config.cluster import CLOSED, placed
 from lbd.config.load import load
@@ -209,12 +209,13 @@ def close(daemons: Daemons, advice: str, wait_s: float | None = None) -> None:
         ) from None
     if wait_s is None:
         refuse_if_left(now, advice)
-    try:
-        share(daemons, {CLOSED: True})
-        now = until_empty(daemons, wait_s or 0.0)
-    except BaseException:  # Ctrl-C, too: a queue that stays closed would refuse everybody's jobs
-        share(daemons, {CLOSED: None})
-        raise
+    with taking_back():
+        try:
+            share(daemons, {CLOSED: True})
+            now = until_empty(daemons, wait_s or 0.0)
+        except BaseException:  # signals, too: a closed queue would refuse everybody's jobs
+            share(daemons, {CLOSED: None})
+            raise
     if now and not left(now):
         return
     share(daemons, {CLOSED: None})

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 
 import pytest
 
@@ -121,6 +122,24 @@ def test_open_again_where_the_drain_is_interrupted(cluster, monkeypatch):
     monkeypatch.setattr(queue_place, "patiently", interrupted)
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
         main(["queue", "disable", "--drain"])
+    assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_open_again_where_the_drain_is_ended_by_a_signal(cluster, monkeypatch, number):
+    lim = cluster(HERE, now(queued=1, closed=True))
+
+    def ended(_daemons, before):
+        signal.raise_signal(number)
+        return before
+
+    monkeypatch.setattr(queue_place, "patiently", ended)
+    ours = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert main(["queue", "disable", "--drain", "--timeout", "0.05"]) == 128 + number
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, ours)
     assert shared(lim) == [{"dispatch.closed": True}, {"dispatch.closed": None}]
 
 
