@@ -132,7 +132,12 @@ SCHEMAS: dict[str, Json] = {
     "release": ACTED,
     "requeue": ACTED,
     "update": ACTED,
-    "logs": alone({"id": "text", "kept": "flag", "origin": "text", "message": "text"}),
+    "logs": alone({"id": "text"}, {
+        "kept": "flag", "origin": "text", "message": "text",
+        "lines": [fields({"time": "number", "host": "text", "daemon": "text", "level": "text",
+                          "job": "text", "text": "text"})],
+        "more": "flag", "missing": table("text"), "withheld": table("text"),
+    }),
     "stats": alone({
         "since": "number", "until": "number", "hosts": ["text"], "missing": ["text"], **FIGURES,
         "by_command": [fields({"command": "text", **FIGURES})],

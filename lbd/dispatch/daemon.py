@@ -38,6 +38,7 @@ from lbd.dispatch.core.restore import live_job, queued_job, waits_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
+from lbd.dispatch.job_lines import job_log, say, shown_id
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
 from lbd.dispatch.watching import Watchers
@@ -150,9 +151,8 @@ class Dispatcher:
             done.set_result(None)
             return done
         records = [action for action in actions if isinstance(action, Record)]
-        saved = None
-        if records:
-            saved = loop.create_task(self.ledger.record(records, time.time()))
+        say(self.life, actions)
+        saved = loop.create_task(self.ledger.record(records, time.time())) if records else None
         self._batches.put_nowait(Batch(actions, saved, done))
         return done
 
@@ -367,9 +367,9 @@ class Dispatcher:
         elif report.event == "ended":
             return life.ended(name, job, attempt, ending_of(report, up.sent_s), now_s, self.rng)
         elif report.event == "refused":
-            ending = ending_of(report)
-            log.info("host %s refused job %s: %s", name, one_line(job, 40), ending.reason)
-            return life.refused(name, job, attempt, report.phase, ending, now_s, self.rng)
+            job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
+            how = report.phase, ending_of(report)
+            return life.refused(name, job, attempt, *how, now_s, self.rng)
         raise ValueError(f"news {report.event[:40]!r} of job {one_line(report.job, 40)}")
 
 

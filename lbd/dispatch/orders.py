@@ -11,6 +11,7 @@ from lbd.dispatch.core.records import Action, Signal
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.intake import TEXT_MAX, checked_signal
 from lbd.dispatch.job_finder import REQUEUES, JobFinder
+from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
 from lbd.errors import LbdError
@@ -62,6 +63,7 @@ class Orders:
                 if row.id not in may:
                     raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
                 await order.act_on(row)
+                job_log.debug(row.shown, "%s, as %s on %s wants", asked.verb, asked.user, host)
                 reply.done.append(row.id)
                 reply.done_ids.append(row.shown)
             except LedgerTrouble:

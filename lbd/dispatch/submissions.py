@@ -14,6 +14,7 @@ from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.dependencies import DependencyCounts, DependencyLookup
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.intake import fault_of_gang_hosts, submission_of, target_of
+from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.queue_quotas import QueueRoom
 from lbd.errors import LbdError
@@ -70,6 +71,8 @@ class Submissions:
         with self._room.taken(sent):
             accepted = await self._ledger.submit(sent, time.time())
             if accepted.is_new:
+                count, first = accepted.count, str(accepted.first)
+                job_log.debug(first, "accepted from %s: %d to run", sent.origin, count)
                 stored = Stored(sent.spec, sent.origin, sent.user, sent.uid)
                 self._dispatcher.keep_start(accepted.submission, stored)
                 await self._earlier_tasks.of_new(accepted, sent)

@@ -242,6 +242,7 @@ class Lbm:
                 "Stats": one(lbm_pb2.StatsRequest.FromString, questions.usage.stats, "stats"),
                 "Command": one(lbm_pb2.CommandRequest.FromString, questions.commands.of_own),
                 "Past": one(lbm_pb2.PastRequest.FromString, questions.usage.past, "past"),
+                "Lines": one(lbm_pb2.LinesRequest.FromString, questions.lines.for_peer, "lines"),
                 "Owners": one(lbm_pb2.OwnersRequest.FromString, questions.owners.for_peer),
                 "History": one(
                     lbm_pb2.HistoryRequest.FromString, questions.usage.history, "history"

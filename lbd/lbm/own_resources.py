@@ -26,9 +26,10 @@ from lbd.load.memory import own_memory
 from lbd.load.process_table import task_of
 from lbd.load.procfs import read_small
 from lbd.model import JobId, Needs
+from lbd.process.job_log import JobLog
 from lbd.text.units import size_bytes
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NOTE_BYTES_MAX = 1 << 16
@@ -90,7 +91,7 @@ class OwnNeeds:
         self._pool.take(job, needs)
         grant = self._pool.grant_of(job)
         if grant and (fault := self._notes.write(job, holder, grant)):
-            log.warning("%s: what it has is lost if this LBM is killed: %s", job, fault)
+            job_log.warning(job, "what it has is lost if this LBM is killed: %s", fault)
             if grant.resources:  # nobody else may ever get the same ones
                 self._pool.free(job)
                 return e.NeedsTaken(None, f"its LBM cannot note who has what: {fault}")
@@ -113,7 +114,7 @@ class OwnNeeds:
     def take_up(self) -> None:
         """What an earlier LBM gave to commands that live on, and has not handed over."""
         for job, pidfd, grant in self._notes.read(self._pool.held):
-            log.info("%s: it has what an earlier LBM gave it", job)
+            job_log.info(job, "it has what an earlier LBM gave it")
             self._pool.hold(job, grant)
             self._awaited[pidfd] = job
             asyncio.get_running_loop().add_reader(pidfd, self._ended, pidfd)
@@ -159,7 +160,7 @@ class Notes:
         try:
             (self._directory / job).unlink(missing_ok=True)
         except OSError as problem:
-            log.warning("%s: %s", self._directory / job, problem.strerror)
+            job_log.warning(job, "%s: %s", self._directory / job, problem.strerror)
 
     def read(self, known: Container[JobId]) -> Iterator[tuple[JobId, int, Grant]]:
         """Of processes that live, each with a pidfd, but for those of `known` jobs."""
@@ -173,7 +174,8 @@ class Notes:
             try:
                 found = self._read(job)
             except (OSError, ValueError, TypeError, RecursionError) as problem:
-                log.warning("%s: %s; it is passed over", self._directory / job, problem)
+                path = self._directory / job
+                job_log.warning(job, "%s: %s; it is passed over", path, problem)
                 found = None
             if found is None:
                 self.remove(job)

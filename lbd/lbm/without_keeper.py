@@ -13,18 +13,19 @@ import signal
 
 from lbd.keeper.stdin_watch import members
 from lbd.lbm.keeper_link import Spawned
+from lbd.process.job_log import JobLog
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 POLL_S = 0.05
 ROUNDS = 20  # what was killed may have begun others meanwhile
 
 
-async def kill_directly(spawned: Spawned) -> None:
+async def kill_directly(spawned: Spawned, job: str) -> None:
     if spawned.exited.done() or not is_known(spawned):
         return
     begun = spawned.begun.result()
-    log.warning("the keeper does not end the tree of process %d: killing it", begun.pid)
+    job_log.warning(job, "the keeper does not end the tree of process %d: killing it", begun.pid)
     for _ in range(ROUNDS):
         if spawned.exited.done():
             return

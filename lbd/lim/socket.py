@@ -4,6 +4,7 @@ It is one file because that is one list.
 """
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -28,8 +29,11 @@ from lbd.local.json_socket import Connection, Json, Refusal
 from lbd.model import HostId, HostState, JobId
 from lbd.net.lim_network import Traffic
 from lbd.policy.view import Nowhere
+from lbd.process.job_log import RECENT, JobLog
 from lbd.process.own_figures import OwnFigures
 from lbd.text.spelling import hint
+
+job_log = JobLog(logging.getLogger(__name__))
 
 PEER_TIMEOUT_S = 2.0  # for another LIM to confirm a drain or to answer the doctor
 CONFIRM_AGAIN_S = 0.1  # between two questions whether a host has the new settings
@@ -80,6 +84,7 @@ class Operations:
             "cut": self._cut,
             "counters": self._counters,
             "metrics": self._metrics,
+            "lines": self._lines,
         }
 
     async def handle(self, request: Json, caller: Caller) -> Json:
@@ -114,6 +119,9 @@ class Operations:
             self._only_daemon(caller)
         asked = r.placement_request(request, self._state.table)
         decision = await self._lim.place(asked, dry)
+        if not dry:
+            host = "nowhere" if isinstance(decision, Nowhere) else f"on {decision.host}"
+            job_log.debug(asked.job, "placed %s: %s", host, decision.reason)
         if isinstance(decision, Nowhere):
             self._nowhere(decision, dry)
         reply = r.placement_reply(decision, self._state.table)
@@ -377,6 +385,12 @@ class Operations:
         lim, now_s = self._lim, time.monotonic()
         known = lim_metrics(self._state, self._traffic, lim.undelivered, now_s)
         return {**self._figures.answer(), **known}
+
+    async def _lines(self, request: Json, caller: Caller) -> Json:
+        """What was said of a job."""
+        self._only_daemon(caller)
+        lines, more = RECENT.of(r.text(request, "job"), time.time())
+        return {"lines": lines, "more": more}
 
     async def _cut(self, request: Json, caller: Caller) -> Json:
         self._only_daemon(caller)

@@ -305,6 +305,22 @@ class JsonClient(asyncio.Protocol):
             self._transport.close()
 
 
+class OneQuestion(JsonClient):
+    """A connection for one question to a daemon that may be away, or hang."""
+
+    async def ask(self, question: Json, timeout_s: float) -> Json | None:
+        """Returns None if it does not answer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                if await self.connect():
+                    return await self.call(question, timeout_s)
+        except (LbdError, TimeoutError):
+            return None
+        finally:
+            self.close()
+        return None
+
+
 def bounded_s(request: Json, key: str, most_s: float) -> float:
     """Seconds that a request names, 0 if it names none. Raises Refusal for what is no number of
     them, however many digits it has."""

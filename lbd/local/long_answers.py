@@ -13,7 +13,10 @@ from typing import TypeVar
 from lbd.local import frames
 from lbd.local.json_socket import Json
 
-OPERATIONS = frozenset(("jobs", "queue.jobs", "queue.act", "explain", "history", "past", "stats"))
+OPERATIONS = frozenset(
+    ("jobs", "queue.jobs", "queue.act", "queue.lines", "command.lines", "lines", "explain",
+     "history", "past", "stats")
+)  # fmt: skip
 AT_ONCE = 2  # of one asker
 ROWS = 500  # in one go
 Row = TypeVar("Row")

@@ -5,30 +5,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lbd.errors import LbdError
-from lbd.local.json_socket import Json, JsonClient
+from lbd.local.json_socket import Json, OneQuestion
 from lbd.metrics.core.families import Answer, families
 from lbd.metrics.core.table import DISPATCHER, LISTENER
 from lbd.metrics.exposition import text_of
 
 KEPT_S = 1.0  # a page serves everybody who asks within that time
 ASK_S = 2.0  # a daemon that hangs does not hold up what the others know
-
-
-class DaemonClient(JsonClient):
-    """A connection for one question."""
-
-    async def ask(self, question: Json) -> Json | None:
-        """Returns None if it does not answer."""
-        try:
-            async with asyncio.timeout(ASK_S):
-                if await self.connect():
-                    return await self.call(question, ASK_S)
-        except (LbdError, TimeoutError):
-            return None
-        finally:
-            self.close()
-        return None
 
 
 class Collector:
@@ -69,7 +52,7 @@ class Collector:
         question: Json = {"op": "metrics"}
         if self._late.exists():
             self._sockets[DISPATCHER] = self._late
-        asked = [DaemonClient(path).ask(question) for path in self._sockets.values()]
+        asked = [OneQuestion(path).ask(question, ASK_S) for path in self._sockets.values()]
         found = dict(zip(self._sockets, await asyncio.gather(*asked), strict=True))
         answers: dict[str, Answer] = {name: said for name, said in found.items() if said}
         self._missing = [name for name, said in found.items() if said is None]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import math
 import os
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ from lbd.net import transport
 from lbd.net.tls import Tls
 from lbd.net.transport import Trust
 from lbd.net.trusted import trust_of
+from lbd.process.job_log import RECENT
 from lbd.process.own_figures import OwnFigures
 from lbd.process.pid_lock import take_pid_locks
 from lbd.theory.allocation import Rules as AllocationRules
@@ -209,6 +211,9 @@ class Service:
             errors = self.predictions.errors if self.dispatcher and self.predictions else []
             known = dispatcher_metrics(self.dispatcher)
             return {**self.figures.answer(), **known, "prediction_error_seconds": errors}
+        if request.get("op") == "lines" and caller.is_daemon:
+            said, more = RECENT.of(str(request.get("job")), time.time())
+            return {"lines": said, "more": more}
         raise Refusal(f"unknown operation {request.get('op')!r}")
 
     def _mode_details(self) -> Json:

@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 
+from lbd.process.job_log import text_of
 from lbd.text.one_line import one_line
 
 SOCKET = "/run/systemd/journal/socket"
@@ -49,6 +50,10 @@ class OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return one_line(super().format(record), LINE_CHARS_MAX)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # logging's name
+        record.message = text_of(record)
+        return super().formatMessage(record)
+
 
 class JournalHandler(logging.Handler):
     """To the journal's own socket; what it does not take goes to stderr as a line."""
@@ -77,7 +82,7 @@ class JournalHandler(logging.Handler):
 def fields(record: logging.LogRecord) -> dict[str, str]:
     """Journal fields of a record: its text, where it was said, and what `extra` adds."""
     found = {
-        "MESSAGE": one_line(record.getMessage(), LINE_CHARS_MAX),
+        "MESSAGE": one_line(text_of(record), LINE_CHARS_MAX),
         "PRIORITY": str(PRIORITIES.get(record.levelname, 6)),
         "LOGGER": record.name,
         "CODE_FILE": record.pathname,

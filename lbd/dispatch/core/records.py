@@ -215,6 +215,7 @@ class Changed:
     barred: frozenset[HostId]
     requeued: float | None = None
     begun_ago_s: float = 0.0
+    shown: str = ""  # its id as people know it
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,4 +294,5 @@ def changed(
         live.job.barred,
         live.requeued,
         begun_ago_s,
+        live.job.shown,
     )

@@ -29,11 +29,12 @@ from lbd.dispatch.core.ledger_rows import (
 from lbd.dispatch.core.records import Begin, Changed, Fate, Met, Record, StopAsked, Updated
 from lbd.dispatch.core.row_faults import COUNT, NUMBER, fault_of, is_within
 from lbd.model import ENDED_STATES, JobId, JobState
+from lbd.process.job_log import JobLog
 from lbd.text.index_list import runs_text
 from lbd.text.one_line import one_line
 from lbd.text.ranges import merged
 
-log = logging.getLogger("lbd.dispatch")
+job_log = JobLog(logging.getLogger("lbd.dispatch"))
 
 SHOWN_CHARS = 120
 
@@ -595,7 +596,7 @@ def next_job(rows: Sequence[Row]) -> int:
 
 @lru_cache(maxsize=1000)  # each is said once
 def report(job: str, fault: str) -> None:
-    log.error("job %s is left out: its row in the ledger makes no sense: %s", job, fault)
+    job_log.error(job, "left out: its row in the ledger makes no sense: %s", fault)
 
 
 def jobs_of(

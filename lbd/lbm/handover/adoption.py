@@ -44,8 +44,10 @@ from lbd.local.unwanted_descriptors import close_apart
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2
 from lbd.net.gen.handover_pb2 import Handover, HeldValue
+from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
+job_log = JobLog(log)
 
 TROUBLE = (OSError, ValueError, DecodeError, PeerError)
 Record = TypeVar("Record")
@@ -234,7 +236,7 @@ class Adoption:
             job.adopt(left)
             link.serve(job.go_on(), talk, left.request, job)
         except TROUBLE as problem:
-            give_up("a job", problem, left)
+            give_up("a job", problem, left, shown_id(left.running))
             talk.put(tags.FAILED, b"its lbm was restarted and cannot go on with it")
             talk.close()
 
@@ -246,28 +248,33 @@ class Adoption:
             job.adopt(left)
             job.feed(e.Resumed())
         except TROUBLE as problem:
-            give_up("a job", problem)
+            give_up("a job", problem, job=shown_id(left.running))
 
     def _restore_attempt(self, left: QueuedAttempt) -> None:
         try:
             if self._attempts is not None:
                 self._attempts.adopt(left)
         except TROUBLE as problem:
-            give_up("an attempt", problem)
+            give_up("an attempt", problem, job=shown_id(left.running))
 
     def _end(self, job: JobId, belongings: bytes, *, is_ending: bool) -> None:
         try:
             held = read_belongings(belongings)
         except ValueError as problem:
-            log.warning("%s: %s", job, problem)
+            job_log.warning(job, "%s", problem)
             held = ONE_SLOT
         life = survivor(job, held, is_ending=is_ending)
         request = lbm_pb2.RunRequest(job_id=job).SerializeToString()
         self._see_out(Attached(Running(life, None, held.width, held.grant), request))
 
 
-def give_up(what: str, problem: Exception, left: object = None) -> None:
+def shown_id(left: Running) -> str:
+    """The job's, as people know it, if that is known."""
+    return (left.job.queued_as if left.job is not None else "") or left.execution.spec.id
+
+
+def give_up(what: str, problem: Exception, left: object = None, job: str = "") -> None:
     """`left`: its descriptors are closed."""
-    log.warning("%s of the previous LBM is given up: %r", what, problem)
+    job_log.warning(job, "%s of the previous LBM is given up: %r", what, problem)
     if left is not None:
         close_apart(codec.descriptors_of(left))

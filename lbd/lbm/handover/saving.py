@@ -38,8 +38,10 @@ from lbd.lbm.session.server import ClientServer
 from lbd.lbm.session.session import Connection
 from lbd.net.gen import lbm_pb2
 from lbd.net.gen.handover_pb2 import Handover
+from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
+job_log = JobLog(log)
 
 # Both change only with the messages of handover.proto; how records may change codec.py says.
 VERSION = 3  # of what is written
@@ -171,9 +173,10 @@ def write_down(
             if (client := connection.left()) is not None:
                 record.clients.append(codec.write(client, bundle))
         except (NotNow, TypeError) as problem:
-            log.info("a client is given up: %r", problem)
-            if connection.command is not None:
-                connection.command.let_go()
+            command = connection.command
+            job_log.info(command.job.id if command else "", "a client is given up: %r", problem)
+            if command is not None:
+                command.let_go()
     if home.streams is not None:
         record.links_to.extend(codec.write(link_to(peer), bundle) for peer in home.streams.all)
     attached: list[Attached] = []

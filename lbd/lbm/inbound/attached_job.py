@@ -232,7 +232,7 @@ class AttachedJob(Performer):
     def _follow_ends(self) -> None:
         assert self.ends is not None
         assert self.execution.process is not None
-        self._origin = Origin(self.talk, self.ends, self.feed)
+        self._origin = Origin(self.id, self.talk, self.ends, self.feed)
         self._origin.follow(self.execution.process.pid, self._is_read)
 
     async def _is_read(self, wanted: set[tuple[int, int]]) -> bool:

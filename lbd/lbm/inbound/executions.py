@@ -10,17 +10,19 @@ from lbd.lbm.core.jobs import Slots
 from lbd.lbm.core.owner_presence import Treatment
 from lbd.lbm.core.wait_for_room import SlotLine
 from lbd.model import HostId, JobId, Needs
+from lbd.process.job_log import JobLog
 
 if TYPE_CHECKING:
     import asyncio
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Live(Protocol):
     """One of them, with whoever performs its actions."""
 
     id: JobId
+    shown: str  # the job's as people know it, if that is not `id`
 
     @property
     def is_over(self) -> bool: ...
@@ -122,8 +124,8 @@ class Executions:
     def _handle(self, live: Live, event: Event) -> None:
         try:
             live.handle(event)
-        except Exception:  # whoever's fault it is: the others go on
-            log.exception("%s: its event %r is lost", live.id, event)
+        except Exception as fault:  # whoever's fault it is: the others go on
+            job_log.error(live.shown or live.id, "its event %r is lost", event, problem=fault)
         if live.is_over and self._live.get(live.id) is live:
             del self._live[live.id]
 

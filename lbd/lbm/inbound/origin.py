@@ -13,8 +13,10 @@ from lbd.lbm.inbound.performer import FAULT
 from lbd.lbm.inbound.stdio import JobStdio
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation
+from lbd.model import JobId
+from lbd.process.job_log import JobLog
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 PROTOCOL = "its origin does not follow the protocol"
 
@@ -23,8 +25,10 @@ class Origin:
     """Each message is dealt with as it comes, until `stop`: it becomes an event of the command's,
     or is for its `ends`."""
 
-    def __init__(self, talk: Conversation, ends: JobStdio, feed: Callable[[e.Event], None]) -> None:
-        self._talk, self._ends, self._feed = talk, ends, feed
+    def __init__(
+        self, job: JobId, talk: Conversation, ends: JobStdio, feed: Callable[[e.Event], None]
+    ) -> None:
+        self._job, self._talk, self._ends, self._feed = job, talk, ends, feed
         self._pumps: tuple[asyncio.Task[None], ...] = ()
         self._is_over = False
 
@@ -55,8 +59,9 @@ class Origin:
             self._hear(tag, body)
         except ValueError:  # it counts wrongly: its streams would stand still for ever
             self._feed(e.GivenUp(PROTOCOL))
-        except Exception:  # the commands of others come by the same stream
-            log.exception("what an origin said with %r was not understood", tag)
+        except Exception as fault:  # the commands of others come by the same stream
+            said = "what its origin said with %r was not understood"
+            job_log.error(self._job, said, tag, problem=fault)
             self._feed(e.GivenUp(FAULT))
 
     def _hear(self, tag: bytes, body: memoryview) -> None:

@@ -27,8 +27,9 @@ from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.without_keeper import kill_directly
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
+from lbd.process.job_log import JobLog
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 KEEPER_POLL_S = 0.1
 FAULT = "an error in its LBM, which is in that log"
@@ -47,6 +48,7 @@ class Performer:
     id: JobId
     request: lbm_pb2.RunRequest
     execution: Execution
+    shown, which = "", ""  # where `id` is not the job's: that, and which attempt: "attempt 2, "
 
     def __init__(self, host: InboundContext, clock: Callable[[], float]) -> None:
         self.host = host
@@ -106,11 +108,11 @@ class Performer:
 
     def handle(self, event: e.Event) -> None:
         """For `Executions`, in its turn."""
-        for action in self.execution.handle(event, self.clock()):
+        for action in stepped(self, event):
             try:
                 self.perform(action)
-            except Exception:  # a slot is freed whatever else fails
-                log.exception("%s: could not perform %r", self.id, action)
+            except Exception as fault:  # a slot is freed whatever else fails
+                job_log.error(named(self), "could not perform %r", action, problem=fault)
         if self.execution.timers or self._timer is not None:
             self._set_timer()
 
@@ -189,7 +191,7 @@ class Performer:
                 cutoff_s = self.execution.spec.cutoff_s
                 self._order(link.say(limit_frame(self.id, self.clock() + action.lease_s, cutoff_s)))
             case e.KillDirectly() if self.spawned is not None:
-                self.answer(kill_directly(self.spawned))
+                self.answer(kill_directly(self.spawned, named(self)))
             case e.AwaitKeeper():
                 self.answer(self._await_keeper())
             case e.Treat():
@@ -201,6 +203,7 @@ class Performer:
                 outcome, now = action.outcome, time.time()
                 status, cpu_s = outcome.exit_status, outcome.cpu_s
                 note = note_of(self.execution.spec, outcome)
+                say_end(self, outcome, note)
                 self.host.jobs.end(self.id, outcome.state, now, status, cpu_s, note)
                 self.host.job_ended(self.id)
 
@@ -235,7 +238,7 @@ class Performer:
         try:
             event = await work
         except Exception as problem:
-            log.error("%s: %r", self.id, problem, exc_info=problem)
+            job_log.error(named(self), "what it needs cannot be done", problem=problem)
         finally:  # also if it is cancelled
             if event is not None:
                 self.feed(event)
@@ -289,6 +292,24 @@ class Performer:
         while self.host.link.pid in (0, self._keeper_pid):  # noqa: ASYNC110
             await asyncio.sleep(KEEPER_POLL_S)
         return e.KeeperReady()
+
+
+def named(live: Performer) -> str:
+    return live.shown or live.id
+
+
+def stepped(live: Performer, event: e.Event) -> list[e.Action]:
+    """What follows from an event, and a line if it has led to another phase."""
+    before = live.execution.phase
+    actions = live.execution.handle(event, live.clock())
+    job_log.step(named(live), event, before, live.execution.phase, live.which)
+    return actions
+
+
+def say_end(live: Performer, outcome: e.Outcome, note: str) -> None:
+    status = "" if outcome.exit_status is None else f", exit {outcome.exit_status}"
+    why = f": {note}" if note else ""
+    job_log.debug(named(live), "%s%s%s%s", live.which, outcome.state.value, status, why)
 
 
 def exit_of(ended: ProcessExit) -> e.Exit:

@@ -3,6 +3,7 @@
 All of it is done at once, and nothing that the command does next depends on it.
 """
 
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,11 +16,14 @@ from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
 from lbd.local.json_socket import Json
 from lbd.policy.needs import counted_peak
+from lbd.process.job_log import JobLog
 from lbd.text.placement_phrases import why_placed
 
 if TYPE_CHECKING:
     from lbd.lbm.learnt_file import Run
     from lbd.policy.eligibility import Verdict as Eligible
+
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Bookkeeping:
@@ -101,7 +105,10 @@ class Bookkeeping:
         """Under a new name."""
         home, job = self._home, self.job
         command = home.commands.pop(job.id)
+        before = job.id
         home.jobs.rename(job, home.new_id())
+        job_log.debug(before, "begins again as %s: %s", job.id, reason)
+        job_log.debug(job.id, "begun as %s: %s", before, reason)
         job.waits_again(reason)
         home.jobs.add(job)
         home.commands[job.id] = command

@@ -5,6 +5,7 @@ decided here.
 """
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 
@@ -25,6 +26,9 @@ from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
 from lbd.model import HostId
 from lbd.policy.needs import with_features
+from lbd.process.job_log import JobLog
+
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 
 class Command:
@@ -85,7 +89,10 @@ class Command:
         return False
 
     def _handle(self, event: e.Event) -> list[e.Action]:
-        return self.journey.handle(event, time.monotonic())
+        before = self.journey.phase
+        actions = self.journey.handle(event, time.monotonic())
+        job_log.step(self.job.id, event, before, self.journey.phase)
+        return actions
 
     def _feed(self, event: e.Event) -> None:
         """One that nothing follows from but what is done at once."""

@@ -48,6 +48,8 @@ class Attempt(Performer):
         super().__init__(host, clock_s)
         self.id = JobId(f"{start.job}.{start.attempt}")  # for the keeper
         self.start = start
+        self.shown = shown_id(start.job, start.array, start.array_index)
+        self.which = f"attempt {start.attempt}, "
         self._client = client
         self._report = report
         self._common = host.submitted.common(start)
@@ -255,7 +257,7 @@ class Attempt(Performer):
                 state=JobState.RUNNING,
                 foreign=True,
                 queued_at=HostId(request.origin),
-                queued_as=shown_id(start.job, start.array, start.array_index),
+                queued_as=self.shown,
             )
         )
 

@@ -38,6 +38,7 @@ from lbd.lbm.queue.spool_room import SpoolCare
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.process.job_log import JobLog
 from lbd.text.needs_words import resources_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 log = logging.getLogger("lbd.lbm")
+job_log = JobLog(log)
 
 RECONNECT_S = 0.3
 HEARTBEATS_PER_LEASE = 4
@@ -341,10 +343,10 @@ class DispatcherLine:
     async def _watch_leases(self) -> None:
         while True:
             now_s = clock_s()
-            for key, held in list(self._held.items()):
+            for held in list(self._held.values()):
                 until_s = held.attempt.execution.timers.get(Timer.LEASE)
                 if until_s is not None and until_s <= now_s:
-                    log.warning("attempt %s.%d: its lease has expired, ending it", *key)
+                    job_log.warning(held.attempt.shown, "its lease has expired, ending it")
                     held.attempt.feed(e.Tick())
             await asyncio.sleep(WATCH_S)
 

@@ -35,10 +35,11 @@ from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import request_in
+from lbd.process.job_log import JobLog
 from lbd.process.whole_file import write_whole
 from lbd.text.ranges import ranges_in
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 LINE_BYTES_MAX = 8192
 OF_USER_MAX = 1000  # jobs whose end is to be notified
@@ -220,7 +221,7 @@ class Notifications:
             if first not in self._left:
                 continue
             if reply.error:
-                log.warning("--notify of job %d: the queue has forgotten the job", first)
+                job_log.warning(str(first), "--notify: the queue has forgotten the job")
                 await self._done(self._open[first])
             elif {job.state for job in reply.jobs} <= ENDED_NAMES and reply.jobs:
                 self._ended(first, group)
@@ -248,11 +249,11 @@ class Notifications:
                     if isinstance(problem, SpawnFailed) and not is_passing(problem):
                         await self._give_up(notice, problem)
                         continue
-                    log.info("--notify of job %d: %s; will try again", notice.first, problem)
+                    job_log.info(str(notice.first), "--notify: %s; will try again", problem)
                     await asyncio.sleep(RETRY_S)
 
     async def _give_up(self, notice: Notice, problem: Exception) -> None:
-        log.warning("--notify of job %d: %s", notice.first, problem)
+        job_log.warning(str(notice.first), "--notify: %s", problem)
         await self._done(notice)
 
     async def _with_end(self, notice: Notice) -> Notice:

@@ -28,8 +28,9 @@ from lbd.lbm.queue.pack_store import Note, PackStore
 from lbd.lbm.queue.receiving import receive_pack
 from lbd.lbm.session.request import ClientRequest
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.job_log import JobLog
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
 
 TOLD_EVERY_S = 1.0  # to who waits while the files are packed and the dispatcher takes the job
@@ -103,7 +104,7 @@ class QueuedFiles:
         try:
             await asyncio.to_thread(self.store.write, note)
         except OSError as problem:
-            log.warning("files of job %d: %s", note.first, problem.strerror)
+            job_log.warning(str(note.first), "its files: %s", problem.strerror)
         self._fresh.set()
 
     # Back
@@ -233,7 +234,9 @@ class QueuedFiles:
             old = time.time() - job.finished > self._config.dispatch.output_keep_days * DAY_S
             if trouble and not old:
                 if job.id not in self.troubles:
-                    log.warning("outputs of job %d: %s; will try again", job.id, trouble)
+                    index = job.array_index if job.array_id else None
+                    shown = shown_id(str(job.id), job.array_id, index)
+                    job_log.warning(shown, "its outputs: %s; will try again", trouble)
                 self.troubles[job.id] = trouble
                 loop = asyncio.get_running_loop()
                 loop.call_later(RETRY_S, self._ended.put_nowait, job)

@@ -26,10 +26,11 @@ from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal, bounded_s
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2 as pb
+from lbd.process.job_log import JobLog
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
-log = logging.getLogger("lbd.lbm")
+job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 PEER_S = 3.0
 PATIENCE_MAX_S = 20.0  # of one answer
@@ -69,6 +70,23 @@ class CommandAnswers:
         if not is_plain_of(job.rpartition("-")[0], reply.job):
             raise Unavailable(f"what is answered about {job} makes no sense")
         return {"job": shown(reply.job), "open": reply.open}
+
+    async def is_of(self, job: str, caller: Caller) -> bool:
+        """Whether a command is the caller's; if not, the caller is an administrator. Raises
+        LbdError."""
+        if not JOB_ID.fullmatch(job):
+            raise Refusal(f"no job {one_line(job, 80)!r}", "missing")
+        user, is_admin = user_name(caller.uid), self._admins.include(caller)
+        asked = pb.CommandRequest(id=job, verb="show", user=user, uid=max(0, caller.uid))
+        try:
+            reply = await self._passed_on(asked)
+        except Unavailable:
+            if is_admin:  # its host may be what they look for
+                return False
+            raise
+        if reply.error and not (is_admin and reply.code == "denied"):
+            raise Refusal(one_line(reply.error), reply.code)
+        return not reply.error
 
     async def _passed_on(self, asked: pb.CommandRequest) -> pb.CommandReply:
         """Raises LbdError."""
@@ -208,7 +226,7 @@ class CommandAnswers:
             else:
                 await as_user.work(job.uid, b"signal", *(b"%d" % word for word in words))
         except LbdError as problem:  # it has ended, or is another user's by now
-            log.info("signal %d to %s: %s", words[2], job.id, problem)
+            job_log.info(job.id, "signal %d: %s", words[2], problem)
 
 
 def shown(record: pb.JobRecord) -> Json:

@@ -15,6 +15,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.cluster import ClusterHost
 from lbd.lbm.session.command_questions import CommandAnswers
+from lbd.lbm.session.daemon_lines import DaemonLines
 from lbd.lbm.session.explain import Checks
 from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
 from lbd.lbm.session.metrics_question import lbm_metrics
@@ -52,6 +53,7 @@ class Questions:
         self._queue = QueueAnswers(home, self._admins)
         self.usage = UsageAnswers(home, host.rules, self._admins)
         self.commands = CommandAnswers(home, self._admins)
+        self.lines = DaemonLines(home, self._admins, self._queue, self.commands)
         self._figures = OwnFigures()
         self.owners = OwnerAnswers(host.rules, home, owner)
 
@@ -60,6 +62,8 @@ class Questions:
         if operation == "jobs":
             asker = Asker(user_name(caller.uid), caller.uid)
             return await self._jobs(question, asker, is_admin=self._admins.include(caller))
+        if operation in ("queue.lines", "command.lines"):
+            return await self.lines.answer(question, caller)
         if str(operation).startswith("queue."):
             return await self._queue.answer(question, caller)
         if str(operation).startswith("command."):

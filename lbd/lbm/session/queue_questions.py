@@ -57,7 +57,7 @@ class QueueAnswers:
         """Raises LbdError, KeyError, TypeError, ValueError."""
         operation = question["op"]
         if operation == "queue.jobs":
-            reply = await self._find(
+            reply = await self.find(
                 question, caller, attempts=bool(question.get("attempts")),
                 by_array=not question.get("tasks"),
             )  # fmt: skip
@@ -90,9 +90,9 @@ class QueueAnswers:
         if reply.error:
             raise Unavailable(reply.error)
         seen = in_turns(reply.jobs)
-        return [queued_json(job) async for job in seen if asker is None or self._is_of(asker, job)]
+        return [queued_json(job) async for job in seen if asker is None or self.is_of(asker, job)]
 
-    def _is_of(self, asker: Asker, job: pb.JobInfo) -> bool:
+    def is_of(self, asker: Asker, job: pb.JobInfo) -> bool:
         uid = job.uid if job.HasField("uid") else NO_UID  # of a dispatcher of an older release
         return is_same(self._home.config.users, asker, Asker(job.user, uid))
 
@@ -106,9 +106,9 @@ class QueueAnswers:
     ) -> list[pb.JobInfo]:
         """The same, within a question whose answer takes longer than that."""
         async with self._home.long_answers.turn(caller.person, "queue.jobs"):
-            return await self._find(question, caller, attempts=attempts, explained=explained)
+            return await self.find(question, caller, attempts=attempts, explained=explained)
 
-    async def _find(
+    async def find(
         self,
         question: Json,
         caller: Caller,
@@ -127,7 +127,7 @@ class QueueAnswers:
         if reply.error:
             raise Refusal(reply.error, "missing")
         sees_all = self._admins.include(caller)
-        jobs = [job for job in reply.jobs if sees_all or self._is_of(asker, job)]
+        jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
             raise Refusal("permission denied: none of these jobs is yours", "denied")
         return jobs
@@ -220,7 +220,7 @@ class QueueAnswers:
 
     async def _counts(self, question: Json, caller: Caller) -> Json:
         """How many are in each state, for who asks again and again."""
-        found = await self._find(question, caller, explained=False, by_array=True)
+        found = await self.find(question, caller, explained=False, by_array=True)
         return counts_json(found)
 
     async def _logs(self, question: Json, caller: Caller) -> Json:

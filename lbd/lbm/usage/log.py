@@ -21,8 +21,10 @@ from lbd.lbm.usage.ended_jobs import EndedJobs
 from lbd.lbm.usage.record import usage_of
 from lbd.lbm.usage.store import UsageStore
 from lbd.model import JobState
+from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
+job_log = JobLog(log)
 
 PAUSE_S = 1.0
 PENDING_MAX = 20_000  # jobs that wait to be written
@@ -93,7 +95,7 @@ class UsageLog:
             self._store.add([usage_of(job) for job in jobs])
         except CANNOT_BE as problem:
             if len(jobs) == 1:
-                log.warning("%s cannot be accounted: %s", jobs[0].id, problem)
+                job_log.warning(jobs[0].id, "cannot be accounted: %s", problem)
                 self.lost += 1
                 return
             for job in jobs:  # the one at fault alone is lost

@@ -474,3 +474,37 @@ class PastJob(_message.Message):
     host: str
     pinned: bool
     def __init__(self, number: _Optional[int] = ..., submitted: _Optional[float] = ..., waiting_s: _Optional[float] = ..., response_s: _Optional[float] = ..., cpu_s: _Optional[float] = ..., command: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., pinned: _Optional[bool] = ...) -> None: ...
+
+class LinesRequest(_message.Message):
+    __slots__ = ("job", "user", "uid")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    user: str
+    uid: int
+    def __init__(self, job: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
+
+class LinesReply(_message.Message):
+    __slots__ = ("lines", "more", "withheld")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    lines: _containers.RepeatedCompositeFieldContainer[LogLine]
+    more: bool
+    withheld: str
+    def __init__(self, lines: _Optional[_Iterable[_Union[LogLine, _Mapping]]] = ..., more: _Optional[bool] = ..., withheld: _Optional[str] = ...) -> None: ...
+
+class LogLine(_message.Message):
+    __slots__ = ("unix_s", "daemon", "level", "job", "text")
+    UNIX_S_FIELD_NUMBER: _ClassVar[int]
+    DAEMON_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    unix_s: float
+    daemon: str
+    level: str
+    job: str
+    text: str
+    def __init__(self, unix_s: _Optional[float] = ..., daemon: _Optional[str] = ..., level: _Optional[str] = ..., job: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...

@@ -52,6 +52,9 @@ def add_logs_options(parser: Parser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="until it has ended")
     parser.add_argument("--attempt", metavar="N", type=attempt_number,
                         help="of that attempt, not of the last")  # fmt: skip
+    parser.add_argument("--daemons", action="store_true",
+                        help="not what it printed, but what the daemons of all hosts said of it, "
+                        "since they were started")  # fmt: skip
     add_id(parser)
 
 

@@ -7,6 +7,7 @@ plain_commands.py; a list of both is answered in one piece.
 import argparse
 import sys
 import time
+from datetime import datetime
 
 from lbd.cli.ctl.jobs import queued_jobs
 from lbd.cli.ctl.jobs.arrays import add_ids, add_requeue_options, add_update_options, change_of
@@ -22,7 +23,7 @@ from lbd.console.job_acts import act, check_ids
 from lbd.console.job_details import attempt_row
 from lbd.console.jobs import ANSWER_S, Filters, fetch
 from lbd.console.output import own_page, print_json, put, wrapped
-from lbd.console.reply import Json, tables, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError
 from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
@@ -53,6 +54,8 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def logs(daemons: Daemons, options: argparse.Namespace) -> int:
+    if options.daemons:
+        return daemon_lines(daemons, options)
     if not plain_commands.is_plain(options.ids[0]):
         return queued_jobs.logs(daemons, options)
     found = plain_commands.shown(daemons, options.ids[0])
@@ -63,6 +66,41 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     else:
         complain("lbctl", where)
     return 0
+
+
+def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
+    """What the daemons of all hosts have said of one job."""
+    (name,) = options.ids
+    if options.follow or options.attempt is not None:
+        raise ConfigError("--daemons shows what was said of all attempts until now: no -f, "
+                          "no --attempt")  # fmt: skip
+    kind = "command" if plain_commands.is_plain(name) else "queue"
+    reply = daemons.lbm({"op": f"{kind}.lines", "id": name}, ANSWER_S)
+    missing, withheld = table(reply, "missing"), table(reply, "withheld")
+    if options.json:
+        print_json(reply)
+    else:
+        for line in tables(reply, "lines"):
+            put(line_text(line, text(reply, "id")))
+        if reply.get("more"):
+            complain("lbctl", "these are the last ones: there were more")
+        if not tables(reply, "lines"):
+            complain("lbctl", f"no daemon remembers anything of job {text(reply, 'id')}")
+    if missing:
+        named = ", ".join(f"{host} ({text(missing, host)})" for host in missing)
+        complain("lbctl", f"without what these know: {named}")
+    for host in withheld:
+        complain("lbctl", f"{host} does not show its lines here ({text(withheld, host)} there)")
+    return 0
+
+
+def line_text(line: Json, job: str) -> str:
+    """As a log has it; with its job if that is not the one that was asked about."""
+    at = datetime.fromtimestamp(number(line, "time")).isoformat(" ", "milliseconds")
+    of = text(line, "job")
+    about = f"job {of}: " if of != job else ""
+    where = f"{text(line, 'host')} {text(line, 'daemon')}"
+    return f"{at} {where} {text(line, 'level')}: {about}{text(line, 'text')}"
 
 
 def wait(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -219,7 +257,10 @@ KILL_EXAMPLES = (
 )
 VERBS = {
     "job": Verb(reading(job), add_job_options),
-    "logs": Verb(reading(logs), queued_jobs.add_logs_options),
+    "logs": Verb(reading(logs), queued_jobs.add_logs_options, (
+        "lbctl logs -f 12                 what job 12 prints, until it has ended",
+        "lbctl logs --daemons h1-26       what the daemons of all hosts did with it, and when",
+    )),
     "wait": Verb(reading(wait), queued_jobs.add_wait_options),
     "kill": Verb(asking(kill), add_kill_options, KILL_EXAMPLES),
     "hold": Verb(acting("hold", "held"), add_ids),

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-from lbd.cli.daemons.journal import JournalHandler, is_journal, packed
+from lbd.cli.daemons.journal import JournalHandler, OneLine, is_journal, packed
 
 
 def record(text, level=logging.INFO, **extra):
@@ -37,6 +37,20 @@ def test_a_record_becomes_fields(tmp_path):
     assert found["SYSLOG_IDENTIFIER"] == "lbd-lim"
     assert found["LOGGER"] == "lbd.lim"
     assert "LBD_ACTION" not in found
+
+
+def test_a_line_about_a_job_bears_its_id(tmp_path):
+    said = record("its lease has expired", job="12_7")
+    with listening(tmp_path) as receiver:
+        handler = JournalHandler("lbd lbm", "h1", logging.NullHandler(), str(tmp_path / "journal"))
+        handler.handle(said)
+        handler.close()
+        lines = receiver.recv(4096).decode().splitlines()
+    found = dict(line.split("=", 1) for line in lines)
+    assert found["LBD_JOB"] == "12_7"
+    assert found["MESSAGE"] == "job 12_7: its lease has expired"
+    assert OneLine("lbd lbm: %(message)s").format(said) == f"lbd lbm: {found['MESSAGE']}"
+    assert OneLine("lbd lbm: %(message)s").format(record("ready")) == "lbd lbm: ready"
 
 
 def test_a_value_of_several_lines_comes_with_its_length():

@@ -155,3 +155,45 @@ def test_the_word_for_where_it_ran_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
     assert lines[-1] == "reason     lowest: the best of the willing hosts"
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
+
+
+def line(host, text, job="12_7"):
+    return {"time": 1e9, "host": host, "daemon": "lbm", "level": "debug", "job": job, "text": text}
+
+
+def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
+    reply = {
+        "ok": True, "id": "12_7", "more": True,
+        "lines": [line("h1", "accepted", "12"), line("h2", "runs\x1b[2J")],
+        "missing": {"h3": "down", "h4": "no answer within 5 s"},
+        "withheld": {"h5": "admin.hosts"},
+    }  # fmt: skip
+    lbm = daemon("lbm", **{"queue.lines": reply})
+    assert lbctl.main(["logs", "--daemons", "12_7"]) == 0
+    assert [one["op"] for one in lbm.asked] == ["queue.lines"]
+    out, err = capsys.readouterr()
+    first, second = out.splitlines()
+    assert first.endswith(".000 h1 lbm debug: job 12: accepted")
+    assert second.endswith(".000 h2 lbm debug: runs?[2J")
+    assert err.splitlines() == [
+        "lbctl: these are the last ones: there were more",
+        "lbctl: without what these know: h3 (down), h4 (no answer within 5 s)",
+        "lbctl: h5 does not show its lines here (admin.hosts there)",
+    ]
+    assert lbctl.main(["logs", "--daemons", "12_7", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["id"], len(found["lines"])) == (1, "12_7", 2)
+
+
+def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
+    reply = {"ok": True, "id": "h1-26", "more": False, "lines": [], "missing": {}, "withheld": {}}
+    lbm = daemon("lbm", **{"command.lines": reply})
+    assert lbctl.main(["logs", "--daemons", "h1-26"]) == 0
+    assert [one["op"] for one in lbm.asked] == ["command.lines"]
+    assert capsys.readouterr().err == "lbctl: no daemon remembers anything of job h1-26\n"
+
+
+@pytest.mark.parametrize("more", [("-f",), ("--attempt", "2")])
+def test_what_daemons_said_is_not_followed(capsys, more):
+    assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
+    assert "no -f, no --attempt" in capsys.readouterr().err

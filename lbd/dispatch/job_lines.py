@@ -1,0 +1,44 @@
+"""What the dispatcher says of each job in its log: every step that it records, and every order."""
+
+import logging
+from collections.abc import Iterable
+
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.records import Action, Begin, Changed, Signal
+from lbd.model import JobId, JobState
+from lbd.process.job_log import JobLog
+
+job_log = JobLog(logging.getLogger("lbd.dispatch"))
+
+
+def shown_id(life: Lifecycle, job: JobId) -> str:
+    """As people know it; the number of one that has ended."""
+    live = life.jobs.get(job)
+    return live.job.shown if live is not None else job
+
+
+def say(life: Lifecycle, actions: Iterable[Action]) -> None:
+    for action in actions:
+        match action:
+            case Begin(job, attempt, host):
+                shown = f"{action.array}_{action.array_index}" if action.array else job
+                job_log.debug(shown, "attempt %d goes to %s", attempt, host)
+            case Changed():
+                job_log.debug(action.shown or action.job, "%s", change_phrase(action))
+            case Signal(job, attempt, host, number, stop_reason):
+                what = f"signal {number}" if number else f"end ({stop_reason or 'wanted'})"
+                job_log.debug(shown_id(life, job), "attempt %d on %s: %s", attempt, host, what)
+
+
+def change_phrase(change: Changed) -> str:
+    ending, attempt = change.ending, f"attempt {change.attempt}"
+    where = f" on {change.host}" if change.host else ""
+    said = change.state.value
+    if change.fate is not None and change.fate.value != said:
+        said = f"{attempt} {change.fate.value}{where}; {said}"
+    elif change.attempt and change.state is not JobState.PENDING:
+        said = f"{attempt} {said}{where}"
+    if ending is not None and ending.exit_status is not None:
+        said += f", exit {ending.exit_status}"
+    why = (ending.reason if ending is not None else "") or change.reason
+    return f"{said}: {why}" if why else said

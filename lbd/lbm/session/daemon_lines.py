@@ -1,0 +1,178 @@
+"""What `lbctl logs --daemons` asks: what the daemons of all hosts have said of one job.
+
+The LBM of who asks sees to it that the job is theirs, or they are an administrator. Another host
+gives its lines to whoever it would show such a job to: for a user if that host may speak for its
+users here ([admission] origins), for an administrator if admin.hosts here names it.
+"""
+
+import asyncio
+import math
+import time
+from pathlib import Path
+
+from lbd.errors import LbdError, PeerError, Unavailable
+from lbd.keeper.run_as import Asker
+from lbd.lbm.core.vouching import why_withheld
+from lbd.lbm.inbound.checked_request import JOB_ID
+from lbd.lbm.outbound.context import OutboundContext
+from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session.cluster import ClusterHost
+from lbd.lbm.session.command_questions import CommandAnswers
+from lbd.lbm.session.queue_questions import QueueAnswers
+from lbd.local.admins import Admins
+from lbd.local.caller import Caller
+from lbd.local.json_socket import Json, OneQuestion, Refusal
+from lbd.net.gen import lbm_pb2 as pb
+from lbd.process import job_log
+from lbd.process.job_log import Line, RecentLines
+from lbd.text.one_line import one_line
+
+LIM, LBM, DISPATCHER = DAEMONS = ("lim", "lbm", "dispatcher")
+PEER_S, DAEMON_S = 5.0, 2.0  # a host asks its other daemons within that
+AT_ONCE = 16  # hosts
+UNIX_S_MAX = 1e11
+
+
+class DaemonLines:
+    def __init__(
+        self,
+        home: OutboundContext,
+        admins: Admins,
+        queue: QueueAnswers,
+        commands: CommandAnswers,
+        recent: RecentLines = job_log.RECENT,
+    ) -> None:
+        self._home, self._admins, self._recent = home, admins, recent
+        self._queue, self._commands = queue, commands
+
+    async def answer(self, question: Json, caller: Caller) -> Json:
+        """Raises LbdError, KeyError."""
+        asker, name = Asker(user_name(caller.uid), caller.uid), str(question["id"])
+        if question["op"] == "command.lines":
+            theirs = await self._commands.is_of(name, caller)
+        else:
+            name, theirs = await self._of_queue(name, asker, caller)
+        asked = pb.LinesRequest(job=name, user=asker.user, uid=max(0, asker.uid))
+        if not theirs:
+            asked = pb.LinesRequest(job=name)
+        gathered = Gathered()
+        gathered.add(self._home.config.host.name, name, await self._own(name))
+        try:
+            peers = await self._home.cluster.others()
+        except LbdError as problem:
+            gathered.missing["the other hosts"] = str(problem)
+            peers = []
+        turns = asyncio.Semaphore(AT_ONCE)
+        await asyncio.gather(*(self._ask(peer, asked, turns, gathered) for peer in peers))
+        return gathered.answer(name)
+
+    async def _of_queue(self, name: str, asker: Asker, caller: Caller) -> tuple[str, bool]:
+        """The job's id, and whether it is the asker's. Raises LbdError."""
+        question: Json = {"ids": [name]}
+        try:
+            found = await self._queue.find(question, caller, explained=False, by_array=True)
+        except Unavailable:  # it may be what they look for
+            if self._admins.include(caller) and (name.isdecimal() or job_log.array_of(name)):
+                return name, False
+            raise
+        if len(found) != 1:
+            raise Refusal("what daemons said is shown of one job at a time")
+        job = found[0]
+        array = str(job.array_id or job.id)
+        shown = name if job_log.array_of(name) == array else array
+        return shown, self._queue.is_of(asker, job)
+
+    async def _ask(
+        self,
+        peer: ClusterHost,
+        asked: pb.LinesRequest,
+        turns: asyncio.Semaphore,
+        gathered: "Gathered",
+    ) -> None:
+        if peer.is_down:
+            gathered.missing[peer.name] = "down"
+            return
+        async with turns:
+            try:
+                reply = await self._home.cluster.ask(peer, "Lines", asked, pb.LinesReply, PEER_S)
+            except Unavailable as problem:
+                gathered.missing[peer.name] = str(problem)
+                return
+        gathered.add(peer.name, asked.job, reply)
+
+    # of this host
+
+    async def for_peer(self, asked: pb.LinesRequest, host: str) -> pb.LinesReply:
+        """Raises PeerError."""
+        if not JOB_ID.fullmatch(asked.job):
+            raise PeerError("not the id of a job")
+        uid, admission = asked.uid if asked.HasField("uid") else None, self._home.rules.config
+        withheld = why_withheld(self._home.config, admission.admission, host, asked.user, uid)
+        return pb.LinesReply(withheld=withheld) if withheld else await self._own(asked.job)
+
+    async def _own(self, job: str) -> pb.LinesReply:
+        """Of all daemons that are here and answer."""
+        runtime = Path(self._home.config.host.runtime_dir)
+        question: Json = {"op": "lines", "job": job}
+        others = (LIM, DISPATCHER)
+        answers = await asyncio.gather(
+            *(OneQuestion(runtime / f"{name}.sock").ask(question, DAEMON_S) for name in others)
+        )
+        lines, more = self._recent.of(job, time.time())
+        reply = pb.LinesReply(lines=[as_message(LBM, line) for line in lines], more=more)
+        for daemon, answer in zip(others, answers, strict=True):
+            rows = (answer or {}).get("lines")
+            for row in rows if isinstance(rows, list) else ():
+                reply.lines.append(as_message(daemon, Line(*row)))
+            reply.more |= bool((answer or {}).get("more"))
+        return reply
+
+
+class Gathered:
+    """From all hosts. What another one says is checked and bounded here."""
+
+    def __init__(self) -> None:
+        self.missing: dict[str, str] = {}
+        self._withheld: dict[str, str] = {}
+        self._rows: list[tuple[Line, str, str]] = []
+        self._more = False
+
+    def add(self, host: str, job: str, reply: pb.LinesReply) -> None:
+        if reply.withheld:
+            self._withheld[host] = one_line(reply.withheld)
+        told = reply.lines[-len(DAEMONS) * job_log.SHOWN_LINES :]
+        self._rows += [(checked(one), host, one.daemon) for one in told if is_about(one, job)]
+        self._more |= reply.more
+        self._rows.sort()
+        shown, is_cut = job_log.newest([line for line, _, _ in self._rows])
+        self._rows = self._rows[len(self._rows) - len(shown) :]
+        self._more |= is_cut
+
+    def answer(self, job: str) -> Json:
+        lines = [
+            {"time": line.unix_s, "host": host, "daemon": daemon, "level": line.level,
+             "job": line.job, "text": line.text}
+            for line, host, daemon in self._rows
+        ]  # fmt: skip
+        missing = dict(sorted(self.missing.items()))
+        withheld = dict(sorted(self._withheld.items()))
+        return {"id": job, "lines": lines, "more": self._more, "missing": missing,
+                "withheld": withheld}  # fmt: skip
+
+
+def as_message(daemon: str, line: Line) -> pb.LogLine:
+    return pb.LogLine(
+        unix_s=line.unix_s, daemon=daemon, level=line.level, job=line.job, text=line.text
+    )
+
+
+def is_about(line: pb.LogLine, job: str) -> bool:
+    """Whether it is a line about that job at all."""
+    is_known = line.daemon in DAEMONS and line.level in job_log.LEVELS.values()
+    in_time = math.isfinite(line.unix_s) and 0 <= line.unix_s <= UNIX_S_MAX
+    return is_known and in_time and job_log.concerns(line.job, job)
+
+
+def checked(line: pb.LogLine) -> Line:
+    text = one_line(line.text, job_log.LINE_CHARS_MAX)
+    return Line(line.unix_s, line.level, line.job, text)
