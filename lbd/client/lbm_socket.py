@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 
 SOL_SOCKET, SO_PEERCRED = 1, 17
 RESTART_S = 30.0  # so long after one LBM has left the next must answer
-FILE_TYPE, DIRECTORY, STICKY = 0o170000, 0o040000, 0o1000  # of modes, as `stat` has them
+FILE_TYPE, REGULAR, DIRECTORY, STICKY = (
+    0o170000,
+    0o100000,
+    0o040000,
+    0o1000,
+)  # of modes, as `stat` has them
+
+CONFIG_BYTES_MAX, PATH_SHOWN = 1 << 24, 400
 
 
 def find_runtime_dirs(config: str | None) -> list[str]:
@@ -21,11 +28,11 @@ def find_runtime_dirs(config: str | None) -> list[str]:
     given = encode(config) if config is not None else environment.get(b"LBD_CONFIG", b"")
     for path in [given] if given else [home + b"/.config/lbd/lbd.toml", b"/etc/lbd/lbd.toml"]:
         try:
-            with open(path, "rb") as file:
-                text = b"\n" + file.read()
+            text = b"\n" + read_config(path, of_root=not given and posix.geteuid() == 0)
         except OSError as problem:
             if given:
-                raise Trouble(f"{path.decode(errors='replace')}: {problem.strerror}") from None
+                shown = path[:PATH_SHOWN].decode(errors="replace")
+                raise Trouble(f"{shown}: {problem.strerror}") from None
             continue
         _, found, rest = text.partition(b'\nruntime_dir = "')
         if found and b"\\" not in rest.partition(b'"')[0]:
@@ -43,6 +50,22 @@ def find_runtime_dirs(config: str | None) -> list[str]:
     base = environment.get(b"XDG_RUNTIME_DIR", b"").decode(errors="surrogateescape")
     own = f"{base}/lbd" if base else f"/tmp/lbd-{uid}"  # noqa: S108  # `may_be_at` looks
     return [own, "/run/lbd"]
+
+
+def read_config(path: bytes, *, of_root: bool) -> bytes:
+    """Raises OSError also for what is no file: none waits for somebody to write to a FIFO, or reads
+    a device without end; and where it is to be `of_root` for one of another user's, by whose HOME
+    root would go, as after `sudo -E`."""
+    file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    try:
+        status = posix.fstat(file)
+        if status.st_mode & FILE_TYPE != REGULAR or status.st_size > CONFIG_BYTES_MAX:
+            raise OSError(0, "not a file that can be lbd.toml")
+        if of_root and status.st_uid != 0:
+            raise OSError(0, "another user's")
+        return posix.read(file, CONFIG_BYTES_MAX)
+    finally:
+        posix.close(file)
 
 
 def connect(runtime_dirs: list[str], daemon: str = "lbm") -> "socket | None":

@@ -250,7 +250,11 @@ static bool find_lbm(void) {
     char *named = getenv("LBD_CONFIG") ?: "", *base = getenv("XDG_RUNTIME_DIR") ?: "";
     char *usual = text("%s/.config/lbd/lbd.toml", getenv("HOME") ?: "");
     char *own = *base ? text("%s/lbd", base) : text("/tmp/lbd-%d", (int)geteuid());
-    int file = open(*named ? named : usual, O_RDONLY | O_CLOEXEC);
+    int file = open(*named ? named : usual, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    if (file >= 0 && (fstat(file, &status) || !S_ISREG(status.st_mode) ||
+                      (!*named && !geteuid() && status.st_uid)))
+        leave_it(NULL); /* nothing to be waited for, nor what another user tells root */
     if (file < 0 && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);
     ssize_t size = file < 0 && !*named ? 0 : read(file, config + 1, CONFIG_MAX - 2);
     config[0] = '\n';

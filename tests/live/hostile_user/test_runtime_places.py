@@ -43,9 +43,10 @@ def lbrun(request, front):
     return (front,) if request.param == "compiled" else ("env", "LBD_FRONT=python", "lbrun")
 
 
-def hears(lbrun, directory, config):
+def hears(lbrun, directory, config, **environment):
     """Whether somebody of OTHER's who listens in `directory` is told anything."""
     config.write_text(f'[host]\nruntime_dir = "{directory}"\n')
+    environment = environment or {"LBD_CONFIG": str(config)}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{directory}/lbm.sock")
         os.seteuid(OTHER)
@@ -56,7 +57,7 @@ def hears(lbrun, directory, config):
         os.chmod(f"{directory}/lbm.sock", 0o777)
         heard, is_over = b"", False
         process = subprocess.Popen(
-            [*lbrun, "true"], env=client_environment(LBD_CONFIG=str(config)),
+            [*lbrun, "true"], env=client_environment(**environment),
             stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
@@ -109,3 +110,39 @@ def test_the_places_of_this_system_that_root_has(lbrun, short_dir):
         assert not hears(lbrun, directory, short_dir / "lbd.toml")
     finally:
         shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("owner", [0, OTHER])
+def test_root_in_another_users_home_does_not_go_by_that_users_file(lbrun, owner, short_dir):
+    short_dir.chmod(0o755)
+    directory = made(made(short_dir / "run", (0, 0o755)) / "lbd", (OTHER, 0o755))
+    config = short_dir / "home/.config/lbd/lbd.toml"
+    config.parent.mkdir(parents=True)
+    config.touch()
+    os.chown(config, owner, owner)
+    home = {"HOME": str(short_dir / "home"), "LBD_CONFIG": "", "XDG_CONFIG_HOME": ""}
+    assert hears(lbrun, directory, config, **home) == (owner == 0)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["$LBD_CONFIG", "at home"])
+@pytest.mark.parametrize("what", ["a FIFO", "a device without end"])
+def test_nobody_waits_for_what_is_no_file(lbrun, what, named, short_dir):
+    """`lbrun` waited for somebody to write to the FIFO, and read the device until memory ended."""
+    config = short_dir / ".config/lbd/lbd.toml"
+    config.parent.mkdir(parents=True)
+    if what == "a FIFO":
+        os.mkfifo(config)
+    else:
+        config.symlink_to("/dev/zero")
+    environment = client_environment(LBD_CONFIG=str(config) if named else "", HOME=str(short_dir))
+    done = subprocess.run(
+        [*lbrun, "--local", "echo", "ran"], env=environment, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=2 * SECONDS,
+    )  # fmt: skip
+    if "LBD_FRONT=python" not in lbrun:  # it leaves that to the Python client, here /bin/true
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    elif named:
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr == f"lbrun: {config}: not a file that can be lbd.toml\n"
+    else:
+        assert done.stdout == "ran\n"

@@ -4,6 +4,7 @@ Whatever cannot be had is left out with a line, since a host that needs help may
 """
 
 import argparse
+import contextlib
 import importlib.metadata
 import io
 import json
@@ -146,8 +147,8 @@ def logs(config: Config) -> Iterator[tuple[str, Callable[[], str]]]:
                 yield name, lambda path=path: end_of(path)  # type: ignore[misc]
         return
     for name in UNITS:
-        yield name, lambda name=name: journal(f"lbd-{name}")  # type: ignore[misc]
-    yield "up", lambda: journal("lbd-up")
+        yield name, lambda name=name: journal(f"lbd-{name}", config)  # type: ignore[misc]
+    yield "up", lambda: journal("lbd-up", config)
 
 
 def end_of(path: Path) -> str:
@@ -157,10 +158,15 @@ def end_of(path: Path) -> str:
         return file.read(LOG_BYTES_MAX).decode("utf-8", "replace")
 
 
-def journal(identifier: str) -> str:
-    """What `program` of ours has said: lines to stderr have the unit's name, fields our own."""
+def journal(identifier: str, config: Config) -> str:
+    """What a program of ours has said: lines to stderr have the unit's name, fields our own. Any
+    user can write lines with that name (`logger -t`), so theirs are left out."""
     words = ("journalctl", "--quiet", "--no-pager", "-n", JOURNAL_LINES, "-o", "short-iso")
-    one = (f"_SYSTEMD_UNIT={identifier}.service", "+", f"SYSLOG_IDENTIFIER={identifier}")
+    users = {0}
+    with contextlib.suppress(OSError):
+        users.add(os.stat(config.host.state_dir).st_uid)
+    ours = (f"SYSLOG_IDENTIFIER={identifier}", *(f"_UID={uid}" for uid in sorted(users)))
+    one = (f"_SYSTEMD_UNIT={identifier}.service", "+", *ours)
     try:
         done = subprocess.run([*words, *one], capture_output=True, timeout=JOURNAL_S, check=False)
     except FileNotFoundError:
