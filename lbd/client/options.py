@@ -138,6 +138,8 @@ def check(options: Options) -> None:
             name = "--mem"
             options.memory_bytes = size_bytes(values.get("mem", "0"))
             size = values.get("mem", "")
+            if size and not options.memory_bytes:
+                raise ValueError("must be above 0")
             if options.memory_bytes < UNIT_FROM_BYTES and size[-1:].isdecimal():
                 raise ValueError(f"{size} bytes? give a unit, such as {size}G")
         except ValueError as problem:

@@ -78,6 +78,8 @@ def memory(given: str) -> int:
         found = size_bytes(given)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
+    if not found:
+        raise argparse.ArgumentTypeError("must be above 0")
     if found < UNIT_FROM_BYTES and given[-1:].isdecimal():
         raise argparse.ArgumentTypeError(f"{given} bytes? give a unit, such as {given}G")
     return found

@@ -91,6 +91,8 @@ GANG = ["-d", "--array", "0-3", "--gang"]
         (["-d", "-n", "4", "--speedup", "4"], "--speedup needs -n LEAST-MOST"),
         (["-d", "-n", "2", "--work", "5m"], "--work needs -n LEAST-MOST"),
         (["-d", "--mem", "lots"], "--mem: 'lots' is not a size; allowed: 4096, 512K, 1.5M, 2G"),
+        (["-d", "--mem", "0"], "--mem: must be above 0"),
+        (["--mem", "0G"], "--mem: must be above 0"),
         (["-d", "--array", "5-1", "true"], "--array 5-1: 5-1 runs backwards; write 1-5"),
         (["-d", "--gang"], "--gang needs --array"),
         (["-d", "--array", "0-4096", "--gang"], "--gang: 4097 jobs; the most is 4096"),

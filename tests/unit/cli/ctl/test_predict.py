@@ -22,6 +22,7 @@ from lbd.console.output import Page, Paint
         (("--need", "gpu=0"), "'gpu=0': an amount must be above 0"),
         (("--need", "memory=1G"), "memory is asked for by --mem"),
         (("--mem", "16"), "16 bytes? give a unit, such as 16G"),
+        (("--mem", "0"), "must be above 0"),
         (("--feature", "a", "--not-feature", "a"), "--feature a contradicts --not-feature a"),
     ],
 )
