@@ -79,7 +79,8 @@ class AdmissionConfig(Section):
     # no new commands while the load index here is above this; 0 = whatever it is
     load_ceiling: float = within(0.0, 0.0, 10000.0)
     # no new commands while all tasks here stood still for want of memory for more than this share
-    # of the last ten seconds, in percent (PSI, full avg10); 0 = whatever it is
+    # of the last ten seconds, in percent (PSI, full avg10), and less than a quarter of it is left;
+    # 0 = whatever it is
     memory_pressure: float = within(20.0, 0.0, 100.0)
     # the owner is back while a terminal here, or a keyboard or mouse of this host, was used within
     # this; 0 = these do not count

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from lbd.config.access import AdmissionConfig
 from lbd.text.windows import Moment, Window, read_window
 
+PLENTY_LEFT = 0.25  # of all memory
+
 
 @dataclass(frozen=True, slots=True)
 class Guest:
@@ -29,6 +31,7 @@ class Conditions:
     load: float  # index
     owner: str = ""  # what shows that the owner is there; "" = nobody is
     memory_pressure: float = 0.0  # percent of the time in which all stood still for want of memory
+    memory_left: float = 0.0  # share of all memory that new programs could have; 0: not known
 
 
 class Rules:
@@ -69,7 +72,8 @@ class Rules:
                 " (admission.load_ceiling)"
             )
         most, pressure = self.config.memory_pressure, conditions.memory_pressure
-        if most and pressure > most:
+        # With plenty left it is a command that has too little within a limit of its own.
+        if most and pressure > most and conditions.memory_left < PLENTY_LEFT:
             return (
                 f"short of memory here: all stood still for {pressure:.0f} % of the last 10 s, no"
                 f" new commands above {most:g} % (admission.memory_pressure)"

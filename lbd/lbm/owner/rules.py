@@ -12,7 +12,7 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.run_as import Asker, LocalUser
 from lbd.lbm.core.admission import Conditions, Guest, Rules
-from lbd.load.memory import own_pressure
+from lbd.load.memory import own_memory, own_pressure
 from lbd.process.timed_cache import TimedCache
 from lbd.text.windows import Moment
 
@@ -35,8 +35,10 @@ class InForce:
         self.config = config
         self.rules = Rules(config.admission)
         self.load = 0.0
-        self._pressure = own_pressure(own_group=config.load.scope != "host")
-        self._pressure_seen = 0.0, 0.0  # and when
+        own_group = config.load.scope != "host"
+        self._pressure, self._memory = own_pressure(own_group), own_memory(own_group)
+        self._memory_seen = 0.0, 0.0  # pressure, share that is left
+        self._memory_seen_s = 0.0
         self.owner = ""  # what shows that they are here
         self.owner_state = ""  # "here", "away", or "": nobody looks
         # hosts whose owners are away, of all, whether another has room, free slots, and what else
@@ -87,16 +89,17 @@ class InForce:
 
     def _conditions(self) -> Conditions:
         minute = this_minute(int(time.time() // 60))
-        return Conditions(minute, self.load, self.owner, self._memory_pressure())
+        return Conditions(minute, self.load, self.owner, *self._memory_conditions())
 
-    def _memory_pressure(self) -> float:
-        """The kernel changes it every two seconds."""
-        percent, seen_s = self._pressure_seen
+    def _memory_conditions(self) -> tuple[float, float]:
+        """The kernel changes the pressure every two seconds."""
         now_s = time.monotonic()
-        if now_s - seen_s > PRESSURE_KNOWN_S:
+        if now_s - self._memory_seen_s > PRESSURE_KNOWN_S:
             percent = self._pressure.read() if self.config.admission.memory_pressure else 0.0
-            self._pressure_seen = percent, now_s
-        return percent
+            total, available = self._memory.read() if percent else (0, 0)
+            self._memory_seen = percent, available / total if total else 0.0
+            self._memory_seen_s = now_s
+        return self._memory_seen
 
     def _groups_of(self, account: LocalUser | None) -> frozenset[str]:
         admission = self.config.admission

@@ -54,11 +54,13 @@ def test_nobody_new_while_the_owner_is_there():
 
 
 def test_a_host_that_is_short_of_memory_takes_nothing_new():
-    def closed(percent, **config):
-        conditions = Conditions(MONDAY_NOON, 0.0, memory_pressure=percent)
+    def closed(percent, left=0.0, **config):
+        conditions = Conditions(MONDAY_NOON, 0.0, memory_pressure=percent, memory_left=left)
         return Rules(AdmissionConfig(**config)).refusal(ANN, conditions)
 
     assert closed(20.0) == ""
     assert "short of memory here: all stood still for 35 % of the last 10 s" in closed(35.0)
     assert "admission.memory_pressure" in closed(6.0, memory_pressure=5.0)
     assert closed(99.0, memory_pressure=0.0) == ""
+    assert "short of memory here" in closed(35.0, left=0.2)
+    assert closed(35.0, left=0.3) == "", "a user's command may stall within a limit of its own"
