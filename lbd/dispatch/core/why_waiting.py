@@ -161,7 +161,8 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
         what = "a slot is free" if need == 1 else f"{need} slots are free at once"
         if lacking := _lacking(live.job, servers):
             return f"{tier}next, as soon as {needed(live.job.needs)} is free; {lacking}"
-        where = f"{_names(servers)}{_closed(servers)}"
+        fit = [one for one in servers if one.suits(live.job)] or servers
+        where = f"{_names(fit)}{_closed(fit)}"
         if queues.plan is not None and (front := queues.gangs.front) is not None:
             where += f", beside those kept for the gang of job {front.leader.job.shown}"
         return f"{tier}next, as soon as {what} on {where}"

@@ -60,6 +60,14 @@ def test_the_reasons():
     assert stuck_reason(life, JobId("2")) == ""
 
 
+def test_only_hosts_that_it_may_go_to_are_named():
+    life = table("h1", "h2")
+    for name in ("1", "2"):
+        submit(life, name)
+    submit(life, "3", only=HostId("h2"))
+    assert reason(life, "3") == "next, as soon as a slot is free on h2"
+
+
 def test_a_job_is_stuck_until_there_is_a_host_for_it():
     life = table("h1", "h2")
     life.host_gone(HostId("h2"), 0.0, DICE)
