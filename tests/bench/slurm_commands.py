@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tests.bench.measure import ENVIRONMENT, CannotMeasureError, in_turns, summarise
+from tests.bench.measure import ENVIRONMENT, CannotMeasureError, in_turns, say, summarise
 from tests.bench.queue_rivals import TUNED
 from tests.bench.queueing import SETTINGS, rival
 from tests.bench.rivals import slurm
@@ -129,8 +129,11 @@ def workflows(stage: Stage, ours: Environment, wanted: set[str]) -> list[Row]:
         own = workflow_s(stage, name, count, ours, *words, prefix=prefix)
         rivals = {" ".join(cores): (local, WORKFLOW_ASKED)}
         if words is PLUGIN:
-            none = workflow_s(stage, f"{name}-no-queue", count, no_queue(stage), *words)
-            rivals[NO_QUEUE] = none, NO_QUEUE_ASKED
+            try:
+                none = workflow_s(stage, f"{name}-no-queue", count, no_queue(stage), *words)
+                rivals[NO_QUEUE] = none, NO_QUEUE_ASKED
+            except CannotMeasureError as problem:
+                say(f"no plugin without a queue beside us: {problem}")
         title = f"{name}, {count} jobs of a second, {SLOTS} slots"
         others = stage.others.share_since(mark)
         rows += [
