@@ -27,7 +27,9 @@ def run_plain(lab, name, *user):
 
 
 def who_knows(lab, host, job):
-    lines = lab.lbctl_json(host, "logs", "--daemons", job)["lines"]
+    found = lab.lbctl_json(host, "logs", "--daemons", job)
+    assert (found["id"], found["missing"], found["withheld"]) == (job, {}, {})
+    lines = found["lines"]
     return {(one["host"], one["daemon"]) for one in lines}, lines
 
 

@@ -50,8 +50,7 @@ class Attempt(Performer):
         self.start = start
         self.shown = shown_id(start.job, start.array, start.array_index)
         self.which = f"attempt {start.attempt}, "
-        self._client = client
-        self._report = report
+        self._client, self._report = client, report
         self._common = host.submitted.common(start)
         self.request = self._common.request
         self.files = self._own_files() if self.request.HasField("workdir") else None

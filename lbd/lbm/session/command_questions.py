@@ -71,8 +71,8 @@ class CommandAnswers:
             raise Unavailable(f"what is answered about {job} makes no sense")
         return {"job": shown(reply.job), "open": reply.open}
 
-    async def is_of(self, job: str, caller: Caller) -> bool:
-        """Whether a command is the caller's; if not, the caller is an administrator. Raises
+    async def seen_by(self, job: str, caller: Caller) -> pb.JobRecord | None:
+        """A command of the caller's; None of one that is not, if an administrator asks. Raises
         LbdError."""
         if not JOB_ID.fullmatch(job):
             raise Refusal(f"no job {one_line(job, 80)!r}", "missing")
@@ -82,11 +82,11 @@ class CommandAnswers:
             reply = await self._passed_on(asked)
         except Unavailable:
             if is_admin:  # its host may be what they look for
-                return False
+                return None
             raise
         if reply.error and not (is_admin and reply.code == "denied"):
             raise Refusal(one_line(reply.error), reply.code)
-        return not reply.error
+        return None if reply.error else reply.job
 
     async def _passed_on(self, asked: pb.CommandRequest) -> pb.CommandReply:
         """Raises LbdError."""

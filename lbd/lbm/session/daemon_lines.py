@@ -28,9 +28,10 @@ from lbd.process.job_log import Line, RecentLines
 from lbd.text.one_line import one_line
 
 LIM, LBM, DISPATCHER = DAEMONS = ("lim", "lbm", "dispatcher")
-PEER_S, DAEMON_S = 5.0, 2.0  # a host asks its other daemons within that
-AT_ONCE = 16  # hosts
+PEER_S, DAEMON_S = 4.0, 2.0  # a host asks its other daemons within that
+AT_ONCE = 64  # hosts
 UNIX_S_MAX = 1e11
+SKEW_S = 60.0  # by which the clocks of hosts may differ
 
 
 class DaemonLines:
@@ -47,16 +48,10 @@ class DaemonLines:
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         """Raises LbdError, KeyError."""
-        asker, name = Asker(user_name(caller.uid), caller.uid), str(question["id"])
-        if question["op"] == "command.lines":
-            theirs = await self._commands.is_of(name, caller)
-        else:
-            name, theirs = await self._of_queue(name, asker, caller)
-        asked = pb.LinesRequest(job=name, user=asker.user, uid=max(0, asker.uid))
-        if not theirs:
-            asked = pb.LinesRequest(job=name)
+        name, is_plain = str(question["id"]), question["op"] == "command.lines"
+        asked = await (self._of_command if is_plain else self._of_queue)(name, caller)
         gathered = Gathered()
-        gathered.add(self._home.config.host.name, name, await self._own(name))
+        gathered.add(self._home.config.host.name, asked.job, await self._own(asked))
         try:
             peers = await self._home.cluster.others()
         except LbdError as problem:
@@ -64,23 +59,33 @@ class DaemonLines:
             peers = []
         turns = asyncio.Semaphore(AT_ONCE)
         await asyncio.gather(*(self._ask(peer, asked, turns, gathered) for peer in peers))
-        return gathered.answer(name)
+        return gathered.answer(asked.job)
 
-    async def _of_queue(self, name: str, asker: Asker, caller: Caller) -> tuple[str, bool]:
-        """The job's id, and whether it is the asker's. Raises LbdError."""
+    async def _of_command(self, name: str, caller: Caller) -> pb.LinesRequest:
+        """Raises LbdError."""
+        found = await self._commands.seen_by(name, caller)
+        if found is None:
+            return pb.LinesRequest(job=name)
+        return request_of(name, Asker(user_name(caller.uid), caller.uid), found.submitted)
+
+    async def _of_queue(self, name: str, caller: Caller) -> pb.LinesRequest:
+        """Raises LbdError."""
+        asker = Asker(user_name(caller.uid), caller.uid)
         question: Json = {"ids": [name]}
         try:
             found = await self._queue.find(question, caller, explained=False, by_array=True)
         except Unavailable:  # it may be what they look for
             if self._admins.include(caller) and (name.isdecimal() or job_log.array_of(name)):
-                return name, False
+                return pb.LinesRequest(job=name)
             raise
         if len(found) != 1:
             raise Refusal("what daemons said is shown of one job at a time")
         job = found[0]
         array = str(job.array_id or job.id)
         shown = name if job_log.array_of(name) == array else array
-        return shown, self._queue.is_of(asker, job)
+        if not self._queue.is_of(asker, job):
+            return pb.LinesRequest(job=shown, since=job.submitted)
+        return request_of(shown, asker, job.submitted)
 
     async def _ask(
         self,
@@ -108,24 +113,25 @@ class DaemonLines:
             raise PeerError("not the id of a job")
         uid, admission = asked.uid if asked.HasField("uid") else None, self._home.rules.config
         withheld = why_withheld(self._home.config, admission.admission, host, asked.user, uid)
-        return pb.LinesReply(withheld=withheld) if withheld else await self._own(asked.job)
+        return pb.LinesReply(withheld=withheld) if withheld else await self._own(asked)
 
-    async def _own(self, job: str) -> pb.LinesReply:
+    async def _own(self, asked: pb.LinesRequest) -> pb.LinesReply:
         """Of all daemons that are here and answer."""
         runtime = Path(self._home.config.host.runtime_dir)
-        question: Json = {"op": "lines", "job": job}
+        question: Json = {"op": "lines", "job": asked.job}
         others = (LIM, DISPATCHER)
         answers = await asyncio.gather(
             *(OneQuestion(runtime / f"{name}.sock").ask(question, DAEMON_S) for name in others)
         )
-        lines, more = self._recent.of(job, time.time())
-        reply = pb.LinesReply(lines=[as_message(LBM, line) for line in lines], more=more)
+        lines, more = self._recent.of(asked.job, time.time())
+        said = [(LBM, line) for line in lines]
         for daemon, answer in zip(others, answers, strict=True):
             rows = (answer or {}).get("lines")
-            for row in rows if isinstance(rows, list) else ():
-                reply.lines.append(as_message(daemon, Line(*row)))
-            reply.more |= bool((answer or {}).get("more"))
-        return reply
+            said += [(daemon, Line(*row)) for row in (rows if isinstance(rows, list) else ())]
+            more |= bool((answer or {}).get("more"))
+        since_s = asked.since - SKEW_S
+        shown = [as_message(daemon, line) for daemon, line in said if line.unix_s >= since_s]
+        return pb.LinesReply(lines=shown, more=more)
 
 
 class Gathered:
@@ -156,8 +162,14 @@ class Gathered:
         ]  # fmt: skip
         missing = dict(sorted(self.missing.items()))
         withheld = dict(sorted(self._withheld.items()))
-        return {"id": job, "lines": lines, "more": self._more, "missing": missing,
+        return {"job": job, "lines": lines, "more": self._more, "missing": missing,
                 "withheld": withheld}  # fmt: skip
+
+
+def request_of(job: str, asker: Asker, submitted: float) -> pb.LinesRequest:
+    """Of the asker's own job."""
+    uid = max(0, asker.uid)
+    return pb.LinesRequest(job=job, user=asker.user, uid=uid, since=submitted)
 
 
 def as_message(daemon: str, line: Line) -> pb.LogLine:

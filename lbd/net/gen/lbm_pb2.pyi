@@ -476,14 +476,16 @@ class PastJob(_message.Message):
     def __init__(self, number: _Optional[int] = ..., submitted: _Optional[float] = ..., waiting_s: _Optional[float] = ..., response_s: _Optional[float] = ..., cpu_s: _Optional[float] = ..., command: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., pinned: _Optional[bool] = ...) -> None: ...
 
 class LinesRequest(_message.Message):
-    __slots__ = ("job", "user", "uid")
+    __slots__ = ("job", "user", "uid", "since")
     JOB_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     job: str
     user: str
     uid: int
-    def __init__(self, job: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ...) -> None: ...
+    since: float
+    def __init__(self, job: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., since: _Optional[float] = ...) -> None: ...
 
 class LinesReply(_message.Message):
     __slots__ = ("lines", "more", "withheld")

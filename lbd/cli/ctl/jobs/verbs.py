@@ -76,16 +76,16 @@ def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
                           "no --attempt")  # fmt: skip
     kind = "command" if plain_commands.is_plain(name) else "queue"
     reply = daemons.lbm({"op": f"{kind}.lines", "id": name}, ANSWER_S)
-    missing, withheld = table(reply, "missing"), table(reply, "withheld")
+    job, missing, withheld = text(reply, "job"), table(reply, "missing"), table(reply, "withheld")
     if options.json:
-        print_json(reply)
+        print_json({"id": job, **{key: reply[key] for key in reply if key != "job"}})
     else:
         for line in tables(reply, "lines"):
-            put(line_text(line, text(reply, "id")))
+            put(line_text(line, job))
         if reply.get("more"):
             complain("lbctl", "these are the last ones: there were more")
         if not tables(reply, "lines"):
-            complain("lbctl", f"no daemon remembers anything of job {text(reply, 'id')}")
+            complain("lbctl", f"no daemon remembers anything of job {job}")
     if missing:
         named = ", ".join(f"{host} ({text(missing, host)})" for host in missing)
         complain("lbctl", f"without what these know: {named}")

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -92,7 +93,7 @@ async def test_lines_of_all_hosts_and_who_is_missing(tmp_path):
         ("h2", "lim", "placed on h2: lowest"), ("h1", "lbm", "runs as process 5"),
     ]  # fmt: skip
     assert reply["missing"] == {"h3": "down", "h4": "no answer within 5 s"}
-    assert (reply["id"], reply["more"], reply["withheld"]) == ("7", False, {})
+    assert (reply["job"], reply["more"], reply["withheld"]) == ("7", False, {})
     (asked,) = lines._home.cluster.asked
     assert (asked.job, asked.user, asked.uid, asked.HasField("uid")) == ("7", NAME, OWN, True)
 
@@ -116,7 +117,7 @@ async def test_the_lim_and_the_dispatcher_of_this_host_are_asked(tmp_path):
 @pytest.mark.parametrize(("name", "shown"), [("12", "12"), ("12_7", "12_7"), ("12_[3-5]", "12")])
 async def test_an_array_or_one_of_its_tasks(tmp_path, name, shown):
     reply = await answers(tmp_path).answer({"op": "queue.lines", "id": name}, CALLER)
-    assert reply["id"] == shown
+    assert reply["job"] == shown
 
 
 @pytest.mark.parametrize(
@@ -131,13 +132,13 @@ async def test_another_users_job_is_shown_to_administrators_alone(tmp_path, op, 
     assert {one["job"] for one in reply["lines"]} == {name}
     assert lines._home.cluster.asked[0].user == ""  # admin.hosts there decides
     mine = await answers(tmp_path).answer({"op": op, "id": name}, CALLER)
-    assert mine["id"] == name
+    assert mine["job"] == name
 
 
 async def test_administrators_look_while_the_dispatcher_is_away(tmp_path):
     lines = answers(tmp_path, is_admin=True)
     lines._home.queue.found.clear()
-    assert (await lines.answer({"op": "queue.lines", "id": "12_7"}, CALLER))["id"] == "12_7"
+    assert (await lines.answer({"op": "queue.lines", "id": "12_7"}, CALLER))["job"] == "12_7"
     with pytest.raises(Unavailable):
         await lines.answer({"op": "queue.lines", "id": "last"}, CALLER)
     lines = answers(tmp_path)
@@ -168,6 +169,13 @@ async def test_a_host_is_shown_the_lines_of_whom_it_speaks_for(
     lines = answers(tmp_path, **settings)
     reply = await lines.for_peer(lbm_pb2.LinesRequest(job="7", user=user), host)
     assert (reply.withheld, len(reply.lines)) == (withheld, 0 if withheld else 1)
+
+
+@pytest.mark.parametrize(("later_s", "shown"), [(-1e6, 1), (30.0, 1), (1e6, 0)])
+async def test_what_was_said_before_the_job_is_of_another_that_had_its_id(tmp_path, later_s, shown):
+    ((line,), _) = RECENT.of("7", time.time())
+    asked = lbm_pb2.LinesRequest(job="7", user="ann", since=line.unix_s + later_s)
+    assert len((await answers(tmp_path).for_peer(asked, "h2")).lines) == shown
 
 
 @pytest.mark.parametrize("job", ["", "\x1b[2J", "x" * 200, "h1-1\n"])

@@ -163,7 +163,7 @@ def line(host, text, job="12_7"):
 
 def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
     reply = {
-        "ok": True, "id": "12_7", "more": True,
+        "ok": True, "job": "12_7", "more": True,
         "lines": [line("h1", "accepted", "12"), line("h2", "runs\x1b[2J")],
         "missing": {"h3": "down", "h4": "no answer within 5 s"},
         "withheld": {"h5": "admin.hosts"},
@@ -186,7 +186,7 @@ def test_what_daemons_said_is_shown_with_whom_it_lacks(daemon, capsys):
 
 
 def test_of_a_plain_command_its_own_host_is_asked(daemon, capsys):
-    reply = {"ok": True, "id": "h1-26", "more": False, "lines": [], "missing": {}, "withheld": {}}
+    reply = {"ok": True, "job": "h1-26", "more": False, "lines": [], "missing": {}, "withheld": {}}
     lbm = daemon("lbm", **{"command.lines": reply})
     assert lbctl.main(["logs", "--daemons", "h1-26"]) == 0
     assert [one["op"] for one in lbm.asked] == ["command.lines"]
