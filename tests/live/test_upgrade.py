@@ -153,7 +153,7 @@ def test_commands_and_the_queue_go_on_while_each_host_is_upgraded(cluster, tmp_p
     running = [
         cluster.submit(host, "-H", host, "sh", "-c", QUEUED, cwd=tmp_path) for host in lab.hosts
     ]
-    array = cluster.submit("h2", "--array", "1-5%2", "sh", "-c", QUEUED, cwd=tmp_path)
+    array = cluster.submit("h2", "--array", "1-2", "sh", "-c", QUEUED, cwd=tmp_path)
     lab.wait_until(
         lambda: len(ran(tmp_path)) == 5, "all run that may", LONG_S, lambda: ran(tmp_path)
     )
@@ -182,7 +182,7 @@ def test_commands_and_the_queue_go_on_while_each_host_is_upgraded(cluster, tmp_p
     jobs = [*running, array, *waiting, *meanwhile]
     done = cluster.run("h2", "lbctl", "wait", "--timeout", f"{LONG_S}s", *jobs)
     assert done.returncode == 0, (done.stderr, cluster.run("h2", "lbctl", "jobs", "--all").stdout)
-    every = [*running, *waiting, *(f"{array}_{number}" for number in range(1, 6))]
+    every = [*running, *waiting, *(f"{array}_{number}" for number in (1, 2))]
     assert sorted(ran(tmp_path)) == sorted(every), "each once"
 
 
