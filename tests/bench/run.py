@@ -27,6 +27,7 @@ settle(os.environ)  # as the daemons do; read as gRPC is imported
 
 from tests.bench import (
     builds,
+    centre_cpu,
     dispatching,
     encrypted,
     failover,
@@ -73,6 +74,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("keys",), keys.measure),
     (("placements",), placements.measure),
     (("needs",), needs.measure),
+    (("centre",), centre_cpu.measure),
     (("queue-run", "queue-many", "queue-submit"), queueing.measure),
     (slurm_commands.NAMES, slurm_commands.measure),
     (("queue-full",), queue_full.measure),
