@@ -181,8 +181,7 @@ class LimState:
             self._next_housekeeping_s = now_s + HOUSEKEEPING_S
             changes = POLICIES[self.in_force.lim.algorithm].reporting.of_changes
             self.table.expire_charges(now_s, silence_counts=changes)
-            if self.table.joined:
-                actions += self.membership.forget_the_lost(now_s)
+            actions += self.membership.forget_the_lost(now_s)
             actions += self._elect_again(now_s)
             if self.placer.is_centre and self.settings.counter < m.COUNTER_MAX:
                 actions += self._tune(now_s)

@@ -184,8 +184,7 @@ class Lims:
         """Read the sampler, if it does not tell by itself."""
         if not self._window_s:
             tasks = self._smoothed(host, now_s) if self._smoothing_s else self._now(host)
-            if tasks != host.index or self._ages:
-                self._show(host, tasks, now_s, to_report)
+            self._show(host, tasks, now_s, to_report)
 
     def _close_window(self, host: Node, now_s: float) -> None:
         if now_s < self._until_s:
@@ -227,9 +226,9 @@ class Lims:
         host.shown_at_s = now_s
         return smoothed(max(0.0, host.index), mean, passed_s, self._smoothing_s)
 
-    def _hear(self, host: Node, heard: e.Received, now_s: float) -> list[e.Action]:
-        actions = host.state.handle(heard, now_s)
-        if isinstance(heard.message.body, m.Settings):
+    def _hear(self, host: Node, sender: HostId, body: m.Body, now_s: float) -> list[e.Action]:
+        actions = host.state.handle(e.Received(m.Message(CLUSTER, sender, 1, body)), now_s)
+        if isinstance(body, m.Settings):
             self._configured(host)
         return actions
 
@@ -256,8 +255,7 @@ class Lims:
         if waits and not self._speaks_anyway(host, now_s):
             return
         said = state.handle(TICK, now_s)
-        if said:
-            self._send(host, said, now_s)
+        self._send(host, said, now_s)
         if self._fading and state.table.charged_jobs():
             host.restless = True
         if self._reserving and said:
@@ -305,9 +303,8 @@ class Lims:
         elif self._to_everybody and isinstance(body, m.Report):
             self._board.record(body.sample, now_s)
         else:
-            heard = e.Received(m.Message(CLUSTER, sender.name, 1, body))
             for name in to:
-                self._hear(hosts[name], heard, now_s)
+                self._hear(hosts[name], sender.name, body, now_s)
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -326,8 +323,7 @@ class Lims:
         engine, asked = self.engine, question.asked
         self._look(asked, now_s)
         asked.restless = True
-        heard = e.Received(m.Message(CLUSTER, question.asker.name, 1, question.body))
-        actions = self._hear(asked, heard, now_s)
+        actions = self._hear(asked, question.asker.name, question.body, now_s)
         (question.reply,) = [action.body for action in actions if isinstance(action, e.Reply)]
         sent_s = engine.overhead(asked.number, self._costs.send_s, now_s)
         engine.at(sent_s, self._back, question)
