@@ -97,7 +97,7 @@ static char *config_path(void)
 static char *state_dir_of(const char *config)
 {
     struct stat status;
-    char *content = *config ? read_file(AT_FDCWD, config, 0, &status) : NULL;
+    char *content = *config ? read_file(AT_FDCWD, config, O_NONBLOCK, &status) : NULL;
     char *line = content ? strstr(text("\n%s", content), "\nstate_dir = \"") : NULL;
     if (!line)
         return "";

@@ -171,8 +171,11 @@ def config_path(environment: dict[bytes, bytes]) -> bytes:
 def state_dir_of(config: bytes) -> bytes:
     """Returns `host.state_dir` where it is written plainly; b"" otherwise."""
     try:
-        with open(config, "rb") as file:
-            text = b"\n" + file.read(STAMP_MAX_BYTES)
+        file = posix.open(config, posix.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
+        try:
+            text = b"\n" + posix.read(file, STAMP_MAX_BYTES)  # nor is a FIFO waited for
+        finally:
+            posix.close(file)
     except OSError:
         return b""
     _, found, rest = text.partition(b'\nstate_dir = "')

@@ -1,0 +1,36 @@
+"""What stands where lbd.toml would, and is no file: the clients do not wait for it."""
+
+import os
+
+import pytest
+
+from lbd.client.complaints import Trouble
+from lbd.client.lbm_socket import find_runtime_dirs
+from lbd.client.shell.shims import state_dir_of
+
+
+@pytest.fixture(params=["a FIFO", "a device without end"])
+def config(request, tmp_path):
+    path = tmp_path / "lbd.toml"
+    if request.param == "a FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    return path
+
+
+def test_lbrun_says_so(config):
+    with pytest.raises(Trouble, match="not a file"):
+        find_runtime_dirs(str(config))
+
+
+def test_lbsh_goes_on(config):
+    assert state_dir_of(os.fsencode(config)) == b""
+
+
+@pytest.mark.parametrize("text", ["host = 3 # runtime_dir", "[host]\nruntime_dir = 3"])
+def test_a_place_that_is_none_is_one_line(tmp_path, text):
+    path = tmp_path / "lbd.toml"
+    path.write_text(text)
+    with pytest.raises(Trouble, match="runtime_dir is not a string"):
+        find_runtime_dirs(str(path))
