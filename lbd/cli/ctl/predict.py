@@ -133,8 +133,9 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     sentences = [f"a job of {count} slots, submitted now; one host has {text(reply, 'free')} free"]
     if how.startswith("from "):
         sentences += [f"predicted {how}", trust_of(reply)]
-    else:  # slots are free, or there is no estimate: nothing was predicted
+    else:  # slots are free, maybe not enough for all rows, or there is no estimate
         sentences.append(how or "there is nothing to predict from")
+        sentences += [trust_of(reply)] * (": from " in how)
     shown = [line for said in sentences for line in wrapped(said, page.columns, "  ")]
     return [*shown, "", *page.table(HEADER, [row_of(one, reply) for one in rows], GO_FIRST)]
 

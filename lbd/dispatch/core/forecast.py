@@ -36,6 +36,7 @@ ARRIVALS_S = 0.5  # for which submissions are predicted by one look at the hosts
 CUTOFFS_KNOWN = 100
 ARRIVALS_MAX = 256  # kinds of jobs
 OTHERS_HAVE_IT = "no estimate while others than jobs of the queue have what it needs"
+FREE = "slots are free"
 HELD_UP = "no estimate while others than jobs of the queue have what the next job needs"
 
 
@@ -224,7 +225,10 @@ class Forecast:
         now = Situation(
             tuple(rooms), place.jobs, base_s, slot_s, held, ahead, correction, lacks_needs
         )
-        return now, prediction.how
+        how = prediction.how
+        if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
+            how += f"; more than {now.free}: {made_from(outlook.slot_times)}"
+        return now, how
 
     def _needs_outlook(
         self, line: HostConnection, job: QueuedJob, now_s: float
@@ -250,18 +254,18 @@ class Forecast:
         first = outlook.first if place.jobs and outlook.first else job.slots
         is_there = needs.is_there if needs is not None else outlook.free >= first
         if is_there and not place.jobs:
-            return Prediction(0.0, "slots are free")
+            return Prediction(0.0, FREE)
         if outlook.slot_times is None:
             return Prediction(None, f"no estimate before {FEWEST} jobs have ended")
         if needs is not None and needs.wait_s is None:
             return Prediction(None, OTHERS_HAVE_IT)
         if place.jobs and outlook.is_held_up:
             return Prediction(None, HELD_UP)
-        count, _, mean_s = outlook.slot_times
+        _, _, mean_s = outlook.slot_times
         until_s = outlook.wait_s(first - outlook.free)
         if place.jobs:
             until_s = outlook.head_s(first - outlook.free) + place.slots * mean_s / outlook.total
-        how = f"from {count} ended jobs, {mean_s:.3g} slot-seconds each on average"
+        how = made_from(outlook.slot_times)
         how += f"; {place.jobs} ahead of it on {outlook.total} slots"
         if needs is None or needs.wait_s is None:
             return Prediction(until_s, how)
@@ -301,6 +305,11 @@ class Forecast:
                 self._sizes.clear()
             self._sizes[cutoff_s] = known
         return len(ended.recent_s), known[1], known[2]
+
+
+def made_from(slot_times: tuple[int, UniformLog, float]) -> str:
+    count, _, mean_s = slot_times
+    return f"from {count} ended jobs, {mean_s:.3g} slot-seconds each on average"
 
 
 def nobody_has(job: QueuedJob) -> str:

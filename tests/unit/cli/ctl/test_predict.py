@@ -74,6 +74,13 @@ FROM = "from how long 212 earlier jobs held their slots"
     [
         (FROM, [f"predicted {FROM}", "corrected by how the predictions for 30 jobs turned out"]),
         ("slots are free", ["slots are free"]),
+        (
+            f"slots are free; more than 4: {FROM}",
+            [
+                f"slots are free; more than 4: {FROM}",
+                "corrected by how the predictions for 30 jobs turned out",
+            ],
+        ),
         ("no estimate before 5 jobs have ended", ["no estimate before 5 jobs have ended"]),
         ("", ["there is nothing to predict from"]),
     ],

@@ -105,7 +105,13 @@ def test_the_situation_is_that_of_the_line_it_would_join():
     table.host("h1", 4)
     table.host("h2", 2)
     table.arrive("first", slots=3)
-    now, _ = forecast.situation(QueuedJob(JobId(""), 1, slots_most=4), NONE, 10.0)
+    now, how = forecast.situation(QueuedJob(JobId(""), 1, slots_most=4), NONE, 10.0)
+    made = f"from {len(SHORT_LIVES_S)} ended jobs, "
+    assert how.startswith(f"slots are free; more than 2: {made}")
+    # all that it can use, or that a host has, is free: nothing is predicted
+    for most in (1, 2):
+        _, how = forecast.situation(QueuedJob(JobId(""), 1, slots_most=most), NONE, 10.0)
+        assert how == "slots are free"
     assert sorted((one.host, one.free, one.total) for one in now.rooms) == [
         ("h1", 1, 4), ("h2", 2, 2)
     ]  # fmt: skip
