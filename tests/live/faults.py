@@ -137,6 +137,9 @@ def restore(lab, host, daemon):
 def healthy(lab):
     status = lab.ask("h1", "lim", "status")
     lab.ask("h1", "lbm", "status")
+    asked = lab.ask("h1", "lim", "doctor", timeout_s=20.0)
+    if not all(peer["reachable"] for peer in asked["peers"]):
+        return False  # gRPC pauses before it tries again
     return all(row["state"] == "up" for row in status["hosts"]) and all(
         row["slots"]["total"] for row in status["hosts"]
     )
