@@ -5,6 +5,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("lbd", deadline=None)
+settings.load_profile("lbd")
 
 TESTS = Path(__file__).parent
 # Files of few tests that take as long as files of many: one that began last would be waited for.
