@@ -6,7 +6,7 @@ load each second, and each of them once a keep-alive; each answers every delta w
 it has.
 
 What gRPC, TLS and the event loop take is not in it: it comes on top, for each of some 1,100 calls a
-second, and is most of what a centre takes.
+second, and is probably most of what a centre takes.
 
 `.venv/bin/python tests/bench/centre_cpu.py` prints where it goes.
 """
