@@ -11,6 +11,8 @@ import copy
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
+from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
@@ -40,6 +42,10 @@ FREE = "slots are free"
 HELD_UP = "no estimate while others than jobs of the queue have what the next job needs"
 
 
+Held = list[tuple[float, int]]  # for how long, and how many slots
+Missing = tuple[int, Held]  # so many more slots, of those that are held so
+
+
 class Prediction(NamedTuple):
     wait_s: float | None  # None: nothing can be said
     how: str  # it was made, or why it was not
@@ -52,10 +58,11 @@ class QueueOutlook:
     total: int  # slots open to the queue
     free: int
     first: int  # slots that the head needs; 0: nobody waits
-    held: list[tuple[float, int]]
+    held: Held
+    hosts: list[tuple[int, Held]]  # of each, its free slots and the others
     slot_times: tuple[int, UniformLog, float] | None
     head: NeedsOutlook | None = None  # of the head, if it needs more than slots
-    waits_s: dict[int, float] = field(default_factory=dict)  # until so many more are free
+    waits_s: dict[int, float] = field(default_factory=dict)  # until a job of so many has them
 
     @classmethod
     def of(
@@ -64,26 +71,54 @@ class QueueOutlook:
     ) -> "QueueOutlook":  # fmt: skip
         there = [server for server in servers if server.host is not None]
         usable = [server.host.usable for server in there if server.host is not None]
-        held = [(one.ran_s(now_s), one.slots) for s in there for one in s.running.values()]
-        total, free = sum(max(count, 0) for count in usable), sum(max(s.free, 0) for s in there)
-        return cls(total, free, first, held, slot_times, head)
+        hosts = [
+            (max(s.free, 0), [(one.ran_s(now_s), one.slots) for one in s.running.values()])
+            for s in there
+        ]
+        held = [one for _, of_host in hosts for one in of_host]
+        total, free = sum(max(count, 0) for count in usable), sum(count for count, _ in hosts)
+        return cls(total, free, first, held, hosts, slot_times, head)
 
     @property
     def is_held_up(self) -> bool:
         """Does nobody know when the head will begin?"""
         return self.head is not None and self.head.wait_s is None
 
-    def head_s(self, needed: int) -> float:
-        """Until the head begins, which needs so many slots more."""
-        needs_s = self.head.wait_s if self.head is not None else 0.0
-        return max(self.wait_s(needed), needs_s or 0.0)
+    def has(self, slots: int) -> bool:
+        """Has a host as many free?"""
+        return any(free >= slots for free, _ in self.hosts)
 
-    def wait_s(self, needed: int) -> float:
-        if needed not in self.waits_s:
-            assert self.slot_times is not None
-            there = sum(slots for _, slots in self.held)
-            self.waits_s[needed] = wait_s(min(needed, there), self.held, self.slot_times[1])
-        return self.waits_s[needed]
+    def missing(self, slots: int) -> Missing:
+        """What must be free before a job of so many begins.
+
+        Where all hosts together have enough, but none of them by itself: on the one that will be
+        the first, of those that lack fewest.
+        """
+        if slots > self.free or self.has(slots):
+            return max(0, slots - self.free), self.held
+        able = [
+            (slots - free, held)
+            for free, held in self.hosts
+            if free + sum(count for _, count in held) >= slots
+        ]
+        lack_fewest = nsmallest(ROOMS, able, key=itemgetter(0))
+        return min(lack_fewest, key=self._comes_s, default=(slots, self.held))
+
+    def _comes_s(self, missing: Missing) -> float:
+        assert self.slot_times is not None
+        needed, held = missing
+        return wait_s(min(needed, sum(count for _, count in held)), held, self.slot_times[1])
+
+    def head_s(self, slots: int) -> float:
+        """Until the head begins, which needs so many slots."""
+        needs_s = self.head.wait_s if self.head is not None else 0.0
+        return max(self.wait_s(slots), needs_s or 0.0)
+
+    def wait_s(self, slots: int) -> float:
+        """Until a job has so many."""
+        if slots not in self.waits_s:
+            self.waits_s[slots] = self._comes_s(self.missing(slots))
+        return self.waits_s[slots]
 
 
 @dataclass(slots=True)
@@ -132,8 +167,10 @@ class Forecast:
             return releases_of(needs, known[0])
         outlook = self._outlook(registered.line, now_s)
         first = outlook.first if place.jobs and outlook.first else kind.slots
-        ahead = max(0, first - outlook.free) + place.slots
-        return ahead, Releases.of(outlook.held, known[0])
+        missing, held = outlook.missing(first)
+        if place.jobs:
+            missing, held = max(0, first - outlook.free) + place.slots, outlook.held
+        return missing, Releases.of(held, known[0])
 
     def of_another(self, slots: int, now_s: float, needs: Needs = NO_NEEDS) -> Prediction:
         """Predicts the wait of a job of so many slots that arrives now."""
@@ -178,9 +215,7 @@ class Forecast:
         if mean_s is None or step_s is None or (place.jobs and outlook.is_held_up):
             return None
         first = outlook.first if place.jobs and outlook.first else slots
-        until_s = outlook.wait_s(first - outlook.free) if first > outlook.free else 0.0
-        if place.jobs:
-            until_s = outlook.head_s(first - outlook.free)
+        until_s = outlook.head_s(first) if place.jobs else outlook.wait_s(first)
         return until_s + place.slots * mean_s / outlook.total, step_s
 
     def _of_arrival_with_needs(
@@ -252,7 +287,7 @@ class Forecast:
         if job.needs and needs is None:
             return Prediction(None, "")
         first = outlook.first if place.jobs and outlook.first else job.slots
-        is_there = needs.is_there if needs is not None else outlook.free >= first
+        is_there = needs.is_there if needs is not None else outlook.has(first)
         if is_there and not place.jobs:
             return Prediction(0.0, FREE)
         if outlook.slot_times is None:
@@ -262,9 +297,9 @@ class Forecast:
         if place.jobs and outlook.is_held_up:
             return Prediction(None, HELD_UP)
         _, _, mean_s = outlook.slot_times
-        until_s = outlook.wait_s(first - outlook.free)
+        until_s = outlook.wait_s(first)
         if place.jobs:
-            until_s = outlook.head_s(first - outlook.free) + place.slots * mean_s / outlook.total
+            until_s = outlook.head_s(first) + place.slots * mean_s / outlook.total
         how = made_from(outlook.slot_times)
         how += f"; {place.jobs} ahead of it on {outlook.total} slots"
         if needs is None or needs.wait_s is None:

@@ -85,6 +85,26 @@ def test_a_job_that_came_now():
     assert forecast.of_another(1, 0.0).wait_s == pytest.approx(10 + 10 / 4, rel=0.05)
 
 
+def test_slots_on_several_hosts_are_none_for_a_job_that_needs_them_on_one():
+    table = Table()
+    forecast = known(table)
+    for host in ("h1", "h2", "h3"):
+        table.host(host, 2)
+    table.host("h4", 1)  # never has two
+    table.arrive("a")
+    table.now_s = 4.0
+    for name in "bcd":
+        table.arrive(name)
+    assert [server.free for server in table.queues.servers[ONLY_LINE]] == [1, 1, 1, 0]
+    assert table.arrive("wide", slots=2) == []
+    table.now_s = 8.0
+    for found in (predicted(table, forecast, "wide"), forecast.of_another(2, 8.0)):
+        assert found.how.startswith("from 5 ended jobs, ")
+    assert predicted(table, forecast, "wide").wait_s == pytest.approx(2.0, rel=0.05)
+    missing, held = forecast.ahead_of(table.queues.registry[JobId("wide")], 8.0)
+    assert (missing, held.total) == (1, 1)
+
+
 def test_asking_counts_no_turn_of_round_robin():
     table = Table("round-robin")
     forecast = known(table)
