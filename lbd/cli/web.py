@@ -13,6 +13,7 @@ from lbd.errors import ConfigError
 from lbd.process.handed_sockets import handed_sockets
 from lbd.process.pid_lock import take_pid_lock
 from lbd.process.stop import Stop
+from lbd.text.install_line import lacks
 
 if TYPE_CHECKING:
     from lbd.web.address import Address
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 def serve(options: argparse.Namespace) -> int:
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"{', '.join(missing)}: not installed; pip install 'lbd[web]'")
+        raise ConfigError(lacks("this", missing))
     from lbd.cli.daemons.privilege import become, check_program, daemons_account
     from lbd.cli.daemons.wiring import Ready, run_daemon
     from lbd.web.as_user import Connector

@@ -12,5 +12,5 @@ def lbrun_program() -> str:
     scripts = sysconfig.get_path("scripts")
     found = shutil.which("lbrun") or shutil.which("lbrun", path=scripts)
     if found is None:
-        raise Unavailable(f"no lbrun on PATH nor in {scripts}: pip install lbd")
+        raise Unavailable(f"no lbrun on PATH nor in {scripts}: is lbd installed there?")
     return os.path.abspath(found)

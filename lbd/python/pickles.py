@@ -18,6 +18,7 @@ from typing import cast
 from lbd.errors import LbdError
 from lbd.python.failures import NotPicklable
 from lbd.python.wire import DIGEST_BYTES
+from lbd.text.install_line import lacks
 from lbd.text.one_line import one_line
 
 LARGE_BYTES = 1 << 20
@@ -80,7 +81,7 @@ def dumps(value: object, buffers: Callable[[pickle.PickleBuffer], bool] | None =
     try:
         from cloudpickle import CloudPickler
     except ImportError:
-        raise LbdError("lbd.Executor needs cloudpickle: pip install 'lbd[python]'") from None
+        raise LbdError(lacks("lbd.Executor", ["cloudpickle"])) from None
     file = io.BytesIO()
     CloudPickler(file, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers).dump(value)
     return file.getvalue()

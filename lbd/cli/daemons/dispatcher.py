@@ -45,6 +45,7 @@ from lbd.net.trusted import trust_of
 from lbd.process.job_log import RECENT
 from lbd.process.own_figures import OwnFigures
 from lbd.process.pid_lock import take_pid_locks
+from lbd.text.install_line import install_line
 from lbd.theory.allocation import Rules as AllocationRules
 
 log = logging.getLogger(__name__)
@@ -293,6 +294,6 @@ def make_lead(config: Config) -> Lead:
     try:
         from lbd.dispatch.ledger.postgres_leadership import Leadership
     except ModuleNotFoundError as missing:
-        install = "pip install 'asyncpg>=0.30,<1' beside lbd"
+        install = install_line("asyncpg>=0.30,<1")
         raise ConfigError(f"dispatch.store: no module {missing.name}; {install}") from None
     return Leadership(store, config.host.name, own.term_s)

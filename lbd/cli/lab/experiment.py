@@ -28,6 +28,7 @@ from lbd.lab.plan import HOSTS_MAX, parse_setting
 from lbd.lab.record import Record
 from lbd.sim.foretold import Asked, reductions
 from lbd.sim.scripts import LEVELS, check_loads
+from lbd.text.install_line import install_line
 from lbd.text.units import duration_text
 
 PROGRAM = "lbd lab experiment"
@@ -214,7 +215,10 @@ def write_report(
 ) -> None:
     drawings: list[str] = []
     if not has_matplotlib():
-        say("no drawings in the report; for them pip install 'lbd[sim]', and the same line again")
+        say(
+            f"no drawings in the report; for them {install_line('matplotlib')}, "
+            "and the same line again"
+        )
     else:
         drawings = importlib.import_module("lbd.cli.lab.experiment_plot").drawings(found, outcomes)
     try:

@@ -19,6 +19,7 @@ from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
 from lbd.sim.figures.catalogue import FIGURES
 from lbd.sim.figures.figure import Curve, Drawing, Figure, Scale
+from lbd.text.install_line import lacks
 from lbd.text.spelling import hint
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def check_out(out: str) -> None:
     if not Path(out).absolute().parent.is_dir():
         raise ConfigError(f"--out {out}: there is no such directory")
     if not has_matplotlib():
-        raise LbdError("drawing needs matplotlib: pip install 'lbd[sim]'; --json does without")
+        raise LbdError(f"{lacks('drawing', ['matplotlib'])}; --json does without")
 
 
 def show(chosen: Figure, drawing: Drawing, with_numbers: bool) -> None:

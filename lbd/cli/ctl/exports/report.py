@@ -17,6 +17,7 @@ from lbd.console.usage_hosts import Gathered, OfHost, ask_host, gather, of_host
 from lbd.errors import ConfigError, LbdError
 from lbd.process.whole_file import write_whole
 from lbd.sim.advice import best
+from lbd.text.install_line import lacks
 from lbd.text.units import duration_text
 from lbd.web.report import Advice, Material, report_page
 
@@ -40,7 +41,7 @@ def add_options(parser: Parser) -> None:
 
 def report(daemons: Daemons, options: argparse.Namespace) -> int:
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"{', '.join(missing)}: not installed; pip install 'lbd[web]'")
+        raise ConfigError(lacks("this", missing))
     from lbd.web.rendering import report_html
 
     until = time.time()

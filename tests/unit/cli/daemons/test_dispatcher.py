@@ -39,5 +39,5 @@ def test_without_its_library_postgresql_says_what_to_install(monkeypatch):
     for name in ("postgres_leadership", "postgres", "connection"):
         monkeypatch.delitem(sys.modules, f"lbd.dispatch.ledger.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(ConfigError, match="no module asyncpg; pip install"):
+    with pytest.raises(ConfigError, match=r"no module asyncpg; .* -m pip install .asyncpg"):
         lead(store=URL)

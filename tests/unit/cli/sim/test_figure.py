@@ -105,7 +105,8 @@ def test_without_matplotlib_one_line_says_so_before_anything_is_simulated(
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        "lbd sim: drawing needs matplotlib: pip install 'lbd[sim]'; --json does without\n"
+        f"lbd sim: drawing needs matplotlib: {sys.executable} -m pip install matplotlib; "
+        "--json does without\n"
     )
 
 
