@@ -1,8 +1,6 @@
 """What `lbctl doctor` looks at on this host itself, without asking a daemon."""
 
-import errno
 import os
-import socket
 import stat
 import sysconfig
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from lbd.doctor.checks import FAULT, OK, WARN, Check, directory
 from lbd.errors import LbdError
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
+from lbd.process.own_addresses import is_elsewhere
 
 LISTENING = "00010000"  # of /proc/net/unix
 STOPPED = {"T": "stopped", "t": "held by a debugger", "Z": "dead"}
@@ -70,17 +69,14 @@ def daemon_owner(config: Config) -> tuple[int, ...]:
 
 def address(config: Config) -> Iterator[Check]:
     """Whether host.address is one of this machine's, so that a daemon may listen there."""
-    try:
-        family, kind, protocol, _, target = socket.getaddrinfo(
-            config.host.address, 0, type=socket.SOCK_STREAM
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.bind(target)
-    except OSError as problem:
-        if problem.errno == errno.EADDRNOTAVAIL:
-            says = f"{config.host.address} is no address of this machine"
-            fix = f"correct the address of {config.host.name} in cluster.hosts, or host.name"
-            yield Check("address", FAULT, says, fix)
+    own = config.host
+    if not is_elsewhere(own.address):
+        return
+    if own.name in {entry.name for entry in config.cluster.hosts}:
+        fix = f"correct the address of {own.name} in cluster.hosts, or host.name"
+    else:
+        fix = "`lbctl config set host.address ADDRESS`, one that `ip address` shows"
+    yield Check("address", FAULT, f"{own.address} is no address of this machine", fix)
 
 
 def second_daemons(config: Config) -> Iterator[Check]:

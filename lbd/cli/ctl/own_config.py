@@ -4,6 +4,7 @@ step. A host that becomes one of a cluster has it completed: what is set already
 
 import json
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ def own_config(path: str | None, wanted: Keys, otherwise: Keys) -> OwnConfig:
     for (section, key), value in wanted.items():
         if has.get((section, key), value) != value:
             there = has[section, key]
-            raise ConfigError(f"{file} says {section}.{key} = {there!r}, not {value!r}")
+            how = shlex.join(["lbctl", "config", "set", f"{section}.{key}", value])
+            raise ConfigError(
+                f"{file} says {section}.{key} = {there!r}, not {value!r}; `{how}` changes it"
+            )
     lacking = {key: value for key, value in {**otherwise, **wanted}.items() if key not in has}
     overrides = [f"{section}.{key}={json.dumps(v)}" for (section, key), v in lacking.items()]
     config = load_new(overrides) if fresh else load(path, overrides)

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from lbd.cli.ctl.own_address import check_address, joined_already, remarks
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.daemons.privilege import make_account
@@ -41,7 +42,7 @@ TOKEN_CHARS_MAX = 1000
 ELSEWHERE = ("192.0.2.1", 9)  # nobody's: what this host would send to the world from
 TOKEN_ABOUT = {
     "create": "print a token for one new host",
-    "list": "tokens that are out or were of late",
+    "list": "open and recently used tokens",
     "revoke": "a token is no use any more",
 }
 
@@ -109,7 +110,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     refuse_if_joined(files)
     check_name(config.host.name)
     need_writable(authority.root)
-    warn_of_loopback(own)
+    remarks(own, path)
     now_s = time.time()
     if authority.exists():
         say(f"the authority in {authority.root} is kept")
@@ -206,7 +207,9 @@ def this_host(
     otherwise: Keys = {} if file is None else {("host", "name"): load_new(()).host.name}
     if not options.address and (file is not None or ("host", "address") not in set_in_file(path)):
         otherwise["host", "address"] = joining.own_address(other)
-    return own_config(path, wanted, otherwise)
+    own = own_config(path, wanted, otherwise)
+    check_address(own)
+    return own
 
 
 def set_in_file(path: str | None) -> Keys:
@@ -230,11 +233,6 @@ def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
 def with_config(command: str, path: str | None) -> str:
     """`path`: what the caller gave by --config."""
     return command if path is None else f"{command} --config {shlex.quote(path)}"
-
-
-def warn_of_loopback(own: OwnConfig) -> None:
-    if own.config.host.address.startswith("127."):
-        say(f"no other machine reaches this one at {own.config.host.address} (host.address)")
 
 
 def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
@@ -269,10 +267,7 @@ def refuse_if_joined(files: HostFiles) -> None:
     if identity is None or until_s < time.time():
         return
     if identity.issue >= files.read_revocations().lowest_issue(identity.host):
-        raise ConfigError(
-            f"this host has joined already, as {identity.host}, with the authority of "
-            f"{files.read_home()[0]}; to leave that cluster, remove {files.root}"
-        )
+        raise ConfigError(joined_already(identity.host, files))
 
 
 # -- the authority -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from lbd.doctor.checks import (
     peer,
     trust,
 )
+from lbd.doctor.this_host import address
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files
@@ -127,6 +128,15 @@ def test_a_host_nobody_listed_and_an_address_that_does_not_resolve():
     (unresolved,) = names(Config(cluster=odd, host=HostConfig(name="h1")))
     assert unresolved.state == FAULT
     assert "'no-such-host.invalid' does not resolve" in unresolved.says
+
+
+def test_an_address_of_another_machine_is_set_right_where_it_stands():
+    host = HostConfig(name="h1", address="192.0.2.7")
+    (found,) = address(Config(host=host))
+    assert (found.state, found.fix[:39]) == (FAULT, "`lbctl config set host.address ADDRESS`")
+    listed = ClusterConfig(hosts=(HostEntry("h1", "192.0.2.7"),))
+    (found,) = address(Config(cluster=listed, host=host))
+    assert "in cluster.hosts" in found.fix
 
 
 def test_descriptors_of_a_process_and_of_none(tmp_path):

@@ -64,7 +64,9 @@ def test_a_host_that_is_listed_needs_no_more(file):
 
 def test_what_it_says_is_not_overruled(file):
     write(file, '[host]\naddress = "10.0.0.2"\n')
-    with pytest.raises(ConfigError, match=r"says host.address = '10.0.0.2', not '10.0.0.3'"):
+    with pytest.raises(
+        ConfigError, match=r"not '10.0.0.3'; `lbctl config set host.address 10.0.0.3`"
+    ):
         own_config(str(file), {ADDRESS: "10.0.0.3"}, {})
 
 

@@ -1,10 +1,15 @@
 """When `lbctl join` replaces what an earlier one has left."""
 
+import os
 import time
 
 import pytest
 
+from lbd.cli.ctl.own_address import remarks
+from lbd.cli.ctl.own_config import OwnConfig
 from lbd.cli.ctl.trust import is_for_member, refuse_if_joined
+from lbd.cli.lbctl import main
+from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
@@ -56,3 +61,42 @@ def test_what_has_not_joined_or_is_damaged_is_no_member(authority, tmp_path):
     member(authority, tmp_path / "h2", "h2")
     files.authority.write_bytes(b"-----BEGIN CERTIFICATE-----\nAAAA\n")
     assert not is_for_member(token, files, "h2")
+
+
+def test_the_authoritys_own_host_is_told_how_to_change_its_address(authority, tmp_path):
+    files = member(authority, tmp_path / "h1", "h1")
+    with pytest.raises(ConfigError, match=r"config set host\.address .* to begin anew, remove"):
+        refuse_if_joined(files)
+
+
+@pytest.mark.parametrize("verb", ["init", "join"])
+def test_an_address_of_another_machine_is_refused_before_anything_is_made(
+    authority, tmp_path, capsys, verb
+):
+    file = tmp_path / "lbd.toml"
+    token = authority.new_token("h2", 60.0, NOW_S).text()
+    words = [verb, "--config", str(file), "--name", "h2", "--address", "192.0.2.7"]
+    assert main([*words, *(["127.0.0.1:1", token] if verb == "join" else [])]) == 2
+    assert "--address: 192.0.2.7 is no address of this machine" in capsys.readouterr().err
+    assert not file.exists()
+
+
+def test_a_files_address_of_another_machine_is_named_with_its_setting(tmp_path, capsys):
+    file = tmp_path / "lbd.toml"
+    file.write_text(f'[host]\naddress = "192.0.2.7"\nstate_dir = "{tmp_path}"\n')
+    assert main(["init", "--config", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "host.address 192.0.2.7 is no address of this machine" in said
+    assert "`lbctl config set host.address ADDRESS`" in said
+
+
+def test_who_is_not_root_is_told_that_the_cluster_is_private(monkeypatch, tmp_path, capsys):
+    config = Config(host=HostConfig(address="10.0.0.1"))
+    monkeypatch.delenv("LBD_CONFIG", raising=False)
+    own = OwnConfig(config, tmp_path / "lbd.toml", True, {})
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    remarks(own, None)
+    assert "for your processes alone" in capsys.readouterr().err
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    remarks(own, None)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,42 @@
+"""What is said of the address and the file of a host that becomes one of a cluster."""
+
+import os
+
+from lbd.cli.ctl.own_config import OwnConfig
+from lbd.cli.program import complain
+from lbd.config.load import SYSTEM_FILE
+from lbd.errors import ConfigError
+from lbd.process.own_addresses import is_elsewhere
+from lbd.trust.files import HostFiles
+
+
+def check_address(own: OwnConfig) -> None:
+    """Its daemons are to listen there. Raises ConfigError."""
+    address = own.config.host.address
+    if not is_elsewhere(address):
+        return
+    says = f"{address} is no address of this machine; `ip address` shows those it has"
+    if ("host", "address") in own.lacking:
+        raise ConfigError(f"--address: {says}")
+    how = "`lbctl config set host.address ADDRESS` changes it"
+    raise ConfigError(f"{own.file}: host.address {says}, and {how}")
+
+
+def joined_already(host: str, files: HostFiles) -> str:
+    home = files.read_home()[0]
+    says = f"this host has joined already, as {host}, with the authority of {home}"
+    if home != host:
+        return f"{says}; to leave that cluster, remove {files.root}"
+    how = "`lbctl config set host.address ADDRESS` and a restart give it another address"
+    return f"{says}; {how}; to begin anew, remove {files.root} and the authority's directory"
+
+
+def remarks(own: OwnConfig, path: str | None) -> None:
+    """On what may not be meant."""
+    if own.config.host.address.startswith("127."):
+        address = own.config.host.address
+        complain("lbctl", f"no other machine reaches this one at {address} (host.address)")
+    private = os.geteuid() != 0 and own.file != SYSTEM_FILE
+    if private and path is None and "LBD_CONFIG" not in os.environ:
+        complain("lbctl", "this is not root: the cluster is for your processes alone, by "
+                 f"{own.file}; remove that file to undo it")  # fmt: skip
