@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -221,14 +222,21 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     need_writable(file.parent)
     value = None if options.unset else toml_value(options.value)
     text = with_settings(text_of(file), {(section, key): value}, str(file))
-    check_text(text, file)
+    try:
+        check_text(text, file)
+    except ConfigError as problem:  # without the line: the file has none such
+        fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
+        raise ConfigError(f"{file} is not changed: {fault}") from None
     put(file, text)
-    has_taken_effect = is_reloaded(name) and reload(Daemons(load(path)))
+    daemons = Daemons(load(path))
+    has_taken_effect = is_reloaded(name) and reload(daemons)
     if options.json:
         print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
         return 0
     what = f"{name} = {shown(value)}" if value is not None else f"{name}: as built in"
-    say(f"{what} ({file}): {'in force' if has_taken_effect else 'in force after `lbctl restart`'}")
+    runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
+    later = "in force after `lbctl restart`" if runs else "in force when lbd starts here"
+    say(f"{what} ({file}): {'in force' if has_taken_effect else later}")
     return 0
 
 

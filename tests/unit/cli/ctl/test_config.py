@@ -74,7 +74,7 @@ def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
 
 def test_a_setting_is_changed_and_taken_out(lbctl, file):
     before = file.read_text()
-    assert "after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
+    assert "in force when lbd starts here" in lbctl("set", "lim.port", "7905").out
     assert load().lim.port == 7905
     assert file.read_text() == before + "\n[lim]\nport = 7905\n"
     lbctl("set", "lim.algorithm", "LOWEST")
@@ -88,6 +88,7 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
     lbm = daemon("lbm", reload={"ok": True})
     assert lbctl("set", "admission.slots", "2").out.endswith(": in force\n")
     assert [one["op"] for one in lbm.asked] == ["reload"]
+    assert "in force after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,14 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
 )
 def test_what_would_be_wrong_is_not_written(lbctl, file, words, said):
     before = file.read_text()
-    assert said in lbctl("set", *words, status=2).err
+    fault = lbctl("set", *words, status=2).err
+    assert said in fault
+    assert f"{file}:" not in fault  # it has no such line
     assert file.read_text() == before
+
+
+def test_a_refused_value_is_said_not_to_be_set(lbctl, file):
+    assert f"{file} is not changed: " in lbctl("set", "lim.port", "0", status=2).err
 
 
 def test_a_wrong_value_can_be_set_right(lbctl, file):
