@@ -1,7 +1,7 @@
 """Arrays as `lbctl` sees them, and what it wants changed of jobs."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lbd.local.json_socket import Json
 from lbd.model import ENDED_NAMES, JobState
@@ -11,6 +11,13 @@ from lbd.net.gen import dispatch_pb2 as pb
 def name_of(job: pb.JobInfo) -> str:
     """The job's id as people know it."""
     return f"{job.array_id}_{job.array_index}" if job.array_id else str(job.id)
+
+
+def which_task(tasks: Sequence[pb.JobInfo]) -> str:
+    """What to ask for instead of a whole array: who asks mostly wants what failed."""
+    failed = next((name_of(task) for task in tasks if task.state == "failed"), None)
+    like = f"{failed}, which failed" if failed else name_of(tasks[0])
+    return f"{tasks[0].array_id} is an array; name one of its tasks, like {like}"
 
 
 def array_json(array: pb.ArrayInfo) -> Json:

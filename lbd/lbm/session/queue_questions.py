@@ -15,7 +15,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient, ranges_of
 from lbd.lbm.queue.logs import cut_short
-from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of
+from lbd.lbm.session.array_json import array_json, counts_json, name_of, update_of, which_task
 from lbd.lbm.session.job_records import job_json, needs_json
 from lbd.lbm.session.prediction_json import (
     calibration_json,
@@ -228,8 +228,7 @@ class QueueAnswers:
         found = await self._find_in_turn(question, caller, attempts=True)
         if len(found) != 1:
             if all(job.array_id == found[0].array_id != 0 for job in found):
-                array, first = found[0].array_id, name_of(found[0])
-                raise Refusal(f"{array} is an array; name one of its tasks, like {first}")
+                raise Refusal(which_task(found))
             raise Refusal("output is shown of one job at a time")
         job = found[0]
         wanted, seen, at = map(question.get, ("attempt", "seen_attempt", "at"))
