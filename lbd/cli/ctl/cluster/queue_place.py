@@ -5,6 +5,7 @@ takes no new jobs and says so, and only then is it known that none is left.
 """
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -68,6 +69,9 @@ def queue(options: argparse.Namespace, path: str | None) -> int:
 
 def show(daemons: Daemons, options: argparse.Namespace) -> int:
     hosts, origin = daemons.queue()
+    if not hosts:
+        with contextlib.suppress(Refusal):  # of an older release: it knows of no such settings
+            daemons.lim({"op": "settings"})
     try:
         now = status(daemons) if hosts else {}
     except LbdError as problem:

@@ -154,3 +154,10 @@ def test_several_hosts_need_a_database(cluster, capsys):
     assert main(["queue", "enable", "h1,h2"]) == 2
     assert "only with dispatch.store" in capsys.readouterr().err
     assert main(["queue", "disable", "h3"]) == 0  # there is none
+
+
+def test_where_nothing_runs_it_is_not_said_that_there_is_no_queue(daemon, capsys):
+    assert daemon  # its configuration; none is started
+    assert main(["queue"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, "lim is not running" in err) == ("", True)
