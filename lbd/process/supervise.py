@@ -31,7 +31,7 @@ from lbd.errors import EXIT_RESTART
 EXIT_CONFIG = 2
 ABORT_GRACE_S = 1.0  # for a hung daemon to say where it hangs
 END_GRACE_S = 3.0  # for the kernel to end who is leaving, or was killed
-KILLED = -9
+KILLED, TERMINATED = -9, -15
 STUCK = "the kernel is still in a system call of it (a file that never answers?)"
 LIVED_S = 5.0  # who ran for so long has read its configuration and found it good
 
@@ -221,7 +221,9 @@ class Supervisor:
         expected = daemon.phase is Phase.STOPPING
         daemon.phase, daemon.leave_due_s = Phase.GONE, None
         if self.stopping:
-            return [Say(f"{name} stopped" if expected and status == 0 else ended(name, status))]
+            # TERM ends one that is still starting: it may also come to all of us at once.
+            is_well = status == TERMINATED or (expected and status == 0)
+            return [Say(f"{name} stopped" if is_well else ended(name, status))]
         daemon.has_lived |= now_s - daemon.started_s >= LIVED_S
         if status == EXIT_CONFIG and not daemon.has_lived:
             self.code = EXIT_CONFIG

@@ -134,6 +134,13 @@ def test_who_does_not_stop_is_killed(running):
     assert deeds(running.tick(11.1)) == [Terminate("lim")]
 
 
+def test_who_is_ended_by_term_while_it_starts_has_stopped(running):
+    running.stop()
+    running.tick(1.0)
+    assert words(running.exited("lbm", -15, 1.1)) == ["lbm stopped"]
+    assert words(running.exited("lim", -15, 1.1)) == ["lim stopped"]  # it came to the whole group
+
+
 def test_a_daemon_waiting_for_its_restart_is_not_started_again(running):
     running.exited("lbm", -9, 1.0)
     running.stop()
