@@ -100,6 +100,12 @@ def command_line(
     command: str | None = options.command
     if command is None:
         parser.error(f"which command? {', '.join(commands)}")
+    if command == "help" and command not in commands:
+        asked = next((word for word in options.rest if word in commands), None)
+        if asked is not None:
+            return asked, ["--help"], options.config
+        parser.print_help()
+        parser.exit()
     if command not in commands:
         meant = elsewhere.get(command.lower())
         near = f'use "{program} {meant}"' if meant else hint(command, commands)

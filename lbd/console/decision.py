@@ -44,9 +44,9 @@ def working_directory() -> str:
         return "/"
 
 
-def verdict_line(eligible: Json) -> str:
+def verdict_line(eligible: Json, stays: str = "stays here") -> str:
     """What the LBM says of a command's eligibility, in one line."""
-    may = "may leave" if eligible.get("eligible") is True else "stays here"
+    may = "may leave" if eligible.get("eligible") is True else stays
     why = text(eligible, "why")
     return f"{may}: {text(eligible, 'reason')}{f' ({why})' if why else ''}"
 
@@ -129,7 +129,7 @@ def show(
         columns = terminal_columns(sys.stdout)
         put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)))
     if eligible is not None:
-        put("", f"through lbsh: {verdict_line(eligible)}")
+        put("", f"Under lbsh it {verdict_line(eligible, 'would stay here')}")
 
 
 def why_of(reply: Json) -> str:

@@ -47,6 +47,9 @@ def read_amount(text: str) -> int:
 def read_need(text: str) -> tuple[str, int]:
     """NAME or NAME=AMOUNT. Raises ValueError."""
     name, equals, amount = text.partition("=")
+    before, colon, after = name.partition(":")
+    if colon and not equals and is_name(before) and after[:1].isdigit():  # as Slurm has it
+        raise ValueError(f"{text!r}: write {before}={after}")
     found = read_amount(amount) if equals else 1
     if found < 1:
         raise ValueError(f"{text!r}: an amount must be above 0")

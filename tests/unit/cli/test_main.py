@@ -43,6 +43,12 @@ def test_help(capsys, argv):
     assert capsys.readouterr().out.startswith("usage: lbd")
 
 
+def test_the_word_help(capsys):
+    for words, usage in ((["help"], "usage: lbd"), (["help", "lim"], "usage: lbd lim")):
+        assert main.main(words) == 0
+        assert capsys.readouterr().out.startswith(f"{usage} [")
+
+
 def test_version(capsys):
     assert main.main(["--version"]) == 0
     assert capsys.readouterr().out == "lbd 0.1.0\n"

@@ -80,7 +80,7 @@ def test_explain_mentions_it(daemon, capsys):
     daemon("lim", place={"verdict": "here", "host": "h1", "reason": "no-peer", "algorithm": "NOLB"})
     daemon("lbm", eligible=NEW)
     assert lbctl.main(["explain", "fit"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("through lbsh: stays here: new")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Under lbsh it would stay here: new")
 
 
 @pytest.mark.parametrize(
