@@ -56,3 +56,10 @@ def test_a_python_that_others_cannot_reach_is_said(home):
     (home / "lbd/.venv/bin/python").symlink_to(home / "own/python3")
     (line,) = said(home)
     assert f"where they may not enter, {home}/own: rm -r .venv; PYTHON=" in line
+
+
+def test_it_is_said_before_anything_is_installed(home):
+    script(home / "lbd/.venv/bin/python")
+    home.chmod(0o700)
+    done = subprocess.run([home / "lbd/deploy/setup"], capture_output=True, text=True, timeout=60)
+    assert "other users" in done.stderr.partition("installing")[0]
