@@ -70,7 +70,7 @@ VERBS = {
         "init": "the first host of a cluster: its authority and its own certificate",
         "join": "become a host of the cluster that a token is for",
         "token": "what a new host joins with: create, list, revoke",
-        "revoke": "a host's certificates count no more, cluster-wide",
+        "revoke": "revoke a host's certificates, cluster-wide",
     },
     "lbd.cli.ctl.cluster.authority": {
         "authority": "where the cluster's authority is; give it away, take it here",
@@ -80,7 +80,7 @@ VERBS = {
         "restore": "put them back, here or on a new host",
     },
     "lbd.cli.ctl.exports.bundle": {
-        "bundle": "settings, findings and logs of this host without secrets, for who is to help",
+        "bundle": "settings, findings and logs of this host without secrets, for whoever helps you",
     },
     "lbd.cli.ctl.web": {"web": "login: a link that signs you in to the status page, once"},
     "lbd.cli.json_schemas": {"schema": "the JSON Schema of what --json prints"},

@@ -34,10 +34,11 @@ Run one command on the host where it ends soonest, by measured load, as if it ra
                         and no more
   --deadline TIME       the same, to be done by 17:30, 2026-12-01T06:00 or +2h
   --after, --after-ok ID[,ID…]
-                        with -q or -d: begins once those have succeeded, of an array all of it;
-                        ID may be `last`
-  --after-failed, --after-any ID[,ID…]
-                        the same, once they have failed, or have ended in whatever way
+                        with -q or -d: begins once those have succeeded, of an array all of it
+                        (ID may be `last`)
+  --after-failed ID[,ID…]
+                        with -q or -d: begins once those have failed, were cancelled or lost
+  --after-any ID[,ID…]  with -q or -d: begins once those have ended in whatever way
   --after-task ID       with --array: each task once that array's task of its index has succeeded
   --notify COMMAND      with -q or -d: when it has ended, `sh -c COMMAND` runs here, once, with
                         $LBD_JOB_ID, $LBD_STATE and $LBD_EXIT_STATUS, for a minute at most

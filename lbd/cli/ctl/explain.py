@@ -18,15 +18,15 @@ from lbd.errors import ConfigError
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("-H", "--host", metavar="NAME", help="as of lbrun")
+    parser.add_argument("-H", "--host", metavar="NAME", help="as for lbrun")
     parser.add_argument("-x", "--exclude", metavar="NAME", action="append", default=[],
-                        help="as of lbrun")  # fmt: skip
+                        help="as for lbrun")  # fmt: skip
     for option in ("--need", "--feature", "--not-feature"):
         parser.add_argument(option, metavar="NAME", action="append", default=[],
-                            help="as of lbrun")  # fmt: skip
+                            help="as for lbrun")  # fmt: skip
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="as of lbrun")
-    where.add_argument("--remote", action="store_true", help="as of lbrun")
+    where.add_argument("--local", action="store_true", help="as for lbrun")
+    where.add_argument("--remote", action="store_true", help="as for lbrun")
     add_command(parser, nargs=None)
 
 

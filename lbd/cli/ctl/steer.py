@@ -33,7 +33,7 @@ def add_drain_options(parser: Parser) -> None:
         "--wait", action="store_true", help="until nothing of other hosts runs there"
     )
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
-                        help="of the waiting; then exit 1")  # fmt: skip
+                        help="how long to wait; then exit 1")  # fmt: skip
 
 
 def add_algorithm(parser: Parser) -> None:
@@ -152,9 +152,9 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
     elif options.save:
         lasts = "it is saved, and holds after restarts"
     elif saved:
-        lasts = f"it lasts until the last LIM ends; then {saved} holds, which is saved"
+        lasts = f"it lasts until every host's LIM has stopped; then {saved} holds, which is saved"
     else:
-        lasts = "it lasts until the last LIM ends; --save keeps it"
+        lasts = "it lasts until every host's LIM has stopped; --save keeps it"
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
     complain("lbctl", f"{change} on {changed} of {hosts} host{'s' * (hosts != 1)}; {lasts}")
     say_missing(reply)

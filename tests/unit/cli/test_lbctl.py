@@ -209,7 +209,8 @@ def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
     ):
         assert lbctl.main(words) == 0
         said = (
-            f"lbctl: {change} on 2 of 3 hosts; it lasts until the last LIM ends; --save keeps it\n"
+            f"lbctl: {change} on 2 of 3 hosts; it lasts until every host's LIM has stopped; "
+            "--save keeps it\n"
             "lbctl: not confirmed by h3: hosts take it when they are heard of again\n"
         )
         assert capsys.readouterr() == (out, said)
@@ -221,7 +222,11 @@ def test_a_change_is_said_with_its_hosts_and_how_long_it_lasts(daemon, capsys):
         (["NOLB", "--save"], "NOLB", "it is saved, and holds after restarts"),
         (["--save"], "NOLB", "it is saved, and holds after restarts"),
         (["--reset"], None, "for lim.algorithm, each host's lbd.toml holds again"),
-        (["NOLB"], "LOWEST", "it lasts until the last LIM ends; then LOWEST holds, which is saved"),
+        (
+            ["NOLB"],
+            "LOWEST",
+            "it lasts until every host's LIM has stopped; then LOWEST holds, which is saved",
+        ),
     ],
 )
 def test_a_change_says_whether_it_is_saved(daemon, capsys, words, saved, lasts):

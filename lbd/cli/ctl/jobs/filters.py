@@ -45,7 +45,7 @@ def states_named(given: str) -> frozenset[str]:
 
 
 def add_filters(parser: Parser) -> None:
-    parser.add_argument("--user", metavar="U", help="of that user")
+    parser.add_argument("--user", metavar="U", help="only that user's jobs")
     parser.add_argument("--name", metavar="PATTERN", help="with such a name; a shell pattern")
     parser.add_argument("--state", metavar="S,…", type=states_named,
                         help=f"in one of these states: {', '.join(STATES)}")  # fmt: skip
