@@ -145,11 +145,13 @@ def test_what_could_not_be_moved_is_no_success(lab, command, said, tmp_path):
 
 def test_an_lbrun_that_fails_before_it_asks_says_so_in_the_status_file(lab, tmp_path):
     status = tmp_path / "status"
-    ended = lab.run("h1", "lbrun", "--status-file", status, "-C", "/nonexistent", "--local", "true")
+    ended = lab.run(
+        "h1", "lbrun", "--status-file", status, "-C", tmp_path / "none", "--local", "true"
+    )
     assert ended.returncode == 125
     seen = json.loads(status.read_text())
     assert (seen["exit_status"], seen["cause"]) == (125, "failed")
-    assert "/nonexistent" in seen["reason"]
+    assert str(tmp_path / "none") in seen["reason"]
 
 
 def test_input_that_cannot_be_read_is_none(lab, tmp_path):
