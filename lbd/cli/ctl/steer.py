@@ -90,10 +90,11 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def wait_until_empty(
-    daemons: Daemons, host: str, timeout_s: float, of: tuple[str, ...] = ("foreign",)
-) -> int:
+    daemons: Daemons, host: str, timeout_s: float, of: tuple[str, ...] = ("foreign",),
+    told_s: float = 0.0,
+) -> int:  # fmt: skip
     """Jobs left on `host` when it was empty or the time was up. `of`: "local" are those of its own
-    users, wherever they run."""
+    users, wherever they run. `told_s`: so old may be what a new sample says of them."""
     drained_s = time.monotonic()
     while True:
         row = host_named(daemons.lim({"op": "status"}), host)
@@ -103,7 +104,7 @@ def wait_until_empty(
         left = sum(int(count) for count in counts if not math.isnan(count))
         waited_s = time.monotonic() - drained_s
         # A sample from before the drain proves nothing: a job may have begun since.
-        fresh = number(row, "age_s") < waited_s
+        fresh = number(row, "age_s") + told_s < waited_s
         if (left == 0 and fresh) or waited_s > timeout_s:
             return left
         time.sleep(POLL_S)

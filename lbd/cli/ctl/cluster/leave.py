@@ -30,6 +30,7 @@ STOP_S = 60.0  # for `lbd up` to end what runs
 POLL_S = 0.1
 DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
 EVERYBODY = ("foreign", "local")  # what ends with the daemons
+TOLD_S = 2.0  # an LBM tells its LIM once a second of commands that have begun
 # What the next cluster, if there is one, is not to begin with.
 KEPT = ("settings.json", "drains.json", "drained")
 
@@ -68,10 +69,11 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
 
 def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
     """Raises Unavailable."""
-    if wait_until_empty(daemons, host, 0.0, EVERYBODY) and timeout_s > 0:
+    at_first_s = min(timeout_s, 2 * TOLD_S)
+    if wait_until_empty(daemons, host, at_first_s, EVERYBODY, TOLD_S) and timeout_s > 0:
         complain("lbctl", f"{host} is drained; waiting for the commands of other hosts here, and "
                  "for those of its own users, here and away")  # fmt: skip
-    if left := wait_until_empty(daemons, host, timeout_s, EVERYBODY):
+    if left := wait_until_empty(daemons, host, timeout_s, EVERYBODY, TOLD_S):
         ended = "1 command has not ended" if left == 1 else f"{left} commands have not ended"
         raise Unavailable(f"{ended}; {host} stays drained")
 
