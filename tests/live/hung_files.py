@@ -18,7 +18,7 @@ ENOSYS = 38
 ASYNC_READ = 1
 READ_AHEAD_BYTES = 1 << 17
 MNT_DETACH = 2
-POLL_S = 0.05
+POLL_MS = 50
 NAME = "file"
 
 
@@ -62,9 +62,11 @@ class HungFiles:
         self._libc.umount2(self.where.encode(), MNT_DETACH)
 
     def _serve(self):
+        requests = select.poll()  # for select() a number above 1,023 is too high
+        requests.register(self._device, select.POLLIN)
         with contextlib.suppress(OSError):
             while not self._over.is_set():
-                if not select.select([self._device], [], [], POLL_S)[0]:
+                if not requests.poll(POLL_MS):
                     continue
                 request = os.read(self._device, 1 << 18)
                 _, operation, unique, node, uid, _, _ = IN_HEADER.unpack_from(request)

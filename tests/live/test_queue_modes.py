@@ -17,11 +17,15 @@ BIG, SMALL = ("sh", "big.sh"), ("sh", "small.sh")  # by what is on record of the
 @pytest.fixture(scope="module")
 def lab():
     lab = Lab.up(2, "none", "--mode", "sita-e", settings=SETTINGS)
-    with away(lab) as db:
-        for command, cpu_s in ((BIG, 500.0), (SMALL, 0.01)):
-            put(db, [word.encode() for word in command], time.time() - 1000.0, cpu_s)
-    yield lab
-    lab.down()
+    try:
+        with away(lab) as db:
+            for command, cpu_s in ((BIG, 500.0), (SMALL, 0.01)):
+                put(db, [word.encode() for word in command], time.time() - 1000.0, cpu_s)
+        each = {"h1": [1], "h2": [2]}
+        lab.wait_until(lambda: tiers(lab) == each, "each host has its tier")
+        yield lab
+    finally:
+        lab.down()
 
 
 @pytest.fixture
@@ -29,6 +33,10 @@ def scripts(tmp_path):
     (tmp_path / "big.sh").write_text("exec sleep 60\n")
     (tmp_path / "small.sh").write_text("echo small\n")
     return tmp_path
+
+
+def tiers(lab):
+    return lab.ask("h1", "lbm", "queue.status")["tiers"]
 
 
 def submit(lab, where, *words):
