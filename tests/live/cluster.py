@@ -69,7 +69,7 @@ def clients_path():
             lines = (
                 f"#!{sys.executable} {bare}",
                 "import sys",
-                f"sys.path.append({PACKAGE_PARENT!r})",
+                f"sys.path.insert(0, {PACKAGE_PARENT!r})",
                 f"sys.argv[0] = {name!r}",
                 f"from {module} import main",
                 "sys.exit(main(sys.argv[1:]))",

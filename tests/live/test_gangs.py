@@ -90,7 +90,7 @@ def test_files_go_along_and_come_back(lab, tmp_path):
 
 
 def test_a_gang_waits_as_a_whole_says_why_and_is_killed_as_a_whole(lab):
-    (blocker,) = submit(lab, "-n", "2", "sleep", "60")
+    (blocker,) = submit(lab, "-n", "2", "sleep", "1000")
     until_running(lab, blocker)
     gang = submit(lab, "--array", "1-6", "--gang", "true")
     said = "needs 6 slots together and holds 4; draining h1, h2, h3 since "

@@ -55,13 +55,18 @@ def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newco
     lab, words = tls_lab, ("sh", "-c", UNTIL_TOLD)
     there = began(lab.popen("h2", "lbrun", "-H", "new", *words, **PIPES, text=True))
     as_new = {"env": {"LBD_CONFIG": str(newcomer.config)}, "text": True, **PIPES}
+    away = began(lab.popen("h1", "lbrun", "-H", "h2", *words, **as_new))
     leaving = lab.popen("h1", "lbctl", "leave", **as_new)
     lab.wait_until(lambda: lab.states("h1").get("new") == "drained", "it is drained", LONG_S)
     assert there.communicate("well\n", timeout=LONG_S)[0] == "done well\n"
     assert there.returncode == 7
+    lab.wait_until(lambda: foreign_on(lab, "new") == 0, "no command of others is left", LONG_S)
+    out, said = away.communicate("well\n", timeout=LONG_S)
+    assert (out, away.returncode) == ("done well\n", 7), said
     out, said = leaving.communicate(timeout=LONG_S)
     cluster = newcomer.config.read_text().split('"')[1]
     assert (out, leaving.returncode) == (f"new has left cluster {cluster}\n", 0), said
+    assert "waiting for the commands of other hosts here" in said
     newcomer.stop()  # which only waits for what has ended
     lab.wait_until(
         lambda: not any("new" in lab.states(host) for host in lab.hosts), "it is forgotten", LONG_S
@@ -73,6 +78,11 @@ def test_a_host_leaves_when_nothing_of_it_is_left_and_joins_again(tls_lab, newco
     newcomer.start()
     wait_until_all_see_it(lab, newcomer)
     assert files_of(lab, "h2").read_revocations().lowest_issue("new") > 0, "its old key is no use"
+
+
+def foreign_on(lab, host):
+    rows = {row["name"]: row for row in lab.lbctl_json("h2", "status")["hosts"]}
+    return rows[host]["jobs"]["foreign"]
 
 
 def test_a_host_that_died_is_forgotten_and_comes_back_when_it_is_not_revoked(tls_lab, newcomer):

@@ -210,7 +210,7 @@ def test_what_has_printed_does_not_begin_again_but_stands_still(three, terminal,
 
 def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_path):
     """Whoever asks, of any host, sees whose owner is back. Its dispatcher is killed meanwhile."""
-    rules("decide", decide_by="timer", decide_after_s=4.0)
+    rules("decide", decide_by="timer", decide_after_s=10.0)
     three.lab("kill", "h3", "lbm")
     script = ("sh", "-c", "echo in vain; " + ONCE.format(here=tmp_path))
     job = three.run("h1", "lbrun", "-d", "-x", "h1", *script, check=True).stdout.strip()
@@ -221,9 +221,11 @@ def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_pa
     def now():
         return three.lbctl_json("h1", "job", job)
 
-    three.wait_until(lambda: now()["state"] == "suspended", "it stands still")
     said = r"h2's owner has been back since \d\d:\d\d; .*; moving would lose "
-    assert re.match(said, now()["reason"])
+    three.wait_until(
+        lambda: (job := now())["state"] == "suspended" and re.match(said, job["reason"]),
+        "it stands still, and says why",
+    )
     three.wait_until(lambda: owner_of_h2(three) == ("here", "here"), "everybody knows")
     three.kill("h1", "dispatcher")
     three.start("h1", "dispatcher")

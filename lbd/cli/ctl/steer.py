@@ -89,23 +89,18 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
-def wait_until_empty(
-    daemons: Daemons, host: str, timeout_s: float, of: tuple[str, ...] = ("foreign",),
-    told_s: float = 0.0,
-) -> int:  # fmt: skip
-    """Jobs left on `host` when it was empty or the time was up. `of`: "local" are those of its own
-    users, wherever they run. `told_s`: so old may be what a new sample says of them."""
+def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> int:
+    """Jobs of other hosts left on `host` when it was empty or the time was up."""
     drained_s = time.monotonic()
     while True:
         row = host_named(daemons.lim({"op": "status"}), host)
         if text(row, "state") in ("down", ""):
             return 0  # its last numbers are old, and nothing more can be learnt by waiting
-        counts = [number(table(row, "jobs"), kind) for kind in of]
-        left = sum(int(count) for count in counts if not math.isnan(count))
+        jobs = number(table(row, "jobs"), "foreign")
+        left = 0 if math.isnan(jobs) else int(jobs)
         waited_s = time.monotonic() - drained_s
         # A sample from before the drain proves nothing: a job may have begun since.
-        fresh = number(row, "age_s") + told_s < waited_s
-        if (left == 0 and fresh) or waited_s > timeout_s:
+        if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
             return left
         time.sleep(POLL_S)
 

@@ -18,6 +18,7 @@ from lbd.process.self_start import PACKAGE_PARENT
 
 RUNTIME_MODE = 0o775
 WORKDIRS_MODE = 0o711
+UP = "up.pid"  # of `lbd up`, which stays root: whoever stops that process goes by its owner
 
 
 def daemons_account(config: Config) -> LocalUser | None:
@@ -80,7 +81,7 @@ def hand_over(config: Config, account: LocalUser) -> None:
     try:
         with opened(runtime, flags=0) as directory:
             for entry in os.scandir(directory):
-                if is_roots(entry) and not entry.is_dir(follow_symlinks=False):
+                if is_roots(entry) and entry.is_file(follow_symlinks=False) and entry.name != UP:
                     give_file(directory, entry.name, account)
             os.fchown(directory, 0, account.gid)
             os.fchmod(directory, RUNTIME_MODE)

@@ -82,6 +82,7 @@ class Questions:
         if operation == "status":
             return {
                 "slots": {"total": self._host.slots.total, "used": self._host.slots.used},
+                "jobs": len(self._host.jobs.running),
                 "waiting": len(self._host.slots.waiting) + len(self._home.room.waiting),
                 "keeper": self._host.link.pid,
                 "containment": self._host.link.containment,

@@ -2,6 +2,7 @@
 another, of one that is gone for good."""
 
 import argparse
+import math
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.own_config import text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
-from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing, wait_until_empty
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
@@ -20,7 +21,7 @@ from lbd.config.load import SYSTEM_FILE
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import print_json, put
-from lbd.console.reply import text, texts
+from lbd.console.reply import number, text, texts
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import Refusal
 from lbd.process.pid_lock import pid_of_holder
@@ -29,8 +30,7 @@ from lbd.trust.files import host_files
 STOP_S = 60.0  # for `lbd up` to end what runs
 POLL_S = 0.1
 DAEMONS = ("up", "lim", "lbm", "dispatcher", "keeper", "metrics")
-EVERYBODY = ("foreign", "local")  # what ends with the daemons
-TOLD_S = 2.0  # an LBM tells its LIM once a second of commands that have begun
+QUIET_S = 1.0  # without a command: one that another host chose before the drain has come by then
 # What the next cluster, if there is one, is not to begin with.
 KEPT = ("settings.json", "drains.json", "drained")
 
@@ -68,14 +68,33 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def wait_for_all(daemons: Daemons, host: str, timeout_s: float) -> None:
-    """Raises Unavailable."""
-    at_first_s = min(timeout_s, 2 * TOLD_S)
-    if wait_until_empty(daemons, host, at_first_s, EVERYBODY, TOLD_S) and timeout_s > 0:
-        complain("lbctl", f"{host} is drained; waiting for the commands of other hosts here, and "
-                 "for those of its own users, here and away")  # fmt: skip
-    if left := wait_until_empty(daemons, host, timeout_s, EVERYBODY, TOLD_S):
-        ended = "1 command has not ended" if left == 1 else f"{left} commands have not ended"
-        raise Unavailable(f"{ended}; {host} stays drained")
+    """Until the LBM has had no command for QUIET_S. Raises Unavailable."""
+    began_s = quiet_since_s = time.monotonic()
+    waits = False
+    while True:
+        left, now_s = commands_left(daemons), time.monotonic()
+        if left:
+            quiet_since_s = now_s
+        elif now_s > quiet_since_s + QUIET_S:
+            return
+        if left and now_s > began_s + timeout_s:
+            ended = "1 command has not ended" if left == 1 else f"{left} commands have not ended"
+            raise Unavailable(f"{ended}; {host} stays drained")
+        if left and not waits:
+            waits = True
+            complain("lbctl", f"{host} is drained; waiting for the commands of other hosts here, "
+                     "and for those of its own users, here and away")  # fmt: skip
+        time.sleep(POLL_S)
+
+
+def commands_left(daemons: Daemons) -> int:
+    """What would end with this host's LBM, by its own word: what its LIM has been told is older."""
+    if "lbm" not in running(daemons.config):
+        return 0
+    count = number(daemons.lbm({"op": "status"}), "jobs")
+    if math.isnan(count):
+        raise Refusal("the LBM is of an older release: `lbctl restart`, then leave", "unavailable")
+    return int(count)
 
 
 def refuse_if_needed(daemons: Daemons) -> None:

@@ -7,7 +7,6 @@ import pytest
 from lbd.cli.lbctl import main
 from lbd.config.load import load
 from lbd.process.pid_lock import take_pid_lock
-from tests.unit.cli.canned import HOST, STATUS
 
 
 @pytest.fixture
@@ -67,16 +66,25 @@ def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):
     assert lim.asked == [{"op": "forget", "host": "h4", "id": lim.asked[0]["id"]}]
 
 
-def test_not_while_commands_of_its_own_users_run_away(daemon, tmp_path, capsys):
-    lim = daemon("lim", drain={}, status={**STATUS, "hosts": [only_local(1)]})
-    lock = take_pid_lock(tmp_path / "lim.pid")
-    try:
-        assert main(["leave", "--timeout", "0"]) == 1
-    finally:
+@pytest.fixture
+def runs(tmp_path):
+    """LIM and LBM seem to run there."""
+    locks = [take_pid_lock(tmp_path / f"{name}.pid") for name in ("lim", "lbm")]
+    yield
+    for lock in locks:
         os.close(lock)
+
+
+def test_not_while_commands_are_left_here_or_away(daemon, runs, capsys):
+    lim = daemon("lim", drain={})
+    daemon("lbm", status={"jobs": 1})
+    assert main(["leave", "--timeout", "0"]) == 1
     assert "1 command has not ended; h1 stays drained" in capsys.readouterr().err
     assert [asked["op"] for asked in lim.asked].count("drain") == 1
 
 
-def only_local(commands):
-    return {**HOST, "jobs": {"local": commands, "foreign": 0}}
+def test_an_lbm_of_an_older_release_does_not_say_what_it_has(daemon, runs, capsys):
+    daemon("lim", drain={})
+    daemon("lbm", status={})
+    assert main(["leave"]) == 1
+    assert "older release: `lbctl restart`" in capsys.readouterr().err

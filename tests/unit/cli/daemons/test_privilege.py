@@ -68,12 +68,13 @@ def test_what_is_handed_over_is_no_file_from_elsewhere(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("root's")
     (run / "lim.pid").write_text("1")
+    (run / "up.pid").write_text("1")  # of what stays root
     (state / "files/one").write_text("")
     for place in (run, state):
         (place / "second").hardlink_to(victim)
         (place / "link").symlink_to(victim)
     hand_over(config, NOBODY)
-    assert victim.stat().st_uid == 0
+    assert {path.stat().st_uid for path in (victim, run / "up.pid")} == {0}
     assert (run.stat().st_uid, run.stat().st_mode & 0o777) == (0, 0o775)
     owned = (run / "lim.pid", state, state / "files", state / "files/one")
     assert {path.stat().st_uid for path in owned} == {NOBODY.uid}
