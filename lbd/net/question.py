@@ -1,5 +1,8 @@
 """One question to another host: a unary call, as it is asked and as it is read."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -31,12 +34,26 @@ async def ask(
     """Raises Unanswered."""
     call: Call = channel.unary_unary(method)
     try:
-        return await call(data, metadata=metadata, timeout=timeout_s)
+        with channel_may_close():
+            return await call(data, metadata=metadata, timeout=timeout_s)
     except grpc.aio.AioRpcError as problem:
         text = in_plain_words(problem.details()) or problem.code().name.lower()
         raise Unanswered(text, problem.code()) from None
-    except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:  # the channel was closed
+
+
+@contextmanager
+def channel_may_close() -> Iterator[None]:
+    """Around calls on a channel that is closed when its host is revoked. gRPC cancels whoever waits
+    for such a call then, and a task of a group would end without a word. Raises Unanswered."""
+    try:
+        yield
+    except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:
         raise Unanswered(str(problem), None) from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise Unanswered("the connection was closed", None) from None
 
 
 class Aborting(Protocol):

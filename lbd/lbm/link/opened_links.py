@@ -13,6 +13,7 @@ from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation, Stream
 from lbd.net import release as wire
 from lbd.net.details import in_plain_words
+from lbd.net.question import channel_may_close
 from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
@@ -311,10 +312,11 @@ class PeerLinks:
 
 async def until_ready(channel: grpc.aio.Channel, what: str, limit_s: float) -> None:
     """Raises Unavailable."""
-    if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
-        return
     try:
-        async with asyncio.timeout(limit_s):
-            await channel.channel_ready()
+        with channel_may_close():
+            if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+                return
+            async with asyncio.timeout(limit_s):
+                await channel.channel_ready()
     except TimeoutError:
         raise Unavailable(f"{what} cannot be reached") from None

@@ -21,7 +21,7 @@ from lbd.local.json_socket import JsonClient
 from lbd.model import target_of
 from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.question import Unanswered, ask
+from lbd.net.question import Unanswered, ask, channel_may_close
 from lbd.net.transport import Peers
 from lbd.text.ranges import ranges_in
 
@@ -87,11 +87,11 @@ class DispatcherClient:
     async def read(self, call: "Call", lease_s: float) -> object:
         """From that line. Raises Unavailable if it is silent for so long that another dispatcher
         should renew what is held here."""
-        if len(self.hosts) < 2:
-            return await call.read()
+        silent_s = lease_s / 2 if len(self.hosts) > 1 else None
         try:
-            async with asyncio.timeout(lease_s / 2):
-                return await call.read()
+            with channel_may_close():
+                async with asyncio.timeout(silent_s):
+                    return await call.read()
         except TimeoutError:
             raise Unavailable(f"the dispatcher on {self.leader} is silent") from None
 
@@ -139,9 +139,10 @@ class DispatcherClient:
         asking: Follow = channel.unary_stream(SERVICE + "Watch")
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)
         try:
-            async for message in call:
-                yield pb.JobsInfo.FromString(message)
-        except (grpc.aio.AioRpcError, DecodeError) as problem:
+            with channel_may_close():
+                async for message in call:
+                    yield pb.JobsInfo.FromString(message)
+        except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
             raise self._unavailable(problem) from None
         finally:
             call.cancel()
@@ -156,9 +157,10 @@ class DispatcherClient:
         asking: Follow = self._peers.channel(host, target).unary_stream(LOGS)
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)
         try:
-            async for message in call:
-                yield pb.LogsPiece.FromString(message)
-        except grpc.aio.AioRpcError as problem:
+            with channel_may_close():
+                async for message in call:
+                    yield pb.LogsPiece.FromString(message)
+        except (Unanswered, grpc.aio.AioRpcError) as problem:
             raise Unavailable(f"{host} cannot be asked for output: {why_of(problem)}") from None
         finally:
             call.cancel()
@@ -169,12 +171,13 @@ class DispatcherClient:
         asking: Follow = self._peers.channel(host, target).unary_stream(FILES)
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)
         try:
-            async for message in call:
-                piece = pb.FilesPiece.FromString(message)
-                if piece.trouble:
-                    raise NotKept(f"{host}: {piece.trouble}")
-                yield piece.data
-        except (grpc.aio.AioRpcError, DecodeError) as problem:
+            with channel_may_close():
+                async for message in call:
+                    piece = pb.FilesPiece.FromString(message)
+                    if piece.trouble:
+                        raise NotKept(f"{host}: {piece.trouble}")
+                    yield piece.data
+        except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
             raise Unavailable(f"{host} cannot be asked for files: {why_of(problem)}") from None
         finally:
             call.cancel()
@@ -260,9 +263,10 @@ class DispatcherClient:
             channel = await self._channel_to(host)
         except (Unavailable, OSError):
             return
-        channel.get_state(try_to_connect=True)
-        await channel.channel_ready()
-        ready[host] = channel
+        with contextlib.suppress(Unavailable), channel_may_close():
+            channel.get_state(try_to_connect=True)
+            await channel.channel_ready()
+            ready[host] = channel
 
     async def _channel_to(self, host: str) -> grpc.aio.Channel:
         """Raises Unavailable."""

@@ -1,5 +1,8 @@
 """One question to another host that is not answered."""
 
+import asyncio
+import contextlib
+
 import grpc
 import grpc.aio
 import pytest
@@ -35,3 +38,48 @@ async def test_no_answer_is_an_error_that_says_why(problem, code, text):
     with pytest.raises(Unanswered) as found:
         await ask(Channel(problem), "/lbd.v1.Lbm/Jobs", b"", (), 1.0)
     assert (found.value.code, str(found.value)) == (code, text)
+
+
+async def test_a_channel_that_is_closed_under_a_question_is_no_cancellation():
+    """As of a host that is revoked: gRPC cancels whoever waits."""
+    async with asking() as (channel, asked):
+        task = asyncio.create_task(ask(channel, "/test.S/Ask", b"", (), LONG_S))
+        await asked.wait()
+        await channel.close(None)
+        with pytest.raises(Unanswered, match="closed"):
+            await task
+
+
+async def test_who_is_cancelled_is():
+    async with asking() as (channel, asked):
+        task = asyncio.create_task(ask(channel, "/test.S/Ask", b"", (), LONG_S))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+LONG_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def asking():
+    """A channel to a server that never answers, and when it has been asked."""
+    asked = asyncio.Event()
+
+    async def never(_request, _context):
+        asked.set()
+        await asyncio.Event().wait()
+
+    handlers = {"Ask": grpc.unary_unary_rpc_method_handler(never)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test.S", handlers)])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+    try:
+        async with asyncio.timeout(LONG_S):
+            yield channel, asked
+    finally:
+        await channel.close(None)
+        await server.stop(None)

@@ -1,5 +1,8 @@
 """Where the dispatcher and the other LBMs are thought to be."""
 
+import asyncio
+
+import grpc
 import pytest
 
 from lbd.config.dispatch import DispatchConfig
@@ -65,3 +68,47 @@ async def test_the_clusters_settings_say_where_it_is(tmp_path):
     assert (peers.wanted, client.leader) == ([("h2", "10.0.0.2:7903")], "h2")
     client.follow(())
     assert (client.hosts, client.leader, client.has_queue.is_set()) == ((), "", False)
+
+
+class Closed:
+    """A call whose channel is closed under it, as of a host that is revoked: gRPC cancels whoever
+    reads."""
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        raise asyncio.CancelledError
+
+    async def read(self):
+        raise asyncio.CancelledError
+
+    def cancel(self):
+        pass
+
+
+class ClosedChannel:
+    def get_state(self, try_to_connect=False):
+        return grpc.ChannelConnectivity.READY
+
+    def unary_stream(self, _method):
+        return lambda _data, metadata: Closed()
+
+
+@pytest.mark.parametrize("hosts", [("h2",), ("h2", "h3")])
+async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
+    own = HostConfig(name="h1", address="10.0.0.1", state_dir=str(tmp_path))
+    entries = (HostEntry("h2", "10.0.0.2"), HostEntry("h3", "10.0.0.3"))
+    config = Config(host=own, cluster=ClusterConfig(hosts=entries))
+    peers = NoPeers()
+    peers.channel = lambda _host, _target: ClosedChannel()
+    client = DispatcherClient(config, peers, Lim())
+    client.follow(hosts)
+    with pytest.raises(Unavailable):
+        await client.read(Closed(), 60.0)
+    with pytest.raises(Unavailable):
+        await anext(client.watch(pb.JobsAsked()))
+    with pytest.raises(Unavailable):
+        await anext(client.logs("h2", pb.LogsRequest()))
+    with pytest.raises(Unavailable):
+        await anext(client.files("h2", pb.FilesRequest()))
