@@ -31,6 +31,7 @@ from tests.bench import (
     dispatching,
     encrypted,
     failover,
+    followers,
     front,
     functions,
     growth,
@@ -90,6 +91,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (("owners",), owners.measure),
     (("scrape",), scrape.measure),
     (pages.NAMES, pages.measure),
+    (followers.NAMES, followers.measure),
     (("idle",), idle.measure),
 )
 NAMES = [*(name for names, _ in GROUPS for name in names), "growth", "joining"]

@@ -28,6 +28,7 @@ from lbd.local.json_socket import AWAY, Refusal
 
 PATIENCE_S = 15.0
 FOLLOW_S = 0.2
+PIECE_CHARACTERS = 64 << 10  # of less, more is there soon
 LEAST_ANSWER_S = 5.0  # however little time a caller has: less is no answer of anybody's
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # a daemon that is being started again
@@ -108,7 +109,7 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
             complain("lbctl", f"{dropped} bytes of output were dropped here")
         for descriptor, piece in enumerate(data, 1):
             write_all(descriptor, base64.b64decode(piece))
-        if data:
+        if data and not (options.follow and has_caught_up(reply, data)):
             continue
         if not again and not seen and not warned:
             warned.add(why := why_not_begun(daemons, options.ids))
@@ -117,6 +118,12 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
         if not (options.follow and reply.get("more")):
             return 0
         time.sleep(FOLLOW_S)
+
+
+def has_caught_up(reply: Json, data: list[str]) -> bool:
+    """Of a job that goes on: asked again at once, it would say little more, and each time at the
+    cost of a question to its host."""
+    return text(reply, "state") == "running" and sum(map(len, data)) < PIECE_CHARACTERS
 
 
 def why_not_begun(daemons: Daemons, ids: list[str]) -> str:
