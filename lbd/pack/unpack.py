@@ -76,6 +76,8 @@ class Fetching:
                 raise BadPack(f"{names}: the command made no such file")
             self._commit(result, parents)
         finally:
+            for parent in parents.values():
+                os.close(parent)
             self.clear()
 
     def _commit(self, result: Unpacked, parents: dict[int, int]) -> None:

@@ -4,7 +4,7 @@ import io
 import os
 import random
 import socket
-from contextlib import chdir, suppress
+from contextlib import ExitStack, chdir, suppress
 
 import pytest
 
@@ -40,9 +40,11 @@ def pack(root, paths, *, follow=False, allowance=PLENTY):
 
 def unpack(root, data, paths, *, allowance=PLENTY, allows_link=lambda path, target: True):
     def place(number):
-        return open_parent(paths[number], follow=False, make=True), os.path.basename(paths[number])
+        parent = open_parent(paths[number], follow=False, make=True)
+        parents.callback(os.close, parent)
+        return parent, os.path.basename(paths[number])
 
-    with chdir(root):
+    with chdir(root), ExitStack() as parents:
         return Unpacker(io.BytesIO(data), Allowance(*allowance), place, allows_link).unpack()
 
 
