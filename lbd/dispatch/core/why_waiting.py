@@ -127,12 +127,22 @@ def stuck_reason(life: Lifecycle, job: JobId) -> str:
     return _obstacle(life, live, None)
 
 
+def _nobody(life: Lifecycle) -> str:
+    """Why no host at all takes jobs."""
+    if aside := life.hosts.aside():
+        return f"set aside after failures: {', '.join(aside)}"
+    if not (known := sorted(life.hosts.known)):
+        return "no host takes jobs: none has reached the dispatcher"
+    shown = ", ".join(known[:4]) + (f" and {len(known) - 4} more" if len(known) > 4 else "")
+    is_one = "is" if len(known) == 1 else "are"
+    return f"no host takes jobs: {shown} {is_one} drained, closed by the owner or out of contact"
+
+
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
     queues = life.queues
     registered = queues.registry[live.job.id]
     if not queues.hosts:
-        aside = life.hosts.aside()
-        return f"set aside after failures: {', '.join(aside)}" if aside else "no host takes jobs"
+        return _nobody(life)
     if registered.line is None:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:

@@ -56,7 +56,8 @@ def test_the_reasons():
     for name in ("1", "2", "3", "no such job"):
         assert stuck_reason(life, JobId(name)) == ""
     life.host_gone(HostId("h1"), 0.0, DICE)
-    assert reason(life, "2") == "no host takes jobs"
+    away = "no host takes jobs: h1 is drained, closed by the owner or out of contact"
+    assert reason(life, "2") == away
     assert stuck_reason(life, JobId("2")) == ""
 
 
