@@ -217,7 +217,7 @@ class Dispatcher:
                 line, trouble = None, str(problem)
                 phase = "request" if isinstance(problem, UnreadableSpec) else phase
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
-            line, trouble = None, "the database was away"
+            line, trouble = None, "its dispatcher leads no longer"
         if line is None:
             ending = Ending(Cause.LOST, reason=trouble)
             which = begin.host, begin.job, begin.attempt

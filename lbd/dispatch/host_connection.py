@@ -135,6 +135,12 @@ class HostConnection:
         self._starts_bytes = 0
         return self._messages[-1]
 
+    async def close(self) -> None:
+        """Once all is sent."""
+        if self._sending is not None:
+            await asyncio.wait((self._sending,))
+        self.broken.set()
+
     def _send(self) -> None:
         if self._sending is None and not self.broken.is_set():
             self._sending = asyncio.get_running_loop().create_task(self._send_all())

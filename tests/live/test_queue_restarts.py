@@ -1,5 +1,6 @@
 """The queue while daemons of its hosts are started again: what was told them meanwhile counts."""
 
+import subprocess
 import time
 
 import pytest
@@ -30,6 +31,8 @@ def test_who_does_not_heed_term_is_killed_also_by_the_next_lbm(lab, tmp_path):
     restart(lab, "h2")
     until_state(lab, name, "cancelled")
     assert job(lab, name)["exit_status"] == 137
+    past = lab.lbctl_json("h1", "history", "--state", "cancelled")
+    assert name in {str(one["id"]) for one in past}
 
 
 @pytest.mark.parametrize("verb", ["kill", "requeue"])
@@ -185,3 +188,36 @@ def test_a_dispatcher_that_was_just_started_is_found_at_once(lab):
     time.sleep(5)
     lab.start("h1", "dispatcher")
     assert wait(lab, submit(lab, "true")) == 0
+
+
+def test_no_submission_fails_while_a_setting_of_the_queue_is_changed(lab, tmp_path):
+    """The dispatcher begins again with it, and is asked by others meanwhile."""
+    submitting = "while [ ! -e stop ]; do lbrun -d true >>ids || exit 1; done"
+    asking = "while [ ! -e stop ]; do lbctl jobs >/dev/null || exit 1; done"
+    options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    loops = [lab.popen("h2", "sh", "-c", one, **options) for one in (submitting, asking)]
+
+    def queued():
+        ids = tmp_path / "ids"
+        return ids.read_text().split() if ids.exists() else []
+
+    def until_queued(count):
+        ended = lambda: any(one.poll() is not None for one in loops)  # noqa: E731
+        lab.wait_until(lambda: ended() or len(queued()) >= count, "more are submitted")
+
+    try:
+        for turn in range(4):
+            until_queued(5 * turn + 1)
+            change = f"dispatch.user_slots {turn + 50} --cluster".split()
+            lab.run("h1", "lbctl", "config", "set", *change, check=True)
+        until_queued(len(queued()) + 5)
+    finally:
+        (tmp_path / "stop").touch()
+        said = [one.communicate(timeout=120)[0].decode() for one in loops]
+        lab.run("h1", "lbctl", "config", "set", "dispatch.user_slots", "--unset", "--cluster")
+    assert [one.returncode for one in loops] == [0, 0], said
+    assert said[0] == ""
+    assert "did not answer" not in said[1]
+    names = queued()
+    all_done(lab, f"{names[0]}-{names[-1]}")
+    assert list(map(int, names)) == [*range(int(names[0]), int(names[-1]) + 1)]  # each once

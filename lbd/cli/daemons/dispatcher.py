@@ -1,6 +1,7 @@
 """`lbd dispatcher`: the queue of the cluster, in the foreground."""
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -178,7 +179,9 @@ class Service:
             log.info("ready host=%s mode=%s", self.config.host.name, own.mode)
             self.ready(f"queue of {self.config.cluster.name}")
 
+        finished = asyncio.Event()
         beside = self.lead.beside()
+        beside["finish"] = finish(dispatcher, stop, finished)
         beside["learn how predictions came true"] = predictions.learn()
         beside["count what jobs wait for"] = DependencyCounts(dispatcher).run()
         beside["fit speedups"] = fit_speedups(queues.heads.speedups)
@@ -188,7 +191,7 @@ class Service:
             dispatcher.estimates = Estimates()
             beside["learn estimates"] = dispatcher.learn()
         try:
-            await dispatcher.run(stop, begin, beside)
+            await dispatcher.run(finished, begin, beside)
         finally:
             await server.stop(STOP_GRACE_S)
 
@@ -222,6 +225,23 @@ class Service:
             return {"leads": False, "jobs": 0, "hosts": []}
         jobs, hosts = len(self.dispatcher.life.jobs), sorted(self.dispatcher.lines)
         return {"leads": True, "jobs": jobs, "hosts": hosts}
+
+
+async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.Event) -> None:
+    """Once it is to stop: nothing more begins, and what has begun is sent, since its job would else
+    wait for the end of its lease. With their lines closed the hosts look for the next dispatcher at
+    once."""
+    await stop.wait()
+    dispatcher.leads = lambda: False
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_GRACE_S):
+            await dispatcher.settled()
+            await dispatcher.settled()  # what was turned back by that
+            for line in list(dispatcher.lines.values()):
+                await line.close()
+    for line in dispatcher.lines.values():
+        line.broken.set()
+    finished.set()
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Found | None:

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Follow = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
 Reply = TypeVar("Reply", bound=Message)
+Found = TypeVar("Found")
 Logs = Callable[[pb.LogsRequest], AsyncIterator[pb.LogsPiece]]
 SERVICE = "/lbd.v1.Dispatch/"
 LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
@@ -40,6 +42,9 @@ ACT_S = 20.0  # on very many jobs; less than who asks us waits
 OWN_KEY = "lbrun:"  # an idempotency key that no user chose
 TERMS_WAITED = 3  # for another dispatcher to take over
 SEEK_AGAIN_S = 0.2
+# A dispatcher that was just there is being started again, most likely, and is waited for,
+# and longer by what is submitted. One that has been away for longer is not.
+RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 
 
@@ -48,6 +53,13 @@ NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` makes one"
 
 class NotKept(Unavailable):
     """The host has no such file, or not any more."""
+
+
+class Away(Unavailable):
+    """No dispatcher is there, or it went away before it answered."""
+
+
+GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # codes of that
 
 
 class DispatcherClient:
@@ -64,13 +76,14 @@ class DispatcherClient:
         self.departures = Departures(self)
         self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
         self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
+        self._lost_s: float | None = time.monotonic()  # since when it is away; maybe not yet there
         self.follow(None)
 
     def follow(self, hosts: Sequence[str] | None) -> None:
         """The hosts that the cluster's settings name; None: lbd.toml says."""
         found = self._config.dispatch.hosts if hosts is None else tuple(hosts)
         if found != self.hosts:
-            self.hosts, self._doubted = found, ""
+            self.hosts, self._doubted, self._lost_s = found, "", time.monotonic()
             self.leader = self.leader if self.leader in found else next(iter(found), "")
         if found:
             self.has_queue.set()
@@ -98,20 +111,13 @@ class DispatcherClient:
     async def submit(self, request: pb.SubmitRequest) -> pb.SubmitReply:
         """Raises Unavailable; then it may be queued all the same.
 
-        Where another dispatcher may take over, it is waited for; the key sees to it that what was
-        queued just before is not queued again.
+        A dispatcher that is being started again is waited for, or another that takes over; the key
+        sees to it that what was queued just before is not queued again.
         """
-        own = self._config.dispatch
-        if len(self.hosts) > 1:
-            request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
-        until_s = time.monotonic() + TERMS_WAITED * own.term_s
-        while True:
-            try:
-                return await self._ask("Submit", request, pb.SubmitReply)
-            except Unavailable:
-                if len(self.hosts) < 2 or time.monotonic() > until_s:
-                    raise
-                await asyncio.sleep(SEEK_AGAIN_S)
+        request.key = request.key or f"{OWN_KEY}{os.urandom(16).hex()}"
+        takes_over_s = TERMS_WAITED * self._config.dispatch.term_s if len(self.hosts) > 1 else 0.0
+        once = partial(self._ask_once, "Submit", request, pb.SubmitReply)
+        return await self._again(once, SUBMIT_RESTART_S, takes_over_s)
 
     async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo:
         """Raises Unavailable."""
@@ -122,20 +128,21 @@ class DispatcherClient:
         return await self._ask("Predict", request, pb.PredictInfo)
 
     async def act(self, request: pb.ActRequest) -> pb.ActReply:
-        """Raises Unavailable."""
-        return await self._ask("Act", request, pb.ActReply, ACT_S)
+        """What may have been done is not asked for again. Raises Unavailable."""
+        await self._again(self._channel, RESTART_S)
+        return await self._ask_once("Act", request, pb.ActReply, ACT_S)
 
     async def tags(self) -> pb.TagsInfo:
         """Raises Unavailable."""
         return await self._ask("Tags", pb.TagsAsked(), pb.TagsInfo)
 
     async def status(self) -> pb.StatusInfo:
-        """Raises Unavailable."""
-        return await self._ask("Status", pb.StatusAsked(), pb.StatusInfo)
+        """As it is now: nobody is waited for. Raises Unavailable."""
+        return await self._ask_once("Status", pb.StatusAsked(), pb.StatusInfo)
 
     async def watch(self, request: pb.JobsAsked) -> AsyncIterator[pb.JobsInfo]:
         """As they change, until all have ended. Raises Unavailable when it breaks."""
-        channel = await self._channel()
+        channel = await self._again(self._channel, RESTART_S)
         asking: Follow = channel.unary_stream(SERVICE + "Watch")
         call = asking(request.SerializeToString(), metadata=self._peers.metadata)
         try:
@@ -182,7 +189,28 @@ class DispatcherClient:
         finally:
             call.cancel()
 
-    async def _ask(
+    async def _ask(self, method: str, request: Message, kind: type[Reply]) -> Reply:
+        """What may be asked twice."""
+        return await self._again(partial(self._ask_once, method, request, kind), RESTART_S)
+
+    async def _again(
+        self,
+        attempt: Callable[[], Awaitable[Found]],
+        restart_s: float,
+        takes_over_s: float = 0.0,
+    ) -> Found:
+        """Until that long after the dispatcher was lost, or after now. Raises Unavailable."""
+        now_s = time.monotonic()
+        while True:
+            try:
+                return await attempt()
+            except Away:
+                lost_s = min(now_s, self._lost_s or now_s)
+                if time.monotonic() > max(lost_s + restart_s, now_s + takes_over_s):
+                    raise
+            await asyncio.sleep(SEEK_AGAIN_S)
+
+    async def _ask_once(
         self, method: str, request: Message, kind: type[Reply], timeout_s: float = ASK_S
     ) -> Reply:
         channel, data = await self._channel(), request.SerializeToString()
@@ -196,17 +224,26 @@ class DispatcherClient:
 
     def _unavailable(self, problem: Exception) -> Unavailable:
         self.doubt()
-        return Unavailable(f"the dispatcher on {self.leader} does not answer: {why_of(problem)}")
+        is_gone = isinstance(problem, Unanswered) and problem.code in GONE
+        is_gone = is_gone or len(self.hosts) > 1  # one that hangs is replaced by another
+        text = f"the dispatcher on {self.leader} does not answer: {why_of(problem)}"
+        return self._away(text) if is_gone else Unavailable(text)
 
     # Who leads
 
     def leads(self, host: str) -> None:
         """Its dispatcher has answered."""
-        self.leader, self._doubted = host, ""
+        self.leader, self._doubted, self._lost_s = host, "", None
 
     def doubt(self) -> None:
         """The last leader does not answer as it should: the others are looked at first."""
         self._doubted = self.leader
+        self._away("")
+
+    def _away(self, text: str) -> Away:
+        """Since now, or since before."""
+        self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
+        return Away(text)
 
     async def _channel(self) -> grpc.aio.Channel:
         """To the dispatcher that leads, ready. Raises Unavailable."""
@@ -223,7 +260,7 @@ class DispatcherClient:
             async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
                 await self._reach(hosts[0], ready)
         if not ready:
-            raise Unavailable(f"the dispatcher on {hosts[0]} cannot be reached")
+            raise self._away(f"the dispatcher on {hosts[0]} cannot be reached")
         return channel
 
     async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:
@@ -248,7 +285,7 @@ class DispatcherClient:
                 task.cancel()
             await asyncio.gather(*trying, return_exceptions=True)
         if not ready:
-            raise Unavailable(f"no dispatcher leads just now ({', '.join(hosts)})")
+            raise self._away(f"no dispatcher leads just now ({', '.join(hosts)})")
         found = min(ready, key=lambda host: host == self._doubted)
         if found != self._doubted:
             self.leads(found)

@@ -1,7 +1,12 @@
 """A host that does not take what it is sent gets no more, and its jobs go elsewhere."""
 
+import asyncio
+
+from lbd.cli.daemons.dispatcher import finish
+from lbd.dispatch.host_connection import HostConnection
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.test_host_connection import BEHIND, Far
 
 
 async def test_an_attempt_waits_while_its_host_is_behind(tmp_path):
@@ -17,3 +22,24 @@ async def test_an_attempt_waits_while_its_host_is_behind(tmp_path):
         world.dispatcher._heartbeat("h2", line, pb.Heartbeat(number=2, slots=4, open_slots=4))
         await world.dispatcher.settled()
         assert [start.job for start in line.starts] == ["1"]
+
+
+async def test_at_its_end_a_dispatcher_sends_what_has_begun_and_begins_nothing(tmp_path):
+    """An attempt that was begun and never sent kept its job waiting until its lease was over."""
+    far = Far()
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        world.dispatcher.lines["h2"] = line = HostConnection(far.write, BEHIND)
+        world.host("h2")
+        await world.submit(asking())
+        stop, finished = asyncio.Event(), asyncio.Event()
+        stop.set()
+        finishing = asyncio.create_task(finish(world.dispatcher, stop, finished))
+        messages = await far.all(2)
+        await finishing
+        assert finished.is_set()
+        assert [start.job for message in messages for start in message.starts] == ["1"]
+        assert line.broken.is_set()
+        world.host("h2")
+        await world.submit(asking())
+        (job,) = (await world.jobs(selectors=["2"], user="ann")).jobs
+        assert (job.state, far.messages.empty()) == ("pending", True)

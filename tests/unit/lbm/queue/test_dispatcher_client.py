@@ -1,13 +1,17 @@
 """Where the dispatcher and the other LBMs are thought to be."""
 
 import asyncio
+import contextlib
+import socket
 
 import grpc
+import grpc.aio
 import pytest
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
+from lbd.lbm.queue import dispatcher_client
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -112,3 +116,136 @@ async def test_a_closed_channel_ends_a_call_and_nobodys_task(tmp_path, hosts):
         await anext(client.logs("h2", pb.LogsRequest()))
     with pytest.raises(Unavailable):
         await anext(client.files("h2", pb.FilesRequest()))
+
+
+class PlainPeers:
+    metadata = ()
+
+    def __init__(self):
+        self.channels = {}
+
+    def channel(self, _host, target):
+        if target not in self.channels:
+            self.channels[target] = grpc.aio.insecure_channel(target)
+        return self.channels[target]
+
+
+class OneDispatcher:
+    """On a port that is ours whether it listens or not. It takes submissions by their keys, and may
+    go away before it answers one."""
+
+    def __init__(self):
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self.port = self._place.getsockname()[1]
+        self.keys = []
+        self.goes_away = False
+        self._server = None
+
+    async def start(self):
+        one = grpc.unary_unary_rpc_method_handler
+        handlers = {"Submit": one(self._submit), "Jobs": one(self._jobs), "Act": one(self._act)}
+        self._server = grpc.aio.server()
+        handler = grpc.method_handlers_generic_handler("lbd.v1.Dispatch", handlers)
+        self._server.add_generic_rpc_handlers([handler])
+        assert self._server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
+        await self._server.start()
+
+    async def stop(self):
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    async def _leave(self, context):
+        self.goes_away = False
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "it is being started again")
+
+    async def _submit(self, data, context):
+        self.keys.append(pb.SubmitRequest.FromString(data).key)
+        if self.goes_away:
+            await self._leave(context)
+        first = 1 + list(dict.fromkeys(self.keys)).index(self.keys[-1])
+        return pb.SubmitReply(first=first, count=1).SerializeToString()
+
+    async def _jobs(self, _data, _context):
+        return pb.JobsInfo().SerializeToString()
+
+    async def _act(self, _data, context):
+        self.keys.append("act")
+        if self.goes_away:
+            await self._leave(context)
+        return pb.ActReply(done_ids=["1"]).SerializeToString()
+
+
+@pytest.fixture
+async def dispatcher():
+    found = OneDispatcher()
+    yield found
+    await found.stop()
+    found._place.close()
+
+
+@pytest.fixture
+async def client(tmp_path, dispatcher):
+    own = HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path))
+    queue = DispatchConfig(host="h1", port=dispatcher.port)
+    peers = PlainPeers()
+    yield DispatcherClient(Config(host=own, dispatch=queue), peers, Lim())
+    for channel in peers.channels.values():
+        await channel.close()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    monkeypatch.setattr(dispatcher_client, "RESTART_S", 60.0)
+    monkeypatch.setattr(dispatcher_client, "SUBMIT_RESTART_S", 60.0)
+
+
+async def begun(work):
+    """A task that has found nobody."""
+    task = asyncio.create_task(work)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await asyncio.shield(task)
+    return task
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_dispatcher_that_is_being_started_again_is_waited_for(client, dispatcher):
+    """As one that takes up a changed setting: an `lbrun -d` of that moment failed."""
+    await dispatcher.start()
+    await client.jobs(pb.JobsAsked())
+    await dispatcher.stop()
+    asked = (
+        client.submit(pb.SubmitRequest(user="ann")),
+        client.jobs(pb.JobsAsked()),
+        client.act(pb.ActRequest(verb="kill")),
+    )
+    tasks = [await begun(work) for work in asked]
+    await dispatcher.start()
+    submitted, _, acted = await asyncio.gather(*tasks)
+    assert (submitted.count, list(acted.done_ids)) == (1, ["1"])
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_it_may_have_queued_is_queued_once_and_an_order_not_given_twice(
+    client, dispatcher
+):
+    await dispatcher.start()
+    dispatcher.goes_away = True
+    reply = await client.submit(pb.SubmitRequest(user="ann"))
+    assert (reply.first, len(dispatcher.keys), len(set(dispatcher.keys))) == (1, 2, 1)
+    assert (await client.submit(pb.SubmitRequest(user="ann"))).first == 2
+    dispatcher.goes_away, dispatcher.keys = True, []
+    with pytest.raises(Unavailable, match="does not answer"):
+        await client.act(pb.ActRequest(verb="requeue"))
+    assert dispatcher.keys == ["act"]
+
+
+async def test_one_that_has_been_away_for_long_is_not_waited_for(client, dispatcher):
+    client._lost_s = -1e6
+    why = "the dispatcher on h1 cannot be reached"
+    for work in (client.submit(pb.SubmitRequest()), client.jobs(pb.JobsAsked())):
+        with pytest.raises(Unavailable, match=why):
+            await work
