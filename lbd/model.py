@@ -49,6 +49,11 @@ ENDED_NAMES = frozenset(state.value for state in ENDED_STATES)
 # all are to begin again elsewhere; or they must not, as somebody has seen what this one has printed
 GANG_MOVES, GANG_SHOWN = "move", "shown"
 
+# For what a dispatcher ends an attempt: its job is to be no more, or to begin again
+CANCEL, REQUEUE = "cancel", "requeue"
+# Likewise for the sake of its gang
+DISBAND, REGROUP = "disband", "regroup"
+
 
 @quick_value
 class Queues:

@@ -33,14 +33,12 @@ from random import Random
 
 from lbd.dispatch.core.dependencies.dependents import Dependents, Span, Waits
 from lbd.dispatch.core.discipline import Discipline, HostSlots, QueuedJob, Start
-from lbd.dispatch.core.gangs.gang import AGAIN, DISBAND, DISBANDED, REGROUP, Gang, Gangs
+from lbd.dispatch.core.gangs.gang import AGAIN, DISBANDED, Gang, Gangs
 from lbd.dispatch.core.hosts import HostTable, Terms
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import (
-    CANCEL,
-    REQUEUE,
     Action,
     Cause,
     Ending,
@@ -68,7 +66,7 @@ from lbd.dispatch.core.retry import (
 )
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId, JobState
+from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, HostId, JobId, JobState
 
 KILL, TERM = 9, 15
 NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that

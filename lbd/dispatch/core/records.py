@@ -55,9 +55,6 @@ class Ending:
     ago_s: float = 0.0  # when it is reported
 
 
-CANCEL, REQUEUE = "cancel", "requeue"
-
-
 @dataclass(slots=True)
 class Lease:
     """The attempt that may be alive."""

@@ -3,12 +3,13 @@
 import signal
 
 from lbd.lbm.core.execution_events import Cause, Exit, Kind, Limit, Outcome, Spec
-from lbd.model import JobState
+from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, JobState
 
 CHECKPOINTED = 85  # exit status: as HTCondor has it
 TIMED_OUT, LBRUN_FAILED = 124, 125
 OUT_OF_LEASE = "its host could not renew its lease"
 KEEPER_ENDED = "its host's keeper was stopped"
+REQUEUED = "requeued"  # an attempt that was not its job's last
 NOT_ITS_OWN = (Cause.LOST, Cause.KILLED, Cause.EVICTED)
 
 
@@ -54,7 +55,12 @@ def cause_of(spec: Spec, ended_for: Cause | None, reason: str, how: Exit) -> tup
     return (Cause.SIGNALLED if how.signal else Cause.EXITED), ""
 
 
-def note_of(spec: Spec, outcome: Outcome) -> str:
-    """For this host's history of jobs: whose caller has seen it end by itself needs none."""
+def recorded(spec: Spec, outcome: Outcome, stop_reason: str) -> tuple[JobState, str]:
+    """State and note for this host's history of jobs: what becomes of one that was ended for its
+    dispatcher is what that makes of it. Whose caller has seen it end by itself needs no note."""
+    if stop_reason == REGROUP or (stop_reason == REQUEUE and outcome.state is not JobState.DONE):
+        return JobState.CANCELLED, REQUEUED
+    if stop_reason in (CANCEL, DISBAND) and outcome.state is not JobState.DONE:
+        return JobState.CANCELLED, JobState.CANCELLED.value
     by_itself = outcome.cause in (Cause.EXITED, Cause.SIGNALLED)
-    return "" if by_itself and spec.kind is Kind.ATTACHED else outcome.cause.value
+    return outcome.state, "" if by_itself and spec.kind is Kind.ATTACHED else outcome.cause.value

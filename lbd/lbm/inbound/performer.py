@@ -15,7 +15,7 @@ from lbd.keeper.spawn_order import Order
 from lbd.keeper.stdin_watch import command_of
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import ALIVE, Execution, Phase
-from lbd.lbm.core.execution_outcome import note_of
+from lbd.lbm.core.execution_outcome import recorded
 from lbd.lbm.core.owner_presence import Treatment
 from lbd.lbm.core.survivors import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
@@ -202,9 +202,10 @@ class Performer:
             case e.Record():
                 outcome, now = action.outcome, time.time()
                 status, cpu_s = outcome.exit_status, outcome.cpu_s
-                note = note_of(self.execution.spec, outcome)
+                why = self.execution.stop_reason
+                state, note = recorded(self.execution.spec, outcome, why)
                 say_end(self, outcome, note)
-                self.host.jobs.end(self.id, outcome.state, now, status, cpu_s, note)
+                self.host.jobs.end(self.id, state, now, status, cpu_s, note)
                 self.host.job_ended(self.id)
 
     def show_begun(self) -> int:

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
+from lbd.lbm.core.execution_events import Cause
+from lbd.lbm.core.execution_outcome import REQUEUED
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.usage.ended_jobs import EndedJobs
 from lbd.lbm.usage.record import usage_of
@@ -34,7 +36,8 @@ CLOSE_S = 2.0
 FILE = "usage.sqlite"
 # SQLite cannot hold such a number or such text.
 CANNOT_BE = (OverflowError, ValueError)
-BEGUN_ANEW = ("lost", "cut")  # an attempt that was not the job's last
+# Of an attempt that was not the job's last
+BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
 
 Found = TypeVar("Found")
 

@@ -18,7 +18,6 @@ from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.ledger_rows import AttemptRow, Submission
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import (
-    CANCEL,
     Begin,
     Cause,
     Changed,
@@ -35,7 +34,7 @@ from lbd.dispatch.ledger.schema import STEPS
 from lbd.dispatch.ledger.sqlite import carry_out
 from lbd.lbm.core.execution_events import Exit, Limit
 from lbd.lbm.core.execution_outcome import CHECKPOINTED
-from lbd.model import ENDED_STATES, HostId
+from lbd.model import CANCEL, ENDED_STATES, HostId
 from lbd.sim.faults import messages as m
 from lbd.sim.faults.host import Host, Settings
 

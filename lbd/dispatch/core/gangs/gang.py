@@ -28,11 +28,8 @@ from dataclasses import dataclass, field
 
 from lbd.dispatch.core.discipline import QueuedJob, Start
 from lbd.dispatch.core.records import Action, Live, Release, asked_to_stop
-from lbd.model import GANG_MOVES, GANG_SHOWN, HostId, JobId
+from lbd.model import DISBAND, GANG_MOVES, GANG_SHOWN, REGROUP, HostId, JobId
 
-# For what an attempt is to end, as CANCEL and REQUEUE are
-REGROUP = "regroup"  # its gang begins again
-DISBAND = "disband"  # its gang does not
 AGAIN = "its whole gang begins again"
 STAYS = "its gang must not begin again: waits until the owner leaves"
 DISBANDED = "another job of its gang was lost or could not begin, and the gang may not begin again"

@@ -4,10 +4,10 @@ import pytest
 
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.hosts import HostTable, Terms
-from lbd.dispatch.core.records import CANCEL, REQUEUE, Begin, Cause, Changed, Ending
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending
 from lbd.errors import LbdError
 from lbd.lbm.core.leases import Leases
-from lbd.model import HostId, JobId, JobState
+from lbd.model import CANCEL, REQUEUE, HostId, JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 

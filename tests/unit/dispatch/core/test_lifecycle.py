@@ -13,7 +13,6 @@ from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import (
-    CANCEL,
     Begin,
     Cause,
     Changed,
@@ -25,7 +24,7 @@ from lbd.dispatch.core.records import (
 )
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId, JobState
+from lbd.model import CANCEL, HostId, JobId, JobState
 from tests.unit.dispatch.world import World
 
 H1, H2 = HostId("h1"), HostId("h2")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.dispatch.core.records import CANCEL, REQUEUE, Cause, Ending
-from lbd.model import JobState
+from lbd.dispatch.core.records import Cause, Ending
+from lbd.model import CANCEL, REQUEUE, JobState
 from lbd.sim.faults.messages import key_of
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
 from tests.unit.dispatch.world import TERMS, World

@@ -19,9 +19,16 @@ from lbd.lbm.core.execution_events import (
     ReportStopped, Resumed, Signal, Signalled, SlotAwaited, SlotGranted, SlotRefused, Spawn, Spec,
     Started, Stopped, Tick, Treat,
 )  # fmt: skip
-from lbd.lbm.core.execution_outcome import CHECKPOINTED, OUT_OF_LEASE, cause_of, outcome_of
+from lbd.lbm.core.execution_outcome import (
+    CHECKPOINTED,
+    OUT_OF_LEASE,
+    REQUEUED,
+    cause_of,
+    outcome_of,
+    recorded,
+)
 from lbd.lbm.core.owner_presence import Treatment
-from lbd.model import JobId, JobState
+from lbd.model import CANCEL, DISBAND, JobId, JobState, REGROUP, REQUEUE
 
 TERM, CONT, KILL, USR1 = 15, 18, 9, 10
 GRACE_S, LEASE_UNTIL_S = 5.0, 10.0
@@ -664,6 +671,27 @@ def test_outcome(row):
     assert (outcome.wall_s, outcome.exit) == (2.0, how)
     if complaint:
         assert outcome.reason == complaint
+
+
+@pytest.mark.parametrize(
+    ("how", "stop_reason", "expected"),
+    [
+        (KILLED, "", ("failed", "signalled")),
+        (KILLED, CANCEL, ("cancelled", "cancelled")),
+        (FAILED, CANCEL, ("cancelled", "cancelled")),
+        (replace(KILLED, limit=Limit.LEASE), CANCEL, ("cancelled", "cancelled")),
+        (OK, CANCEL, ("done", "exited")),
+        (KILLED, DISBAND, ("cancelled", "cancelled")),
+        (KILLED, REQUEUE, ("cancelled", REQUEUED)),
+        (OK, REQUEUE, ("done", "exited")),
+        (OK, REGROUP, ("cancelled", REQUEUED)),
+    ],
+)
+def test_what_was_ended_for_its_dispatcher_is_on_record_as_that_has_it(how, stop_reason, expected):
+    """A job that was killed was cancelled, and `lbctl history` said that it failed."""
+    outcome = outcome_of(QUEUED, None, "", how, 2.0, "")
+    state, note = recorded(QUEUED, outcome, stop_reason)
+    assert (state.value, note) == expected
 
 
 @pytest.mark.parametrize(

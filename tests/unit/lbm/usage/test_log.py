@@ -68,7 +68,8 @@ async def test_commands_of_other_hosts_are_on_record_there(config):
     log = UsageLog(config)
     run_jobs(log, "a", foreign=True)
     run_jobs(log, "b", foreign=True, queued_at=HostId("h2"))
-    run_jobs(log, "c", foreign=True, queued_at=HostId("h2"), reason="cut")
+    for reason in ("cut", "lost", "evicted", "requeued"):  # it begins again
+        run_jobs(log, "c", foreign=True, queued_at=HostId("h2"), reason=reason)
     assert await count(log) == 1
     await log.close()
 

@@ -3,9 +3,8 @@
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.gangs.gang import DISBAND, DISBANDED, REGROUP
+from lbd.dispatch.core.gangs.gang import DISBANDED
 from lbd.dispatch.core.records import (
-    CANCEL,
     Begin,
     Cause,
     Changed,
@@ -16,7 +15,7 @@ from lbd.dispatch.core.records import (
 )
 from lbd.dispatch.core.why_waiting import stuck_reason
 from lbd.errors import LbdError
-from lbd.model import JobId, JobState
+from lbd.model import CANCEL, DISBAND, REGROUP, JobId, JobState
 from tests.unit.dispatch.gangs import H1, H2, H3, LATE, LOST, MISSING, OK, Table, of_kind
 
 # Together

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lbd.dispatch.core.gangs.gang import REGROUP, STAYS
+from lbd.dispatch.core.gangs.gang import STAYS
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Signal
-from lbd.model import GANG_MOVES, GANG_SHOWN
+from lbd.model import GANG_MOVES, GANG_SHOWN, REGROUP
 from tests.unit.dispatch.gangs import H2, OK, Table, of_kind
 
 
