@@ -127,6 +127,8 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     if least == most and len(rows) < 2 and not has_end(rows):
         what = "a job" if least == 1 else f"a job of {least} slots"
         said = f"{what}, submitted now, would begin: {begin_phrase(reply)}"
+        if math.isnan(number_in(reply, "predicted_wait_s")):
+            said = f"it is not known when {what}, submitted now, would begin: {begin_phrase(reply)}"
         return wrapped(said, page.columns, "  ")
     count = f"{least}" if least == most else f"{least}-{most}"
     how = text(reply, "how")

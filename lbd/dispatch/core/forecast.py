@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, ROOMS, room_of
-from lbd.dispatch.core.malleable.prospects import Situation
+from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation
 from lbd.dispatch.core.malleable.slot_times import FEWEST
 from lbd.dispatch.core.needs_outlook import (
     NeedsOutlook,
@@ -156,10 +156,10 @@ class Forecast:
 
     def ahead_of(self, registered: Registered, now_s: float) -> tuple[int, Releases] | None:
         """The slots that must come back before it begins, and the jobs that hold them; None where
-        nothing is known."""
+        too little is known for an interval."""
         known = self.queues.slot_times.lifetimes()
         place = self.places.of(registered, now_s)
-        if registered.line is None or place is None or known is None:
+        if registered.line is None or place is None or known is None or not self._has_intervals:
             return None
         kind = registered.kind
         needs = self._needs_outlook(registered.line, kind, now_s) if kind.needs else None
@@ -258,12 +258,17 @@ class Forecast:
         if not place.jobs and needs is not None and (back := releases_of(needs, lifetimes)):
             ahead, held = back
         now = Situation(
-            tuple(rooms), place.jobs, base_s, slot_s, held, ahead, correction, lacks_needs
-        )
+            tuple(rooms), place.jobs, base_s, slot_s, held, ahead, correction, lacks_needs,
+            self._has_intervals,
+        )  # fmt: skip
         how = prediction.how
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"
         return now, how
+
+    @property
+    def _has_intervals(self) -> bool:
+        return len(self.queues.slot_times.recent_s) >= CALIBRATED
 
     def _needs_outlook(
         self, line: HostConnection, job: QueuedJob, now_s: float
@@ -348,4 +353,4 @@ def made_from(slot_times: tuple[int, UniformLog, float]) -> str:
 
 
 def nobody_has(job: QueuedJob) -> str:
-    return "has what it needs" if job.needs else "has as many slots"
+    return "has what it needs" if job.needs else f"has {job.slots} slot{'s' * (job.slots > 1)}"

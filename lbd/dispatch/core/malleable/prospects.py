@@ -6,7 +6,8 @@ fewest, and for each slot more a mean lifetime later on all slots of the line.
 
 From `CALIBRATED` jobs on whose prediction came true or not, predictions are shown corrected, with
 the interval within which nine in ten began. Below that the interval is the model's own: 5 to 95 %
-of what may still be left of the jobs that run.
+of what may still be left of the jobs that run. From fewer than `CALIBRATED` that have ended nobody
+knows how long one in twenty takes, and there is none.
 
 A decision may take many milliseconds where thousands of slots are held: take a `Situation` where
 the queue is, and ask it in a thread.
@@ -41,6 +42,7 @@ class Situation:
     ahead_slots: int  # that must come back before it has the fewest
     correction: Correction
     lacks_needs: bool = False  # no host has now what it needs besides slots
+    has_intervals: bool = True  # enough have ended
 
     @property
     def free(self) -> int:
@@ -120,6 +122,8 @@ def modelled(
 ) -> Interval | None:
     if raw_s <= 0:
         return 0.0, 0.0
+    if not now.has_intervals:
+        return None
     if room is not None:
         return interval_90_s(slots - room.free, room.releases)
     return within(now.ahead_slots + slots - least, now.all_held)

@@ -1,6 +1,7 @@
 """The table of `lbctl predict`: what a job that came now could expect on each number of slots."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,15 @@ def test_each_number_of_slots_has_its_line():
     assert later.begins_in_s == pytest.approx(now.rooms[0].releases.combined_s(6))
     assert later.interval_90_s == interval_90_s(6, now.rooms[0].releases)
     assert (later.runs_s, later.ends_in_s) == (100.0, later.begins_in_s + 100.0)
+
+
+def test_from_few_jobs_there_is_no_interval():
+    """Behind three of two minutes eight short ones promised 9 seconds, in nine cases of ten."""
+    for now in (situation(room(2, (5.0, 6))), situation(room(2, (5.0, 6)), ahead=1, base_s=5.0)):
+        few = replace(now, has_intervals=False)
+        (known,), (guess,) = (answer(one, 4, 4, LINEAR).prospects for one in (now, few))
+        assert (guess.begins_in_s, guess.interval_90_s) == (known.begins_in_s, None)
+        assert known.interval_90_s is not None
 
 
 def test_what_no_host_has_is_no_choice():
