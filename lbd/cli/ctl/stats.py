@@ -24,6 +24,7 @@ from lbd.console.reply import Json, number, text
 from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, Measure, measure_of_row, merged
+from lbd.local.json_socket import Refusal
 from lbd.text.units import duration_text
 
 DAY_S = 86400.0
@@ -38,6 +39,7 @@ GO_FIRST = (
 MEDIAN, TAIL = 0.5, 0.95
 EXAMPLES = (
     "lbctl stats                       the last day, of all hosts",
+    "lbctl stats --since 7d --user ann",
     "lbctl stats --since 30d --json | jq '.by_command[] | [.command, .mean_response_s]'",
 )
 
@@ -45,6 +47,7 @@ EXAMPLES = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="TIME", type=span, default=DAY_S,
                         help="of jobs ended since then: 7d, yesterday; default 1d")  # fmt: skip
+    parser.add_argument("--user", metavar="U", default="", help="only that user's jobs")
 
 
 def span(given: str) -> float:
@@ -59,7 +62,10 @@ def span(given: str) -> float:
 def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     until = time.time()
     since = max(0.0, until - options.since)
-    found = gather(daemons, lambda host: ask_host(daemons, "stats", host, since=since))
+    asked = {"since": since, "user": options.user}
+    found = gather(daemons, lambda host: ask_host(daemons, "stats", host, **asked))
+    if options.user and whose(found) != options.user:
+        raise Refusal(f"--user {options.user}: only administrators see others' jobs", "denied")
     complain_of(found.missing)
     complain_of_lost(found)
     total, groups = summed(found)
@@ -68,8 +74,8 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
     elif total.jobs:
         put(*stats_lines(found, total, groups, options.since, own_page()))
     else:
-        mine = " of yours" if whose(found) else ""
-        complain("lbctl", f"no job{mine} ended within {duration_text(options.since)}")
+        of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
+        complain("lbctl", f"no job{of} ended within {duration_text(options.since)}")
     return 0
 
 
@@ -192,7 +198,12 @@ def notes_of(name: str, total: Measure, groups: dict[str, Measure], cut_off: int
         )
     if none := left_out(total, groups) - cut_off:
         jobs = "1 job" if none == 1 else f"{none} jobs"
-        notes.append(f"{jobs} began on no host" if name == "host" else f"{jobs} without a {name}")
+        notes.append(
+            f"{jobs} ended before a host began {'it' if none == 1 else 'them'}: cancelled while "
+            "waiting, or refused"
+            if name == "host"
+            else f"{jobs} without a {name}"
+        )
     return notes
 
 

@@ -68,6 +68,7 @@ class UsageAnswers:
         user, uid = ("", None) if sees_all else (user_name(caller.uid), max(0, caller.uid))
         if question["op"] == "past":
             return await self._past_of(host, past_request(question, user, uid))
+        user = user or short(question, "user")
         asked = pb.StatsRequest(since=moment(question["since"]), user=user, uid=uid)
         stats = await (
             self.stats(asked)

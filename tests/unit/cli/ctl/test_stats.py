@@ -47,8 +47,25 @@ def test_only_what_a_host_left_out_is_said_to_be(two_hosts, capsys):
     assert "… 88 more (--json)" in out[commands:users]
     assert "without 62 jobs of other commands: a host reports its 100" in out[commands:users]
     assert out[users:hosts].split("\n")[3:] == [""]
-    assert out[hosts:].splitlines()[-1] == "3 jobs began on no host"
+    note = "3 jobs ended before a host began them: cancelled while waiting, or refused"
+    assert out[hosts:].splitlines()[-1] == note
     assert "without" not in out[hosts:]
+
+
+def of_user(request):
+    """As an LBM answers an administrator; ann is none."""
+    user = request["user"] if request["user"] != "bob" else "ann"
+    return {"ok": True, **ANSWER, "user": user, "all": row("", 2), "by_command": []}
+
+
+def test_the_figures_of_one_user(daemon, capsys):
+    daemon("lim", status=STATUS)
+    daemon("lbm", stats=of_user)
+    assert lbctl.main(["stats", "--user", "ann"]) == 0
+    assert capsys.readouterr().out.startswith("jobs of ann that ended within ")
+    assert lbctl.main(["stats", "--user", "bob"]) == 1
+    said = "lbctl: --user bob: only administrators see others' jobs\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_numbers_of_all_sections_stand_below_each_other(two_hosts, capsys):
