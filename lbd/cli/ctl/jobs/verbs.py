@@ -5,6 +5,8 @@ plain_commands.py; a list of both is answered in one piece.
 """
 
 import argparse
+import contextlib
+import os
 import sys
 import time
 from datetime import datetime
@@ -25,9 +27,11 @@ from lbd.console.jobs import ANSWER_S, Filters, fetch
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError
+from lbd.lbm.owner.accounts import user_name
 from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
 
+ALL_QUEUED = "@me"  # all jobs of the queue that are the caller's
 ASKED_FROM = 6  # so many jobs, and more, are not ended without a question
 
 
@@ -150,7 +154,26 @@ def kill(daemons: Daemons, options: argparse.Namespace) -> int:
     if filters != Filters() and not (options.yes or agreed(chosen)):
         complain("lbctl", "nothing was done")
         return EXIT_FAILED
-    return report(act(daemons, chosen, "kill", signal=options.signal), options, "killed")
+    code = report(act(daemons, chosen, "kill", signal=options.signal), options, "killed")
+    if ALL_QUEUED in chosen and not options.json:
+        mention_plain(daemons)
+    return code
+
+
+def mention_plain(daemons: Daemons) -> None:
+    """The caller's plain commands, which @me does not mean, and which nobody would expect to go
+    on."""
+    user = user_name(os.getuid())
+    with contextlib.suppress(LbdError):
+        plain = [name for name in matching(daemons, [], Filters(user=user))
+                 if plain_commands.is_plain(name)]  # fmt: skip
+        if plain:
+            some = "1 plain command of yours runs", "it"
+            if len(plain) > 1:
+                some = f"{len(plain)} plain commands of yours run", "them"
+            names = in_ranges(plain[:ASKED_FROM]) + (" …" if plain[ASKED_FROM:] else "")
+            how = f"`lbctl kill --user {user}` ends {some[1]}, too"
+            complain("lbctl", f"{some[0]} on: {names}; {how}")
 
 
 def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[str]:

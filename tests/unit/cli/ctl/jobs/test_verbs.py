@@ -90,6 +90,25 @@ def test_both_kinds_in_one_list(lbm, capsys):
     assert err == "lbctl: h1-9: permission denied\n"
 
 
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (["h1-1"], "1 plain command of yours runs on: h1-1; `lbctl kill --user ann` ends it, too"),
+        (["h1-1", "h1-2"], "2 plain commands of yours run on: h1-1, h1-2; `lbctl kill --user ann` "
+         "ends them, too"),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_plain_commands_that_at_me_leaves_running_are_named(daemon, capsys, monkeypatch, ids, said):
+    monkeypatch.setattr(verbs, "user_name", lambda uid: "ann")
+    others = [{**JOB, "id": "3"}, {**JOB, "id": "h1-8", "user": "bob"},
+              {**JOB, "id": "h1-9", "state": "done"}]  # fmt: skip
+    jobs = {"jobs": [*({**JOB, "id": name} for name in ids), *others]}
+    daemon("lbm", status={}, jobs=jobs, **{"queue.act": {"done": [3], "errors": []}})
+    assert lbctl.main(["kill", "@me"]) == 0
+    assert capsys.readouterr() == ("killed 3\n", f"lbctl: {said}\n" if said else "")
+
+
 @pytest.mark.parametrize("verb", ["hold", "release", "requeue"])
 def test_a_plain_command_has_no_place_in_the_queue(lbm, capsys, verb):
     assert lbctl.main([verb, "h1-1"]) == 1
