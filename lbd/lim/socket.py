@@ -330,7 +330,9 @@ class Operations:
         host, now_s = r.known_host(request.get("host"), self._state.table.entries), time.monotonic()
         self._admins.check(caller)
         if not self._state.membership.is_lost(host, now_s):
-            raise Refusal(f"{host} is up: to have it leave the cluster, run `lbctl leave` there")
+            table = self._state.table
+            age_s = now_s - table.entries[host].sampled_at_s if host != table.me else 0.0
+            raise Refusal(r.still_up(host, age_s, table.params.stale_after_s))
         if host in (queue_hosts(self._state.settings.saved) or ()):
             raise Refusal(f"the queue is on {host}: `lbctl queue disable --force`, or enable it "
                           "on another host, first")  # fmt: skip

@@ -332,3 +332,10 @@ def peers(state: LimState, now_s: float) -> list[Json]:
         for name, entry in state.table.entries.items()
         if name != state.me
     ]
+
+
+def still_up(host: HostId, age_s: float, stale_after_s: float) -> str:
+    """Why it is not forgotten: one that has just died looks the same for a while."""
+    heard = f"{host} is up, as heard {max(0.0, age_s):.0f} s ago"
+    leave = "to have it leave the cluster, run `lbctl leave` there"
+    return f"{heard}: {leave}; if it is down, forget it once it is silent for {stale_after_s:g} s"
