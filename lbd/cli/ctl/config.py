@@ -36,6 +36,7 @@ from lbd.text.spelling import hint
 BUILT_IN = "built-in"
 OF_THE_QUEUE = ("dispatch.", "tags.")
 ALGORITHM = "lim.algorithm"
+LISTENER = "metrics.listen"
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
     "check": "whether a file is valid, with a line for each fault",
@@ -235,9 +236,19 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         return 0
     what = f"{name} = {shown(value)}" if value is not None else f"{name}: as built in"
     runs = any(os.path.exists(daemons.socket(daemon)) for daemon in ("lim", "lbm"))
-    later = "in force after `lbctl restart`" if runs else "in force when lbd starts here"
+    later = f"in force {after(name, daemons)}" if runs else "in force when lbd starts here"
     say(f"{what} ({file}): {'in force' if has_taken_effect else later}")
     return 0
+
+
+def after(name: str, daemons: Daemons) -> str:
+    """What must be done until a setting holds that `lbctl reload` does not take up."""
+    if name == LISTENER and not daemons.socket("metrics").exists():
+        return "once `lbd metrics` runs: start `lbd up` again, or systemctl start lbd-metrics"
+    if name.startswith(OF_THE_QUEUE):
+        at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
+        return f"once the dispatcher is started again{at_once}"
+    return "after `lbctl restart`"
 
 
 def check_text(text: str, file: Path) -> None:

@@ -92,11 +92,12 @@ def with_settings(text: str, settings: Mapping[tuple[str, str], object], source:
             raise ConfigError(f"{source}: {section} is a section; write [{section}] above its keys")
     document = tomlkit.parse(text)
     for (section, key), value in settings.items():
-        table = document.setdefault(section, tomlkit.table())
-        if value is None:
-            table.pop(key, None)
-        else:
-            table[key] = value
+        if value is not None:
+            document.setdefault(section, tomlkit.table())[key] = value
+        elif key in document.get(section, ()):
+            del document[section][key]
+            if not document[section].as_string().strip():  # not even a comment
+                del document[section]
     return tomlkit.dumps(document)
 
 

@@ -65,10 +65,10 @@ def full_name(name: str) -> str:
     if name == ALGORITHM:
         raise ConfigError("lim.algorithm is no parameter: `lbctl algorithm NAME` changes it")
     if name in CONFIGURED:
-        raise ConfigError(
-            f"{name} cannot be changed while the daemons run: "
-            "it is set in lbd.toml and read when they start"
-        )
+        how = f"`lbctl config set {name} VALUE"
+        if is_shared(name):
+            raise ConfigError(f"{name} is no parameter of the LIMs: {how} --cluster` changes it")
+        raise ConfigError(f"{name} is each host's own: {how}` there, without --cluster")
     raise ConfigError(f'no parameter "{name}"; {hint(name.rpartition(".")[2], shorts())}')
 
 

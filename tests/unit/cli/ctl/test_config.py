@@ -91,6 +91,20 @@ def test_owners_rules_are_in_force_at_once(lbctl, file, daemon):
     assert "in force after `lbctl restart`" in lbctl("set", "lim.port", "7905").out
 
 
+def test_what_lbctl_restart_does_not_bring_in_force_is_not_said_to_be(lbctl, daemon):
+    daemon("lbm", reload={"ok": True})
+    listener = lbctl("set", "metrics.listen", "127.0.0.1:9470").out
+    assert "in force once `lbd metrics` runs: start `lbd up` again, or " in listener
+    again = "in force once the dispatcher is started again"
+    assert lbctl("set", "dispatch.user_slots", "3").out.endswith(
+        f"{again}; with --cluster at once, for all hosts\n"
+    )
+    assert lbctl("set", "dispatch.port", "7913").out.endswith(f"{again}\n")
+    daemon("metrics", status={})
+    later = lbctl("set", "metrics.listen", "127.0.0.1:9471").out
+    assert later.endswith("in force after `lbctl restart`\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -25,6 +25,20 @@ def write(file, text):
     file.chmod(0o640)
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("[admission]\nslots = 2\n", ""),
+        ("[host]\nname = 'h1'\n\n[admission]\nslots = 2\n", "[host]\nname = 'h1'\n\n"),
+        ("[admission]\n# mine\nslots = 2\n", "[admission]\n# mine\n"),
+        ("[host]\nname = 'h1'\n", "[host]\nname = 'h1'\n"),
+        ("", ""),
+    ],
+)
+def test_a_section_of_which_nothing_is_left_goes_too(text, left):
+    assert with_settings(text, {("admission", "slots"): None}, "lbd.toml") == left
+
+
 def test_where_there_is_none_it_is_written(file):
     own = own_config(str(file), {ADDRESS: "10.0.0.2"}, {NAME: "h2"})
     assert (own.config.host.name, own.config.host.address) == ("h2", "10.0.0.2")

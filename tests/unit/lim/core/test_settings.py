@@ -25,7 +25,8 @@ def test_names_with_and_without_their_section(given, full):
     assert settings.full_name(given) == full
 
 
-SET_ELSEWHERE = "{} cannot be changed .* set in lbd.toml"
+OWN = "{} is each host's own: `lbctl config set {} VALUE` there, without --cluster"
+OF_QUEUE = "{} is no parameter of the LIMs: `lbctl config set {} VALUE --cluster`"
 
 
 @pytest.mark.parametrize(
@@ -35,16 +36,16 @@ SET_ELSEWHERE = "{} cannot be changed .* set in lbd.toml"
         ("lim.probelimit", 'did you mean "probe_limit"'),
         ("smoothing", 'did you mean "smoothing_s"'),
         *((name, "no parameter") for name in ("port", "max_hosts", "lbm.slot", "")),
-        ("load.scope", SET_ELSEWHERE),
-        ("lbm.slots", SET_ELSEWHERE),
-        ("tags.cutoffs_s", SET_ELSEWHERE),
-        ("lim.max_hosts", SET_ELSEWHERE),
-        ("lim.max_message_bytes", SET_ELSEWHERE),
+        ("load.scope", OWN),
+        ("lbm.slots", OWN),
+        ("tags.cutoffs_s", OF_QUEUE),
+        ("lim.max_hosts", OWN),
+        ("lim.max_message_bytes", OWN),
         ("lim.algorithm", "`lbctl algorithm NAME` changes it"),
     ],
 )
 def test_what_cannot_be_changed_says_what_can(name, message):
-    with pytest.raises(ConfigError, match=message.format(name)):
+    with pytest.raises(ConfigError, match=message.format(name, name)):
         settings.full_name(name)
 
 
