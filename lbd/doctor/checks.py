@@ -225,7 +225,10 @@ def containment(reply: Json) -> Iterator[Check]:
         yield Check("keeper", FAULT, "not running: no job can start here", "restart lbd lbm")
     if how == "session":
         says = "jobs are held by session and subreaper: a job may leave its session and live on"
-        fix = "run the LBM where it may write a cgroup (as root, or Delegate=yes in its unit)"
+        fix = (
+            "let the keeper write a cgroup: cgroup2 mounted writable, and `lbd up` run as root, "
+            "or Delegate=yes in its unit"
+        )
         yield Check("containment", WARN, says, fix)
     elif how:
         yield Check("containment", OK, f"{how}: a job's whole process tree ends with it")

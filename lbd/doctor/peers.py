@@ -117,4 +117,4 @@ def fix_of(why: str) -> str:
         return "make the same account there, with the same name"
     if why == NO_LBM:
         return f"there, {START}"
-    return "lbctl explain says more"
+    return "lbctl explain COMMAND says more"

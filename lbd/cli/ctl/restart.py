@@ -82,10 +82,10 @@ def refuse_in_lab(config: Path) -> None:
     """Raises Refusal before anything makes way: nobody watches over a lab's daemons."""
     if not config.is_file() or not config.read_text("utf-8").startswith(MADE_BY):
         return
-    host, lab = config.parent.name, config.parent.parent
+    host, where = config.parent.name, shlex.quote(str(config.parent.parent))
     raise Refusal(
-        f"in a lab nobody starts daemons again; by hand: lbd lab kill {host} lbm -s USR2"
-        f" --dir {shlex.quote(str(lab))}, then lbd lab start {host} lbm, too",
+        f"in a lab nobody starts daemons again; to restart the LBM of {host} by hand: "
+        f"lbd lab kill {host} lbm -s USR2 --dir {where} && lbd lab start {host} lbm --dir {where}",
         "denied",
     )
 

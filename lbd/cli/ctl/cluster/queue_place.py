@@ -172,10 +172,16 @@ def disable(daemons: Daemons, options: argparse.Namespace) -> int:
         share(daemons, placed(()))
         return done(options, [], f"the queue is disabled; its ledger stays on {hosts[0]}")
     wait_s = options.timeout if options.drain else None
-    close(daemons, "`lbctl queue disable --drain` waits for them", wait_s)
+    close(daemons, WAITS, wait_s)
     share(daemons, placed(()))
     return done(options, [], f"the queue is disabled; what has ended stays in the ledger of "
                 f"{hosts[0]}")  # fmt: skip
+
+
+WAITS = (
+    "`lbctl queue disable --drain` waits for them, for those that are held until somebody releases "
+    "or kills them; --force leaves them in the ledger"
+)
 
 
 def done(options: argparse.Namespace, hosts: Sequence[str], said: str) -> int:

@@ -79,7 +79,10 @@ def test_a_dispatcher_that_does_not_come_is_said(cluster, capsys):
 def test_refused_while_jobs_are_there(cluster, capsys, words):
     lim = cluster(HERE, now(1, 1))
     assert main(["queue", *words]) == 1
-    assert "jobs are in the queue: 1 queued, 1 running" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "jobs are in the queue: 1 queued, 1 running" in said
+    waits = "--drain` waits for them, for those that are held until somebody releases or kills"
+    assert (waits in said) is (words[0] == "disable")
     assert shared(lim) == []
 
 

@@ -106,7 +106,7 @@ def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("LBD_CONFIG", str(config))
     assert lbctl.main(["restart"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("lbctl: in a lab nobody starts daemons again; by hand: lbd lab kill h1 ")
+    assert err.startswith("lbctl: in a lab nobody starts daemons again; to restart the LBM of h1 ")
 
 
 @pytest.mark.parametrize(
