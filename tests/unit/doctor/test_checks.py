@@ -13,6 +13,7 @@ from lbd.doctor.checks import (
     FAULT,
     OK,
     WARN,
+    containment,
     descriptors_of,
     directory,
     key_file,
@@ -20,6 +21,7 @@ from lbd.doctor.checks import (
     peer,
     trust,
 )
+from lbd.doctor.peers import fix_of
 from lbd.doctor.this_host import address
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
@@ -168,3 +170,9 @@ def test_a_host_that_answers_is_not_behind_a_firewall(error, fix):
     (found,) = peer({"name": "h2", "reachable": False, "error": error})
     assert found.fix.startswith(fix)
     assert ("firewall" in found.fix or "7901" in found.fix) == ("refused" not in error)
+
+
+def test_fixes_are_commands_that_can_be_typed():
+    assert fix_of("down") == "lbctl explain COMMAND says more"
+    (_, held) = containment({"keeper": 7, "containment": "session"})
+    assert held.fix.startswith("let the keeper write a cgroup")

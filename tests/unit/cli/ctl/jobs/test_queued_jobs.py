@@ -107,6 +107,7 @@ def test_a_labs_daemons_are_not_asked_to_make_way(tmp_path, monkeypatch, capsys)
     assert lbctl.main(["restart"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("lbctl: in a lab nobody starts daemons again; to restart the LBM of h1 ")
+    assert err.endswith(f" && lbd lab start h1 lbm --dir {tmp_path}\n")
 
 
 @pytest.mark.parametrize(
