@@ -95,9 +95,10 @@ def with_settings(text: str, settings: Mapping[tuple[str, str], object], source:
         if value is not None:
             document.setdefault(section, tomlkit.table())[key] = value
         elif key in document.get(section, ()):
-            del document[section][key]
-            if not document[section].as_string().strip():  # not even a comment
-                del document[section]
+            table = document[section]
+            del table[key]
+            if isinstance(table, tomlkit.items.Table) and not table.as_string().strip():
+                del document[section]  # not even a comment is left
     return tomlkit.dumps(document)
 
 
