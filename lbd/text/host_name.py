@@ -2,7 +2,9 @@
 
 A name becomes part of job ids, of lines that scripts take apart, and of the names in a certificate.
 So it is ASCII without a dot at either end, for TLS drops one before it compares, and without `lbd`
-as its last label, for in a certificate that marks a name of ours (see `trust.names`).
+as its last label, for in a certificate that marks a name of ours (see `trust.names`). Nor is it a
+number, or begins like a task's (`12_3`): the seventh command of a host `3` would be called `3-7`,
+and who ends that would end the jobs 3 to 7 of the queue.
 """
 
 import re
@@ -11,15 +13,17 @@ LABEL_OF_OURS = ".lbd"
 CHARS_MAX = 200  # ours in a certificate are longer by a few
 ADDRESS_CHARS_MAX = 253
 SHAPE = re.compile(r"(?=[a-z0-9])[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?<=[a-z0-9])", re.ASCII | re.I)
+NUMBERS = re.compile(r"[0-9]+(?:_[0-9].*)?")
 NAME_RULE = (
-    f"is no host name: letters, digits and - . _ between them, {CHARS_MAX} at most, and not "
-    f"{LABEL_OF_OURS} at the end"
+    f"is no host name: letters, digits and - . _ between them, {CHARS_MAX} at most, not a number "
+    f"alone, and not {LABEL_OF_OURS} at the end"
 )
 
 
 def is_host_name(name: str) -> bool:
-    short = len(name) <= CHARS_MAX
-    return short and is_address_name(name) and not name.lower().endswith(LABEL_OF_OURS)
+    if len(name) > CHARS_MAX or name.lower().endswith(LABEL_OF_OURS) or NUMBERS.fullmatch(name):
+        return False
+    return is_address_name(name)
 
 
 def is_address_name(name: str) -> bool:

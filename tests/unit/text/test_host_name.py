@@ -2,16 +2,28 @@
 
 import pytest
 
+from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import ConfigError, PeerError
 from lbd.net import convert
 from lbd.text.host_name import is_host_name
 from lbd.trust.authority import check_name
 
-PROPER = ["h2", "lbd", "node-7.example.org", "a.b-c_d", "0.h2", "H2", "h" * 200, "lbd.org"]
+PROPER = [
+    "h2",
+    "lbd",
+    "node-7.example.org",
+    "a.b-c_d",
+    "0.h2",
+    "H2",
+    "h" * 200,
+    "lbd.org",
+    "12_h3",
+    "3h",
+]
 IMPROPER = [
     "", ".", "h2.", ".h2", "h..2", "h2-", "-h2", "h 2", "h2\n", "h\x1b2", "h/2", "*", "*.h1",
     "0.h1.lbd", "0.h1.lbd.", "0.h1.LBD", "any.lbd", "x.lbd..", "*.h1.lbd.", "hö", "٣h", "h２",
-    "h" * 201,
+    "h" * 201, "12", "0", "12_3", "12_3a",
 ]  # fmt: skip
 
 
@@ -29,6 +41,13 @@ def test_what_is_none_is_refused_everywhere(name):
         convert.name(name)
     with pytest.raises(ConfigError):
         check_name(name)
+
+
+@pytest.mark.parametrize("name", [*PROPER, "10.0.0.1", "1-2"])
+def test_no_command_of_a_host_is_called_as_jobs_of_the_queue_are(name):
+    """`lbctl kill 3-7` is for the jobs 3 to 7, and 12_3 for a task."""
+    assert is_host_name(name)
+    assert not is_selector(f"{name}-7")
 
 
 def test_an_address_may_be_in_a_domain_of_that_name():

@@ -52,7 +52,8 @@ def test_anything_else_names_nobody(names):
         ("any.LBD", "is no host name"),
         ("0.h2.lbd.", "is no host name"),
         ("10.0.0.1", "is an address"),
-        ("7", "has no letter"),
+        ("7", "is no host name"),
+        ("1-2", "has no letter"),
         ("h" * 201, "is no host name"),
     ],
 )
