@@ -14,6 +14,7 @@ AT_ONCE = 16
 ANSWER_S = 15.0
 PAGE = 1000
 HOST_MAX = 100_000  # of one host
+PAGES_MORE = 4  # than are needed: a page is short where the host had no time, or was not believed
 
 Found = TypeVar("Found")
 
@@ -58,10 +59,14 @@ class OfHost:
 
 
 def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int) -> OfHost:
-    """Raises LbdError."""
+    """Of a host that gives very few at a time, only so many: it delays what all have to say. Raises
+    LbdError."""
     found = OfHost([])
     before: list[object] = [0.0, 0]
-    while len(found.jobs) < min(limit, HOST_MAX):
+    wanted = min(limit, HOST_MAX)
+    for _ in range(-(-wanted // PAGE) + PAGES_MORE):
+        if len(found.jobs) >= wanted:
+            break
         page = min(PAGE, limit - len(found.jobs))
         reply = ask_host(daemons, "past", host, **question, limit=page, before=before)
         rows, found.withheld = tables(reply, "jobs"), str(reply.get("withheld") or "")

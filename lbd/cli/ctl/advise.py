@@ -45,6 +45,7 @@ from lbd.sim.balance.runs import Outcome, load_of, run_once
 from lbd.text.units import duration_text
 
 HOST_JOBS_MAX = 100_000
+PAGES_MAX = 100  # of one host; 50 hold as many jobs, unless it gives a few at a time
 ONE_HOST = "this cluster has one host: there is nothing to choose"
 HEADER = ("ALGORITHM", "WITH", ">RESPONSE", ">SAVES", ">± 95 %", ">MOVED", ">WRONG", ">MSG/HOST/S",
           ">CPU COST")  # fmt: skip
@@ -99,7 +100,9 @@ def history(daemons: Daemons, host: str, since: float) -> list[PastJob]:
     """Page by page, so that the host's LBM has time for its commands in between."""
     jobs: list[PastJob] = []
     after = 0
-    while len(jobs) < HOST_JOBS_MAX:
+    for _ in range(PAGES_MAX):
+        if len(jobs) >= HOST_JOBS_MAX:
+            break
         page = ask_host(daemons, "history", host, since=since, after=after).get("jobs")
         if not isinstance(page, list):
             raise PeerError("the daemon's answer holds no jobs; is it another version?")

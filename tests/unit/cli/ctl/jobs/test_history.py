@@ -13,6 +13,12 @@ PAST = {"host": "h3", "reason": "disk sdb", "by": "ann", "since": NOW_S - 7200,
 STILL = {"host": "h2", "reason": "", "by": "root", "since": NOW_S - 9000, "until": None,
          "until_by": None}  # fmt: skip
 STATUS = {"hosts": [{"name": "h1"}]}
+JOB = {
+    "id": "h1-7", "name": None, "command": ["true"], "user": "ann", "origin": "h1", "host": "h1",
+    "state": "done", "attempt": 1, "tier": None, "exit_status": 0, "submitted": NOW_S - 90.0,
+    "started": NOW_S - 80.0, "finished": NOW_S - 70.0, "cpu_s": 1.0, "slots": 1, "number": 7,
+    "array_index": None, "reason": None,
+}  # fmt: skip
 NO_JOBS = {"jobs": [], "more": False}
 
 
@@ -64,3 +70,12 @@ def test_which_drains(drains, capsys):
     assert lbctl.main(["history", "--drains", "--user", "ann"]) == 2
     assert lbctl.main(["history", "--since", "1h", "--until", "2h"]) == 2
     assert capsys.readouterr().err.endswith("lbctl: --since is later than --until\n")
+
+
+def test_a_host_that_gives_a_row_at_a_time_holds_up_nobody(daemon, capsys):
+    """It could have gone on for a hundred thousand rows, each after seconds."""
+    daemon("lim", status=STATUS, drains={"drains": []})
+    server = daemon("lbm", past={"jobs": [JOB], "more": True})
+    said = shown(capsys, "--sort", "finished", "--limit", "2000")
+    assert said.err == "lbctl: only the latest 2000; --limit N shows more\n"
+    assert 1 < len([one for one in server.asked if one["op"] == "past"]) < 20
