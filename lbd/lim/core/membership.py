@@ -23,7 +23,8 @@ from lbd.lim.core.table import NEVER, Table
 from lbd.model import HostId, HostState
 
 FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
-GREETED_FIRST = 32  # hosts greeted at the start: a connection each, and each takes descriptors
+# Hosts greeted at the start, and at once of those heard of: a connection each, and descriptors.
+GREETED_FIRST = 32
 INTRODUCED_MAX = 3  # Hellos to one host in a keep-alive because it says that it does not know us
 CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by so much a host's clock may have been ahead
 GREETED_LATER = 8  # and each keep-alive after that, until every host has answered one Hello
@@ -207,7 +208,9 @@ class Membership:
         return [Log(text, peer=member.name)] if news else []
 
     def members_from(self, members: Iterable[m.Member], now_s: float) -> list[Action]:
-        """Somebody told us of these hosts: say Hello to those that are new to us."""
+        """Somebody told us of these hosts: say Hello to those that are new to us, to so many at
+        once as at the start. One host could have us connect to a thousand addresses of its choice.
+        """
         actions: list[Action] = []
         for member in members:
             entry = self._table.entries.get(member.name)
@@ -222,7 +225,8 @@ class Membership:
                 # Unknown until it speaks itself, so that its Hello or its sample counts as news.
                 heard_of = replace(member, incarnation=0, vector_format=0)
                 self._table.add(heard_of, listed=False, now_s=now_s)
-                actions.append(self.hello(member, wants_members=False))
+                if len(actions) < GREETED_FIRST:
+                    actions.append(self.hello(member, wants_members=False))
         return actions
 
     def left(self, name: HostId) -> list[Action]:

@@ -1,12 +1,14 @@
 """A host that tells of others that do not exist: real ones get into the table all the same."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
-from lbd.lim.core.membership import Membership
+from lbd.lim.core.events import Send
+from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER, Membership
 from lbd.lim.core.table import Table
 from lbd.model import HostId
 from lbd.testing.builders import member
@@ -38,6 +40,25 @@ def test_the_table_has_an_end(ours):
     assert len(names(ours)) == ROOM
     ours.members_from(made_up(2000), 3.0)
     assert len(names(ours)) == ROOM
+
+
+def test_hosts_heard_of_are_greeted_a_few_at_a_time():
+    """Each greeting is a connection, to an address that the teller chose."""
+    me = member("h1")
+    table = Table(me, LimConfig(max_hosts=2000), 4.0, now_s=0.0)
+    ours = Membership(me, table, "", 0.0)
+    at_once = ours.members_from(made_up(1000), 2.0)
+    assert [type(action) for action in at_once] == [Send] * GREETED_FIRST
+    assert ours.members_from(made_up(1000), 3.0) == []  # they are known by now
+    assert len(names(ours)) == 1001
+    rng, greeted = Random(7), {action.to for action in at_once}
+    for _ in range(2000):
+        later = ours.greet_again(4.0, rng)
+        assert len(later) <= GREETED_LATER
+        greeted |= {action.to for action in later}
+        if len(greeted) == 1000:
+            return
+    pytest.fail(f"only {len(greeted)} were ever greeted")
 
 
 def test_who_speaks_for_itself_takes_the_place_of_one_that_never_has(ours):
