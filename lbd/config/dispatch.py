@@ -14,6 +14,7 @@ BACKFILLS: tuple[BackfillRule, ...] = get_args(BackfillRule)
 Objective = Literal["slowdown", "waiting", "fairness"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 TERM_MIN_S = 0.5
+LEASE_S_MAX = 86400.0  # no host believes in a longer one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class DispatchConfig(Section):
     store: str = ""
     # how long a host may hold an attempt without contact: longer survives longer silence, and
     # keeps a job from being started again for as long
-    lease_s: float = within(30.0, 1.0, 86400.0)
+    lease_s: float = within(30.0, 1.0, LEASE_S_MAX)
     # a host whose load index is higher takes no more queued jobs
     load_ceiling: float = within(4.0, 0.0, 10000.0)
     # attempts are sent to a host ahead of its free slots while those there take no longer than

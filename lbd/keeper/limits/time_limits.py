@@ -90,14 +90,14 @@ class Limits:
         return limit.until_s
 
     def sooner_ms(self, poll_ms: int) -> int:
-        """No later than the next one is due. -1: for ever."""
+        """No later than the next one is due. -1: for ever. Never more than poll() can wait."""
         if not self._jobs:
             return poll_ms
         due_s = min(
             min(limit.until_s, limit.look_at_s if limit.cpu_s else FAR_S + limit.until_s)
             for limit in self._jobs.values()
         )
-        due_ms = max(0, int((due_s - clock_s()) * 1000)) + 1
+        due_ms = max(0, int(min(FAR_S, due_s - clock_s()) * 1000)) + 1
         return due_ms if poll_ms < 0 else min(poll_ms, due_ms)
 
     def over(self) -> list[str]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, leave_keeper
-from lbd.keeper.limits.time_limits import processes_of
+from lbd.keeper.limits.time_limits import FAR_S, processes_of
 from lbd.process.boot_clock import clock_s
 
 LEASE, ENDED, ALIVE = b"L", b"E", b"A"
@@ -182,7 +182,7 @@ class Watch:
         if self._silent_s:
             silent_s = self._silent_s + self._heard_s - time.monotonic()
             pauses_s.append(LOOK_S if self._silent_looks else silent_s)
-        return max(0, int(min(pauses_s) * 1000)) + 1 if pauses_s else -1
+        return max(0, int(min(FAR_S, *pauses_s) * 1000)) + 1 if pauses_s else -1
 
 
 def _descriptors(pid: int, group: bytes) -> tuple[int, int]:

@@ -7,12 +7,12 @@ An array's attempts differ in little more than their names. To read the request 
 to write down its whole environment for the keeper, took longer than a short job runs.
 """
 
-import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from lbd.config.dispatch import LEASE_S_MAX
 from lbd.config.schema import Config
 from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order, pack_common
@@ -25,6 +25,8 @@ from lbd.net.submitter import Submitter, contradiction
 UNSAID = "its dispatcher, of an older release, does not say whose it is; update that host"
 GANG_MAX = 4096
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # of one string, as execve has it
+CUTOFF_S_MAX = 1e12
+UNIX_S_MAX = 1e11
 KNOWN = 8  # submissions whose attempts take turns here
 # Variables of each attempt's own.
 OWN = {
@@ -110,10 +112,10 @@ def fault_of_start(start: dispatch_pb2.Start) -> str:
     rules = {
         "job": QUEUED_ID.fullmatch(start.job) is not None,
         "attempt": 1 <= start.attempt < 1 << 31,
-        "lease_s": math.isfinite(start.lease_s) and start.lease_s > 0,
-        "cutoff_s": math.isfinite(start.cutoff_s) and start.cutoff_s >= 0,
-        "requeued": math.isfinite(start.requeued),
-        "submitted": math.isfinite(start.spec.submitted),
+        "lease_s": 0 < start.lease_s <= LEASE_S_MAX,
+        "cutoff_s": 0 <= start.cutoff_s <= CUTOFF_S_MAX,
+        "requeued": 0 <= start.requeued <= UNIX_S_MAX,
+        "submitted": 0 <= start.spec.submitted <= UNIX_S_MAX,
         "slots": start.slots <= SLOTS_MAX,
         "array_index": start.array_index >= 0,
         "array": start.array >= 0,

@@ -10,7 +10,6 @@ An attempt whose lease runs out is killed: from then on the dispatcher may start
 import asyncio
 import contextlib
 import logging
-import math
 import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from lbd.config.dispatch import LEASE_S_MAX
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
@@ -185,7 +185,7 @@ class DispatcherLine:
     def _hear(self, down: pb.WorkDown) -> None:
         if down.HasField("reply"):
             reply = down.reply
-            if not (math.isfinite(reply.lease_s) and reply.lease_s > 0):
+            if not 0 < reply.lease_s <= LEASE_S_MAX:
                 raise ValueError(f"a lease of {reply.lease_s} s")
             self._client.leads(self._client.leader)
             self._lease_s = reply.lease_s

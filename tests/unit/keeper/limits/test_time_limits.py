@@ -110,3 +110,12 @@ def test_a_lease_counts_from_when_it_was_said():
     limits = Limits()
     assert limits.set("a", 1, "", given(1000), clock_s() - 5.0) < clock_s()
     assert limits.over() == ["a"]
+
+
+def test_no_lease_is_too_long_to_wait_for():
+    """poll() takes 24 days at most: one such lease ended the keeper, and all commands with it."""
+    limits = Limits()
+    limits.set("1.1", os.getpid(), "", {LEASE_UNTIL_MS: b"1" + b"0" * 300, CPU_US: b"0"}, clock_s())
+    wait_ms = limits.sooner_ms(-1)
+    assert 0 < wait_ms < 1 << 31
+    assert limits.over() == []

@@ -104,8 +104,9 @@ def test_a_dispatcher_that_does_not_say_whose_it_is_is_refused_in_one_line():
     [
         ("job", "h3-17"), ("job", "5.1"), ("job", "0"), ("job", ""), ("job", "1" * 30),
         ("attempt", 0), ("attempt", 1 << 31), ("lease_s", float("nan")), ("lease_s", 0.0),
-        ("lease_s", float("inf")), ("cutoff_s", float("nan")), ("cutoff_s", -1.0),
-        ("requeued", float("inf")), ("slots", 1 << 20), ("array_index", -1),
+        ("lease_s", float("inf")), ("lease_s", 1e308), ("lease_s", 86401.0),
+        ("cutoff_s", float("nan")), ("cutoff_s", -1.0), ("cutoff_s", 1e308),
+        ("requeued", float("inf")), ("requeued", 1e300), ("slots", 1 << 20), ("array_index", -1),
     ],
 )  # fmt: skip
 def test_an_order_that_cannot_be_is_said(field, value):

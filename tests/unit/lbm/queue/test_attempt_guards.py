@@ -242,9 +242,9 @@ async def test_an_attempt_is_forgotten_only_once_it_has_ended(attempts, reported
     assert (KEY in attempts._held) is not reported
 
 
-@pytest.mark.parametrize("lease_s", [float("nan"), 0.0, -1.0, float("inf")])
+@pytest.mark.parametrize("lease_s", [float("nan"), 0.0, -1.0, float("inf"), 86401.0, 1e308])
 async def test_a_lease_that_cannot_be_is_not_believed(attempts, lease_s):
-    """With NaN it would never have run out."""
+    """With NaN it would never have run out; with 1e308 it ended the LBM, and with a year the keeper."""
     with pytest.raises(ValueError, match="lease"):
         attempts._hear(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
 
