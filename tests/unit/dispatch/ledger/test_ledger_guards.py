@@ -103,6 +103,25 @@ async def test_a_lease_counts_from_before_the_beat_however_long_that_took():
     beating.cancel()
 
 
+class SlowToTake(Leadership):
+    """Nobody leads, and the database is slow to give the lead away."""
+
+    async def _look(self):
+        return Seen(1, "", 0)
+
+    async def _take(self, seen):
+        self.asked_s = clock_s()
+        await asyncio.sleep(0.3)
+        return True
+
+
+async def test_the_first_lease_counts_from_before_it_was_taken_however_long_that_took():
+    leading = SlowToTake(NOWHERE, "h1", 2.0)
+    async with asyncio.timeout(60):
+        await leading._stand_by(lambda _: None)
+    assert leading.tenure.until_s <= leading.asked_s + 2.0
+
+
 async def test_who_has_ended_its_time_leads_no_more_though_the_database_is_away():
     leading = Leadership(NOWHERE, "h1", 60.0)
     leading.tenure.renewed(clock_s())

@@ -244,9 +244,19 @@ async def test_an_attempt_is_forgotten_only_once_it_has_ended(attempts, reported
 
 @pytest.mark.parametrize("lease_s", [float("nan"), 0.0, -1.0, float("inf"), 86401.0, 1e308])
 async def test_a_lease_that_cannot_be_is_not_believed(attempts, lease_s):
-    """With NaN it would never have run out; with 1e308 it ended the LBM, and with a year the keeper."""
+    """NaN would never have run out; 1e308 s ended the LBM, and a month the keeper."""
     with pytest.raises(ValueError, match="lease"):
         attempts._hear(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
+
+
+async def test_an_order_whose_lease_is_over_when_it_comes_is_turned_away(attempts):
+    """The dispatcher may have started another: it granted this one from a heartbeat long ago."""
+    start = start_of()
+    start.anchor = attempts._leases.heartbeat(clock_s() - 2 * start.lease_s)
+    attempts._start(start)
+    (news,) = attempts._pending.take()
+    assert (news.event, news.phase) == ("refused", "late")
+    assert not attempts._held
 
 
 async def test_an_order_that_cannot_be_followed_is_turned_away(attempts):
