@@ -106,4 +106,4 @@ def unix_s(kind: int, text: bytes) -> float:
     if len(digits) != 14 or not digits.isdecimal() or kind not in (UTC_TIME, GENERALIZED_TIME):
         raise ValueError("not the time of a certificate")
     parts = [int(digits[:4]), *(int(digits[at : at + 2]) for at in range(4, 14, 2))]
-    return float(timegm((*parts, 0, 0, 0)))
+    return float(timegm(tuple(parts)))

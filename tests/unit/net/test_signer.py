@@ -117,8 +117,21 @@ def test_one_that_has_ended_is_not_renewed(authority):
     found = evidence.check_renewal(root, shown, request, proof, time.time())
     assert found == Identity("h2", 0)
     assert "h2" in names_of("h2", 0)
+    end_s = h2.valid_s[1]
+    assert evidence.check_renewal(root, shown, request, proof, end_s) == found
+    for now_s in (end_s + 1.0, time.time() - 2 * DAY_S):
+        with pytest.raises(PeerError, match="that is valid"):
+            evidence.check_renewal(root, shown, request, proof, now_s)
+
+
+def test_a_certificate_that_another_authority_has_signed_is_not_renewed(authority, tmp_path):
+    """Whoever makes an authority of its own has certificates, and keys, for any name."""
+    h2 = joined(made_authority(tmp_path / "other"), "h2")
+    request = certificates.new_request(certificates.new_key(), "h2")
+    proof = evidence.proof_of_renewal(h2.key, request)
+    shown, root = h2.certificate.encode(), authority.certificate
     with pytest.raises(PeerError, match="that is valid"):
-        evidence.check_renewal(root, shown, request, proof, time.time() + 2 * DAY_S)
+        evidence.check_renewal(root, shown, request, proof, time.time())
 
 
 def test_only_the_daemons_may_ask(signer):

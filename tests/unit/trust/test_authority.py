@@ -1,6 +1,8 @@
 """The authority on disk: who gets a certificate, who is refused and why, what is kept closed."""
 
+import base64
 import hashlib
+import os
 import ssl
 import stat
 import threading
@@ -12,7 +14,7 @@ from cryptography import x509
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import authority as a
 from lbd.trust import certificates, der
-from lbd.trust.enrol import enrol
+from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, make_private_dir, write_private
 from lbd.trust.names import Identity, identity_of, names_of, said_of
 from lbd.trust.revocations import Revocations, parse
@@ -30,6 +32,13 @@ def authority(tmp_path):
 
 def request(host="h2"):
     return certificates.new_request(certificates.new_key(), host)
+
+
+def not_signed_by_its_key(pem):
+    last = -len("\n-----END CERTIFICATE REQUEST-----\n")
+    der_bytes = base64.b64decode(b"".join(pem.splitlines()[1:-1]))
+    changed = der_bytes[:-1] + bytes([der_bytes[-1] ^ 1])
+    return pem[: pem.index(b"\n") + 1] + base64.encodebytes(changed) + pem[last + 1 :]
 
 
 def joined(authority, host, now_s=NOW_S):
@@ -54,6 +63,23 @@ def test_a_token_gives_one_certificate(authority):
         authority.join(token.id, "h3", request("h3"), NOW_S)
 
 
+def test_there_is_one_authority_in_a_directory(authority):
+    before = authority.certificate
+    with pytest.raises(ConfigError, match=r"there is an authority in .* already"):
+        authority.create("c", "h1", NOW_S)
+    assert authority.certificate == before
+    assert authority.has_key
+
+
+def test_a_host_joins_with_the_revocations_so_far(authority, tmp_path):
+    joined(authority, "h2")
+    signed, files = authority.revoke("h2"), HostFiles(tmp_path / "tls")
+    own = authority.credentials()
+    install(files, own, authority.certificate, "h1", "127.0.0.1:7901", signed)
+    assert files.read_signed() == signed
+    assert files.read_revocations() == Revocations(1, {"h2": 1})
+
+
 def test_refusals(authority):
     token = authority.new_token("h2", 60, NOW_S)
     with pytest.raises(LbdError, match="is for h2, not for h3"):
@@ -66,6 +92,8 @@ def test_refusals(authority):
         authority.join(token.id, "10.0.0.1", request(), NOW_S)
     with pytest.raises(PeerError, match="not a certificate request"):
         authority.join(token.id, "h2", b"garbage", NOW_S)
+    with pytest.raises(PeerError, match="does not prove that it has its key"):
+        authority.join(token.id, "h2", not_signed_by_its_key(request()), NOW_S)
     authority.join(token.id, "h2", request(), NOW_S)  # nothing of that has spent it
 
 
@@ -123,12 +151,34 @@ def test_a_list_that_another_has_signed_is_refused(authority, tmp_path):
         a.verified(signed, other.certificate)
 
 
+LIST = '{"number": 1, "lowest": {}, "home": "h2 %s"}'
+MOST = 400 - len("h2 ")
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"number": 1, "lowest": {"h": "x"}}', "1", "[" * 9999]
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"number": 1, "lowest": {"h": "x"}}',
+        '{"number": "1", "lowest": {}}',
+        "1",
+        "[" * 9999,
+        LIST % "two words",
+        LIST % ("t" * (MOST + 1)),
+        " " * (1 << 20) + LIST % "t",
+    ],
 )
 def test_a_list_that_is_none_is_refused(text):
     with pytest.raises(PeerError):
         parse(text)
+
+
+def test_a_list_says_where_the_authority_is():
+    home = "h2 " + "t" * MOST
+    assert parse(LIST % ("t" * MOST)) == Revocations(1, {}, home)
+    assert parse(Revocations(2, {"h3": 1}, home).text()) == Revocations(2, {"h3": 1}, home)
 
 
 def test_everything_is_closed_to_others(authority, tmp_path):
@@ -139,6 +189,8 @@ def test_everything_is_closed_to_others(authority, tmp_path):
         for path in root.iterdir():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     assert files.read_home() == ("h1", "127.0.0.1:7901")
+    assert files.read_authority() == authority.certificate
+    assert not files.revoked.exists()
     own = files.read_credentials()
     certificate = x509.load_pem_x509_certificate(own.chain)
     assert certificate.public_key() == certificates.private_key(own.key).public_key()
@@ -290,6 +342,23 @@ def test_a_directory_that_cannot_be_opened_is_one_line(tmp_path):
         pytest.raises(ConfigError, match=r"file: Not a directory$"),
         a.opened_root(tmp_path / "file"),
     ):
+        pass
+
+
+def test_only_a_file_of_one_name_is_given_away(tmp_path):
+    """`lbd authority` gives its files away as root, in a directory that may have been filled."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "linked").write_text("x")
+    os.link(tmp_path / "linked", tmp_path / "other")
+    (tmp_path / "link").symlink_to("file")
+    with a.opened_file(tmp_path / "file") as file:
+        assert os.read(file, 1) == b"x"
+    for name in ("folder", "pipe", "linked", "other"):
+        with pytest.raises(ConfigError, match="is not what"), a.opened_file(tmp_path / name):
+            pass
+    with pytest.raises(OSError, match="Too many levels"), a.opened_file(tmp_path / "link"):
         pass
 
 

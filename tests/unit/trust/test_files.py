@@ -4,12 +4,15 @@ import os
 
 import pytest
 
+from lbd.config.schema import Config, HostConfig, TlsConfig
 from lbd.errors import ConfigError
 from lbd.trust.files import (
     BEGIN_OF_CERTIFICATE,
     END_OF_KEY,
     HostFiles,
+    authority_dir,
     first_certificate,
+    host_files,
     make_private_dir,
     opened,
     read,
@@ -116,6 +119,26 @@ def test_a_directory_that_is_there_is_closed_to_others(tmp_path):
     (tmp_path / "tls").mkdir(mode=0o755)
     make_private_dir(tmp_path / "tls")
     assert (tmp_path / "tls").stat().st_mode & 0o777 == 0o700
+
+
+def test_files_stay_where_an_earlier_release_has_put_them(tmp_path):
+    files = HostFiles(tmp_path)
+    found = (files.credentials, files.authority, files.revoked, files.home)
+    assert [path.name for path in found] == [
+        "host.pem", "authority.pem", "revoked", "authority-host"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tls", "places"),
+    [
+        (TlsConfig(), ("/s/tls", "/s-authority")),
+        (TlsConfig(dir="/d", authority_dir="/a"), ("/d", "/a")),
+    ],
+)
+def test_where_trust_is_kept(tls, places):
+    config = Config(host=HostConfig(state_dir="/s"), tls=tls)
+    assert (str(host_files(config).root), str(authority_dir(config))) == places
 
 
 def test_a_host_that_was_never_revoked_may_have_any_issue():

@@ -2,13 +2,28 @@
 
 import pytest
 
-from lbd.trust.names import DIGITS_MAX, ISSUES_NAMED, Identity, identity_of, names_of, why_not
+from lbd.trust.names import (
+    DIGITS_MAX,
+    ISSUES_NAMED,
+    Identity,
+    asked_names,
+    identity_of,
+    names_of,
+    why_not,
+)
 
 
 def test_a_certificate_names_its_host_and_issue():
     assert names_of("h2", 0) == ["h2", "0.h2.lbd", "any.lbd"]
     assert identity_of(names_of("h2", 0)) == Identity("h2", 0)
     assert identity_of(names_of("a.b-c_d", 3)) == Identity("a.b-c_d", 3)
+
+
+def test_every_name_of_a_host_is_one_that_is_asked_for_or_below_it():
+    asked = asked_names("h2")
+    for name in names_of("h2", 12):
+        assert any(name == one or name.endswith(f".{one}") for one in asked)
+    assert not any(one in names_of("h3", 0) for one in asked if one != "any.lbd")
 
 
 def test_many_issues_do_not_make_it_long():

@@ -27,6 +27,12 @@ def test_a_slip_is_noticed(place, mark):
             parse(changed)
 
 
+@pytest.mark.parametrize("more", ["!", " ", "\n"])
+def test_what_no_token_has_is_not_passed_over(more):
+    with pytest.raises(ConfigError, match="mistyped"):
+        parse(TOKEN.text()[:20] + more + TOKEN.text()[20:])
+
+
 @given(st.text())
 def test_anything_else_is_refused_in_one_line(text):
     with pytest.raises(ConfigError) as refused:
