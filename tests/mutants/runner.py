@@ -37,12 +37,18 @@ EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 NEAR = {
     "lim/core": ("unit/lim/core", "simulation/test_lim_[ar]*.py"),
     "lbm/core": ("unit/lbm/core", "unit/lbm/test_*.py", "unit/lbm/queue"),
-    "dispatch/core": ("unit/dispatch/core", "unit/dispatch/test_seats.py"),
+    "dispatch/core": (
+        "unit/dispatch/core",
+        "unit/dispatch/test_[ad]*.py",
+        "unit/dispatch/test_gang_acts.py",
+        "unit/dispatch/test_[rst]*.py",
+    ),
     "policy": ("unit/policy", "unit/lim/core"),
     "theory": ("unit/theory", "unit/dispatch/core/test_*cutoffs.py"),
     "trust": ("unit/trust", "unit/net/test_signer.py"),
 }
 TESTS_S = 10.0  # of the tests of one change, the quickest that together take so long
+COLUMNS = ("package", "changes", "equivalent", "killed", "survived", "not entered", "score")
 NOISE = 1e-6  # how rarely chance alone may fail a sample
 
 Place = tuple[str, str]  # file, qualified name
@@ -55,13 +61,11 @@ class Score:
     equivalent: int = 0
     unreached: int = 0
 
-    def __str__(self) -> str:
+    def cells(self) -> tuple[str | int, ...]:
         tried = self.killed + self.survived
         share = f"{self.killed / tried:.0%}" if tried else "-"
-        return (
-            f"{share} of {tried} killed; {self.survived} survived ({self.unreached} of them"
-            f" entered by no test), {self.equivalent} equivalent"
-        )
+        counts = (self.equivalent, self.killed, self.survived, self.unreached)
+        return (tried + self.equivalent, *counts, share)
 
 
 def unlikely_if(share: float, killed: int, tried: int) -> bool:
@@ -147,11 +151,11 @@ class Run:
             if [str(path.relative_to(ROOT)), str(mutation)] in known:
                 score.equivalent += 1
                 continue
-            reached = self._tests(path, mutation)
+            reached, took_s = self._tests(path, mutation)
             if not reached and self.options.seconds:
                 continue  # not every test was run: one of the others may well enter it
             score.unreached += not reached
-            if reached and self._fails(session, path, mutation, reached):
+            if reached and self._fails(session, path, mutation, reached, took_s):
                 score.killed += 1
             else:
                 score.survived += 1
@@ -161,7 +165,7 @@ class Run:
     def _drawn(self) -> list[tuple[str, Path, Mutation]]:
         found = []
         for package in self.options.packages:
-            for path in sorted((ROOT / "lbd" / package).glob("*.py")):
+            for path in sorted((ROOT / "lbd" / package).rglob("*.py")):
                 if self.options.only and self.options.only not in str(path):
                     continue
                 self.trees[path] = ast.parse(path.read_text())
@@ -223,18 +227,21 @@ class Run:
             nextitem=None if following is None else session.items[following],
         )
 
-    def _tests(self, path: Path, mutation: Mutation) -> list[int]:
+    def _tests(self, path: Path, mutation: Mutation) -> tuple[list[int], float]:
+        """Those that enter it, and how long they take unchanged."""
         is_function = (str(path), mutation.where) in self.functions
         rows = sorted(self.entered.get((str(path), mutation.where if is_function else ""), []))
-        sums = itertools.accumulate(took_s for took_s, _ in rows)
-        return [
-            n
-            for (_, n), sum_s in zip(rows, sums, strict=True)
-            if sum_s < TESTS_S or n == rows[0][1]
-        ]
+        sums = list(itertools.accumulate(took_s for took_s, _ in rows))
+        count = max(1, sum(sum_s < TESTS_S for sum_s in sums))
+        return [n for _, n in rows[:count]], sum(took_s for took_s, _ in rows[:count])
 
     def _fails(
-        self, session: pytest.Session, path: Path, mutation: Mutation, tests: list[int]
+        self,
+        session: pytest.Session,
+        path: Path,
+        mutation: Mutation,
+        tests: list[int],
+        took_s: float,
     ) -> bool:
         def work() -> int:
             self._apply(path, mutation)
@@ -245,7 +252,7 @@ class Run:
                     return 1
             return 0
 
-        return in_child(work, cpu_s=10 * TESTS_S if len(tests) > 1 else 5 * TESTS_S) != 0
+        return in_child(work, cpu_s=10.0 + 2 * took_s) != 0
 
     def _apply(self, path: Path, mutation: Mutation) -> None:
         mutation.put(mutation.became)
@@ -317,8 +324,9 @@ def main() -> int:
         return int(status)
     if not run.scores:
         print("no change was tried: no time left, or none that the tests run unchanged enter")
-    for package, score in run.scores.items():
-        print(f"{package}: {score}")
+        return 0
+    for name, *cells in [COLUMNS, *((p, *score.cells()) for p, score in run.scores.items())]:
+        print(f"{name:14}" + "".join(f"{cell!s:>12}" for cell in cells))
     killed = sum(score.killed for score in run.scores.values())
     tried = killed + sum(score.survived for score in run.scores.values())
     if options.at_least and unlikely_if(options.at_least, killed, tried):

@@ -46,6 +46,11 @@ def test_a_change_reaches_the_code():
     assert f(5) == 4
 
 
+def test_a_union_of_types_is_left_alone():
+    tree = ast.parse("Answer = Yes | No\nMODE = R | W\n")
+    assert [str(m) for m in mutations(tree)] == ["MODE: R | W → R & W"]
+
+
 def test_bad_luck_is_no_failure():
     assert not unlikely_if(0.5, killed=5, tried=20)
     assert unlikely_if(0.5, killed=0, tried=20)
