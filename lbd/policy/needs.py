@@ -113,7 +113,7 @@ def too_little_memory(needs: Needs, facts: Facts, memory: tuple[int, int]) -> st
     """Why what it took lately would not fit, "" if it would. `memory`: the host's, all of it and
     what is available. What others were given is theirs, although they may not have it yet."""
     total, available = memory
-    if not (needs.peak_bytes and total):
+    if not total:
         return ""
     left = max(0, min(available, total - facts.memory_given))
     if needs.peak_bytes <= left:

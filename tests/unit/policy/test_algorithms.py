@@ -4,6 +4,7 @@ import pytest
 
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.model import HostId, Placement, Verdict
+from lbd.policy.needs import Unmet
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import NO_SLOT, Ask, Nowhere, Probe, Reply
 from lbd.testing.builders import request, view
@@ -219,6 +220,23 @@ def test_lowest_does_not_stop_at_an_empty_host_that_takes_nothing():
 def test_a_host_that_is_late_is_worth_asking():
     seen = view({"h1": 3.0, "h2": 0.0}, whys={"h2": "late"})
     assert step("LOWEST", seen).hosts == ("h2",)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_host_that_answered_may_be_forgotten_by_now(algorithm):
+    seen = view(BUSY, params=LimConfig(probe_limit=1))
+    assert step(algorithm, seen, answered("h9")) is not None
+
+
+def test_a_host_is_worth_asking_where_others_have_what_the_command_needs():
+    """They may have given it back since."""
+    taken = Unmet("its gpu is taken", later=True)
+    for lack, found in ((taken, Probe(("h2",), 1 / 3)), (Unmet("no gpu", later=False), None)):
+        seen = view({"h1": 3.0, "h2": 0.5}, params=LimConfig(probe_limit=3))
+        h2 = HostId("h2")
+        seen.hosts[h2] = seen.hosts[h2].needing(lack)
+        asked = step("LOWEST", seen)
+        assert (asked if isinstance(asked, Probe) else None) == found
 
 
 def test_thrhld_takes_nobody_who_did_not_answer():

@@ -20,6 +20,7 @@ from lbd.policy.eligibility import (
     Rules,
     Verdict,
     fault_of_features,
+    fault_of_patterns,
     in_list,
     is_due,
     judge_learnt,
@@ -157,6 +158,32 @@ def test_many_patterns_are_one():
     assert in_list(patterns, "x-199-y", "x")
     assert not in_list(patterns, "x-200-y", "x")
     assert not in_list(("a*" * 30 + "b",), "a" * 80, "x")  # at once
+    assert in_list(("a?", "b?"), "b1", "b1 -c")
+    assert not in_list(("a?", "b?"), "xb1", "b1 -c x")
+
+
+@pytest.mark.parametrize(
+    ("entries", "fault"),
+    [
+        (["x" * 300] * 300, ""),  # none of them is a pattern
+        (["*?[a]"] * 66 + ["*?"], ""),
+        (["*?[a]"] * 66 + ["*?", "[b]"], "has too many wildcards: at most 200"),
+        (["*" + "x" * 3999], ""),
+        (["*" + "x" * 4000], "has too long patterns: at most 4000 characters of all together"),
+    ],
+)
+def test_patterns_are_bounded(entries, fault):
+    assert fault_of_patterns(entries) == fault
+
+
+def test_a_run_that_was_cut_short_says_only_that_it_takes_as_much_or_more():
+    known = Known().took(5, whole=True).took(3, whole=True)
+    assert known.peak_bytes == 5
+    assert known.took(5, whole=False) == known
+    assert known.took(6, whole=False).peak_bytes == 6
+    for _ in range(LATELY):
+        known = known.took(1, whole=True)
+    assert known.peak_bytes == 1
 
 
 RULES = Rules(

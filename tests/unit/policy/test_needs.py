@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 
 from lbd.model import NO_NEEDS, Facts, Needs
-from lbd.policy.needs import counted_peak, needed, too_little_memory, unmet
+from lbd.policy.needs import (
+    counted_peak,
+    jobs_at_once,
+    jobs_now,
+    needed,
+    too_little_memory,
+    unmet,
+    with_features,
+)
 from lbd.text.needs_words import (
     needs_text,
     read_facts,
@@ -50,6 +58,7 @@ def used(*, memory_given=0, **amounts):
             "2.0G of 8.0G memory free, not 4.0G", True,
         ),
         (Needs(memory_bytes=4 << 30), Facts(), None, None),  # nobody knows how much there is
+        (Needs((("gpu", 2),)), Facts(("x",), (("gpu", 1, 0),)), "has 1 gpu, not 2", False),
         (GPU, Facts(), "its lbd is too old to say what it has", False),
         (NO_NEEDS, Facts(), None, None),
     ],
@@ -62,6 +71,32 @@ def test_what_a_host_lacks(needs, facts, why, later):
 def test_what_it_never_has_is_said_before_what_others_have():
     needs = Needs((("gpu", 1), ("tape", 1)))
     assert unmet(needs, used(gpu=2)) == ("no tape", False)
+
+
+@pytest.mark.parametrize(
+    ("needs", "facts", "at_once", "now"),
+    [
+        (NO_NEEDS, HOST, None, None),
+        (Needs(features=("big",)), HOST, None, None),
+        (GPU, used(gpu=1), 2, 1),
+        (GPU, Facts(("x",), (("gpu", 1, 2),)), 1, 0),  # there were more
+        (Needs((("tape", 1),)), HOST, 0, 0),
+        (Needs((("gpu", 1), ("scratch", 50 << 30))), used(scratch=150 << 30), 2, 1),
+        (Needs((("gpu", 1), ("scratch", 200 << 30))), HOST, 1, 1),
+        (Needs(memory_bytes=3 << 30), used(memory_given=3 << 30), 2, 1),
+        (Needs((("gpu", 1),), memory_bytes=8 << 30), HOST, 1, 1),
+        (Needs(memory_bytes=3 << 30), Facts(), None, None),
+    ],
+)
+def test_for_how_many_jobs_a_host_has_enough(needs, facts, at_once, now):
+    assert (jobs_at_once(needs, facts), jobs_now(needs, facts)) == (at_once, now)
+
+
+def test_a_rule_may_ask_for_features_besides():
+    asked = Needs((("gpu", 1),), ("big",), ("slow",))
+    both = with_features(asked, Needs(features=("avx2", "big"), not_features=("old",)))
+    assert both == Needs((("gpu", 1),), ("avx2", "big"), ("old", "slow"))
+    assert with_features(asked, NO_NEEDS) == asked
 
 
 NEEDS = Needs((("gpu", 2), ("scratch", 50 << 30)), ("avx2", "big"), ("slow",), 1 << 30, 1 << 30)
@@ -142,7 +177,9 @@ def test_a_learnt_peak_is_rounded_up_to_one_of_a_few_values(learnt, limit, count
 )  # fmt: skip
 def test_a_host_is_passed_over_where_a_learnt_peak_does_not_fit(total, available, given, why):
     needs, facts = Needs(peak_bytes=3 * GIB), Facts(memory_given=given * GIB)
-    found = too_little_memory(needs, facts, (total * GIB, available * GIB))
+    memory = (total * GIB, available * GIB)
+    assert too_little_memory(NO_NEEDS, facts, memory) == ""
+    found = too_little_memory(needs, facts, memory)
     assert found == why
     assert unmet(needs, facts) is None  # it is no demand
     assert too_little_memory(NO_NEEDS, facts, (total * GIB, available * GIB)) == ""

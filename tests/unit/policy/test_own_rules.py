@@ -134,6 +134,25 @@ def test_the_older_the_loads_the_fewer_hosts_a_decision_looks_at(algorithm):
     assert [looked_at(age_s) for age_s in (0.0, 5.0, 100.0)] == [16, 6, 2]
 
 
+@OWN
+def test_it_is_the_same_host_whether_others_are_shown_or_not(algorithm):
+    for seed in range(40):
+        rng = Random(seed)
+        whys = ("", "", "", NO_SLOT, "drained", "late")
+        hosts = [
+            host(f"h{n}", rng.choice((0.0, 1.0, 4.0)), age_s=0.01, why=rng.choice(whys))
+            for n in range(2, 9)
+        ]
+        view = seen(host("h1", 5.0), *hosts)
+        found = [
+            POLICIES[algorithm].next_step(replace(request(), shown=shown), view, (), Random(seed))
+            for shown in (True, False)
+        ]
+        assert [getattr(one, "host", one) for one in found] == [
+            getattr(found[0], "host", found[0])
+        ] * 2
+
+
 # -- who may be picked ---------------------------------------------------------------------------
 
 
@@ -150,6 +169,22 @@ def test_it_waits_for_full_hosts_only_where_we_are_overloaded(algorithm):
 def test_the_one_host_that_takes_commands_is_found_among_many(algorithm):
     full = [host(f"h{n}", why=NO_SLOT) for n in range(2, 200)]
     assert set(picks(algorithm, seen(host("h1", 9.0), *full, host("h999", 1.0)), 30)) == {"h999"}
+
+
+@OWN
+def test_so_is_the_one_host_that_is_late_and_it_is_asked(algorithm):
+    full = [host(f"h{n}", why=NO_SLOT) for n in range(2, 200)]
+    view = seen(host("h1", 9.0), *full, host("h999", 1.0, age_s=30.0, why="late"))
+    assert asked_first(algorithm, view, 30) == {"h999": 30}
+
+
+@OWN
+def test_nobody_is_asked_who_cannot_be_better_than_one_that_is_known(algorithm):
+    old = host("h3", 3.0, age_s=1.0)
+    asked = asked_first(algorithm, seen(host("h1", 9.0), host("h2", 0.0), old))
+    assert asked["h3"] < 20  # anyway, at times
+    full = host("h2", 0.0, why="late")
+    assert asked_first(algorithm, seen(host("h1", 9.0), full, old))["h3"] > 180
 
 
 @OWN

@@ -130,6 +130,13 @@ def test_candidates_come_best_first_and_say_why_not():
     assert [c.name for c in ranked(request(), seen, limit=2)] == ["h3", "h2"]
 
 
+def test_a_candidate_says_how_old_its_load_is_and_none_is_of_the_future():
+    seen = view({"h1": 2.0, "h2": 0.5}, params=PARAMS)
+    for now_s, age_s in ((7.0, 7.0), (0.0, 0.0), (-1.0, 0.0)):
+        seen.now_s = now_s
+        assert {c.age_s for c in ranked(request(), seen)} == {age_s}
+
+
 def test_the_chosen_one_heads_the_candidates():
     seen = view({"h1": 5.0, "h2": 0.0, "h3": 0.01})
     for seed in range(20):

@@ -95,6 +95,19 @@ def test_what_was_learnt_is_kept_and_what_is_damaged_is_not_believed():
         with pytest.raises(ValueError, match="damaged"):
             again.restore(rows, stays_s)
     assert again.chain(9) == history.chain(9)
+    again.restore([*zero, [2, 2, 1, 1]], [0.0])
+    assert list(again.stays_s) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "cost", "steps"),
+    [
+        ("work", 0.0, 0.0), ("work", 3.0, 3.0), ("myopic", 0.9, 0.0), ("myopic", 1.0, math.inf),
+        ("threshold", 0.0, 0.0), ("threshold", 0.5, 0.0),
+    ],
+)  # fmt: skip
+def test_how_long_a_cost_is_waited_for(rule, cost, steps):
+    assert patience(cost, OnOff(0.3, 0.7), rule) == steps
 
 
 def test_nothing_is_known_so_it_waits_as_long_as_a_move_costs():
@@ -176,10 +189,7 @@ def test_patience_is_the_paper_s_threshold_for_stays_without_memory(chain):
     rate, even = -math.log1p(-chain.p01), threshold_of_one(chain, BETA)
     assert patience(0.999 * even, chain, "threshold") * rate < 1
     assert patience(1.001 * even, chain, "threshold") * rate > 1
-    assert patience(0.0, chain, "threshold") == 0.0
     assert patience(1e9, chain, "threshold") == math.inf
-    assert patience(7.0, chain, "work") == 7.0
-    assert [patience(cost, chain, "myopic") for cost in (0.5, 1.0)] == [0.0, math.inf]
 
 
 def test_a_gang():

@@ -67,3 +67,22 @@ def test_hosts_may_come_and_go():
 def test_where_no_host_is_free_it_waits():
     trials = trials_on([[True, True]] + [[False, False]] * 50)
     assert all(trial.moved == 0 and trial.waited == 100 for trial in trials.trials)
+
+
+def test_what_was_tried_is_kept_and_what_is_damaged_is_not_believed():
+    trials, again = trials_on(blinking(2, 10, 3, 700)), WaitTrials()
+    again.restore(trials.rows(), trials.interruptions)
+    assert again.limit(2.5) == trials.limit(2.5)
+    assert (again.rows(), again.interruptions) == (trials.rows(), trials.interruptions)
+    none = WaitTrials().rows()
+    for rows, interruptions in (
+        (none, -1),
+        (none[1:], 0),
+        ([*none[1:], [0, 0]], 0),
+        ([*none[1:], [0, 0, -1]], 0),
+    ):
+        with pytest.raises(ValueError, match="damaged"):
+            again.restore(rows, interruptions)
+    assert again.rows() == trials.rows()
+    again.restore(none, 0)
+    assert again.interruptions == 0
