@@ -95,8 +95,6 @@ class LoadSender:
             return sorted(self.others(now_s, alive=True))
         centres = self.election.heard_lately(now_s, table.params.centre_silence_s)
         if centre is not None:
-            if not centres:
-                return [centre] if centre != table.me and centre in table.entries else []
             centres.add(centre)
         centres.discard(table.me)
         return sorted([name for name in centres if name in table.entries])

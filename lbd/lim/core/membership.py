@@ -18,6 +18,7 @@ from dataclasses import replace
 from random import Random
 
 from lbd.lim.core import messages as m
+from lbd.lim.core.broadcast import timeout_s
 from lbd.lim.core.events import Action, Log, Send, Stop
 from lbd.lim.core.table import NEVER, Table
 from lbd.model import HostId, HostState
@@ -120,7 +121,7 @@ class Membership:
         return [self.hello(self._table.entries[name].member, wants_members=True)]
 
     def _send(self, name: HostId, target: str, body: m.Body) -> Send:
-        return Send(name, target, body, self._table.params.centre_silence_s / 3)
+        return Send(name, target, body, timeout_s(self._table))
 
     def _others(self) -> list[m.Member]:
         return [e.member for e in self._table.entries.values() if e.member.name != self.me.name]

@@ -7,6 +7,7 @@ import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
+from lbd.lim.core.digest import mark_of
 from lbd.lim.core.publication import Publication
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.table import Table
@@ -171,6 +172,15 @@ def test_a_confirmed_host_has_the_view_that_would_be_made_of_it(wire):
                     entry, charges, wire.now_s, own=name == H2
                 )
     assert wire.now_s - wire.table.entries[H3].sampled_at_s < PARAMS.keepalive_s + 2
+
+
+def test_the_digest_is_what_other_releases_reckon():
+    lines = (
+        (1, sample("h1", 7), False),
+        (1, sample("h1", 7), True),
+        (300, sample("h2", 1 << 40), False),
+    )
+    assert [mark_of(*line) for line in lines] == [3810832507, 1706533437, 4180382790]
 
 
 def test_whoever_claims_a_version_of_the_future_has_none(wire):

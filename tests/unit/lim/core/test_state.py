@@ -5,9 +5,9 @@ import pytest
 from lbd.config.schema import LimConfig
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
-from lbd.model import HostId, HostState, JobId
+from lbd.model import HostId, HostState, JobId, Verdict
 from lbd.policy.view import AVOIDED
-from lbd.testing.builders import lim_state, member, sample, vector
+from lbd.testing.builders import lim_state, member, request, sample, vector
 from tests.unit.lim.core.test_one_bad_host import ALL, H1, H2, ME, NOW_S, hear, lim
 
 LATER_S = NOW_S + 1.0
@@ -137,6 +137,71 @@ def test_a_host_that_joined_and_was_lost_is_forgotten():
     late_s = NOW_S + state.in_force.lim.forget_after_s + 1.0
     assert e.Log("host h9 is forgotten", peer="h9") in state.handle(e.Tick(), late_s)
     assert HostId("h9") not in state.table.entries
+
+
+def test_a_host_that_says_anything_is_not_lost():
+    state = lim(joined=("h9",))
+    late_s = NOW_S + state.in_force.lim.forget_after_s + 1.0
+    assert isinstance(hear(state, "h9", m.Probe(), now_s=late_s - 1.0), m.ProbeReply)
+    state.handle(e.Tick(), late_s)
+    assert HostId("h9") in state.table.entries
+
+
+def test_whoever_has_older_settings_is_sent_ours():
+    state = lim()
+    hear(state, "h2", m.Settings(5, "h2", "NOLB"))
+    for version, sent in (((4, "h2"), [state.settings]), ((5, "h1"), [state.settings])):
+        done = actions(state, "h1", m.Vector((), version))
+        assert [one.body for one in done if isinstance(one, e.Send)] == sent
+    done = actions(state, "h1", m.Vector((), (5, "h2")))
+    assert not any(isinstance(one, e.Send) for one in done)
+    (asked,) = (x for x in actions(state, "h1", m.Vector((), (6, "h1"))) if isinstance(x, e.Send))
+    assert isinstance(asked.body, m.Hello)
+
+
+def test_only_what_outlives_all_lims_is_saved():
+    state = lim()
+    for settings, saved in (
+        (m.Settings(5, "h2", "NOLB"), []),
+        (m.Settings(6, "h2", "NOLB", saved={"lim.algorithm": "NOLB"}), ["lim.algorithm"]),
+        (m.Settings(7, "h2", "GLOBAL", saved={"lim.algorithm": "NOLB"}), []),
+        (m.Settings(8, "h2", "GLOBAL"), []),
+    ):
+        _, *done = actions(state, "h2", settings)
+        writes = [one.settings for one in done if isinstance(one, e.SaveLasting)]
+        assert [key for one in writes for key in one.saved] == saved
+        assert len(writes) == (settings.counter in (6, 8))
+
+
+def test_the_centre_hears_which_of_its_jobs_have_ended():
+    state = lim(params=LimConfig(algorithm="CENTRAL"))
+    reply = m.CentreReply(Verdict.THERE, H2, "centre-lowest")
+    state.placer.answered(request("j7"), H1, reply, NOW_S)
+    state.handle(e.JobEnded(JobId("j7")), NOW_S)
+    done = state.handle(e.Tick(), state.next_due_s)
+    sent = [one.body for one in done if isinstance(one, e.Send | e.Broadcast)]
+    assert [body.ended for body in sent if isinstance(body, m.Report)] == [(JobId("j7"),)]
+
+
+def test_what_is_due_is_done_at_its_moment():
+    state = lim()
+    for _ in range(20):
+        due_s = state.next_due_s
+        state.handle(e.Tick(), due_s)
+        assert state.next_due_s > due_s
+
+
+@pytest.mark.parametrize("body", [m.Probe(), m.Members((), m.Settings()), m.Ack(known_version=3)])
+def test_any_answer_to_what_is_published_is_borne(body):
+    state = lim("h1")
+    delta = m.Delta(0, 1, 0, (0, ""))
+    state.handle(e.Replied(H2, delta, m.Message("test", H2, 1, body)), NOW_S)
+
+
+def test_a_newcomer_asks_the_first_three_for_the_members():
+    state = lim_state("h9", [f"h{number}" for number in range(1, 9)])
+    asked = [one.body.wants_members for one in state.start()]
+    assert asked == [True] * 3 + [False] * 5
 
 
 def test_what_runs_elsewhere_is_charged_there():

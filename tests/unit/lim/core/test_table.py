@@ -1,7 +1,7 @@
 import pytest
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.table import Table
+from lbd.lim.core.table import Table, has_free_core
 from lbd.model import HostId, HostState, JobId
 from lbd.policy.view import CLOSED, NO_SLOT
 from lbd.testing.builders import member, sample, vector
@@ -36,6 +36,41 @@ def test_a_host_is_up_then_late_then_down_by_the_age_of_its_sample(table):
         assert why(table, now_s) == reason
     table.record(sample("h2", 2), 130.0)
     assert table.state(H2, 130.0)[0] is HostState.UP
+
+
+def test_a_late_host_that_is_confirmed_is_late_no_more(table):
+    for charged in (False, True):
+        told = sample("h2", 1 + charged)
+        table.record(told, 100.0)
+        if charged:
+            table.charge(H2, JobId("j"), 101.0)
+        assert why(table, 113.0) == "late"
+        table.confirm([told], 1.0, 113.0)
+        assert why(table, 113.0) == ""
+        assert table.sample_of(H2, 115.0).age_s == 3.0
+    assert table.charges(H2) < 1.0  # it has seen some of it
+    before = table.charges(H2)
+    table.confirm([told], 0.0, 114.0)
+    assert table.charges(H2) < before
+
+
+def test_a_host_that_is_removed_leaves_no_charge_behind(table):
+    table.record(sample("h2", 1), 100.0)
+    table.charge(H2, JobId("j"), 100.0)
+    table.remove(H2)
+    assert (table.charged_jobs(), table.charged_host(JobId("j"))) == (0, None)
+    assert table.discharge(JobId("j")) is None
+    table.add(member("h2", 1), listed=True, now_s=101.0)
+    assert table.charges(H2) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("index", "cores", "speed", "free"),
+    [(0.75, 2.0, 1.0, True), (0.76, 2.0, 1.0, False), (0.75, 2.0, 2.0, False),
+     (0.375, 2.0, 2.0, True), (0.5, 1.0, 1.0, True)],
+)  # fmt: skip
+def test_a_core_is_free_where_half_of_one_is(index, cores, speed, free):
+    assert has_free_core(vector(index, cores, speed)) is free
 
 
 def test_those_alive_are_those_that_views_show_alive(table):
