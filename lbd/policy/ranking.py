@@ -124,7 +124,7 @@ def choose_leaving(
         best = lowest(map(forgiven, hosts), rng, request, view.me)
         if best is not None:
             return there(view, best, "lowest", request)
-    if request.needs and not any(host.fits or host.is_taken for host in (*hosts, view.me)):
+    if not any(host.fits or host.is_taken for host in (*hosts, view.me)):
         return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
         return Nowhere("no-willing-host: nobody else can take it now", ranked(request, view))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbd.policy.invocation import KEY_CHARACTERS, STAYS, WHY_STAYS, key_of, why_stays
+from lbd.policy.invocation import KEY_CHARACTERS, STAYS, WHY_STAYS, key_of, text_of, why_stays
 
 KEYS = {
     "ls -l": "ls",
@@ -38,6 +38,8 @@ KEYS = {
     "tar czf x.tgz .": "tar cz",
     "tar -C src -xf x.tar": "tar x",
     "tar --extract --xz --file x": "tar xJ",
+    "tar --get --file x": "tar x",
+    "tar xf cats.tar": "tar x",
     "tar --create --zstd --file x.tar .": "tar czstd",
     "xz -9 x": "xz",
     "xz -d x.xz": "xz -d",
@@ -46,6 +48,12 @@ KEYS = {
     "rustc lib.rs": "rustc",
     "./build.sh all": "build.sh",
 }
+
+
+def test_what_cannot_be_shown_is_written_out():
+    assert [text_of(word) for word in (b"a b", b"a\n", b"\xff", "é".encode())] == [
+        "a b", "a\\n", "\\xff", "é"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "key"), KEYS.items(), ids=KEYS)

@@ -24,6 +24,12 @@ def blinking(off_steps, on_steps, hosts, count):
     ]
 
 
+def test_an_interruption_is_an_owner_who_comes():
+    trials = trials_on([[True, True], [False, True], [False, False], [True, False], [True, True]])
+    assert trials.interruptions == 2
+    assert trials_on([[False, False], [True, True]]).interruptions == 0
+
+
 def test_before_enough_was_seen_it_is_as_long_as_a_move_costs():
     trials = WaitTrials()
     assert trials.limit(7.5) == 7.5

@@ -10,6 +10,8 @@ import time
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import authority as a
@@ -39,6 +41,14 @@ def not_signed_by_its_key(pem):
     der_bytes = base64.b64decode(b"".join(pem.splitlines()[1:-1]))
     changed = der_bytes[:-1] + bytes([der_bytes[-1] ^ 1])
     return pem[: pem.index(b"\n") + 1] + base64.encodebytes(changed) + pem[last + 1 :]
+
+
+def of_another_kind():
+    """A request for a key that is none of ours, although it proves that it has it."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "h2")])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(name)
+    made = builder.sign(ed25519.Ed25519PrivateKey.generate(), None)
+    return made.public_bytes(serialization.Encoding.PEM)
 
 
 def joined(authority, host, now_s=NOW_S):
@@ -94,6 +104,8 @@ def test_refusals(authority):
         authority.join(token.id, "h2", b"garbage", NOW_S)
     with pytest.raises(PeerError, match="does not prove that it has its key"):
         authority.join(token.id, "h2", not_signed_by_its_key(request()), NOW_S)
+    with pytest.raises(PeerError, match="does not prove that it has its key"):
+        authority.join(token.id, "h2", of_another_kind(), NOW_S)
     authority.join(token.id, "h2", request(), NOW_S)  # nothing of that has spent it
 
 

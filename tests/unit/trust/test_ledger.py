@@ -2,8 +2,8 @@
 
 import pytest
 
-from lbd.errors import LbdError
-from lbd.trust.ledger import NUMBERS_SKIPPED, Known, Ledger
+from lbd.errors import ConfigError, LbdError
+from lbd.trust.ledger import NUMBERS_SKIPPED, Known, Ledger, read_ledger
 from lbd.trust.revocations import Revocations
 
 HOSTS = {"h1": Known(0, 9.0), "h2": Known(2, 9.0), "h3": Known(1, 9.0, revoked=True)}
@@ -50,6 +50,18 @@ def test_revoked_after_the_copy_is_revoked_where_it_moves_to(heard, lowest):
 def test_it_moves_to_no_host_that_is_revoked_or_came_later(host, heard):
     with pytest.raises(LbdError, match="is revoked, or joined after this copy"):
         LEDGER.moved_to(host, "10.0.0.3:7901", heard)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"cluster": "c", "home": "h1", "number": "x", "hosts": {}, "tokens": []}',
+     '{"cluster": "c", "home": "h1", "number": 1, "hosts": {"h1": {}}, "tokens": []}',
+     '{"cluster": "c", "home": "h1", "number": 1, "hosts": [], "tokens": []}'],
+)  # fmt: skip
+def test_a_damaged_ledger_is_one_line(tmp_path, text):
+    (tmp_path / "ledger.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"ledger\.json is damaged: "):
+        read_ledger(tmp_path / "ledger.json")
 
 
 def test_hosts_whose_names_pass_for_anothers_are_found_but_for_the_home():
