@@ -80,7 +80,7 @@ VERBS = {
         "restore": "put them back, here or on a new host",
     },
     "lbd.cli.ctl.exports.bundle": {
-        "bundle": "settings, findings and logs of this host without secrets, for whoever helps you",
+        "bundle": "settings, findings and logs of this host, without secrets, for a helper",
     },
     "lbd.cli.ctl.web": {"web": "login: a link that signs you in to the status page, once"},
     "lbd.cli.json_schemas": {"schema": "the JSON Schema of what --json prints"},

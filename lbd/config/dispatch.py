@@ -41,7 +41,7 @@ class DispatchConfig(Section):
     ahead_s: float = within(0.05, 0.0, 10.0)
     priorities: bool = False  # jobs of a higher `lbrun --priority` go first
     # users take turns: who has the fewest slots, now and on average over about this long, goes
-    # first; 0 = first come, first served, whoever it is
+    # first; 0 = first come, first served
     fair_share_s: float = within(0.0, 0.0, 31_536_000.0)
     user_slots: int = within(0, 0, 1 << 30)  # slots that one user's jobs hold at once; 0 = no limit
     # "licence-*:2": how many jobs of a name run at once, for each name that fits; * and ? as in

@@ -43,7 +43,7 @@ def why_locked(program: str, path: Path, key: str, other: str) -> str:
     if pid and has_ended(pid):
         return (
             f"the {program} before (pid {pid}) was ended, but the kernel is still in a system call "
-            "of it, for a user's file that does not answer; end whoever serves that file"
+            "of it, for a user's file that does not answer; end the process that serves it"
         )
     return f"another {program} (pid {pid or '?'}) runs on {path.parent}; stop it, or set {key}"
 

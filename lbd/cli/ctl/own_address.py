@@ -28,7 +28,7 @@ def joined_already(host: str, files: HostFiles) -> str:
     if home != host:
         return f"{says}; to leave that cluster, remove {files.root}"
     how = "`lbctl config set host.address ADDRESS` and a restart give it another address"
-    return f"{says}; {how}; to begin anew, remove {files.root} and the authority's directory"
+    return f"{says}; {how}; to begin again, remove {files.root} and the authority's directory"
 
 
 def remarks(own: OwnConfig, path: str | None) -> None:

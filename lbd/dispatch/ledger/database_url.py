@@ -62,5 +62,5 @@ def exposed(url: str, environment: Mapping[str, str]) -> str:
         return ""  # it is no URL: others say so
     if not away or mode in SAFE:
         return ""
-    how = "in the open" if mode == "disable" else "to whoever answers there"
+    how = "in the open" if mode == "disable" else "to anyone who answers there"
     return f"commands and environments go to {', '.join(away)} {how} (sslmode={mode})"

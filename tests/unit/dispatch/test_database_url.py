@@ -37,7 +37,7 @@ def test_elsewhere_it_is_encrypted_and_the_server_is_known(url):
     with_query = f"{url}{'&' if '?' in url else '?'}sslmode="
     assert mode_in_force(f"{with_query}disable", {}) == "disable"
     assert "in the open (sslmode=disable)" in exposed(f"{with_query}disable", {})
-    assert "to whoever answers there (sslmode=require)" in exposed(f"{with_query}require", {})
+    assert "to anyone who answers there (sslmode=require)" in exposed(f"{with_query}require", {})
     assert exposed(f"{with_query}verify-ca", {}) == ""
 
 

@@ -65,7 +65,7 @@ def test_what_has_not_joined_or_is_damaged_is_no_member(authority, tmp_path):
 
 def test_the_authoritys_own_host_is_told_how_to_change_its_address(authority, tmp_path):
     files = member(authority, tmp_path / "h1", "h1")
-    with pytest.raises(ConfigError, match=r"config set host\.address .* to begin anew, remove"):
+    with pytest.raises(ConfigError, match=r"config set host\.address .* to begin again, remove"):
         refuse_if_joined(files)
 
 
