@@ -30,7 +30,7 @@ PLAIN = {
 }  # fmt: skip
 QUEUES_OWN = {
     "array", "output", "error", "key", "priority", "checkpoint", "speedup", "work", "target",
-    "deadline", "begin", "after", "notify",
+    "deadline", "begin", "after", "notify", "gang",
 }  # fmt: skip
 OF_SLURM = {
     "--dependency": "--after", "--gres": "--need", "--gpus": "--need gpu=N", "--licenses": "--need",
@@ -124,6 +124,12 @@ def nearest(name: str) -> str:
     return f"; {hint(name, [*PLAIN, *WITH_VALUE])}"
 
 
+def spelt(key: str) -> str:
+    """The long name of an option."""
+    names = WITH_VALUE | PLAIN
+    return next(name for name in names if names[name] == key and name.startswith("--"))
+
+
 def check(options: Options) -> None:
     """Checks combinations of options and their values. Raises Trouble."""
     plain, values = options.plain, options.values
@@ -158,10 +164,14 @@ def check(options: Options) -> None:
         check_slots(values)
         if "explain" in plain:
             raise Trouble("--explain takes no account of -n: leave that out")
-    if options.queued or values.keys() & QUEUES_OWN or "gang" in plain:
+    if options.queued:
         from lbd.client.queue_rules import check_queued
 
         check_queued(plain, values, options.send, options.fetch)
+    elif own := [key for key in (*values, *plain) if key in QUEUES_OWN]:
+        name = spelt(own[0])
+        how = "" if own[0] in ("output", "error") else ", or -q to wait for its end"
+        raise Trouble(f"{name} is for jobs of the queue: add -d{how}")
     if "json" in plain and "explain" not in plain:
         raise Trouble("--json goes with --explain")
     if int(depth(posix.environ)) >= DEPTH_MAX:

@@ -16,11 +16,6 @@ def check_queued(
     plain: set[str], values: dict[str, str], send: list[str], fetch: list[str]
 ) -> None:
     """What goes with the queue; `values` of it get their normal forms. Raises Trouble."""
-    if not plain & {"queue", "detach"}:
-        raise Trouble(
-            "--array, --gang, --target, --deadline, --priority, --checkpoint, --output, --error,"
-            " --idempotency-key, --speedup, --work, --after…, --begin and --notify need -q or -d"
-        )
     if {"queue", "detach"} <= plain:
         raise Trouble("-q waits for the end and -d does not: give one of them")
     for option in ("local", "remote", "explain", "tty"):

@@ -26,6 +26,7 @@ STATES = {
 SHORT = dict(STATES.values()) | {"TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM"}
 OPEN = {"PENDING", "RUNNING", "SUSPENDED"}
 TIMED_OUT = 124
+LAUNCHER = ("/bin/sh", "-c", 'eval "$SBATCH_LAUNCH"')  # then the script's name, and its arguments
 SHOWN_S = 300  # for so long squeue shows a job that has ended, as Slurm's MinJobAge has it
 
 
@@ -39,7 +40,6 @@ class Job:
         self.id = str(row["id"])  # 12, or 12_7
         self.array = str(row.get("array_id") or row["id"])  # its array's id, or its own
         self.index = "" if index is None else str(index)
-        self.name = str(row.get("name") or "wrap")
         self.user = str(row.get("user"))
         self.host = str(row.get("host") or "")
         self.state = state_of(state, self.exit_status, reason)
@@ -50,7 +50,9 @@ class Job:
         self.started = seconds(row.get("started"))
         self.finished = seconds(row.get("finished"))
         self.cpu_s = seconds(row.get("cpu_s")) or 0.0
-        self.command = tuple(map(str, command)) if isinstance(command, list) else ()
+        words = tuple(map(str, command)) if isinstance(command, list) else ()
+        self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
+        self.name = str(row.get("name") or os.path.basename("".join(self.program)) or "wrap")
 
     @property
     def exit_code(self) -> str:
@@ -111,9 +113,10 @@ def submit(words: Sequence[str], stdin: bytes) -> str:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     output, errors = (read_all(file) for file in files[1:])
     if status:
-        raise SlurmError(errors.removeprefix("lbrun: ") or f"lbrun ended with {status}")
-    if errors:
-        os.write(2, errors.encode(errors="replace") + b"\n")
+        problem = errors.removeprefix("lbrun: ").replace("--after: ", "--dependency: ")
+        raise SlurmError(problem or f"lbrun ended with {status}")
+    for line in errors.splitlines():
+        os.write(2, f"sbatch: {line.removeprefix('lbrun: ')}\n".encode(errors="replace"))
     return output
 
 

@@ -1,16 +1,17 @@
 """`sbatch`: a script into the queue.
 
 The script goes along as the job's input, so it may change or vanish once it is submitted. Where the
-job runs, a line of `sh` writes it to a file, sets SLURM_…, and runs it with an empty standard
-input.
+job runs, a few lines of `sh` write it to a file, set SLURM_…, and run it with an empty standard
+input. They are in a variable, so that `lbctl jobs` shows the script's name and not them.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 
 from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, let_be, listed, read, words_of
-from lbd.slurm.queue import jobs, submit, wait
+from lbd.slurm.queue import LAUNCHER, jobs, submit, wait
 from lbd.slurm.times import begin_text, limit_s, memory_text
 from lbd.text.needs import is_name
 
@@ -50,9 +51,10 @@ HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
     "aftercorr": "--after-task",
 }  # fmt: skip
-# $1: the interpreter; $2: its option, if any; $3: the standard input; $4, $5: a signal that it gets
-# after so many seconds, if any; then the script's arguments.
+LAUNCHED = ("interpreter", "option", "input", "signal", "after")  # the last two, or none: a signal
+# that the script gets after so many seconds. $@ are its arguments.
 LAUNCH = r"""
+unset SBATCH_LAUNCH
 export SLURM_JOB_ID="$LBD_JOB_ID" SLURM_JOBID="$LBD_JOB_ID" SLURM_CLUSTER_NAME=lbd
 export SLURM_JOB_NODELIST="$LBD_HOST" SLURM_NODELIST="$LBD_HOST" SLURMD_NODENAME="$LBD_HOST"
 export SLURM_SUBMIT_HOST="$LBD_ORIGIN" SLURM_CPUS_ON_NODE="$LBD_SLOTS" SLURM_NNODES=1
@@ -66,8 +68,6 @@ fi
 script=$(mktemp) && cat >"$script" || exit 1
 exec 3<"$script"
 rm -f "$script"
-interpreter=$1 option=$2 input=$3 signal=$4 after=$5
-shift 5
 early=${signal:+timeout --foreground --preserve-status -s $signal $after}
 exec $early "$interpreter" ${option:+"$option"} /dev/fd/3 "$@" <"$input"
 """
@@ -83,9 +83,10 @@ def run(words: list[str]) -> int:
     name, script = script_of(typed)
     given = typed.over(in_script(script.decode(errors="surrogateescape"), name))
     interpreter, option = shebang(script, name)
-    launch = ["/bin/sh", "-c", LAUNCH, "sbatch", interpreter, option, standard_input(given)]
-    words = [*lbrun_words(given, name), "--", *launch, *signal_words(given.values)]
-    job = submit([*words, *typed.rest[1:]], script)
+    values = [interpreter, option, standard_input(given), *signal_words(given.values)]
+    assigned = " ".join(map("=".join, zip(LAUNCHED, map(shlex.quote, values), strict=True)))
+    words = [*lbrun_words(given, name), "-e", f"SBATCH_LAUNCH={assigned}\n{LAUNCH}", "--"]
+    job = submit([*words, *LAUNCHER, name, *typed.rest[1:]], script)
     if "quiet" not in given.plain or "parsable" in given.plain:
         print(job if "parsable" in given.plain else f"Submitted batch job {job}", flush=True)
     if "wait" not in given.plain:
@@ -123,8 +124,6 @@ def shebang(script: bytes, name: str) -> tuple[str, str]:
 
 def in_script(text: str, name: str) -> Given:
     """What its #SBATCH lines ask for. Raises SlurmError with the line's number."""
-    import shlex
-
     found = Given()
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):

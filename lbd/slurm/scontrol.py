@@ -90,7 +90,7 @@ def described(job: Job) -> list[tuple[str, str]]:
         ("NumCPUs", str(job.slots)),
         ("NumTasks", "1"),
         ("Comment", job.raw_reason or "(null)"),
-        ("Command", shlex.join(job.command[:1])),
+        ("Command", shlex.join(job.program)),
     ]
 
 

@@ -67,7 +67,7 @@ FIELDS: dict[str, Field] = {
     "endtime": ("END_TIME", lambda job: moment(job.finished, "N/A")),
     "prioritylong": ("PRIORITY", lambda job: str(job.priority)),
     "exit_code": ("EXIT_CODE", lambda job: str(job.exit_status)),
-    "command": ("COMMAND", lambda job: " ".join(job.command)),
+    "command": ("COMMAND", lambda job: "".join(job.program)),
 }
 LETTERS = {
     "i": "jobid", "A": "jobid", "F": "arrayjobid", "K": "arraytaskid", "j": "name", "u": "username",

@@ -65,6 +65,7 @@ def test_a_script_with_its_options_runs_as_an_array(slurm, tmp_path):
     for index in (1, 2, 3):
         text = (tmp_path / f"out.{job}_{index}").read_text()
         assert text == f"word {job} {index} fit {tmp_path}\n"
+    assert "Command=job.sh" in slurm("scontrol", "-o", "show", "job", job)
     done = slurm("sacct", "-X", "-P", "-n", "-j", job, "--format=JobIDRaw,State,ExitCode,AllocCPUS")
     assert done == (f"{job}_1|COMPLETED|0:0|1\n{job}_2|FAILED|1:0|1\n{job}_3|COMPLETED|0:0|1\n")
 
@@ -98,7 +99,7 @@ def test_what_is_refused_queues_nothing(slurm, tmp_path):
         ),
         (
             ("-d", "afterok:99999", "--wrap", "true"),
-            "sbatch: error: --after: no job 99999 of yours",
+            "sbatch: error: --dependency: no job 99999 of yours",
         ),
         (("none.sh",), "sbatch: error: Unable to open file none.sh: No such file or directory"),
     ):

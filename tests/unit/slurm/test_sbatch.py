@@ -8,7 +8,7 @@ import pytest
 from lbd.slurm import sacct, scancel, squeue, srun
 from lbd.slurm.options import LET_BE, SlurmError, read
 from lbd.slurm.program import NAMES, install
-from lbd.slurm.queue import SHOWN_S, Job, reason_of, state_of
+from lbd.slurm.queue import LAUNCHER, SHOWN_S, Job, reason_of, state_of
 from lbd.slurm.sbatch import GRAMMAR, in_script, lbrun_words, shebang, signal_words
 from lbd.slurm.times import begin_text, elapsed, limit_s, memory_text, short_elapsed
 
@@ -313,3 +313,16 @@ def test_what_is_run_by_the_hundred_imports_little(name):
     )
     done = subprocess.run([sys.executable, "-IS", "-c", program], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[] 0", done
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "program"),
+    [
+        (["/opt/fit", "7"], "fit", ("/opt/fit",)),
+        ([*LAUNCHER, "job.sh", "7"], "job.sh", ("job.sh",)),
+        (None, "wrap", ()),
+    ],
+)
+def test_a_job_without_a_name_has_that_of_its_program(command, name, program):
+    job = Job(ROW | {"name": "", "command": command})
+    assert (job.name, job.program) == (name, program)
