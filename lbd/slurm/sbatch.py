@@ -51,8 +51,9 @@ HOW = {
     "afterok": "--after-ok", "afternotok": "--after-failed", "afterany": "--after-any",
     "aftercorr": "--after-task",
 }  # fmt: skip
-LAUNCHED = ("interpreter", "option", "input", "signal", "after")  # the last two, or none: a signal
-# that the script gets after so many seconds. $@ are its arguments.
+# Variables of the lines below, whose $@ are the script's arguments. With `signal` it gets that one
+# `after` so many seconds.
+LAUNCHED = ("interpreter", "option", "input", "signal", "after")
 LAUNCH = r"""
 unset SBATCH_LAUNCH
 export SLURM_JOB_ID="$LBD_JOB_ID" SLURM_JOBID="$LBD_JOB_ID" SLURM_CLUSTER_NAME=lbd
