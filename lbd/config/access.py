@@ -31,6 +31,15 @@ class AdminConfig(Section):
     # jobs of other hosts; * and ? as in names. Hosts that may run the dispatcher always act on
     # queued jobs
     hosts: tuple[str, ...] = ()
+    # hosts whose administrators may change settings for the whole cluster; * and ? as in names.
+    # Empty: every host. The same on every host: each believes those that its own lbd.toml names,
+    # by their signature, and nothing that is not signed. Hosts without certificates ignore it
+    settings_hosts: tuple[str, ...] = ()
+
+    def may_set(self, host: str) -> bool:
+        """Whether that host's administrators may change settings for the whole cluster."""
+        names = self.settings_hosts
+        return not names or any(fnmatchcase(host, pattern) for pattern in names)
 
     def are_on(self, host: str) -> bool:
         """Whether that host's word for its administrators counts for jobs of others."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lbd.config.cluster import queue_hosts
 from lbd.config.schema import Config
-from lbd.console.reply import Json, table
+from lbd.console.reply import Json, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import Connect, ask, connected
 from lbd.process.own_directory import why_not_believed
@@ -36,6 +36,13 @@ class Daemons:
         except LbdError:
             return {}
         return {name: str(value) for name, value in saved.items()}
+
+    def settings_signer(self) -> str:
+        """The host that has signed the settings for all hosts; "" if none has."""
+        try:
+            return text(self.lim({"op": "settings"}), "signed_by")
+        except LbdError:
+            return ""
 
     def queue(self) -> tuple[tuple[str, ...], str]:
         """The hosts that may run the dispatcher, and what says so."""

@@ -21,6 +21,7 @@ from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.broadcast import IN_FLIGHT_MAX, sends
 from lbd.lim.core.settings import InForce
+from lbd.lim.core.signed import policy_version
 from lbd.lim.core.state import Identity, LimState
 from lbd.lim.core.table import UNLISTED_RANK
 from lbd.lim.settings_file import SettingsFile
@@ -51,7 +52,8 @@ class Network(Protocol):
 
 
 class Lim:
-    def __init__(self, config: Config, network: Network | None) -> None:
+    def __init__(self, config: Config, network: Network | None, *, signs: bool = False) -> None:
+        """`signs`: hosts have certificates, so that a policy has to be signed."""
         self.config = config
         self.network = network
         self.failure: str = ""
@@ -68,7 +70,8 @@ class Lim:
             cores=cores,
             speed=kernel.core_speed(config.host.speed, state_dir),
             drained=self.kept.drained(),
-            settings=self.kept.resumed(InForce(config.lim, config.load, config.log)),
+            settings=self.kept.resumed(InForce(config.lim, config.load, config.log), signs=signs),
+            is_strict=signs and bool(config.admin.settings_hosts),
         )
         self.state = state_of(config, identity, now_s)
         load, own = self.state.in_force.load, lambda: self.own_pids
@@ -242,7 +245,11 @@ class Lim:
         if self.state.next_due_s < due_s:
             self._ticking.start()
         if isinstance(message.body, m.Ping):
-            reply = answer_to_ping(self.state)
+            of = self.state
+            reply = m.Ack(
+                unix_time_s=time.time(), version=__version__, algorithm=of.in_force.lim.algorithm,
+                settings_version=of.settings.version, policy_version=policy_version(of.settings),
+            )  # fmt: skip
         return self.state.envelope(reply)
 
     def skewed(self, host: str, why: str) -> None:
@@ -391,10 +398,3 @@ def other_members(config: Config) -> list[m.Member]:
         for rank, entry in enumerate(config.cluster.hosts)
         if entry.name != config.host.name
     ]
-
-
-def answer_to_ping(state: LimState) -> m.Ack:
-    return m.Ack(
-        unix_time_s=time.time(), version=__version__,
-        algorithm=state.in_force.lim.algorithm, settings_version=state.settings.version,
-    )  # fmt: skip

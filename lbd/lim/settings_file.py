@@ -1,10 +1,10 @@
 """What a LIM keeps on disk of the settings: its own drain, and what outlives all LIMs.
 
 That is the drains of hosts that were away then, the notes on drains and on past ones, and the
-settings that were saved. They are kept with the number of the settings that they came with. A LIM
-begins with that number and no author, which makes them older than the same settings of hosts that
-go on, and newer than any before them: so they outlive a restart of all LIMs, and none comes back
-that is done.
+settings that were saved, with the seal of who has signed them. They are kept with the number of the
+settings that they came with. A LIM begins with that number and no author, which makes them older
+than the same settings of hosts that go on, and newer than any before them: so they outlive a
+restart of all LIMs, and none comes back that is done.
 """
 
 import errno
@@ -20,15 +20,19 @@ from lbd.lim.core.messages import (
     COUNTER_MAX,
     DRAIN_NOTES_MAX,
     DRAINS_MAX,
+    NO_SEAL,
     PAST_DRAINS_MAX,
     REASON_CHARS_MAX,
     SAVED_CHARS_MAX,
     SAVED_MAX,
+    TRIAL_BYTES,
     DrainNote,
     PastDrain,
+    Seal,
     Settings,
 )  # fmt: skip
 from lbd.lim.core.settings import InForce, resumed
+from lbd.lim.core.signed import without_seal
 from lbd.model import HostId
 from lbd.process.whole_file import write_whole
 from lbd.text.host_name import is_host_name
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FILE_BYTES_MAX = DRAINS_MAX * 300 + (DRAIN_NOTES_MAX + PAST_DRAINS_MAX) * 3000 + SAVED_MAX * 2000
+FILE_BYTES_MAX = (
+    DRAINS_MAX * 300 + (DRAIN_NOTES_MAX + PAST_DRAINS_MAX) * 3000 + SAVED_MAX * 2000 + 20_000
+)
 
 
 SCHEMA = 1  # one above where an earlier release would misread it; those before wrote none
@@ -69,9 +75,11 @@ class SettingsFile:
     def drained(self) -> bool:
         return self._drained.exists()
 
-    def resumed(self, base: InForce) -> Settings:
-        """The settings to begin with: what was saved holds, laid over the configuration."""
-        found, faults = resumed(base, self.settings())
+    def resumed(self, base: InForce, *, signs: bool) -> Settings:
+        """The settings to begin with: what was saved holds, laid over the configuration. A seal
+        counts only where hosts have certificates."""
+        kept = self.settings()
+        found, faults = resumed(base, kept if signs else without_seal(kept))
         for fault in faults:
             log.warning("%s: %s", self.path, fault)
         return found
@@ -124,6 +132,7 @@ def settings_bytes(settings: Settings) -> bytes:
             for past in settings.past_drains
         ],
         "saved": settings.saved,
+        "seal": seal_kept(settings.seal),
     }  # fmt: skip
     return json.dumps(kept).encode()
 
@@ -152,7 +161,32 @@ def read(data: bytes) -> Settings:
         drain_notes=notes_of(found.get("notes", {})),
         past_drains=past_drains_of(found.get("past", [])),
         saved=saved_of(found.get("saved", {})),
+        seal=seal_of(found.get("seal", {})),
     )
+
+
+def seal_kept(seal: Seal) -> dict[str, object]:
+    """Bytes as hexadecimal."""
+    if not seal.counter:
+        return {}
+    return {
+        name: value.hex() if isinstance(value, bytes) else value
+        for name, value in asdict(seal).items()
+    }
+
+
+def seal_of(found: object) -> Seal:
+    """None that an earlier release, or nobody, has written. Raises ValueError."""
+    match found:
+        case {"counter": int(counter), "author": str(author), "trial": str(trial),
+              "certificate": str(certificate), "signature": str(signature)} if (
+            0 < counter < COUNTER_MAX and len(trial) == 2 * TRIAL_BYTES
+        ):  # fmt: skip
+            made = map(bytes.fromhex, (trial, certificate, signature))
+            return Seal(counter, host_of(author), *made)
+    if found:
+        raise ValueError("not the seal of a policy")
+    return NO_SEAL
 
 
 def notes_of(found: object) -> dict[HostId, DrainNote]:

@@ -19,6 +19,7 @@ from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core import settings
 from lbd.lim.core.past_loads import SPANS, PastLoads
+from lbd.lim.core.signed import has_all, policy_version
 from lbd.lim.daemon import Lim
 from lbd.lim.metrics import lim_metrics
 from lbd.load import sampler as kernel
@@ -53,6 +54,7 @@ class Operations:
         past_loads: PastLoads | None = None,
     ) -> None:
         """`is_out`: is a host revoked that was heard last then?"""
+        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] = lambda change: change
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
@@ -218,7 +220,7 @@ class Operations:
             found["was"] = now
             names = frozenset([settings.ALGORITHM]) if reset else frozenset()
             change = e.ChangeSettings(None if reset else name, {}, save=save, reset=names)
-            self._lim.handle(change, time.monotonic())
+            self._lim.handle(self.sign(change), time.monotonic())
             found |= await self._took_effect()
         if saved := self._state.settings.saved.get(settings.ALGORITHM):
             found["saved"] = saved
@@ -238,7 +240,7 @@ class Operations:
             told["was"] = settings.value_of(self._state.in_force, name)
             names = frozenset([name]) if reset else frozenset()
             change = e.ChangeSettings(None, {} if reset else {name: value}, save=save, reset=names)
-            self._lim.handle(change, time.monotonic())
+            self._lim.handle(self.sign(change), time.monotonic())
             told |= await self._took_effect()
         if saved := self._state.settings.saved.get(name):
             told["saved"] = settings.parsed(name, saved)
@@ -252,7 +254,7 @@ class Operations:
         """What is saved for all hosts, and which hosts run the dispatcher if that says so."""
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
-                "queue": queue_hosts(now.saved)}  # fmt: skip
+                "signed_by": now.seal.author, "queue": queue_hosts(now.saved)}  # fmt: skip
 
     async def _share(self, request: Json, caller: Caller) -> Json:
         """Settings of lbd.toml for every host; null: each host's own file holds again."""
@@ -267,7 +269,7 @@ class Operations:
         if strange := sorted(filter(lambda name: not is_shared(name), names)):
             raise Refusal(f"{strange[0]} is no setting for the whole cluster")
         change = e.ChangeSettings(None, {}, reset=names, shared=texts)
-        self._lim.handle(change, time.monotonic())
+        self._lim.handle(self.sign(change), time.monotonic())
         return await self._took_effect()
 
     async def _took_effect(self) -> Json:
@@ -276,24 +278,24 @@ class Operations:
         state, now_s = self._state, time.monotonic()
         others = [name for name, entry in state.table.entries.items() if name != state.me
                   and not entry.left]  # fmt: skip
-        version, missing = state.settings.version, set(others)
+        versions, missing = (state.settings.version, policy_version(state.settings)), set(others)
         asked = {name for name in others if state.table.state(name, now_s)[0] is not HostState.DOWN}
         end_s = now_s + PEER_TIMEOUT_S
         while asked and time.monotonic() < end_s:
             answers = await asyncio.gather(*(self._settings_of(name) for name in sorted(asked)))
-            done = {name for name, found in answers if found >= version}
+            done = {name for name, ack in answers if has_all(ack, *versions)}
             asked, missing = asked - done, missing - done
             if asked:
                 await asyncio.sleep(CONFIRM_AGAIN_S)
         return {"hosts": 1 + len(others), "changed": 1 + len(others) - len(missing),
                 "missing": sorted(missing)}  # fmt: skip
 
-    async def _settings_of(self, host: HostId) -> tuple[HostId, tuple[int, str]]:
+    async def _settings_of(self, host: HostId) -> tuple[HostId, m.Ack]:
         try:
             reply = await self._ask(host, m.Ping())
         except (Unavailable, PeerError):
-            return host, (0, "")
-        return host, reply.body.settings_version if isinstance(reply.body, m.Ack) else (0, "")
+            return host, m.Ack()
+        return host, reply.body if isinstance(reply.body, m.Ack) else m.Ack()
 
     async def _drain(self, request: Json, caller: Caller) -> Json:
         host = r.known_host(request.get("host"), self._state.table.entries)

@@ -38,6 +38,7 @@ Wire = (
 )  # fmt: skip
 
 Relayed = pb.Member | pb.Sample | pb.Settings  # what is passed on to third hosts
+Versioned = pb.Vector | pb.Delta | pb.Ack
 VERDICTS = {
     Verdict.HERE: pb.CentreReply.HERE,
     Verdict.THERE: pb.CentreReply.THERE,
@@ -105,9 +106,9 @@ def fill(envelope: pb.LimMessage, body: m.Body) -> None:
             envelope.report.ended.extend(body.ended)
         case m.Vector():
             envelope.vector.samples.extend(map(sample_out, body.samples))
-            envelope.vector.settings_counter, envelope.vector.settings_author = (
-                body.settings_version
-            )
+            vector = envelope.vector
+            vector.settings_counter, vector.settings_author = body.settings_version
+            vector.policy_counter, vector.policy_author = body.policy_version
             envelope.vector.SetInParent()
         case m.Delta():
             envelope.delta.CopyFrom(delta_out(body))
@@ -194,6 +195,7 @@ def sample_out(sample: m.Sample) -> pb.Sample:
 
 def delta_out(delta: m.Delta) -> pb.Delta:
     loads, counter_and_author = delta.loads, delta.settings_version
+    policy_counter, policy_author = delta.policy_version
     wire = pb.Delta(
         since=delta.since,
         version=delta.version,
@@ -203,6 +205,8 @@ def delta_out(delta: m.Delta) -> pb.Delta:
         gone=delta.gone,
         settings_counter=counter_and_author[0],
         settings_author=counter_and_author[1],
+        policy_counter=policy_counter,
+        policy_author=policy_author,
     )
     if delta.fresh_age_s is not None:  # not younger than it is
         wire.fresh_age_ds = 1 + math.ceil(delta.fresh_age_s * DECI)
@@ -268,6 +272,13 @@ def settings_out(settings: m.Settings) -> pb.Settings:
         wire.past_drains.add(
             host=past.host, note=drain_note_out(past.note), until_by=past.until_by, until=past.until
         )
+    if (seal := settings.seal).counter:
+        wire.seal.CopyFrom(
+            pb.Seal(
+                counter=seal.counter, author=seal.author, trial=seal.trial,
+                certificate=seal.certificate, signature=seal.signature,
+            )
+        )  # fmt: skip
     wire.MergeFromString(settings.more)
     return wire
 
@@ -277,7 +288,7 @@ def drain_note_out(note: m.DrainNote) -> pb.DrainNote:
 
 
 def ack_out(ack: m.Ack) -> pb.Ack:
-    return pb.Ack(
+    wire = pb.Ack(
         error=ack.error,
         unknown_sender=ack.unknown_sender,
         known_incarnation=ack.known_incarnation,
@@ -289,6 +300,9 @@ def ack_out(ack: m.Ack) -> pb.Ack:
         settings_author=ack.settings_version[1],
         known_version=ack.known_version,
     )
+    if ack.policy_version is not None:
+        wire.policy_counter, wire.policy_author = ack.policy_version
+    return wire
 
 
 def text(value: str, what: str, limit: int = NAME_CHARS_MAX) -> str:
@@ -393,16 +407,24 @@ def delta(wire: pb.Delta) -> m.Delta:
         since=count(wire.since, "since"),
         version=count(wire.version, "version"),
         digest=wire.digest,
-        settings_version=(
-            count(wire.settings_counter, "settings_counter"),
-            text(wire.settings_author, "settings_author"),
-        ),
+        settings_version=settings_version(wire),
+        policy_version=policy_version(wire),
         whole=tuple((slot(line.slot), sample(line.sample)) for line in wire.whole),
         loads=loads(wire.loads) if wire.HasField("loads") else (),
         silent=tuple(map(slot, wire.silent)),
         gone=tuple(map(slot, wire.gone)),
         fresh_age_s=(wire.fresh_age_ds - 1) / DECI if wire.fresh_age_ds else None,
     )
+
+
+def settings_version(wire: Versioned) -> tuple[int, str]:
+    counter = count(wire.settings_counter, "settings_counter")
+    return counter, text(wire.settings_author, "settings_author")
+
+
+def policy_version(wire: Versioned) -> tuple[int, str]:
+    counter = count(wire.policy_counter, "policy_counter")
+    return counter, text(wire.policy_author, "policy_author")
 
 
 def slot(value: int) -> int:
@@ -492,7 +514,21 @@ def settings(wire: pb.Settings) -> m.Settings:
         saved={
             text(k, "a saved setting"): text(v, k, m.SAVED_CHARS_MAX) for k, v in wire.saved.items()
         },
+        seal=seal(wire.seal) if wire.seal.counter else m.NO_SEAL,
     )
+
+
+def seal(wire: pb.Seal) -> m.Seal:
+    if (
+        len(wire.trial) != m.TRIAL_BYTES
+        or len(wire.certificate) > m.CERTIFICATE_BYTES_MAX
+        or len(wire.signature) > m.SIGNATURE_BYTES_MAX
+    ):
+        raise PeerError("a seal of settings that cannot be")
+    return m.Seal(
+        count(wire.counter, "counter"), name(wire.author), wire.trial, wire.certificate,
+        wire.signature,
+    )  # fmt: skip
 
 
 def drain_note(wire: pb.DrainNote) -> m.DrainNote:
@@ -553,11 +589,9 @@ def ack(wire: pb.Ack) -> m.Ack:
         version=text(wire.version, "version"),
         name_taken=wire.name_taken,
         algorithm=text(wire.algorithm, "algorithm"),
-        settings_version=(
-            count(wire.settings_counter, "settings_counter"),
-            text(wire.settings_author, "settings_author"),
-        ),
+        settings_version=settings_version(wire),
         known_version=count(wire.known_version, "known_version"),
+        policy_version=policy_version(wire) if wire.HasField("policy_counter") else None,
     )
 
 
@@ -569,10 +603,8 @@ READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
     "report": lambda e: m.Report(sample(e.report.sample), jobs(e.report.ended)),
     "vector": lambda e: m.Vector(
         tuple(map(sample, e.vector.samples)),
-        (
-            count(e.vector.settings_counter, "settings_counter"),
-            text(e.vector.settings_author, "settings_author"),
-        ),
+        settings_version(e.vector),
+        policy_version(e.vector),
     ),
     "delta": lambda e: delta(e.delta),
     "probe": lambda _: m.Probe(),

@@ -30,6 +30,7 @@ from lbd.lim.core.messages import (
 from lbd.local.rate_limit import Rates, turns_of
 from lbd.net import convert, transport
 from lbd.net.neighbours import Skewed, ignore
+from lbd.net.policy_guard import unguarded
 from lbd.net.question import Unanswered, ask
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class LimNetwork:
             ("grpc.http2.bdp_probe", 0),
         ]
         self.peers = transport.Peers(trust, self._options)
+        self.vet: Callable[[Message], Message] = unguarded  # settings that others hand on
         self._encoder = Encoder()
         self._server: grpc.aio.Server | None = None
 
@@ -147,6 +149,7 @@ class LimNetwork:
                 with self._spending(caller):
                     message = convert.decode(data, self._hosts_max)
                     check_words(message, caller)
+                    message = self.vet(message)
             except PeerError as problem:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(problem))
             if not caller:
@@ -221,6 +224,7 @@ class LimNetwork:
         with self._spending(name):
             reply = convert.decode(packed, self._hosts_max, ANSWERS.get(type(message.body), ACK))
             check_words(reply, name if self._trust.proves_names else "")
+            reply = self.vet(reply)
         self.traffic.came(kind_of(reply), len(packed))
         return reply
 

@@ -59,8 +59,9 @@ BODIES = (
     m.AskCentre(JobId("h2-1"), frozenset({HostId("h3")}), True, True, False, sample("h2", 7), 1.0),
     m.CentreReply(None, HostId("h2"), "nobody"),
     m.Settings(9, "h2", "CENTRAL", words={"load.index": "site:gpu"}),
+    m.Settings(9, "h2", "LOWEST", seal=m.Seal(7, "h3", bytes(32), b"certificate", b"signature")),
     m.Ack(error="no"), m.Ack(unknown_sender=True, known_incarnation=9), m.Reserve(sample("h2", 8)),
-    m.ReserveReply(True, sample("h2", 9)),
+    m.Ack(policy_version=(7, "h3")), m.ReserveReply(True, sample("h2", 9)),
 )  # fmt: skip
 KEY, AUTHORITY, TOKEN = (
     certificates.new_key(), certificates.new_authority("fuzz", 0.0),

@@ -164,12 +164,13 @@ def in_force(config: Config) -> Iterator[Setting]:
     changed = table(status, "params")
     if algorithm_now := table(status, "cluster").get("algorithm"):
         changed = {**changed, ALGORITHM: algorithm_now}
-    saved = Daemons(config).saved()
+    saved, signer = Daemons(config).saved(), Daemons(config).settings_signer()
+    signed = f", signed by {signer}" if signer else ""
     queue = {one.name: one.value for one in settings(overlaid(config, saved)[0], Config())}
     for one in settings(config, load_defaults()):
         if one.name in saved and is_shared(one.name):
             how = "lbctl queue" if one.name in QUEUE else "lbctl config set --cluster"
-            yield Setting(one.name, queue[one.name], how, one.default)
+            yield Setting(one.name, queue[one.name], how + signed, one.default)
             continue
         value = changed.get(one.name, one.value)
         if type(one.default) is bool:
@@ -178,7 +179,7 @@ def in_force(config: Config) -> Iterator[Setting]:
             yield one
         else:
             how = "lbctl algorithm" if one.name == ALGORITHM else "lbctl param"
-            yield Setting(one.name, value, f"{how}, cluster-wide", one.default)
+            yield Setting(one.name, value, f"{how}, cluster-wide{signed}", one.default)
 
 
 def settings(config: Config, defaults: Config) -> Iterator[Setting]:

@@ -15,6 +15,7 @@ from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
 from lbd.local import json_socket as local
 from lbd.net.lim_network import LimNetwork, Traffic
+from lbd.net.policy_guard import PolicyGuard
 from lbd.net.tls import Tls
 from lbd.net.transport import Plain
 from lbd.net.trust_service import TrustService
@@ -50,12 +51,15 @@ async def serve(config: Config, stop: Stop, ready: Ready) -> None:
     most = hosts_max(lim_config.max_hosts)
     network = LimNetwork(trust, *limits, most) if trust is not None else None
     try:
-        lim = Lim(config, network)
+        lim = Lim(config, network, signs=isinstance(trust, Tls))
         traffic = network.traffic if network else Traffic()
         remembering = Remembering(lim.state, Path(config.host.state_dir))
         lim.kept.follow = DispatcherStart(config, stop).follow
         is_out = trust.is_out if isinstance(trust, Tls) else never_out
         operations = Operations(lim, traffic, is_out, remembering.loads)
+        if network is not None and isinstance(trust, Tls):
+            guard = PolicyGuard(trust, config.admin, lim.state)
+            network.vet, operations.sign = guard.vet, guard.sign
         upkeep = await open_port(config, lim, network, trust) if network and trust else None
         path = runtime_dir / "lim.sock"
         server = await local.serve_json(path, operations.handle, SOCKET_MODE, operations.closed)

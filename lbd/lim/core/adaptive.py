@@ -29,6 +29,7 @@ PERIOD = {
 }
 PROBES = (1.44, 1.22, 1.0, 1.0, 0.56, 0.33)
 THRESHOLD = (0.75, 0.83, 0.92, 1.0, 1.12, 1.25)
+TUNED = ("exchange_period_s", "local_threshold", "probe_limit", "min_gain")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from lbd.lim.core.events import Action, Broadcast, Send
 from lbd.lim.core.exchange import Broadcaster, Reporter
 from lbd.lim.core.publication import Publication
 from lbd.lim.core.reservations import Reservations
+from lbd.lim.core.signed import policy_version
 from lbd.lim.core.table import Table
 from lbd.model import HostId, JobId
 from lbd.policy.registry import POLICIES
@@ -40,6 +41,10 @@ def sends(table: Table, said: Broadcast) -> list[Send]:
     return [
         Send(name, entries[name].member.lim_target, said.body, said.timeout_s) for name in said.to
     ]
+
+
+def vector_of(samples: list[m.Sample], settings: m.Settings) -> m.Vector:
+    return m.Vector(tuple(samples), settings.version, policy_version(settings))
 
 
 class LoadSender:
@@ -82,7 +87,7 @@ class LoadSender:
                 self.reporter.has_reported(own, now_s)
             actions += broadcast(table, to, m.Report(own, ended))
         if centre == table.me:
-            actions += self._broadcast(settings.version, reporting is Reporting.VECTOR, now_s)
+            actions += self._broadcast(settings, reporting is Reporting.VECTOR, now_s)
         if reporting is Reporting.RESERVATIONS:
             said = self._reservations.exchange(table.own_sample(now_s), now_s)
             actions += [send(table, name, body) for name, body in said]
@@ -99,27 +104,25 @@ class LoadSender:
         centres.discard(table.me)
         return sorted([name for name in centres if name in table.entries])
 
-    def _broadcast(
-        self, settings_version: tuple[int, str], changes: bool, now_s: float
-    ) -> list[Action]:
+    def _broadcast(self, settings: m.Settings, changes: bool, now_s: float) -> list[Action]:
         me = self._table.me
         known = [e.member for n, e in self._table.entries.items() if not e.left and n != me]
         peers = [member for member in known if member.vector_format]
-        actions = self._deltas(peers, settings_version, changes, now_s) if peers else []
+        actions = self._deltas(peers, settings, changes, now_s) if peers else []
         if len(peers) == len(known):
             return actions
         due = self.broadcaster.due(self._alive(now_s), now_s, self._table.params, changes)
         if due is None:
             return actions
         news, full = due
-        vector = m.Vector(tuple(self._of_now(news, now_s)), settings_version)
+        vector = vector_of(self._of_now(news, now_s), settings)
         # Hosts that are down hear of the full vectors only, in case they are back.
         entries, others = self._table.entries, self.others(now_s, alive=not full)
         to = [name for name in others if not entries[name].member.vector_format]
         return actions + broadcast(self._table, to, vector)
 
     def _deltas(
-        self, peers: list[m.Member], settings_version: tuple[int, str], changes: bool, now_s: float
+        self, peers: list[m.Member], settings: m.Settings, changes: bool, now_s: float
     ) -> list[Action]:
         table, publication = self._table, self.publication
         refreshes = publication.is_due(now_s, table.params)
@@ -128,19 +131,19 @@ class LoadSender:
         groups = publication.deltas(
             [member for member in peers if member.name in alive],
             [member for member in peers if member.name not in alive],
-            refreshes, settings_version, now_s, table.params,
+            refreshes, settings, now_s, table.params,
         )  # fmt: skip
         return [action for names, delta in groups for action in broadcast(table, names, delta)]
 
-    def welcome(self, name: HostId, settings_version: tuple[int, str], now_s: float) -> Send:
+    def welcome(self, name: HostId, settings: m.Settings, now_s: float) -> Send:
         """As the centre, do not let a host that has just said Hello wait for the next vector."""
         table, member = self._table, self._table.entries[name].member
         if not member.vector_format:
-            return send(table, name, m.Vector(tuple(self.samples_alive(now_s)), settings_version))
+            return send(table, name, vector_of(self.samples_alive(now_s), settings))
         changes = POLICIES[table.params.algorithm].reporting is Reporting.VECTOR
         self.publication.observe(table.entries, now_s, table.params, changes, refreshes=False)
         self.publication.welcome(member, now_s)
-        return send(table, name, self.publication.delta(0, settings_version, now_s))
+        return send(table, name, self.publication.delta(0, settings, now_s))
 
     def samples_alive(self, now_s: float) -> list[m.Sample]:
         """The newest sample of each host that is not down."""

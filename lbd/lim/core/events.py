@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lbd.lim.core.messages import Body, DrainNote, Message, PastDrain, Settings
+from lbd.lim.core.messages import Body, DrainNote, Message, PastDrain, Seal, Settings
 from lbd.lim.core.settings import InForce, Value, changed
 from lbd.model import NO_FACTS, Facts, HostId, JobId, LoadVector, Queues, quick_value
 
@@ -81,13 +81,18 @@ class ChangeSettings:
     save: bool = False  # they hold after all LIMs were stopped, too
     reset: frozenset[str] = frozenset()  # by full names: as in each host's lbd.toml again
     shared: Mapping[str, str] = field(default_factory=dict)  # of lbd.toml: `lbd.config.cluster`
+    seal: Seal | None = None  # of the policy with this change, where policies are signed
 
     def applied_to(self, settings: Settings, author: HostId) -> Settings:
         """Raises ConfigError."""
         return changed(
             settings, author, self.algorithm, self.params, self.drains, self.drain_notes,
-            self.ended_drain, save=self.save, reset=self.reset, shared=self.shared,
+            self.ended_drain, save=self.save, reset=self.reset, shared=self.shared, seal=self.seal,
         )  # fmt: skip
+
+    @property
+    def is_of_policy(self) -> bool:
+        return bool(self.algorithm or self.params or self.save or self.reset or self.shared)
 
 
 @quick_value

@@ -27,6 +27,7 @@ HOSTS_MAX = 8192  # in one message, and of one centre's, or twice lim.max_hosts
 PAST_DRAINS_MAX = 64  # that have ended; likewise
 SAVED_MAX, SAVED_CHARS_MAX = 128, 200  # settings kept over restarts, and the length of a value
 REASON_CHARS_MAX, BY_CHARS_MAX = 160, 64  # of a drain
+TRIAL_BYTES, CERTIFICATE_BYTES_MAX, SIGNATURE_BYTES_MAX = 32, 8192, 80  # of a seal
 
 
 def hosts_max(max_hosts: int) -> int:
@@ -96,8 +97,26 @@ class PastDrain:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """Who has made a policy, and the proof; see `signed`."""
+
+    counter: int = 0  # 0: nobody has signed it
+    author: str = ""
+    trial: bytes = b""  # SHA-256 of what ends with all LIMs
+    certificate: bytes = b""  # the author's, DER
+    signature: bytes = b""
+
+
+NO_SEAL = Seal()
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same everywhere. The higher (counter, author) wins; 0 is the configuration."""
+    """What is the same everywhere. The higher (counter, author) wins; 0 is the configuration.
+
+    Where hosts have certificates the policy, `algorithm`, `params`, `words` and `saved`, goes by
+    its seal instead: see `signed`.
+    """
 
     counter: int = 0
     author: str = ""
@@ -112,6 +131,7 @@ class Settings:
     past_drains: tuple[PastDrain, ...] = ()  # the oldest first
     # "section.name" -> value, as in lbd.toml: what holds again after all LIMs were stopped
     saved: dict[str, str] = field(default_factory=dict)
+    seal: Seal = NO_SEAL
 
     @property
     def version(self) -> tuple[int, str]:
@@ -120,14 +140,14 @@ class Settings:
     @property
     def outlives(self) -> tuple[object, ...]:
         """What `lasting` takes over."""
-        return (self.drains, self.drain_notes, self.past_drains, self.saved)
+        return (self.drains, self.drain_notes, self.past_drains, self.saved, self.seal)
 
     @property
     def lasting(self) -> "Settings":
         """What of it outlives all LIMs; its number goes with it, its author does not."""
         return Settings(
             self.counter, drains=self.drains, drain_notes=self.drain_notes,
-            past_drains=self.past_drains, saved=self.saved,
+            past_drains=self.past_drains, saved=self.saved, seal=self.seal,
         )  # fmt: skip
 
 
@@ -149,6 +169,7 @@ class Report:
 class Vector:
     samples: tuple[Sample, ...]
     settings_version: tuple[int, str]
+    policy_version: tuple[int, str] = (0, "")  # `signed.policy_version`
 
 
 @quick_value
@@ -181,6 +202,7 @@ class Delta:
     silent: tuple[int, ...] = ()  # of those the hosts that have missed a keep-alive
     gone: tuple[int, ...] = ()
     fresh_age_s: float | None = None  # all others' loads were the same that long ago
+    policy_version: tuple[int, str] = (0, "")  # `signed.policy_version`
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +286,7 @@ class Ack:
     algorithm: str = ""
     settings_version: tuple[int, str] = (0, "")  # in force there; of an answer to Ping
     known_version: int = 0  # of an answer to a Delta: what is known there, 0 for nothing
+    policy_version: tuple[int, str] | None = None  # of an answer to Ping; None: an earlier release
 
 
 Body = (

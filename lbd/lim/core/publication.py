@@ -26,6 +26,7 @@ from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
 from lbd.lim.core.digest import mark_of
 from lbd.lim.core.exchange import HEARTBEATS_PER_SILENCE, worth_reporting
+from lbd.lim.core.signed import policy_version
 from lbd.lim.core.table import NEVER, Entry, aged
 from lbd.model import HostId
 
@@ -177,7 +178,7 @@ class Publication:
 
     def deltas(
         self, peers: Iterable[m.Member], down: Iterable[m.Member], refreshes: bool,
-        settings_version: tuple[int, str], now_s: float, params: LimConfig,
+        settings: m.Settings, now_s: float, params: LimConfig,
     ) -> list[tuple[list[HostId], m.Delta]]:  # fmt: skip
         """What to send to whom in this period. Hosts that are `down` only get a sign of life, once
         a keep-alive, in case they are back. `refreshes`: all others get one at least."""
@@ -190,9 +191,7 @@ class Publication:
             if now_s - self._whole_at_s.get(peer.name, NEVER) >= params.keepalive_s:
                 self._whole_at_s[peer.name] = now_s
                 groups[self.version].append(peer.name)
-        return [
-            (names, self.delta(since, settings_version, now_s)) for since, names in groups.items()
-        ]
+        return [(names, self.delta(since, settings, now_s)) for since, names in groups.items()]
 
     def _since(self, peer: m.Member, now_s: float, params: LimConfig) -> int:
         """The version to begin at: 0 for everything; the present one for a sign of life only."""
@@ -209,7 +208,7 @@ class Publication:
         self._has.pop(peer.name, None)
         self._whole_at_s[peer.name] = now_s
 
-    def delta(self, since: int, settings_version: tuple[int, str], now_s: float) -> m.Delta:
+    def delta(self, since: int, settings: m.Settings, now_s: float) -> m.Delta:
         whole: list[tuple[int, m.Sample]] = []
         loads: list[m.HostLoad] = []
         silent: list[int] = []
@@ -225,8 +224,8 @@ class Publication:
                 silent.append(line.slot)
         gone = (slot for slot, at in self._gone.items() if at > since) if since else ()
         return m.Delta(
-            since, self.version, self.digest, settings_version, tuple(whole), tuple(loads),
-            tuple(silent), tuple(gone), self._fresh_age_s,
+            since, self.version, self.digest, settings.version, tuple(whole), tuple(loads),
+            tuple(silent), tuple(gone), self._fresh_age_s, policy_version(settings),
         )  # fmt: skip
 
 

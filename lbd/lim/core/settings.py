@@ -12,6 +12,7 @@ from typing import TypeVar
 from lbd.config.cluster import is_shared
 from lbd.config.schema import ALGORITHMS, Config, LimConfig, LoadConfig, LogConfig, fault_of
 from lbd.errors import ConfigError
+from lbd.lim.core.adaptive import TUNED
 from lbd.lim.core.messages import (
     COUNTER_MAX,
     DRAIN_NOTES_MAX,
@@ -20,6 +21,7 @@ from lbd.lim.core.messages import (
     SAVED_MAX,
     DrainNote,
     PastDrain,
+    Seal,
     Settings,
 )
 from lbd.model import HostId
@@ -27,6 +29,7 @@ from lbd.text.spelling import hint
 
 Kept = TypeVar("Kept")
 
+TUNABLE = {f"lim.{name}" for name in TUNED}
 LOAD_PARAMS = ("index", "smoothing_s", "io_weight", "memory_weight")
 NOBODY: Mapping[HostId, bool] = {}
 NOTHING: Mapping[str, str] = {}
@@ -115,7 +118,12 @@ def parsed(name: str, value: object) -> Value:
 
 def in_force(base: InForce, settings: Settings) -> InForce:
     """Raises ConfigError if a setting is unknown here or out of range (a newer host's, perhaps)."""
-    return overlaid(as_set(base, settings), settings.tuned)
+    wanted = as_set(base, settings)
+    if not wanted.lim.adaptive:
+        return wanted
+    # Any host may say that it is the centre, and tunes by it: nothing but what a centre tunes.
+    tuned = {name: value for name, value in settings.tuned.items() if name in TUNABLE}
+    return overlaid(wanted, tuned)
 
 
 def as_set(base: InForce, settings: Settings) -> InForce:
@@ -141,10 +149,10 @@ def changed(
     settings: Settings, author: str, algorithm: str | None, params: Mapping[str, Value],
     drains: Mapping[HostId, bool] = NOBODY, notes: Mapping[HostId, DrainNote | None] = NO_NOTES,
     ended: PastDrain | None = None, *, save: bool = False, reset: frozenset[str] = frozenset(),
-    shared: Mapping[str, str] = NOTHING,
+    shared: Mapping[str, str] = NOTHING, seal: Seal | None = None,
 ) -> Settings:  # fmt: skip
-    """The next version of the settings. `notes`: None for a host that is drained no longer.
-    Raises ConfigError if there can be none."""
+    """The next version of the settings. `notes`: None for a host that is drained no longer; `seal`:
+    of the policy that is made. Raises ConfigError if there can be none."""
     drains = {**settings.drains, **drains}
     if len(drains) > DRAINS_MAX:
         raise ConfigError(f"{DRAINS_MAX} hosts that are down are drained already")
@@ -155,10 +163,13 @@ def changed(
     saved = without(kept, reset)
     if len(saved) > SAVED_MAX:
         raise ConfigError(f"{SAVED_MAX} settings are saved already: take one back with --reset")
+    # A policy that is signed goes by its own number, which no other host can have used up.
+    is_last = seal is not None and settings.counter >= COUNTER_MAX
     return replace(
         settings,
-        counter=after(settings),
-        author=author,
+        counter=settings.counter if is_last else after(settings),
+        author=settings.author if is_last else author,
+        seal=seal or settings.seal,
         algorithm=algorithm or ("" if ALGORITHM in reset else settings.algorithm),
         params=without({**settings.params, **numbers}, reset),
         words=without({**settings.words, **words}, reset),

@@ -25,6 +25,7 @@ from lbd.lim.core.placement import Placer
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned
+from lbd.lim.core.signed import lacking, merged
 from lbd.lim.core.table import Table
 from lbd.load.index import fade_s
 from lbd.model import HostId, LoadVector, Queues
@@ -46,6 +47,7 @@ class Identity:
     speed: float
     drained: bool  # before the restart
     settings: m.Settings = field(default_factory=m.Settings)  # of these what outlives all LIMs
+    is_strict: bool = False  # only some hosts may make a policy, and it has to be signed
 
 
 class LimState:
@@ -225,7 +227,8 @@ class LimState:
 
     def _adopt(self, settings: m.Settings, now_s: float) -> list[Action]:
         """Take newer settings. Raises ConfigError if they make no sense here."""
-        if settings.version <= self.settings.version:
+        settings = merged(self.base, self.settings, settings, is_strict=self.identity.is_strict)
+        if settings == self.settings:
             return []
         self.in_force = in_force(self.base, settings)
         stays = settings.outlives == self.settings.outlives
@@ -235,6 +238,8 @@ class LimState:
         self.reservations.clear()
         self._exchange_soon(now_s)
         text = f"settings {settings.counter} of {settings.author}"
+        if settings.seal.counter:
+            text += f", signed by {settings.seal.author}"
         said = {**settings.params, **settings.words}
         return [
             e.Configure(self.in_force),
@@ -270,13 +275,11 @@ class LimState:
         return broadcast(self.table, others, settings)
 
     def _compare_settings(
-        self, sender: HostId, version: tuple[int, str], now_s: float
+        self, sender: HostId, said: m.Vector | m.Delta, now_s: float
     ) -> list[Action]:
-        if version < self.settings.version:
-            return [send(self.table, sender, self.settings)]
-        if version > self.settings.version:
-            return self.membership.ask_members(sender, now_s)
-        return []
+        they_lack, we_lack = lacking(self.settings, said.settings_version, said.policy_version)
+        told = [send(self.table, sender, self.settings)] if they_lack else []
+        return [*told, *(self.membership.ask_members(sender, now_s) if we_lack else ())]
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -340,7 +343,7 @@ class LimState:
         self.reservations.forget(hello.self.name)
         self._next_housekeeping_s = self.next_due_s = now_s
         if self.placer.is_centre:  # do not let it wait for the next keep-alive
-            welcome = self._load_sender.welcome(hello.self.name, self.settings.version, now_s)
+            welcome = self._load_sender.welcome(hello.self.name, self.settings, now_s)
             actions = [*actions, welcome]
         if not hello.wants_members:
             return [TAKEN, *actions]
@@ -352,7 +355,7 @@ class LimState:
     ) -> list[Action]:
         sender = message.sender
         self._load_sender.election.heard(sender, now_s)
-        actions = self._compare_settings(sender, vector.settings_version, now_s)
+        actions = self._compare_settings(sender, vector, now_s)
         elected = self._elect_again(now_s)
         # Of others' load we believe the centre alone.
         known = self._replica.take(message, vector, sender == self.centre, now_s)

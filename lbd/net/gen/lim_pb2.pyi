@@ -161,17 +161,21 @@ class Report(_message.Message):
     def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ..., ended: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Vector(_message.Message):
-    __slots__ = ("samples", "settings_counter", "settings_author")
+    __slots__ = ("samples", "settings_counter", "settings_author", "policy_counter", "policy_author")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    POLICY_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
     samples: _containers.RepeatedCompositeFieldContainer[Sample]
     settings_counter: int
     settings_author: str
-    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ...) -> None: ...
+    policy_counter: int
+    policy_author: str
+    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_author: _Optional[str] = ...) -> None: ...
 
 class Delta(_message.Message):
-    __slots__ = ("since", "version", "digest", "whole", "loads", "silent", "gone", "fresh_age_ds", "settings_counter", "settings_author")
+    __slots__ = ("since", "version", "digest", "whole", "loads", "silent", "gone", "fresh_age_ds", "settings_counter", "settings_author", "policy_counter", "policy_author")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +186,8 @@ class Delta(_message.Message):
     FRESH_AGE_DS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    POLICY_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
     since: int
     version: int
     digest: int
@@ -192,7 +198,9 @@ class Delta(_message.Message):
     fresh_age_ds: int
     settings_counter: int
     settings_author: str
-    def __init__(self, since: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[int] = ..., whole: _Optional[_Iterable[_Union[HostLine, _Mapping]]] = ..., loads: _Optional[_Union[Loads, _Mapping]] = ..., silent: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., fresh_age_ds: _Optional[int] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ...) -> None: ...
+    policy_counter: int
+    policy_author: str
+    def __init__(self, since: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[int] = ..., whole: _Optional[_Iterable[_Union[HostLine, _Mapping]]] = ..., loads: _Optional[_Union[Loads, _Mapping]] = ..., silent: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., fresh_age_ds: _Optional[int] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_author: _Optional[str] = ...) -> None: ...
 
 class HostLine(_message.Message):
     __slots__ = ("slot", "sample")
@@ -301,7 +309,7 @@ class Unreserve(_message.Message):
     def __init__(self) -> None: ...
 
 class Settings(_message.Message):
-    __slots__ = ("counter", "author", "algorithm", "params", "tuned", "words", "drains", "drain_notes", "saved", "past_drains")
+    __slots__ = ("counter", "author", "algorithm", "params", "tuned", "words", "drains", "drain_notes", "saved", "past_drains", "seal")
     class ParamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -354,6 +362,7 @@ class Settings(_message.Message):
     DRAIN_NOTES_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     PAST_DRAINS_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     counter: int
     author: str
     algorithm: str
@@ -364,7 +373,22 @@ class Settings(_message.Message):
     drain_notes: _containers.MessageMap[str, DrainNote]
     saved: _containers.ScalarMap[str, str]
     past_drains: _containers.RepeatedCompositeFieldContainer[PastDrain]
-    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Mapping[str, str]] = ..., drains: _Optional[_Mapping[str, bool]] = ..., drain_notes: _Optional[_Mapping[str, DrainNote]] = ..., saved: _Optional[_Mapping[str, str]] = ..., past_drains: _Optional[_Iterable[_Union[PastDrain, _Mapping]]] = ...) -> None: ...
+    seal: Seal
+    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., algorithm: _Optional[str] = ..., params: _Optional[_Mapping[str, float]] = ..., tuned: _Optional[_Mapping[str, float]] = ..., words: _Optional[_Mapping[str, str]] = ..., drains: _Optional[_Mapping[str, bool]] = ..., drain_notes: _Optional[_Mapping[str, DrainNote]] = ..., saved: _Optional[_Mapping[str, str]] = ..., past_drains: _Optional[_Iterable[_Union[PastDrain, _Mapping]]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ...) -> None: ...
+
+class Seal(_message.Message):
+    __slots__ = ("counter", "author", "trial", "certificate", "signature")
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
+    AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    counter: int
+    author: str
+    trial: bytes
+    certificate: bytes
+    signature: bytes
+    def __init__(self, counter: _Optional[int] = ..., author: _Optional[str] = ..., trial: _Optional[bytes] = ..., certificate: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class DrainNote(_message.Message):
     __slots__ = ("reason", "by", "since")
@@ -409,7 +433,7 @@ class Ping(_message.Message):
     def __init__(self) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken", "algorithm", "settings_counter", "settings_author", "known_version")
+    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken", "algorithm", "settings_counter", "settings_author", "policy_counter", "policy_author", "known_version")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SENDER_FIELD_NUMBER: _ClassVar[int]
     KNOWN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -419,6 +443,8 @@ class Ack(_message.Message):
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    POLICY_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
     KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
     error: str
     unknown_sender: bool
@@ -429,5 +455,7 @@ class Ack(_message.Message):
     algorithm: str
     settings_counter: int
     settings_author: str
+    policy_counter: int
+    policy_author: str
     known_version: int
-    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ..., algorithm: _Optional[str] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., known_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ..., algorithm: _Optional[str] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_author: _Optional[str] = ..., known_version: _Optional[int] = ...) -> None: ...

@@ -63,6 +63,11 @@ BODIES = [
         sample("h1", 1, replace(vector(), memory_total=8 << 30, memory_available=3 << 20))
     ),
     m.Ack(settings_version=(7, "h2")),
+    m.Ack(policy_version=(0, "")),
+    m.Ack(policy_version=(7, "h2")),
+    m.Settings(8, "h1", "LOWEST", seal=m.Seal(7, "h2", bytes(32), b"certificate", b"signature")),
+    m.Vector((), (4, "h1"), (3, "h2")),
+    m.Delta(3, 3, 1, (4, "h1"), policy_version=(3, "h2")),
     m.Drain(True),
     m.Drain(False),
     m.Leave(),
@@ -127,6 +132,21 @@ def test_the_good_ones_are_taken():
         envelope(settings=pb.Settings(params={f"lim.{n}": 1.0 for n in range(101)})),
         envelope(settings=pb.Settings(params={"lim.x": math.nan})),
         envelope(settings=pb.Settings(author="\x1b[31m")),
+        envelope(settings=pb.Settings(seal=pb.Seal(counter=1, author="h1", trial=b"x" * 31))),
+        envelope(settings=pb.Settings(seal=pb.Seal(counter=1, author="a b", trial=bytes(32)))),
+        envelope(settings=pb.Settings(seal=pb.Seal(counter=1 << 62, author="h1", trial=bytes(32)))),
+        envelope(
+            settings=pb.Settings(
+                seal=pb.Seal(counter=1, author="h1", trial=bytes(32), certificate=bytes(8193))
+            )
+        ),
+        envelope(
+            settings=pb.Settings(
+                seal=pb.Seal(counter=1, author="h1", trial=bytes(32), signature=bytes(81))
+            )
+        ),
+        envelope(vector=pb.Vector(policy_counter=1, policy_author="\x1b[31m")),
+        envelope(ack=pb.Ack(policy_counter=1 << 62)),
         envelope(settings=pb.Settings(drains={"\x1b[31m": True})),
         envelope(settings=pb.Settings(drain_notes={"h2": pb.DrainNote(reason="\x1b[2J")})),
         envelope(settings=pb.Settings(drain_notes={"h2": pb.DrainNote(reason="x" * 161)})),

@@ -17,7 +17,7 @@ from lbd.testing.builders import host, member, sample, vector
 
 PARAMS = LimConfig()
 H1, H2, H3, H4 = map(host, range(1, 5))
-SETTINGS = (0, "")
+SETTINGS = m.Settings()
 
 
 class Wire:
@@ -201,7 +201,7 @@ def test_a_host_whose_digest_never_matches_is_sent_everything_once_a_keepalive(w
 
 def test_what_was_never_introduced_is_not_believed(wire):
     (load,) = (m.HostLoad(9, 1, 0.0, 0.0, vector().queues, 0.0, 0, 0, 0, 0),)
-    lie = m.Delta(1, 9, 0, SETTINGS, loads=(load,))
+    lie = m.Delta(1, 9, 0, SETTINGS.version, loads=(load,))
     assert wire.hand_over(lie) == 0
     for _ in range(8):
         wire.hears(H3, 1.5)

@@ -1,0 +1,122 @@
+"""The policy: what of the cluster's settings administrators set, signed by the host where they did.
+
+LIMs hand the settings on, so the certificate of whoever delivers them proves nothing about who made
+them: one host that was taken over could write any, in any name. So the algorithm, its parameters
+and what is saved carry a *seal*: the author's certificate and its signature of them, of the
+cluster's name and of a counter. Here is what is signed, and what holds of two; the keys are in
+`trust.seals`, and `net.policy_guard` checks a seal before the settings that have it get here.
+
+Rule 1: of two policies the one with the higher (counter, author) holds, whatever else came with it.
+So an older one that is sent again changes nothing, and neither do the drains of a host that has not
+heard of the newer one: they go by the version of the settings, as everything does in a cluster
+without certificates.
+Rule 2: a policy that nobody has signed holds only until this host knows one that somebody has, and
+where only some hosts may (`admin.settings_hosts`) not even then. Earlier releases sign none.
+Rule 3: what is not saved ends once all LIMs were stopped. The seal has a digest of that part, so it
+is good without it as well; but the whole one is the newer of the two.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+
+from lbd.errors import ConfigError
+from lbd.lim.core import messages as m
+from lbd.lim.core.settings import InForce, resumed
+
+
+def trial_digest(settings: m.Settings) -> bytes:
+    """Of what ends with all LIMs, unless it is saved as well."""
+    params = {name: float(value) for name, value in settings.params.items()}
+    return hashlib.sha256(packed([settings.algorithm, params, settings.words])).digest()
+
+
+def signed_text(cluster: str, seal: m.Seal, settings: m.Settings) -> bytes:
+    """What the author's key signs."""
+    return packed([cluster, seal.counter, seal.author, seal.trial.hex(), settings.saved])
+
+
+def packed(value: object) -> bytes:
+    """The same bytes for the same value on every host."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def next_counter(settings: m.Settings, unix_s: float) -> int:
+    """By the clock, so that it is above those of a policy that was lost with all hosts' disks."""
+    counter = max(settings.seal.counter + 1, int(unix_s))
+    if counter > m.COUNTER_MAX:
+        raise ConfigError(
+            f"the settings of {settings.seal.author} are numbered so high that none can follow; "
+            "remove settings.json on all hosts while their LIMs are stopped"
+        )
+    return counter
+
+
+def is_whole(settings: m.Settings) -> bool:
+    return trial_digest(settings) == settings.seal.trial
+
+
+def policy_version(settings: m.Settings) -> tuple[int, str]:
+    """(0, "") while nobody has signed any."""
+    seal = settings.seal
+    if not seal.counter:
+        return (0, "")
+    return (seal.counter, seal.author if is_whole(settings) else "")
+
+
+def with_policy(settings: m.Settings, policy: m.Settings) -> m.Settings:
+    """The same settings with the policy of others."""
+    return replace(
+        settings, algorithm=policy.algorithm, params=policy.params, words=policy.words,
+        saved=policy.saved, seal=policy.seal,
+    )  # fmt: skip
+
+
+def is_same_policy(one: m.Settings, other: m.Settings) -> bool:
+    return with_policy(one, other) == one
+
+
+def without_seal(settings: m.Settings) -> m.Settings:
+    """As in a cluster without certificates, where nobody could check it."""
+    return replace(settings, seal=m.NO_SEAL) if settings.seal.counter else settings
+
+
+def is_refused_unsigned(ours: m.Settings, theirs: m.Settings, *, is_strict: bool) -> bool:
+    """Whether their policy is not taken because nobody has signed it."""
+    return not theirs.seal.counter and bool(is_strict or ours.seal.counter)
+
+
+def merged(
+    base: InForce, ours: m.Settings, theirs: m.Settings, *, is_strict: bool = False
+) -> m.Settings:
+    """What holds of both. Their seal is none, or was checked; `is_strict`: not every host may set
+    a policy."""
+    is_newer = theirs.version > ours.version
+    policy = ours
+    if policy_version(theirs) > policy_version(ours):
+        policy = theirs if is_whole(theirs) else saved_part(base, theirs)
+    elif not theirs.seal.counter and is_newer:
+        is_refused = is_refused_unsigned(ours, theirs, is_strict=is_strict)
+        policy = ours if is_refused else theirs
+    return with_policy(theirs if is_newer else ours, policy)
+
+
+def lacking(
+    ours: m.Settings, version: tuple[int, str], policy: tuple[int, str]
+) -> tuple[bool, bool]:
+    """Whether a host with those versions lacks something of ours, and we something of its."""
+    # Without any policy that is signed it may be of an earlier release, which would never have one.
+    they_lack = version < ours.version or (0, "") < policy < policy_version(ours)
+    return they_lack, version > ours.version or policy > policy_version(ours)
+
+
+def has_all(ack: m.Ack, version: tuple[int, str], policy: tuple[int, str]) -> bool:
+    """Whether a host that answers so has taken what has those versions, or something newer."""
+    signed = ack.policy_version
+    return ack.settings_version >= version and (signed is None or signed >= policy)
+
+
+def saved_part(base: InForce, settings: m.Settings) -> m.Settings:
+    """Without what is not signed: what was not saved, or is not what was."""
+    bare = replace(settings, algorithm="", params={}, words={})
+    return resumed(base, bare)[0]

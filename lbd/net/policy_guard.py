@@ -1,0 +1,134 @@
+"""Lets no policy of other hosts in that an author who may has not signed, and signs our own.
+
+See `lim.core.signed`: what has passed here is taken at its word there.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from lbd.config.access import AdminConfig
+from lbd.errors import ConfigError, PeerError
+from lbd.lim.core import messages as m
+from lbd.lim.core.events import ChangeSettings
+from lbd.lim.core.signed import (
+    is_refused_unsigned,
+    is_same_policy,
+    next_counter,
+    policy_version,
+    signed_text,
+    trial_digest,
+    with_policy,
+    without_seal,
+)
+from lbd.lim.core.state import LimState
+from lbd.net.tls import Tls
+from lbd.text.one_line import one_line
+
+log = logging.getLogger("lbd.settings")
+
+SAID_AGAIN_S = 60.0  # after a complaint of what a host has sent
+SAYERS_MAX = 1024
+FIX = "on a host that may, set one of them again (`lbctl config set … --cluster`): that signs all"
+
+
+def unguarded(message: m.Message) -> m.Message:
+    """Without certificates nobody can check a seal, and so none counts."""
+    return with_settings(message, without_seal)
+
+
+class PolicyGuard:
+    def __init__(self, tls: Tls, admin: AdminConfig, state: LimState) -> None:
+        self._tls, self._admin, self._state = tls, admin, state
+        self._said_s: dict[str, float] = {}
+        tls.when_revoked(self._revoked)
+        ours = state.settings
+        if state.identity.is_strict and ours.saved and not ours.seal.counter:
+            log.warning("the settings that are saved for all hosts are not signed: no host takes "
+                        "them of another (admin.settings_hosts); %s", FIX)  # fmt: skip
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def vet(self, message: m.Message) -> m.Message:
+        """With our own policy in place of one that is refused."""
+        return with_settings(message, lambda theirs: self._vetted(theirs, message.sender))
+
+    def _vetted(self, theirs: m.Settings, sender: str) -> m.Settings:
+        ours, is_strict = self._state.settings, self._state.identity.is_strict
+        if is_refused_unsigned(ours, theirs, is_strict=is_strict):
+            if theirs.version > ours.version and not is_same_policy(theirs, ours):
+                self._say(sender, "nobody has signed them")
+            return theirs
+        if policy_version(theirs) <= policy_version(ours):
+            return theirs  # and older: it changes nothing
+        try:
+            self._check(theirs)
+        except PeerError as problem:
+            self._say(sender, str(problem))
+            return with_policy(theirs, ours)
+        return theirs
+
+    def _check(self, settings: m.Settings) -> None:
+        """Raises PeerError."""
+        if (seal := settings.seal) == m.NO_SEAL:
+            return
+        from lbd.trust.seals import signer_of  # ten megabytes that not every LIM needs
+
+        if not self._admin.may_set(seal.author):
+            raise PeerError(f"{seal.author} is none of admin.settings_hosts")
+        text = signed_text(self._state.identity.cluster, seal, settings)
+        root = self._tls.files.read_authority()
+        signer = signer_of(root, seal.certificate, seal.signature, text)
+        if signer.host != seal.author:
+            raise PeerError(f"{signer.host} has signed them in the name of {seal.author}")
+        if self._tls.is_revoked(signer):
+            raise PeerError(f"{seal.author}, which has signed them, is revoked")
+
+    def _say(self, sender: str, why: str) -> None:
+        """Now and then: a host may send as much as it likes."""
+        now_s = time.monotonic()
+        if now_s - self._said_s.get(sender, -SAID_AGAIN_S) < SAID_AGAIN_S:
+            return
+        if len(self._said_s) >= SAYERS_MAX:
+            self._said_s.clear()
+        self._said_s[sender] = now_s
+        log.warning("settings from %s are refused: %s", sender, one_line(why),
+                    extra={"peer": sender})  # fmt: skip
+
+    # -- what goes out ---------------------------------------------------------------------------
+
+    def sign(self, change: ChangeSettings) -> ChangeSettings:
+        """Signed, if it is one of the policy. Raises ConfigError if this host may make none."""
+        return self._signed(change) if change.is_of_policy else change
+
+    def _signed(self, change: ChangeSettings) -> ChangeSettings:
+        from lbd.trust.seals import sign
+
+        me, settings = self._state.me, self._state.settings
+        if not self._admin.may_set(me):
+            raise ConfigError(f"{me} may not change settings for all hosts: that is for "
+                              f"{', '.join(self._admin.settings_hosts)} "
+                              "(admin.settings_hosts)")  # fmt: skip
+        blank = m.Seal(next_counter(settings, time.time()), me)
+        made = replace(change, seal=blank).applied_to(settings, me)
+        seal = replace(blank, trial=trial_digest(made))
+        text = signed_text(self._state.identity.cluster, seal, made)
+        certificate, signature = sign(self._tls.credentials, text)
+        return replace(change, seal=replace(seal, certificate=certificate, signature=signature))
+
+    def _revoked(self, hosts: set[str]) -> None:
+        if (author := self._state.settings.seal.author) in hosts:
+            log.warning("the cluster's settings are signed by %s, which is revoked now: they hold "
+                        "on, but hosts that join do not take them; %s", author, FIX)  # fmt: skip
+
+
+def with_settings(message: m.Message, made: Callable[[m.Settings], m.Settings]) -> m.Message:
+    body = message.body
+    if isinstance(body, m.Settings):
+        body = made(body)
+    elif isinstance(body, m.Members):
+        body = m.Members(body.members, made(body.settings))
+    else:
+        return message
+    return m.Message(message.cluster, message.sender, message.incarnation, body)

@@ -1,0 +1,85 @@
+"""A host that was taken over, with its own good certificate, and the settings of all hosts."""
+
+import time
+from dataclasses import replace
+
+import grpc
+import pytest
+from cluster import FAST
+from trust import DELIVER, Stranger, authority_on, files_of, message
+
+from lbd.config.load import load
+from lbd.lim.core import messages as m
+from lbd.lim.core.signed import signed_text, trial_digest
+from lbd.trust import seals
+
+SAYS = 'admin.settings_hosts=["h1"]'
+
+
+@pytest.fixture(scope="module")
+def lab(make_module_lab):
+    return make_module_lab(4, "none", "--tls", settings=(*FAST, SAYS))
+
+
+@pytest.fixture(scope="module")
+def h2(lab):
+    return Stranger(authority_on(lab).certificate, files_of(lab, "h2").read_credentials())
+
+
+@pytest.fixture(scope="module")
+def good(lab):
+    """What h1's administrator has set, as it lies with h3."""
+    lab.run("h1", "lbctl", "config", "set", "lim.min_gain", "0.25", "--cluster", check=True)
+    for host in ("h3", "h4"):
+        lab.wait_until(lambda host=host: in_force(lab, host) == 0.25, f"{host} has it")
+
+
+def in_force(lab, host):
+    return lab.lbctl_json(host, "param", "min_gain")["value"]
+
+
+def signed_by_h2(lab, h2, author):
+    settings = m.Settings(
+        1 << 40, author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
+    )
+    seal = m.Seal(int(time.time()) + 1000, author, trial_digest(settings))
+    cluster = load(str(lab.paths("h1").config)).cluster.name
+    text = signed_text(cluster, seal, settings)
+    shown, signature = seals.sign(h2.credentials, text)
+    return replace(settings, seal=replace(seal, certificate=shown, signature=signature))
+
+
+@pytest.mark.parametrize(
+    ("target", "author", "why"),
+    [
+        ("h1", "h1", "h2 has signed them in the name of h1"),
+        ("h3", "h2", "h2 is none of admin.settings_hosts"),
+        ("h4", "", "nobody has signed them"),
+    ],
+)
+def test_what_no_author_who_may_has_signed_changes_nothing(lab, h2, good, target, author, why):
+    forged = signed_by_h2(lab, h2, author or "h1")
+    if not author:
+        forged = replace(forged, seal=m.NO_SEAL)
+    answer = h2.call(lab, target, 7901, DELIVER, message(lab, "h2", forged))
+    assert answer == (grpc.StatusCode.OK, "")
+    log = lab.paths(target).log("lim")
+    line = f"settings from h2 are refused: {why}"
+    lab.wait_until(lambda: line in log.read_text(), "it says so")
+    assert [in_force(lab, host) for host in ("h1", "h3", "h4")] == [0.25] * 3
+
+
+def test_its_administrators_are_told_who_may(lab, good):
+    refused = lab.run("h2", "lbctl", "param", "min_gain", "2")
+    assert refused.returncode != 0
+    assert "h2 may not change settings for all hosts" in refused.stderr
+    shown = lab.lbctl_json("h3", "config", "show", "lim.min_gain")
+    assert shown[0]["from"].endswith("signed by h1")
+
+
+def test_a_host_that_was_restarted_still_has_it_with_its_signature(lab, good):
+    lab.run("h3", "lbctl", "restart", "lim", check=True)
+    lab.wait_until(lambda: in_force(lab, "h3") == 0.25, "h3 is back")
+    assert lab.ask("h3", "lim", "settings")["signed_by"] == "h1"
+    lab.run("h1", "lbctl", "config", "set", "lim.min_gain", "0.5", "--cluster", check=True)
+    lab.wait_until(lambda: in_force(lab, "h3") == 0.5, "and takes the next")

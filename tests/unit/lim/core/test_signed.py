@@ -1,0 +1,162 @@
+"""Which of two policies holds. Seals are taken at their word: `net.policy_guard` checks them."""
+
+import itertools
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from lbd.config.schema import LimConfig, LoadConfig
+from lbd.errors import ConfigError
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core.settings import InForce, changed, in_force
+from lbd.lim.core.signed import (
+    has_all,
+    lacking,
+    merged,
+    next_counter,
+    policy_version,
+    signed_text,
+    trial_digest,
+)
+from lbd.testing.builders import lim_state
+
+BASE = InForce(LimConfig(), LoadConfig())
+NOTE = {"h3": m.DrainNote("disk", "ann", 1.0)}
+
+
+def signed(settings, counter, author="h1"):
+    return replace(settings, seal=m.Seal(counter, author, trial_digest(settings), b"c", b"s"))
+
+
+def policy(gain, counter, author="h1", before=None, *, save=False):
+    """The next settings, made and signed there."""
+    change = e.ChangeSettings(None, {"lim.min_gain": gain}, save=save)
+    made = replace(change, seal=m.Seal(counter, author)).applied_to(before or m.Settings(), author)
+    return signed(made, counter, author)
+
+
+def gain(settings):
+    return in_force(BASE, settings).lim.min_gain
+
+
+def test_what_is_signed_is_the_same_on_every_host_and_names_the_cluster():
+    seal = m.Seal(3, "h1", b"\1" * 32)
+    one = m.Settings(saved={"b": "1", "a": "é"})
+    other = m.Settings(9, "h2", saved={"a": "é", "b": "1"}, drains={"h3": True})
+    assert signed_text("lbd", seal, one) == signed_text("lbd", seal, other)
+    assert signed_text("lbd", seal, one) != signed_text("other", seal, one)
+    assert signed_text("lbd", seal, one) != signed_text("lbd", replace(seal, counter=4), one)
+    assert signed_text("lbd", seal, one) != signed_text("lbd", replace(seal, author="h2"), one)
+    assert trial_digest(m.Settings(params={"a": 1, "b": 0.1})) == trial_digest(
+        m.Settings(params={"b": 0.1, "a": 1.0})
+    )
+    assert trial_digest(m.Settings(algorithm="LOWEST")) != trial_digest(m.Settings())
+
+
+def test_an_older_policy_that_is_sent_again_changes_nothing():
+    old = policy(0.5, 1)
+    new = policy(0.7, 2, before=old)
+    replayed = replace(old, counter=99, author="h9")
+    found = merged(BASE, new, replayed)
+    assert (gain(found), found.seal) == (0.7, new.seal)
+    assert found.version == (99, "h9"), "of drains it may be the newer one"
+
+
+def test_once_a_policy_was_signed_none_counts_that_was_not():
+    ours = policy(0.5, 1)
+    unsigned = m.Settings(99, "h9", "LOWEST", {"lim.min_gain": 9.0}, drain_notes=NOTE)
+    found = merged(BASE, ours, unsigned)
+    assert (gain(found), found.algorithm, found.drain_notes) == (0.5, "", NOTE)
+
+
+@pytest.mark.parametrize(("is_strict", "taken"), [(False, 9.0), (True, BASE.lim.min_gain)])
+def test_before_that_it_counts_unless_only_some_hosts_may(is_strict, taken):
+    """As of a release that signs none, in a cluster that is upgraded host by host."""
+    unsigned = m.Settings(7, "h9", params={"lim.min_gain": 9.0})
+    assert gain(merged(BASE, m.Settings(), unsigned, is_strict=is_strict)) == taken
+
+
+def test_a_policy_is_taken_from_whoever_knows_less_of_drains():
+    ours = m.Settings(50, "h9", drain_notes=NOTE)
+    found = merged(BASE, ours, policy(0.5, 1))
+    assert (gain(found), found.version, found.drain_notes) == (0.5, (50, "h9"), NOTE)
+
+
+def test_what_was_not_saved_counts_only_as_it_was_signed():
+    """After a restart of all LIMs there is only what was saved; who adds to that forges it."""
+    whole = policy(0.5, 4, before=policy(0.25, 3, save=True))
+    assert policy_version(whole) == (4, "h1")
+    lasting = whole.lasting
+    assert policy_version(lasting) == (4, "")
+    forged = replace(lasting, counter=99, algorithm="LOWEST", params={"lim.min_gain": 9.0})
+    found = merged(BASE, m.Settings(), forged)
+    assert (gain(found), found.algorithm, found.seal) == (0.25, "", whole.seal)
+    assert gain(merged(BASE, whole, forged)) == 0.5
+    assert gain(merged(BASE, found, whole)) == 0.5, "who has not been stopped has the newer one"
+
+
+def test_a_policy_follows_settings_that_are_numbered_as_high_as_can_be():
+    """As one bad host may number them: nobody could have changed a setting any more."""
+    last = replace(policy(0.5, 1), counter=m.COUNTER_MAX, author="h9")
+    assert gain(merged(BASE, last, policy(0.7, 2, before=last))) == 0.7
+    with pytest.raises(ConfigError, match="none can follow"):
+        changed(last, "h1", None, {}, notes=NOTE)
+
+
+def test_counters_go_by_the_clock_and_on():
+    assert next_counter(m.Settings(), 1.7e9) == 1_700_000_000
+    assert next_counter(policy(0.5, 1_700_000_005), 1.7e9) == 1_700_000_006
+    with pytest.raises(ConfigError, match="none can follow"):
+        next_counter(policy(0.5, m.COUNTER_MAX), 1.7e9)
+
+
+def test_who_lacks_what():
+    ours = policy(0.5, 5)  # version (1, "h1")
+    assert lacking(ours, (1, "h1"), (5, "h1")) == (False, False)
+    assert lacking(ours, (1, "h1"), (4, "h1")) == (True, False)
+    assert lacking(ours, (1, "h1"), (6, "h1")) == (False, True)
+    assert lacking(ours, (1, "h1"), (0, "")) == (False, False), "it may be of an earlier release"
+    assert lacking(ours, (0, ""), (6, "h1")) == (True, True)
+    assert has_all(m.Ack(settings_version=(1, "h1")), (1, "h1"), (5, "h1"))
+    old = m.Ack(settings_version=(1, "h1"), policy_version=(4, "h1"))
+    assert not has_all(old, (1, "h1"), (5, "h1"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_hosts_end_with_the_same_whatever_came_when(seed):
+    """Changes of policies and drains on hosts that do not hear of each other, in any order."""
+    rng = Random(seed)
+    hosts = [m.Settings() for _ in range(4)]
+    for number in range(12):
+        at = rng.randrange(4)
+        me, ours = f"h{at}", hosts[at]
+        if rng.random() < 0.5:
+            counter = max(ours.seal.counter, rng.randrange(5)) + 1
+            save = rng.random() < 0.5
+            hosts[at] = policy(number / 10, counter, me, ours, save=save)
+        else:
+            hosts[at] = changed(ours, me, None, {}, notes={f"x{number}": NOTE["h3"]})
+        if rng.random() < 0.2:
+            hosts[at] = merged(BASE, hosts[at].lasting, hosts[at])
+        one, other = rng.sample(range(4), 2)
+        hosts[other] = merged(BASE, hosts[other], hosts[one])
+    for _, (one, other) in itertools.product(range(2), itertools.permutations(range(4), 2)):
+        hosts[other] = merged(BASE, hosts[other], hosts[one])
+    assert all(one == hosts[0] for one in hosts), f"seed {seed}"
+
+
+def test_a_centre_that_lies_tunes_only_what_a_centre_tunes():
+    tuned = {"lim.min_gain": 0.9, "lim.probe_timeout_s": 60.0, "log.level": 3.0}
+    assert in_force(BASE, m.Settings(1, "h9", tuned=tuned)) == BASE, "lim.adaptive is off"
+    on = InForce(replace(BASE.lim, adaptive=True), BASE.load)
+    found = in_force(on, m.Settings(1, "h9", tuned=tuned))
+    assert found == replace(on, lim=replace(on.lim, min_gain=0.9))
+
+
+def test_a_vector_says_which_policy_there_is():
+    state = lim_state("h1", others=("h2",))
+    state.settings = policy(0.5, 7)
+    delta = state._load_sender.publication.delta(0, state.settings, 0.0)
+    assert (delta.settings_version, delta.policy_version) == ((1, "h1"), (7, "h1"))

@@ -1,0 +1,274 @@
+"""Whose word on the cluster's settings counts: real certificates, LIMs that are not running."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from lbd.config.access import AdminConfig
+from lbd.errors import ConfigError
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
+from lbd.lim.core.signed import policy_version, signed_text, trial_digest
+from lbd.lim.core.state import Identity, LimState
+from lbd.lim.settings_file import read, settings_bytes
+from lbd.model import HostId
+from lbd.net import convert
+from lbd.net.lim_network import LimNetwork
+from lbd.net.policy_guard import SAYERS_MAX, PolicyGuard
+from lbd.net.transport import Plain
+from lbd.testing.builders import lim_state
+from lbd.trust import seals
+from tests.unit.enrolment import joined, made_authority
+
+NAMES = ("h1", "h2", "h3")
+LOWEST = e.ChangeSettings("LOWEST", {}, save=True)
+
+
+class Host:
+    """A LIM and what guards it."""
+
+    def __init__(self, tls, admin, settings=None):
+        made = lim_state(tls.own_name, NAMES, settings=settings or m.Settings())
+        of = made.identity
+        strict = {**{n: getattr(of, n) for n in Identity.__slots__}, "cluster": "c"}
+        identity = Identity(**{**strict, "is_strict": bool(admin.settings_hosts)})
+        self.tls = tls
+        self.state = LimState(identity, made.base, made._rng, 0.0)
+        for name in NAMES:
+            if name != tls.own_name:
+                self.hear(name, m.Hello(member_of(name), wants_members=False), vet=False)
+        self.guard = PolicyGuard(tls, admin, self.state)
+
+    def change(self, change):
+        self.state.handle(self.guard.sign(change), 1.0)
+        return self.state.settings
+
+    def hear(self, sender, body, *, vet=True):
+        """Over the wire."""
+        message = convert.decode(convert.encode(m.Message("c", HostId(sender), 1, body)))
+        self.state.handle(e.Received(self.guard.vet(message) if vet else message), 1.0)
+
+    @property
+    def algorithm(self):
+        return self.state.in_force.lim.algorithm
+
+
+def member_of(name):
+    return lim_state(name, NAMES).membership.me
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return made_authority(tmp_path / "authority")
+
+
+@pytest.fixture
+def trusts(authority):
+    return {name: joined(authority, name) for name in NAMES}
+
+
+@pytest.fixture
+def cluster(trusts):
+    """Where every host may."""
+    return {name: Host(tls, AdminConfig()) for name, tls in trusts.items()}
+
+
+@pytest.fixture
+def strict(trusts):
+    """Where h1 may."""
+    return {name: Host(tls, AdminConfig(settings_hosts=("h1",))) for name, tls in trusts.items()}
+
+
+def forged(tls, author, settings, counter=None):
+    """Signed with that host's key, by whatever name."""
+    seal = m.Seal(counter or int(time.time()) + 9, author, trial_digest(settings))
+    shown, signature = seals.sign(tls.credentials, signed_text("c", seal, settings))
+    return replace(settings, seal=replace(seal, certificate=shown, signature=signature))
+
+
+def test_a_change_is_taken_from_whoever_hands_it_on(cluster):
+    made = cluster["h1"].change(LOWEST)
+    assert policy_version(made)[1] == "h1"
+    cluster["h3"].hear("h2", made)
+    assert (cluster["h3"].algorithm, cluster["h3"].state.settings.saved) == ("LOWEST", made.saved)
+    again = cluster["h3"].change(e.ChangeSettings("THRHLD", {}))
+    cluster["h1"].hear("h3", again)
+    assert cluster["h1"].algorithm == "THRHLD"
+
+
+def test_a_newcomer_takes_it_with_the_list_of_members(strict, caplog):
+    made = strict["h1"].change(LOWEST)
+    seen = strict["h2"].guard.vet(m.Message("c", HostId("h3"), 1, m.Members((), made)))
+    assert seen.body.settings == made
+    bad = replace(made, saved={"lim.algorithm": "NOLB"})
+    seen = strict["h2"].guard.vet(m.Message("c", HostId("h3"), 1, m.Members((), bad)))
+    assert seen.body.settings.saved == {}
+    assert "settings from h3 are refused: the signature is wrong" in caplog.messages
+
+
+def bad_ones(trusts, good):
+    """By name, what h2 may send and why it is refused."""
+    theirs = m.Settings(99, "h1", "NOLB", saved={"lim.algorithm": "NOLB"})
+    h2 = trusts["h2"]
+    in_h1s_name = forged(h2, "h1", theirs)
+    return {
+        "its own": (forged(h2, "h2", theirs), "h2 is none of admin.settings_hosts"),
+        "in another's name": (in_h1s_name, "h2 has signed them in the name of h1"),
+        "with another's certificate": (
+            replace(in_h1s_name, seal=replace(in_h1s_name.seal, certificate=good.seal.certificate)),
+            "the signature is wrong",
+        ),
+        "changed on the way": (
+            replace(good, counter=99, saved=theirs.saved,
+                    seal=replace(good.seal, counter=good.seal.counter + 1)),
+            "the signature is wrong",
+        ),
+        "unsigned": (theirs, "nobody has signed them"),
+        "garbage": (
+            replace(theirs, seal=m.Seal(1 << 40, "h1", bytes(32), b"\x30\x03abc", b"x")),
+            "no host's certificate is with them",
+        ),
+        "nothing": (
+            replace(theirs, seal=m.Seal(1 << 40, "h1", bytes(32))),
+            "no host's certificate is with them",
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [
+    "its own", "in another's name", "with another's certificate", "changed on the way", "unsigned",
+    "garbage", "nothing",
+])  # fmt: skip
+def test_what_is_not_of_an_author_who_may_is_refused_in_a_line(strict, trusts, caplog, case):
+    good = strict["h1"].change(LOWEST)
+    strict["h3"].hear("h1", good)
+    bad, why = bad_ones(trusts, good)[case]
+    for _ in range(3):
+        strict["h3"].hear("h2", bad)
+    found = strict["h3"].state.settings
+    assert (strict["h3"].algorithm, found.saved, found.seal) == ("LOWEST", good.saved, good.seal)
+    assert caplog.messages == [f"settings from h2 are refused: {why}"], "once"
+
+
+def test_another_clusters_authority_vouches_for_nobody(strict, tmp_path, caplog):
+    stranger = joined(made_authority(tmp_path / "other"), "h1")
+    strict["h3"].hear("h2", forged(stranger, "h1", m.Settings(9, "h1", "NOLB")))
+    assert strict["h3"].state.settings.algorithm == ""
+    assert "the certificate with them is none of this cluster's" in caplog.text
+
+
+def test_a_replay_changes_nothing(cluster):
+    old = cluster["h1"].change(LOWEST)
+    new = cluster["h1"].change(e.ChangeSettings("THRHLD", {}))
+    cluster["h3"].hear("h1", new)
+    cluster["h3"].hear("h2", replace(old, counter=m.COUNTER_MAX, author="h9"))
+    assert cluster["h3"].algorithm == "THRHLD"
+    cluster["h3"].hear("h1", cluster["h1"].change(e.ChangeSettings("NOLB", {})))
+    assert cluster["h3"].algorithm == "NOLB", "nor does a number keep the next from being made"
+
+
+def test_a_host_that_may_not_says_so_and_signs_nothing(strict):
+    with pytest.raises(ConfigError, match=r"h2 may not .* that is for h1 \(admin.settings_hosts\)"):
+        strict["h2"].change(LOWEST)
+    note = e.ChangeSettings(None, {}, drain_notes={HostId("h3"): m.DrainNote("disk", "ann", 1.0)})
+    strict["h1"].hear("h2", strict["h2"].change(note))
+    assert strict["h1"].state.settings.drain_notes.keys() == {"h3"}, "of drains anybody may speak"
+
+
+def test_who_was_revoked_signs_nothing_more(authority, trusts, cluster, caplog):
+    made = cluster["h2"].change(LOWEST)
+    cluster["h1"].hear("h2", made)
+    trusts["h1"].learn(authority.revoke("h2"))
+    assert "settings are signed by h2, which is revoked now" in caplog.text
+    cluster["h1"].hear("h3", forged(trusts["h2"], "h2", m.Settings(9, "h2", "NOLB")))
+    assert "h2, which has signed them, is revoked" in caplog.text
+    assert cluster["h1"].algorithm == "LOWEST", "what it had set before holds on"
+    trusts["h3"].learn(authority.signed_list())
+    cluster["h3"].hear("h1", made)
+    assert cluster["h3"].state.settings.saved == {}
+    again = cluster["h1"].change(e.ChangeSettings("LOWEST", {}, save=True))
+    cluster["h3"].hear("h1", again)
+    assert cluster["h3"].algorithm == "LOWEST", "once another host has set it again"
+
+
+def test_a_restart_keeps_it_with_its_seal(trusts, strict):
+    made = strict["h1"].change(e.ChangeSettings("LOWEST", {"lim.min_gain": 0.4}, save=True))
+    made = strict["h1"].change(e.ChangeSettings("THRHLD", {}))  # not saved
+    kept = read(settings_bytes(made.lasting))
+    assert (kept.seal, kept.saved) == (made.seal, made.saved)
+    again = Host(trusts["h2"], AdminConfig(settings_hosts=("h1",)), kept)
+    strict["h3"].hear("h2", again.state.settings)
+    assert strict["h3"].state.settings.saved == made.saved, "handed on by a host that has restarted"
+    assert strict["h3"].algorithm == "LOWEST"
+    strict["h3"].hear("h1", made)
+    assert strict["h3"].algorithm == "THRHLD", "the rest of it by one that has not"
+
+
+SHORT = {"counter": 1, "author": "h1", "trial": "zz" * 32, "certificate": "", "signature": ""}
+
+
+@pytest.mark.parametrize("seal", [7, {"counter": 1}, SHORT, {**SHORT, "trial": "00"}])
+def test_a_damaged_seal_is_no_settings(seal):
+    kept = json.loads(settings_bytes(m.Settings(3)))
+    with pytest.raises(ValueError, match=r"not the seal|non-hexadecimal"):
+        read(json.dumps({**kept, "seal": seal}).encode())
+
+
+def test_a_warning_if_what_is_saved_was_never_signed(trusts, caplog):
+    before = m.Settings(3, saved={"dispatch.lease_s": "20"})
+    Host(trusts["h1"], AdminConfig(settings_hosts=("h1",)), before)
+    assert "the settings that are saved for all hosts are not signed" in caplog.text
+
+
+def test_a_host_of_the_release_before_hands_the_seal_on(cluster):
+    """It does not know the field, keeps up to 1 KiB of such, and changes only drains."""
+    made = cluster["h1"].change(LOWEST)
+    assert len(convert.settings_out(made).seal.SerializeToString()) + 8 <= convert.MORE_BYTES_MAX
+
+
+def test_settings_as_the_release_before_writes_them(cluster, strict):
+    """Bytes of today's record: taken while nobody has signed any, and where only some may never."""
+    wire = bytes.fromhex("0807120268331a064c4f57455354"
+                         "da05170a0d6c696d2e616c676f726974686d12064c4f57455354")  # fmt: skip
+    theirs = convert.settings(convert.pb.Settings.FromString(wire))
+    assert (theirs.saved, theirs.seal) == ({"lim.algorithm": "LOWEST"}, m.NO_SEAL)
+    cluster["h1"].hear("h3", theirs)
+    strict["h1"].hear("h3", theirs)
+    assert (cluster["h1"].algorithm, strict["h1"].state.settings.saved) == ("LOWEST", {})
+    cluster["h1"].change(e.ChangeSettings("THRHLD", {}))
+    cluster["h1"].hear("h3", replace(theirs, counter=99))
+    assert cluster["h1"].algorithm == "THRHLD", "signed once, signed always"
+    kept = read(b'{"schema": 1, "counter": 3, "drains": {}, "saved": {"dispatch.lease_s": "20"}}')
+    assert (kept.saved, kept.seal) == ({"dispatch.lease_s": "20"}, m.NO_SEAL)
+
+
+async def test_where_hosts_have_no_certificates_no_seal_counts(authority):
+    network = LimNetwork(Plain("h1", "x" * 40), 1 << 20, 10.0)
+    theirs = m.Settings(3, "h2", "LOWEST", seal=m.Seal(1 << 40, "h2", bytes(32)))
+    assert network.vet(m.Message("c", HostId("h2"), 1, theirs)).body == replace(
+        theirs, seal=m.NO_SEAL
+    )
+    await network.close()
+
+
+def test_complaints_are_bounded(strict, caplog):
+    bad = m.Settings(99, "h1", "NOLB")
+    for number in range(SAYERS_MAX + 5):
+        strict["h3"].guard.vet(m.Message("c", HostId(f"x{number}"), 1, bad))
+    assert len(strict["h3"].guard._said_s) <= SAYERS_MAX
+
+
+def test_only_the_settings_of_a_message_are_looked_at(strict):
+    for body in (m.Ping(), m.Members((), m.Settings())):
+        message = m.Message("c", HostId("h2"), 1, body)
+        assert strict["h3"].guard.vet(message) == message
+
+
+def test_certificates_of_names_that_are_long_fit(authority):
+    name = "n" * 60 + ".x" * 60
+    made = joined(authority, name)
+    shown, signature = seals.sign(made.credentials, b"text")
+    assert len(shown) < m.CERTIFICATE_BYTES_MAX
+    assert seals.signer_of(authority.certificate, shown, signature, b"text").host == name
