@@ -30,9 +30,9 @@ from lbd.lim.core.messages import (
     PastDrain,
     Seal,
     Settings,
+    unsealed,
 )  # fmt: skip
 from lbd.lim.core.settings import InForce, resumed
-from lbd.lim.core.signed import without_seal
 from lbd.model import HostId
 from lbd.process.whole_file import write_whole
 from lbd.text.host_name import is_host_name
@@ -79,7 +79,7 @@ class SettingsFile:
         """The settings to begin with: what was saved holds, laid over the configuration. A seal
         counts only where hosts have certificates."""
         kept = self.settings()
-        found, faults = resumed(base, kept if signs else without_seal(kept))
+        found, faults = resumed(base, kept if signs else unsealed(kept))
         for fault in faults:
             log.warning("%s: %s", self.path, fault)
         return found

@@ -48,7 +48,7 @@ from lbd.text import units, windows
 from lbd.text.host_name import is_host_name
 from lbd.text.one_line import one_line
 from lbd.trust import certificates as made
-from lbd.trust import der, evidence, names, revocations, seals, token
+from lbd.trust import der, evidence, names, revocations, token
 from tests.fuzz import handover_targets, metrics_targets, python_targets, queue_targets, web_targets
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
@@ -355,10 +355,6 @@ def certificate_wanted(data: bytes) -> None:
     with contextlib.suppress(PeerError):
         evidence.check_renewal(AUTHORITY, shown, request, more[0], 0.0)
         raise AssertionError("signed by nobody")
-    with contextlib.suppress(PeerError):
-        shown, signature, *more = [*words(data), b""]
-        seals.signer_of(AUTHORITY, shown, signature, b"")
-        raise AssertionError("sealed by nobody")
 
 
 @target

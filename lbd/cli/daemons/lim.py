@@ -11,11 +11,11 @@ from lbd.cli.daemons.wiring import Ready, run_daemon
 from lbd.config.schema import Config
 from lbd.lim.core.messages import hosts_max
 from lbd.lim.daemon import Lim
+from lbd.lim.policy_guard import PolicyGuard
 from lbd.lim.remembering import Remembering
 from lbd.lim.socket import Operations
 from lbd.local import json_socket as local
 from lbd.net.lim_network import LimNetwork, Traffic
-from lbd.net.policy_guard import PolicyGuard
 from lbd.net.tls import Tls
 from lbd.net.transport import Plain
 from lbd.net.trust_service import TrustService

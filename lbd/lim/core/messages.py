@@ -4,7 +4,8 @@
 doubt a message.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from lbd.model import (
     NO_NEEDS,
@@ -301,3 +302,20 @@ class Message:
     sender: HostId
     incarnation: int
     body: Body
+
+
+def with_settings(message: Message, made: Callable[[Settings], Settings]) -> Message:
+    """The same message, with other settings if there are any in it."""
+    body = message.body
+    if isinstance(body, Settings):
+        made_of: Body = made(body)
+    elif isinstance(body, Members):
+        made_of = Members(body.members, made(body.settings))
+    else:
+        return message
+    return Message(message.cluster, message.sender, message.incarnation, made_of)
+
+
+def unsealed(settings: Settings) -> Settings:
+    """As in a cluster without certificates, where nobody can check a seal, and so none counts."""
+    return replace(settings, seal=NO_SEAL) if settings.seal.counter else settings

@@ -4,7 +4,7 @@ LIMs hand the settings on, so the certificate of whoever delivers them proves no
 them: one host that was taken over could write any, in any name. So the algorithm, its parameters
 and what is saved carry a *seal*: the author's certificate and its signature of them, of the
 cluster's name and of a counter. Here is what is signed, and what holds of two; the keys are in
-`trust.seals`, and `net.policy_guard` checks a seal before the settings that have it get here.
+`trust.seals`, and `lim.policy_guard` checks a seal before the settings that have it get here.
 
 Rule 1: of two policies the one with the higher (counter, author) holds, whatever else came with it.
 So an older one that is sent again changes nothing, and neither do the drains of a host that has not
@@ -76,14 +76,14 @@ def is_same_policy(one: m.Settings, other: m.Settings) -> bool:
     return with_policy(one, other) == one
 
 
-def without_seal(settings: m.Settings) -> m.Settings:
-    """As in a cluster without certificates, where nobody could check it."""
-    return replace(settings, seal=m.NO_SEAL) if settings.seal.counter else settings
-
-
 def is_refused_unsigned(ours: m.Settings, theirs: m.Settings, *, is_strict: bool) -> bool:
     """Whether their policy is not taken because nobody has signed it."""
     return not theirs.seal.counter and bool(is_strict or ours.seal.counter)
+
+
+def signed_by(settings: m.Settings) -> str:
+    """For a log."""
+    return f", signed by {settings.seal.author}" if settings.seal.counter else ""
 
 
 def merged(

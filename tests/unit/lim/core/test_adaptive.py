@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.adaptive import EDGES, LEVELS, REST_S, Tuner, changes, values_at
-from lbd.lim.core.settings import PARAMS
+from lbd.lim.core.settings import PARAMS, TUNABLE
 from lbd.testing import builders
 
 ON = LimConfig(adaptive=True, probe_limit=9)
@@ -92,5 +92,5 @@ def test_a_level_holds_against_small_changes(edge):
 def test_everything_tuned_is_a_parameter_of_all():
     for level in range(len(LEVELS)):
         values = values_at(level, ON)
-        assert values.keys() <= {*PARAMS}
+        assert values.keys() <= TUNABLE <= {*PARAMS}
         assert all(math.isfinite(value) for value in values.values())

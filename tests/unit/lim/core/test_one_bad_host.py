@@ -1,8 +1,8 @@
 """One host with a certificate that says what it likes to a LIM: nobody but itself is worse off.
 
 Its certificate vouches for the sender's name (`rpc.lim_network`); `rpc.convert` lets through what
-is well formed. What a LIM makes of the rest is here. That it lies about its own load, drains hosts
-and changes settings is conceded.
+is well formed. What a LIM makes of the rest is here. That it lies about its own load and drains
+hosts is conceded, and that it changes settings where nothing is signed (`test_signed`).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Which of two policies holds. Seals are taken at their word: `net.policy_guard` checks them."""
+"""Which of two policies holds. Seals are taken at their word: `lim.policy_guard` checks them."""
 
 import itertools
 from dataclasses import replace

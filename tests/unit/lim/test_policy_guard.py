@@ -12,11 +12,11 @@ from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.signed import policy_version, signed_text, trial_digest
 from lbd.lim.core.state import Identity, LimState
+from lbd.lim.policy_guard import SAYERS_MAX, PolicyGuard
 from lbd.lim.settings_file import read, settings_bytes
 from lbd.model import HostId
 from lbd.net import convert
 from lbd.net.lim_network import LimNetwork
-from lbd.net.policy_guard import SAYERS_MAX, PolicyGuard
 from lbd.net.transport import Plain
 from lbd.testing.builders import lim_state
 from lbd.trust import seals

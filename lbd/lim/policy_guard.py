@@ -1,11 +1,10 @@
 """Lets no policy of other hosts in that an author who may has not signed, and signs our own.
 
-See `lim.core.signed`: what has passed here is taken at its word there.
+See `core.signed`: what has passed here is taken at its word there.
 """
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from lbd.config.access import AdminConfig
@@ -20,7 +19,6 @@ from lbd.lim.core.signed import (
     signed_text,
     trial_digest,
     with_policy,
-    without_seal,
 )
 from lbd.lim.core.state import LimState
 from lbd.net.tls import Tls
@@ -31,11 +29,6 @@ log = logging.getLogger("lbd.settings")
 SAID_AGAIN_S = 60.0  # after a complaint of what a host has sent
 SAYERS_MAX = 1024
 FIX = "on a host that may, set one of them again (`lbctl config set … --cluster`): that signs all"
-
-
-def unguarded(message: m.Message) -> m.Message:
-    """Without certificates nobody can check a seal, and so none counts."""
-    return with_settings(message, without_seal)
 
 
 class PolicyGuard:
@@ -52,7 +45,7 @@ class PolicyGuard:
 
     def vet(self, message: m.Message) -> m.Message:
         """With our own policy in place of one that is refused."""
-        return with_settings(message, lambda theirs: self._vetted(theirs, message.sender))
+        return m.with_settings(message, lambda theirs: self._vetted(theirs, message.sender))
 
     def _vetted(self, theirs: m.Settings, sender: str) -> m.Settings:
         ours, is_strict = self._state.settings, self._state.identity.is_strict
@@ -71,10 +64,9 @@ class PolicyGuard:
 
     def _check(self, settings: m.Settings) -> None:
         """Raises PeerError."""
-        if (seal := settings.seal) == m.NO_SEAL:
-            return
         from lbd.trust.seals import signer_of  # ten megabytes that not every LIM needs
 
+        seal = settings.seal
         if not self._admin.may_set(seal.author):
             raise PeerError(f"{seal.author} is none of admin.settings_hosts")
         text = signed_text(self._state.identity.cluster, seal, settings)
@@ -121,14 +113,3 @@ class PolicyGuard:
         if (author := self._state.settings.seal.author) in hosts:
             log.warning("the cluster's settings are signed by %s, which is revoked now: they hold "
                         "on, but hosts that join do not take them; %s", author, FIX)  # fmt: skip
-
-
-def with_settings(message: m.Message, made: Callable[[m.Settings], m.Settings]) -> m.Message:
-    body = message.body
-    if isinstance(body, m.Settings):
-        body = made(body)
-    elif isinstance(body, m.Members):
-        body = m.Members(body.members, made(body.settings))
-    else:
-        return message
-    return m.Message(message.cluster, message.sender, message.incarnation, body)
