@@ -21,7 +21,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import Submitter, contradiction, request_in
 from lbd.text.index_list import Runs, count_of, read_runs
-from lbd.text.needs_words import read_facts, read_needs_text
+from lbd.text.needs_words import are_needs, read_facts, read_needs_text
 from lbd.text.one_line import one_line
 
 GANG_MAX = 4096  # as lbrun has it
@@ -327,14 +327,6 @@ def facts_of(heartbeat: pb.Heartbeat) -> Facts | None:
         return read_facts(heartbeat.features, heartbeat.resources, *memory)
     except ValueError:
         return None
-
-
-def are_needs(text: str) -> bool:
-    try:
-        read_needs_text(text)
-    except ValueError:
-        return False
-    return True
 
 
 def how_long_ago_s(report: pb.AttemptReport, sent_s: float) -> float:

@@ -50,6 +50,14 @@ def read_needs_text(text: str) -> Needs:
     )
 
 
+def are_needs(text: str) -> bool:
+    try:
+        read_needs_text(text)
+    except ValueError:
+        return False
+    return True
+
+
 def read_feature_rule(text: str) -> tuple[str, Needs]:
     """`ENTRY: +FEATURE -FEATURE`: which commands, and what they need. Raises ValueError."""
     entry, colon, words = text.partition(":")

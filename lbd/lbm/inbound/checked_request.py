@@ -23,7 +23,7 @@ from lbd.lbm.session.request import (
 )
 from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
-from lbd.text.needs_words import read_needs_text
+from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # it names a cgroup directory
@@ -83,14 +83,6 @@ def fault_of(request: lbm_pb2.RunRequest) -> str:
         "directory_stamp": bool(WORD.fullmatch(stamp.kernel) and WORD.fullmatch(stamp.file_system)),
     }
     return ", ".join(name for name, holds in rules.items() if not holds)
-
-
-def are_needs(text: str) -> bool:
-    try:
-        read_needs_text(text)
-    except ValueError:
-        return False
-    return True
 
 
 def count_words(request: lbm_pb2.RunRequest) -> int:

@@ -9,12 +9,14 @@ from lbd.policy.needs import (
     counted_peak,
     jobs_at_once,
     jobs_now,
+    joined,
     needed,
     too_little_memory,
     unmet,
     with_features,
 )
 from lbd.text.needs_words import (
+    are_needs,
     needs_text,
     read_facts,
     read_features_text,
@@ -92,6 +94,12 @@ def test_for_how_many_jobs_a_host_has_enough(needs, facts, at_once, now):
     assert (jobs_at_once(needs, facts), jobs_now(needs, facts)) == (at_once, now)
 
 
+def test_what_is_given_besides_is_counted_as_well():
+    facts = used(gpu=1, memory_given=3)
+    assert joined(facts, {"gpu": 1}, 4) == used(gpu=2, memory_given=7)
+    assert joined(facts, {}, 0) == facts
+
+
 def test_a_rule_may_ask_for_features_besides():
     asked = Needs((("gpu", 1),), ("big",), ("slow",))
     both = with_features(asked, Needs(features=("avx2", "big"), not_features=("old",)))
@@ -103,6 +111,7 @@ NEEDS = Needs((("gpu", 2), ("scratch", 50 << 30)), ("avx2", "big"), ("slow",), 1
 
 
 def test_needs_are_read_as_they_were_written():
+    assert are_needs(needs_text(NEEDS))
     assert read_needs_text(needs_text(NEEDS)) == NEEDS
     assert read_needs_text(needs_text(NO_NEEDS)) == NO_NEEDS
     assert needed(NEEDS) == (
@@ -122,6 +131,7 @@ def test_needs_are_read_as_they_were_written():
 def test_needs_that_cannot_be_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         read_needs_text(text)
+    assert not are_needs(text)
 
 
 def test_facts_are_read_as_they_were_written():
