@@ -310,10 +310,9 @@ class Jobs:
 
     def no_longer(self, call: Callable[[], None]) -> None:
         """Whoever gave `call` waits no more."""
-        for job in [job for job, calls in self._waiting.items() if call in calls]:
-            self._waiting[job].remove(call)
-            if not self._waiting[job]:
-                del self._waiting[job]
+        for calls in self._waiting.values():
+            if call in calls:
+                calls.remove(call)
 
     def end(
         self,

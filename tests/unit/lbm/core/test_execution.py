@@ -534,6 +534,14 @@ SCENARIOS = {
         (8, Resumed(), [EndTree(), EndTree()]),
         (9, Resumed(), [EndTree()]),
     ]),
+    "another LBM takes over what was killed and is over": (QUEUED, [
+        *LEASED,
+        (3, EndWanted(0), GENTLY),
+        (8, Tick(), [EndTree()]),
+        (8, Exited(KILLED), [
+            FreeSlot(), *ended(Cause.SIGNALLED, KILLED, 7.0)]),
+        (9, Resumed(), []),
+    ]),
     "another LBM takes over what drains": (ATTACHED, [
         *BEGUN,
         (4, Exited(OK), [FreeSlot(), Record(over(Cause.EXITED, OK, 3.0)), Drain()]),
@@ -585,6 +593,20 @@ def test_it_wants_to_be_woken_for_its_next_timer_only():
     assert execution.wake_at_s == 4.0 + GRACE_S
     execution.handle(Exited(OK), 5.0)
     assert execution.wake_at_s is None
+
+
+def test_what_it_stood_still_is_no_time_of_its_run():
+    execution = new(ATTACHED)
+    for now_s, event in (
+        *((0.0, Admitted()), (0.0, SlotGranted()), (1.0, Started(RUNS))),
+        *((3.0, OwnerWants(Treatment.STILL, reason="a")),),
+        *((4.0, OwnerWants(Treatment.STILL, reason="b")),),
+        *((8.0, OwnerWants(Treatment.NONE)), (9.0, OwnerWants(Treatment.NONE))),
+    ):
+        execution.handle(event, now_s)
+        if now_s == 4.0:
+            assert execution.ran_s(6.0) == 2.0
+    assert execution.ran_s(10.0) == 4.0
 
 
 def test_it_goes_from_phase_to_phase():

@@ -8,7 +8,7 @@ from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.command_end import CommandEnd, status_of_refusal, why_ended
 from lbd.lbm.core.journey import POLL_S, Journey
 from lbd.lbm.core.next_host_after_refusal import Bounds, Demands
-from lbd.model import HostId, JobState, Verdict
+from lbd.model import HostId, JobState, Needs, Verdict
 
 H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
 OURS = Bounds(own=H1, hold_limit_s=30.0, evicted_wait_s=60.0)
@@ -293,6 +293,15 @@ LIVES = {
 def test_life(life):
     demands, *steps = life
     Life(**demands).goes(*steps)
+
+
+def test_its_turn_here_is_given_back_if_its_lbrun_goes_away_before_it_begins():
+    gone = e.RecordEnd(JobState.CANCELLED, reason="its lbrun went away")
+    life = Life(needs=Needs((("gpu", 1),)))
+    for event in (GO, LOOKED, TO_H2, BROKEN, LOOKED, STAY):
+        life(event)
+    assert life(e.TurnTaken(granted=True)) == [warned(BROKEN.reason), e.TakeNeeds()]
+    assert life(e.CallerGone()) == [e.GiveTurnBack(), e.Discharge(H1, True), gone]
 
 
 # -- words -----------------------------------------------------------------------------------------

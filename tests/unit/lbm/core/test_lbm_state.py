@@ -97,6 +97,19 @@ class TestSlots:
         slots.release(JobId("a0"))
         assert not slots.take(JobId("a5"), "ann")
 
+    def test_who_has_some_of_the_room_beyond_may_have_more_of_it(self):
+        slots = Slots(total=8, max_waiting=10)
+        assert all(slots.take(JobId(f"a{n}"), "ann") for n in range(8))
+        assert [slots.take(JobId(f"b{n}"), "bob") for n in range(3)] == [True, True, False]
+
+    def test_who_runs_beyond_the_slots_has_fewer_places_to_wait(self):
+        slots = Slots(total=1, max_waiting=6)
+        for number in range(4):
+            slots.take(JobId(f"a{number}"), "ann", beyond=True)
+        assert slots.enqueue(JobId("a4"), "ann")
+        assert not slots.enqueue(JobId("a5"), "ann")
+        assert slots.enqueue(JobId("b"), "bob")
+
     def test_of_one_slot_too(self):
         slots = Slots(total=1, max_waiting=10)
         assert slots.take(JobId("a"), "ann")
@@ -249,6 +262,26 @@ class TestJobs:
             jobs.running[JobId(name)].reason = "stopped by its owner"
             jobs.end(JobId(name), JobState.LOST, 2.0, reason=reason)
         assert [ended.reason for ended in jobs.ended] == ["stopped by its owner", "lost contact"]
+
+    def test_of_a_long_command_the_beginning_is_kept(self):
+        jobs = Jobs(history=5)
+        long, short = job("long"), job("short")
+        long.command, long.directory = (b"x" * 4000, *[b"y" * 94] * 9), b"/" * 5000
+        jobs.add(long)
+        jobs.add(short)
+        assert long.command == (b"x" * 4000, b"y" * 94, "…".encode())
+        assert len(long.directory) == 4096
+        assert short.command == (b"true",)
+
+    def test_of_those_that_began_again_the_latest_are_known(self):
+        jobs = Jobs(history=5)
+        one = job("0")
+        jobs.add(one)
+        for number in range(1, state.RENAMED_KEPT + 2):
+            jobs.rename(one, JobId(str(number)))
+            jobs.add(one)
+        assert jobs.find(JobId("0")) is None
+        assert jobs.find(JobId("1")) is one
 
     def test_only_what_has_begun_is_counted(self):
         jobs = Jobs(history=5)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.lbm.core.learnt_commands import Book, generation_of, read_lists, read_row
-from lbd.policy.eligibility import SURE_RUNS, Lists
+from lbd.policy.eligibility import FIRST_PAUSE_RUNS, SURE_RUNS, Lists
 
 ANN, BOB = 1001, 1002
 NOW = 1_700_000_000.0
@@ -102,6 +102,17 @@ def test_a_short_one_that_takes_long_is_measured_the_next_time():
     assert b.judge(ANN, [b"fit"], b"/", NOW).measure
     run_measured(b, ANN, "fit", 0.5)
     assert reason(b, ANN, "fit") == "long"
+
+
+def test_a_short_one_is_measured_again_after_some_runs_that_were_not():
+    b = book()
+    for _ in range(SURE_RUNS):
+        run_measured(b, ANN, "fit", 0.0)
+    looks = []
+    for _ in range(FIRST_PAUSE_RUNS + 1):
+        looks.append(b.judge(ANN, [b"fit"], b"/", NOW).measure)
+        b.begun_here(ANN, "fit", measured=False)
+    assert looks == [False] * FIRST_PAUSE_RUNS + [True]
 
 
 class TestShims:

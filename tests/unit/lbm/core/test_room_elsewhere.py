@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from lbd.lbm.core.owner_book import Standing
+from lbd.lbm.core.room_elsewhere import RoomElsewhere
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from tests.unit.lbm.core.test_owner_book import clock, known, lived, rules
 
@@ -13,6 +14,31 @@ GPU = Needs((("gpu", 1),))
 
 def gpus(total, used=0):
     return Facts(("linux",), (("gpu", total, used),) if total else ())
+
+
+H1 = HostId("h1")
+
+
+def test_room_is_none_until_it_has_lasted():
+    elsewhere = RoomElsewhere()
+    found = []
+    for slots in (2, 3, 1, 4):
+        elsewhere.look(True, {H1: slots}, {}, step_s=3.0)
+        found.append((elsewhere.others_free, elsewhere.takes(H1, 1, NO_NEEDS)))
+    assert found == [(False, 0), (False, 0), (True, 1), (True, 1)]
+
+
+def test_how_many_commands_a_host_has_room_for():
+    elsewhere = RoomElsewhere(True, {H1: 7}, [{H1: gpus(4)}, {H1: gpus(4, used=2)}])
+    assert elsewhere.takes(H1, 3, NO_NEEDS) == 2
+    assert elsewhere.takes(H1, 0, NO_NEEDS) == 7
+    assert elsewhere.takes(H1, 1, GPU) == 2  # as few as there were at any look
+    assert elsewhere.takes(H1, 1, Needs(features=("linux",))) == 7
+    assert elsewhere.takes(HostId("h2"), 1, NO_NEEDS) == 0
+    assert elsewhere.beside(HostId("h2"), 1, GPU)
+    assert not elsewhere.beside(H1, 1, GPU)
+    elsewhere.facts = [{H1: gpus(4)}, {}]  # at one look it did not say what it has
+    assert (elsewhere.takes(H1, 1, GPU), elsewhere.takes(H1, 1, NO_NEEDS)) == (0, 7)
 
 
 @pytest.mark.parametrize(
