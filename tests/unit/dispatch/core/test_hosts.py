@@ -1,0 +1,50 @@
+"""Which hosts are given jobs: one that fails them in a row is set aside, for longer each time."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.model import HostId
+
+H1, H2 = HostId("h1"), HostId("h2")
+TERMS = Terms(lease_s=20.0, host_failures=3, aside_s=10.0, aside_max_s=30.0)
+
+
+@pytest.fixture
+def hosts():
+    table = HostTable(TERMS)
+    assert all(table.heard(HostSlots(name, 2)) for name in (H1, H2))
+    return table
+
+
+def failures(table, count, now_s=0.0):
+    return [table.failed(H1, now_s) for _ in range(count)]
+
+
+def test_so_many_failures_in_a_row_set_a_host_aside(hosts):
+    assert failures(hosts, 3) == [False, False, True]
+    assert hosts.aside() == [H1]
+    assert not hosts.heard(HostSlots(H1, 2))
+    assert hosts.full(H1, 1) is None
+    assert hosts.full(H2, 1).open_slots == 1
+
+
+def test_what_fails_while_it_is_aside_keeps_it_no_longer(hosts):
+    failures(hosts, 3)
+    assert failures(hosts, 2, now_s=9.0) == [False, False]
+    assert [host.name for host in hosts.returning(10.0)] == [H1]
+
+
+def test_each_time_it_is_for_longer_up_to_the_most_until_it_has_worked(hosts):
+    now_s, pauses = 0.0, []
+    failures(hosts, 2)
+    for worked in (False, False, False, True, False):
+        if worked:
+            hosts.worked(H1)
+            failures(hosts, 2)
+        assert failures(hosts, 1, now_s) == [True]
+        began_s = now_s
+        while not list(hosts.returning(now_s)):
+            now_s += 1.0
+        pauses.append(now_s - began_s)
+    assert pauses == [10.0, 20.0, 30.0, 10.0, 20.0]
