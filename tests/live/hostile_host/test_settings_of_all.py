@@ -40,7 +40,7 @@ def in_force(lab, host):
 
 def signed_by_h2(lab, h2, author):
     settings = m.Settings(
-        1 << 40, author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
+        time.time_ns(), author or "h1", params={"lim.min_gain": 3.0}, saved={"lim.min_gain": "3.0"}
     )
     seal = m.Seal(int(time.time()) + 1000, author, trial_digest(settings))
     cluster = load(str(lab.paths("h1").config)).cluster.name
