@@ -228,14 +228,16 @@ class Service:
 
 
 async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.Event) -> None:
-    """Once it is to stop: nothing more begins, and what has begun is sent, since its job would else
-    wait for the end of its lease. With their lines closed the hosts look for the next dispatcher at
+    """Once it is to stop: what has begun is sent, since its job would else wait for the end of its
+    lease, and nothing more is. With their lines closed the hosts look for the next dispatcher at
     once."""
     await stop.wait()
-    dispatcher.leads = lambda: False
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_S):
             await dispatcher.settled()
+    dispatcher.leads = lambda: False
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_GRACE_S):
             await dispatcher.settled()  # what was turned back by that
             for line in list(dispatcher.lines.values()):
                 await line.close()

@@ -200,12 +200,11 @@ class Performer:
             case e.ReportStill():
                 self.show_state(action.reason)
             case e.Record():
-                outcome, now = action.outcome, time.time()
-                status, cpu_s = outcome.exit_status, outcome.cpu_s
-                why = self.execution.stop_reason
-                state, note = recorded(self.execution.spec, outcome, why)
+                outcome, mine = action.outcome, self.execution
+                state, note = recorded(mine.spec, outcome, mine.stop_reason)
                 say_end(self, outcome, note)
-                self.host.jobs.end(self.id, state, now, status, cpu_s, note)
+                status, cpu_s = outcome.exit_status, outcome.cpu_s
+                self.host.jobs.end(self.id, state, time.time(), status, cpu_s, note)
                 self.host.job_ended(self.id)
 
     def show_begun(self) -> int:

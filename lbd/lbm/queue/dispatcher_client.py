@@ -55,7 +55,7 @@ class NotKept(Unavailable):
     """The host has no such file, or not any more."""
 
 
-class Away(Unavailable):
+class NoDispatcher(Unavailable):
     """No dispatcher is there, or it went away before it answered."""
 
 
@@ -194,17 +194,14 @@ class DispatcherClient:
         return await self._again(partial(self._ask_once, method, request, kind), RESTART_S)
 
     async def _again(
-        self,
-        attempt: Callable[[], Awaitable[Found]],
-        restart_s: float,
-        takes_over_s: float = 0.0,
+        self, attempt: Callable[[], Awaitable[Found]], restart_s: float, takes_over_s: float = 0.0
     ) -> Found:
         """Until that long after the dispatcher was lost, or after now. Raises Unavailable."""
         now_s = time.monotonic()
         while True:
             try:
                 return await attempt()
-            except Away:
+            except NoDispatcher:
                 lost_s = min(now_s, self._lost_s or now_s)
                 if time.monotonic() > max(lost_s + restart_s, now_s + takes_over_s):
                     raise
@@ -240,10 +237,10 @@ class DispatcherClient:
         self._doubted = self.leader
         self._away("")
 
-    def _away(self, text: str) -> Away:
+    def _away(self, text: str) -> NoDispatcher:
         """Since now, or since before."""
         self._lost_s = time.monotonic() if self._lost_s is None else self._lost_s
-        return Away(text)
+        return NoDispatcher(text)
 
     async def _channel(self) -> grpc.aio.Channel:
         """To the dispatcher that leads, ready. Raises Unavailable."""

@@ -5,6 +5,8 @@ import os
 
 from lbd.client.progress import Progress, has_terminal
 
+MARK = b"\0all"
+
 
 @contextlib.contextmanager
 def terminal():
@@ -12,8 +14,17 @@ def terminal():
     master, slave = os.openpty()
     kept = os.dup(2)
     os.dup2(slave, 2)
+
+    def read():
+        """All of it, though the kernel may pass it on in pieces, a moment later."""
+        os.write(2, MARK)
+        data = b""
+        while not data.endswith(MARK):
+            data += os.read(master, 4096)
+        return data.removesuffix(MARK)
+
     try:
-        yield lambda: os.read(master, 4096)
+        yield read
     finally:
         os.dup2(kept, 2)
         for descriptor in (master, slave, kept):

@@ -20,7 +20,7 @@ SCRATCH = Needs((("scratch", 60 * GIB),))
 def two_gpus_in_use(slots=8, **more):
     """Each for 10 s: the first since 4 s, the second since now; other slots are free."""
     table = Table(**more)
-    forecast = known(table)
+    forecast = known(table, (10.0,) * 20)
     table.host("h1", slots, facts=facts())
     table.arrive("a", needs=GPU)
     table.now_s = 4.0
