@@ -23,7 +23,7 @@ from lbd.lim.core.broadcast import IN_FLIGHT_MAX, sends
 from lbd.lim.core.settings import InForce
 from lbd.lim.core.signed import policy_version
 from lbd.lim.core.state import Identity, LimState
-from lbd.lim.core.table import UNLISTED_RANK
+from lbd.lim.identity import identity_of
 from lbd.lim.settings_file import SettingsFile
 from lbd.lim.site_command import SiteCommand
 from lbd.load import sampler as kernel
@@ -60,19 +60,9 @@ class Lim:
         self.undelivered: Counter[str] = Counter()
         self.own_pids = {os.getpid()}
         state_dir = Path(config.host.state_dir)
-        self.kept = SettingsFile(make_dir(state_dir, "host.state_dir"))
         cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
-        identity = Identity(
-            cluster=config.cluster.name,
-            me=own_member(config),
-            others=other_members(config) if network is not None else (),
-            join_target=config.cluster.join if network is not None else "",
-            cores=cores,
-            speed=kernel.core_speed(config.host.speed, state_dir),
-            drained=self.kept.drained(),
-            settings=self.kept.resumed(InForce(config.lim, config.load, config.log), signs=signs),
-            is_strict=signs and bool(config.admin.settings_hosts),
-        )
+        self.kept = SettingsFile(make_dir(state_dir, "host.state_dir"))
+        identity = identity_of(config, self.kept, cores, alone=network is None, signs=signs)
         self.state = state_of(config, identity, now_s)
         load, own = self.state.in_force.load, lambda: self.own_pids
         self.sampler = kernel.make_sampler(load, cores, own, now_s)
@@ -245,11 +235,7 @@ class Lim:
         if self.state.next_due_s < due_s:
             self._ticking.start()
         if isinstance(message.body, m.Ping):
-            of = self.state
-            reply = m.Ack(
-                unix_time_s=time.time(), version=__version__, algorithm=of.in_force.lim.algorithm,
-                settings_version=of.settings.version, policy_version=policy_version(of.settings),
-            )  # fmt: skip
+            reply = answer_to_ping(self.state)
         return self.state.envelope(reply)
 
     def skewed(self, host: str, why: str) -> None:
@@ -366,6 +352,13 @@ def state_of(config: Config, identity: Identity, now_s: float) -> LimState:
     return RecordedState(identity, base, seed, now_s, history.write)
 
 
+def answer_to_ping(state: LimState) -> m.Ack:
+    return m.Ack(
+        unix_time_s=time.time(), version=__version__, algorithm=state.in_force.lim.algorithm,
+        settings_version=state.settings.version, policy_version=policy_version(state.settings),
+    )  # fmt: skip
+
+
 def make_dir(path: Path, key: str) -> Path:
     """Raises ConfigError if it cannot be made or written."""
     try:
@@ -375,26 +368,3 @@ def make_dir(path: Path, key: str) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(f"{key} {path}: cannot be written by this user")
     return path
-
-
-def own_member(config: Config) -> m.Member:
-    host = config.host
-    ranks = {entry.name: rank for rank, entry in enumerate(config.cluster.hosts)}
-    return m.Member(
-        name=HostId(host.name),
-        address=host.address,
-        lim_port=config.lim.port,
-        lbm_port=config.lbm.port,
-        rank=ranks.get(host.name, UNLISTED_RANK),
-        incarnation=time.time_ns() // 1_000_000,
-        version=__version__,
-        vector_format=m.VECTOR_FORMAT,
-    )
-
-
-def other_members(config: Config) -> list[m.Member]:
-    return [
-        m.Member(HostId(entry.name), entry.address, entry.lim_port, entry.lbm_port, rank, 0)
-        for rank, entry in enumerate(config.cluster.hosts)
-        if entry.name != config.host.name
-    ]

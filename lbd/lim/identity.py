@@ -1,0 +1,56 @@
+"""Who this host is to its LIM, and the others that the configuration names."""
+
+import time
+from pathlib import Path
+
+from lbd import __version__
+from lbd.config.schema import Config
+from lbd.lim.core import messages as m
+from lbd.lim.core.settings import InForce
+from lbd.lim.core.state import Identity
+from lbd.lim.core.table import UNLISTED_RANK
+from lbd.lim.settings_file import SettingsFile
+from lbd.load import sampler as kernel
+from lbd.model import HostId
+
+
+def identity_of(
+    config: Config, kept: SettingsFile, cores: float, *, alone: bool, signs: bool
+) -> Identity:
+    """`alone`: there is no network; `signs`: hosts have certificates, so a policy has to be
+    signed."""
+    base = InForce(config.lim, config.load, config.log)
+    return Identity(
+        cluster=config.cluster.name,
+        me=own_member(config),
+        others=() if alone else other_members(config),
+        join_target="" if alone else config.cluster.join,
+        cores=cores,
+        speed=kernel.core_speed(config.host.speed, Path(config.host.state_dir)),
+        drained=kept.drained(),
+        settings=kept.resumed(base, signs=signs),
+        is_strict=signs and bool(config.admin.settings_hosts),
+    )
+
+
+def own_member(config: Config) -> m.Member:
+    host = config.host
+    ranks = {entry.name: rank for rank, entry in enumerate(config.cluster.hosts)}
+    return m.Member(
+        name=HostId(host.name),
+        address=host.address,
+        lim_port=config.lim.port,
+        lbm_port=config.lbm.port,
+        rank=ranks.get(host.name, UNLISTED_RANK),
+        incarnation=time.time_ns() // 1_000_000,
+        version=__version__,
+        vector_format=m.VECTOR_FORMAT,
+    )
+
+
+def other_members(config: Config) -> list[m.Member]:
+    return [
+        m.Member(HostId(entry.name), entry.address, entry.lim_port, entry.lbm_port, rank, 0)
+        for rank, entry in enumerate(config.cluster.hosts)
+        if entry.name != config.host.name
+    ]
