@@ -7,7 +7,7 @@ from itertools import islice
 
 from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.dependencies.dependents import Waits
-from lbd.dispatch.core.ledger_rows import Accepted, Stored, Submission, Wanted
+from lbd.dispatch.core.ledger_rows import Accepted, Stored, Submission
 from lbd.dispatch.core.ownership import Owners
 from lbd.dispatch.core.why_waiting import stuck_reason
 from lbd.dispatch.daemon import Dispatcher
@@ -18,7 +18,7 @@ from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.queue_quotas import QueueRoom
 from lbd.errors import LbdError
-from lbd.model import JobId, JobState
+from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 
@@ -57,8 +57,6 @@ class Submissions:
             await self._counts.look()
         targets = self._life.queues.targets
         remark = targets.remark(accepted.first, clock_s()) if accepted.is_new else ""
-        if after and accepted.is_new:
-            remark = remark or await self._cancelled(accepted.first)
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
         return pb.SubmitReply(
             first=accepted.first,
@@ -67,17 +65,6 @@ class Submissions:
             is_other=accepted.is_other,
             remark=remark,
         )
-
-    async def _cancelled(self, job: int) -> str:
-        """Why one that has just come will never begin; "" of any other. Raises LedgerTrouble."""
-        if JobId(str(job)) in self._life.jobs:
-            return ""
-        await self._dispatcher.settled()
-        wanted = Wanted(((job, job),), ended_only=True, limit=1, commands=False)
-        for row in await self._ledger.find(wanted):
-            if row.state == JobState.CANCELLED.value:
-                return f"cancelled at once: {row.reason}"
-        return ""
 
     async def _queued(self, sent: Submission) -> Accepted:
         """On disk and in the queue. Raises LbdError."""

@@ -70,16 +70,6 @@ async def test_a_job_begins_after_the_others_have_ended_well(world):
     assert 3 in began(world)
 
 
-async def test_who_waits_for_what_has_failed_already_hears_so_at_once(world):
-    await world.submit(asking())
-    await ended(world, "1", status=1)
-    reply = await world.submit(after("ok:1"))
-    said = "it was waiting for 1 to succeed, but it did not"
-    assert (reply.error, reply.first, reply.remark) == ("", 2, f"cancelled at once: {said}")
-    assert await why(world, "2") == ("cancelled", said)
-    assert (await world.submit(after("any:1"))).remark == ""
-
-
 @pytest.mark.parametrize(
     ("how", "status", "begins"),
     [("ok", 1, False), ("failed", 1, True), ("failed", 0, False), ("any", 1, True)],
