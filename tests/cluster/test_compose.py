@@ -1,6 +1,7 @@
 """docker-compose.yml on a real engine: it works at once, and faults give what the book says."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -246,7 +247,8 @@ def test_killed_centre(cluster):
     cluster.wait_whole()
     works(cluster, "first")
     cluster.run("client", "lbctl", "wait", queued, check=False)
-    assert cluster.queued(queued)["state"] == "done", cluster.queued(queued)
+    ended = cluster.queued(queued)
+    assert ended["state"] == "done", json.dumps(ended)  # whole, and not cut by pytest
     assert cluster.run("client", "lbctl", "logs", queued).stdout == "kept\n"
 
 

@@ -8,7 +8,8 @@ from tests.live.cluster import FAST
 from tests.live.test_joining import new_token, refused
 from tests.live.trust import Newcomer, authority_on, files_of
 
-SETTINGS = (*FAST, "tls.revocation_check_s=0.5")
+# A host that is up is to seem so on a slow machine, too.
+SETTINGS = (*FAST, "lim.stale_after_s=15.0", "lim.down_after_s=30.0", "tls.revocation_check_s=0.5")
 LONG_S = 90
 UNTIL_TOLD = "echo begun; read x; echo done $x; exit 7"
 
