@@ -94,7 +94,7 @@ def in_child(work: Callable[[], int], cpu_s: float) -> int:
             os._exit(status)
     try:
         watched = os.pidfd_open(child)
-        select.select([watched], [], [], 30 + 20 * cpu_s)
+        select.select([watched], [], [], 30 + 5 * cpu_s)
         os.close(watched)
     finally:
         if not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
