@@ -1,5 +1,5 @@
-"""The signature under the cluster's settings: made with the key of a host's certificate, checked by
-whoever has the authority's.
+"""The signature under the cluster's settings: made with the key of a host's certificate, checked
+with the certificate of the authority.
 
 A certificate that has ended since is as good as one that has not: settings are kept for longer than
 a certificate lasts, and given to hosts that join years later. One that was revoked is not, which

@@ -18,7 +18,7 @@ from lbd.process.self_start import PACKAGE_PARENT
 
 RUNTIME_MODE = 0o775
 WORKDIRS_MODE = 0o711
-UP = "up.pid"  # of `lbd up`, which stays root: whoever stops that process goes by its owner
+UP = "up.pid"  # of `lbd up`, which stays root: who stops it goes by its owner
 
 
 def daemons_account(config: Config) -> LocalUser | None:

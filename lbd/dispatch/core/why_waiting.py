@@ -1,6 +1,6 @@
 """Why a pending job waits, in words for its user. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.lifecycle import Lifecycle
@@ -79,14 +79,13 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     if plan is None:
         return f"{together}; {free}; lets other jobs pass until {time_of(drain.until_s)}"
     names = sorted(plan.kept)
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     held = sum(
         queues.hosts[name].now(unit, min(slots, queues.hosts[name].free))
         for name, slots in plan.kept.items()
         if name in queues.hosts
     )
     since, until = time_of(drain.since_s), time_of(drain.until_s)
-    drained = f"draining {shown} since {since}, until {until}"
+    drained = f"draining {_some(names)} since {since}, until {until}"
     if plan.ends_s < drain.until_s:
         drained += f"; there is room by {time_of(plan.ends_s)} at the latest"
     return f"{together}{has} {held}; {drained}"
@@ -127,15 +126,18 @@ def stuck_reason(life: Lifecycle, job: JobId) -> str:
     return _obstacle(life, live, None)
 
 
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
 def _nobody(life: Lifecycle) -> str:
     """Why no host at all takes jobs."""
     if aside := life.hosts.aside():
         return f"set aside after failures: {', '.join(aside)}"
     if not (known := sorted(life.hosts.known)):
         return "no host takes jobs: none has reached the dispatcher"
-    shown = ", ".join(known[:4]) + (f" and {len(known) - 4} more" if len(known) > 4 else "")
     is_one = "is" if len(known) == 1 else "are"
-    return f"no host takes jobs: {shown} {is_one} drained, closed by the owner or out of contact"
+    return f"no host takes jobs: {_some(known)} {is_one} drained, closed by the owner or out of contact"
 
 
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:
