@@ -28,7 +28,7 @@ MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the n
 STATUS_BYTES = 1 << 14
 ENVIRONMENT_BYTES = 8 << 20
 LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
-MARK = b"LBD_KEPT"  # in every job's environment: the keeper's runtime directory and the job
+MARK = b"LBD_KEPT"  # in every job's environment: which keeper's it is, and the job
 
 
 def preference(hierarchy: cgroup.Hierarchy) -> int:
@@ -40,10 +40,11 @@ def preference(hierarchy: cgroup.Hierarchy) -> int:
 
 
 def name_of(runtime_dir: str) -> str:
-    """What a keeper's cgroups are called.
+    """What a keeper's cgroups are called, and its jobs marked with.
 
-    Hosts in namespaces, each with a directory of that name, may share a cgroup hierarchy; what one
-    takes for leftovers must not be the jobs of another.
+    Hosts in containers, each with a directory of that name, may share a cgroup hierarchy, and their
+    processes are seen from the host that the containers run on; what one takes for leftovers must
+    not be the jobs of another.
     """
     found = os.stat(runtime_dir)
     identity = f"{runtime_dir} {found.st_dev} {found.st_ino}"
@@ -55,7 +56,7 @@ class Containment:
 
     def __init__(self, runtime_dir: str, use_cgroups: bool) -> None:
         name = name_of(runtime_dir)
-        self.mark = MARK + b"=" + runtime_dir.encode() + b":"
+        self.mark = MARK + b"=" + name.encode() + b":"
         self.kind = "session"
         self._groups = 0
         self.base: Path | None = None

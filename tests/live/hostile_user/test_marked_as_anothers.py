@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lbd.keeper import protocol as keeper
+from lbd.keeper.limits.cgroups import name_of
 from tests.live.cluster import wait_until
 from tests.live.hostile_user.test_keeper_hangs import LoneKeeper, is_alive
 from tests.live.privileged import ANN, MALLORY
@@ -39,7 +40,7 @@ below[1].kill()
 def test_a_mark_counts_below_the_keeper_and_with_a_process_of_the_jobs_user_alone(tmp_path):
     tmp_path.chmod(0o755)
     ann, mallory = (pwd.getpwnam(name).pw_uid for name in (ANN, MALLORY))
-    mark = f"{tmp_path}:1"
+    mark = f"{name_of(str(tmp_path))}:1"
     beside = subprocess.Popen(["sleep", "60"], user=ann, env={"LBD_KEPT": mark}, cwd="/")
     try:
         words = (str(tmp_path), str(ann), str(mallory), mark)

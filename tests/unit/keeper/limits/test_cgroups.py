@@ -1,0 +1,31 @@
+"""What a keeper takes for its own, and for left over by the one before."""
+
+import subprocess
+
+from lbd.keeper.limits.cgroups import MARK, Containment
+
+
+def job_of(held: Containment) -> "subprocess.Popen[bytes]":
+    name, _, mark = held.mark.partition(b"=")
+    assert name == MARK
+    return subprocess.Popen(["sleep", "60"], env={name: mark + b"1"})
+
+
+def test_a_new_keeper_ends_what_the_last_one_left_and_no_job_of_a_directory_of_the_same_name(
+    tmp_path,
+):
+    """As of a container, whose processes its host sees: each has a /run/lbd of its own."""
+    directory = tmp_path / "lbd"
+    directory.mkdir()
+    containers = job_of(Containment(str(directory), False))
+    directory.rename(tmp_path / "of the container")
+    directory.mkdir()
+    left = job_of(Containment(str(directory), False))
+    try:
+        Containment(str(directory), False).clear_leftovers()
+        assert left.wait() == -9
+        assert containers.poll() is None
+    finally:
+        for process in (containers, left):
+            process.kill()
+            process.wait()
