@@ -26,8 +26,8 @@ POLL_S = 0.05
 
 # Seconds instead of minutes, where a test waits for time to pass.
 FAST = (
-    "lim.exchange_period_s=0.2", "lim.keepalive_s=0.8", "lim.stale_after_s=2.0",
-    "lim.down_after_s=4.0", "lim.centre_silence_s=1.5", "lim.avoid_s=1.0", "load.smoothing_s=1.0",
+    "lim.exchange_period_s=0.2", "lim.keepalive_s=0.8", "lim.stale_after_s=6.0",
+    "lim.down_after_s=8.0", "lim.centre_silence_s=1.5", "lim.avoid_s=1.0", "load.smoothing_s=1.0",
     "lbm.orphan_after_s=3.0", "lbm.kill_grace_s=0.5", "lbm.connect_timeout_s=0.5",
 )  # fmt: skip
 

@@ -82,9 +82,9 @@ def test_power_off_ends_all_of_a_host_and_start_brings_it_back(request, isolate)
     refused = run_lab("exec", "h3", "--dir", lab.root, "--", "true", check=False)
     assert (refused.returncode, refused.stderr.count("\n")) == (125, 1)
     assert "powered off" in refused.stderr
-    lab.wait_until(lambda: lab.states("h1")["h3"] == "down", "h1 sees it is gone", 15)
+    lab.wait_until(lambda: lab.states("h1")["h3"] == "down", "h1 sees it is gone")
     lab.start("h3")
-    lab.wait_until(lambda: lab.states("h1")["h3"] == "up", "h1 sees it is back", 15)
+    lab.wait_until(lambda: lab.states("h1")["h3"] == "up", "h1 sees it is back")
 
 
 @both
@@ -92,7 +92,7 @@ def test_a_cut_outlives_a_restart_of_the_daemons(request, isolate):
     lab = request.getfixturevalue("lab" if isolate == "none" else "lab_ns")
     lab.cut("h2", "h1")
     try:
-        lab.wait_until(lambda: lab.states("h1")["h2"] == "down", "h1 loses h2", 15)
+        lab.wait_until(lambda: lab.states("h1")["h2"] == "down", "h1 loses h2")
         assert lab.states("h3") == {"h1": "up", "h2": "up", "h3": "up"}
         lab.kill("h2", "host")
         lab.start("h2")

@@ -10,7 +10,7 @@ import pytest
 from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away, put
 
-SETTINGS = (*FAST, "dispatch.lease_s=5", "lbm.slots=1", "tags.cutoffs_s=[1.0]")
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=1", "tags.cutoffs_s=[1.0]")
 BIG, SMALL = ("sh", "big.sh"), ("sh", "small.sh")  # by what is on record of them
 
 

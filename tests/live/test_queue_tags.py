@@ -14,7 +14,7 @@ TREE = 'echo "tier $LBD_TIER"; python3 -c "$1" "$2" & wait $!; cat'
 
 @pytest.fixture(scope="module")
 def lab():
-    settings = (*FAST, "dispatch.lease_s=5", "tags.cutoffs_s=[0.4]", "lbm.slots=2")
+    settings = (*FAST, "dispatch.lease_s=20", "tags.cutoffs_s=[0.4]", "lbm.slots=2")
     lab = Lab.up(2, "none", "--mode", "tags", settings=settings)
     yield lab
     lab.down()

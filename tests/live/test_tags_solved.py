@@ -12,7 +12,7 @@ from tests.live.queue_past import away, put
 
 SIZES = BoundedPareto(0.2, 200.0, 1.0)
 JOBS = 600
-SETTINGS = (*FAST, "dispatch.lease_s=5", "lbm.slots=1", "tags.solve_every_s=1")
+SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=1", "tags.solve_every_s=1")
 
 
 @pytest.fixture(scope="module")

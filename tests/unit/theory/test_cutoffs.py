@@ -104,7 +104,7 @@ def test_some_loads_have_no_cutoffs_at_all(objective):
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-12, 1.0, 1 + 1e-12, 2.0, 2 - 1e-12])
 @pytest.mark.parametrize("ratio", [1.001, 1e3, 1e10])
-@pytest.mark.parametrize("hosts", [2, 5])
+@pytest.mark.parametrize("hosts", [2, 3])
 def test_sound_at_the_limits(alpha, ratio, hosts):
     sizes = BoundedPareto(1.0, ratio, alpha)
     _, max_load = balanced(sizes, hosts)

@@ -386,7 +386,7 @@ def test_no_history_has_two_attempts_alive_or_forgets_a_job(mode, names, seed, r
 
 
 @pytest.mark.parametrize("mode", ["fcfs", "tags", "shortest-queue"])
-@pytest.mark.parametrize("seed", range(int(os.environ.get("LBD_SIM_SEEDS", "8"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("LBD_SIM_SEEDS", "4"))))
 def test_long_histories(mode, seed):
     """The seed is all there is to a run: it replays from there. LBD_SIM_SEEDS=999 plays so many."""
     limit, widest = (1000, 2)[seed % 2], (2, 1)[seed // 2 % 2]
