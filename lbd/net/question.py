@@ -44,7 +44,9 @@ async def ask(
 @contextmanager
 def channel_may_close() -> Iterator[None]:
     """Around calls on a channel that is closed when its host is revoked. gRPC then cancels the
-    task that waits for such a call, and a task of a group would end without a word. Raises Unanswered."""
+    task that waits for such a call, and a task of a group would end without a word.
+
+    Raises Unanswered."""
     try:
         yield
     except (grpc.aio.UsageError, grpc.aio.InternalError) as problem:

@@ -74,7 +74,8 @@ class Run:
         # A copy of its own: some remove *.tmp or core files, also those of one that runs beside it.
         shared = self.root / script.directory
         directory = shared.with_name(f"{shared.name}-{script.name}")
-        shutil.copytree(shared, directory, symlinks=True)
+        # By another program: there are hundreds of files in it, and hundreds of scripts.
+        subprocess.run(["cp", "-a", shared, directory], check=True)
         try:
             return self._outcome_in(directory, script)
         finally:

@@ -136,8 +136,8 @@ def _nobody(life: Lifecycle) -> str:
         return f"set aside after failures: {', '.join(aside)}"
     if not (known := sorted(life.hosts.known)):
         return "no host takes jobs: none has reached the dispatcher"
-    is_one = "is" if len(known) == 1 else "are"
-    return f"no host takes jobs: {_some(known)} {is_one} drained, closed by the owner or out of contact"
+    which = f"{_some(known)} {'is' if len(known) == 1 else 'are'}"
+    return f"no host takes jobs: {which} drained, closed by the owner or out of contact"
 
 
 def _obstacle(life: Lifecycle, live: Live, place: Place | None) -> str:

@@ -17,7 +17,7 @@ from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.core.test_random_histories import EVENTS, RULES, SHARED_EVENTS, History
 
-MANY = 20_000
+MANY = 12_000
 EACH_BYTES = 110  # the queue's own share of the 200 that tests/bench asks of the whole process
 WHEN = 0.0, Random(1)
 CLOSED = HostSlots(HostId("h1"), 2, open_slots=0)
