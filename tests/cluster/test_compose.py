@@ -288,7 +288,7 @@ def test_partitioned_host_with_a_running_job(cluster, job):
     cluster.docker("network", "disconnect", network, cluster.container("host4"))
     lost(cluster, process, "host4")
     no_job_on(cluster, "host4")
-    assert cluster.states("host4")["client"] != "up"
+    cluster.wait_until(lambda: cluster.states("host4")["client"] != "up", "host4 misses the client")
     assert cluster.run("host4", "lbrun", "echo", "alone").stdout == "alone\n"
     cluster.docker("network", "connect", network, cluster.container("host4"))
     cluster.wait_whole()
