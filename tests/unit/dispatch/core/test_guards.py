@@ -2,9 +2,9 @@
 
 import pytest
 
-from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.hosts import HostTable, Terms
-from lbd.dispatch.core.records import Begin, Cause, Changed, Ending
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live
 from lbd.errors import LbdError
 from lbd.lbm.core.leases import Leases
 from lbd.model import CANCEL, REQUEUE, HostId, JobId, JobState
@@ -37,6 +37,16 @@ def test_a_renewed_lease_lasts_the_margin_longer_here_than_there():
     renewed, _ = table.life.heartbeat(begin.host, [(begin.job, 1)], table.now_s)
     assert renewed == [(begin.job, 1)]
     table.now_s = 5.0 + table.life.terms.waited_s - 0.01
+    assert table.life.tick(*table.when) == []
+    table.now_s += 0.02
+    assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
+
+
+def test_what_a_dispatcher_before_us_began_may_be_alive_for_a_whole_lease_and_the_margin():
+    """Its host may have renewed it just before that dispatcher ended."""
+    table = Table(lease_s=10.0)
+    table.life.restored(Live(QueuedJob(JobId("1")), 1), (1, H1, 1, True, 1, None), *table.when)
+    table.now_s = table.life.terms.waited_s - 0.01
     assert table.life.tick(*table.when) == []
     table.now_s += 0.02
     assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
@@ -162,6 +172,14 @@ def test_a_wide_jobs_life_counts_for_each_of_its_slots():
     queue.now_s = 10.0
     queue.ended("a")
     assert list(queue.queues.slot_times.recent_s) == [30.0]
+
+
+def test_a_wide_job_works_on_all_its_slots_at_once():
+    queue = Queue("least-work")
+    queue.host("h1", 2)
+    queue.arrive("wide", slots=2, estimate_s=100.0)
+    server = queue.queues.servers_by_host[HostId("h1")]
+    assert [server.work_left_s(now_s) for now_s in (0.0, 40.0, 100.0)] == [100.0, 60.0, 0.0]
 
 
 def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():

@@ -82,6 +82,12 @@ async def test_a_leader_of_the_past_does_not_change_the_tables(database, monkeyp
         await late.close()
 
 
+async def test_a_leader_of_the_past_that_ends_lays_nobody_elses_lead_down(database):
+    async with led(database) as (first, _), led(database, "h2") as (second, _):
+        await first.end()
+        assert (await second._look()).leader == "h2"
+
+
 class Slow(Leadership):
     """The database is slow to answer a heartbeat."""
 

@@ -59,7 +59,8 @@ async def test_what_a_deposed_leader_writes_is_refused_by_the_database(database)
             with pytest.raises(Deposed):
                 await old.submit(submission(), 2.0)
             with pytest.raises(Deposed):
-                await first.keep()
+                async with asyncio.timeout(60):
+                    await first.keep()
             with pytest.raises(Deposed):
                 await old.over
             assert len(await new.live()) == 1
