@@ -4,13 +4,14 @@ import pytest
 
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.hosts import HostTable, Terms
-from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live
+from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live, Settle, Signal
 from lbd.errors import LbdError
 from lbd.lbm.core.leases import Leases
 from lbd.model import CANCEL, REQUEUE, HostId, JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
 
+KILL = 9
 LOST = Ending(Cause.LOST, reason="gone")
 FAILED = Ending(Cause.EXITED, 1, reason="failed")
 
@@ -50,6 +51,19 @@ def test_what_a_dispatcher_before_us_began_may_be_alive_for_a_whole_lease_and_th
     assert table.life.tick(*table.when) == []
     table.now_s += 0.02
     assert any(isinstance(action, Begin) for action in table.life.tick(*table.when))
+
+
+def test_what_a_host_says_of_an_attempt_it_does_not_say_of_the_next():
+    table = Table(lease_s=10.0)
+    table.life.host_gone(H2, *table.when)
+    begin = table.begin("1")
+    table.now_s = table.life.terms.waited_s
+    again = next(one for one in table.life.tick(*table.when) if isinstance(one, Begin))
+    assert (again.host, again.attempt) == (H1, 2)
+    assert table.ended(begin, OK) == [Settle(begin.job, 1, H1)]
+    held = table.life.heartbeat(H1, [(begin.job, 1)], table.now_s)
+    assert held == ([], [Signal(begin.job, 1, H1, KILL)])
+    assert table.life.jobs[begin.job].lease.attempt == 2
 
 
 # Hosts that fail

@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.schema import Config
-from lbd.keeper.limits.time_limits import CPU_US, LEASE, LEASE_MS, LOOK_S_MAX, Limit, Limits
+from lbd.keeper.limits.time_limits import (
+    CPU_US,
+    LEASE,
+    LEASE_MS,
+    LEASE_UNTIL_MS,
+    LOOK_S_MAX,
+    Limit,
+    Limits,
+)
 from lbd.keeper.run_as import Admit
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Timer
@@ -22,6 +30,7 @@ from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.load.process_table import TaskStat
 from lbd.load.procfs import TICKS_PER_S
+from lbd.local import frames
 from lbd.model import GANG_MOVES, GANG_SHOWN, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
@@ -37,12 +46,13 @@ class Link:
     weighs_cpu, pid, uid = False, 1, 0
 
     def __init__(self):
-        self.told, self.spawns = [], []
+        self.told, self.spawns, self.orders = [], [], []
         self.process = 1  # of what it begins
 
     async def spawn(self, order, descriptors, stopped, limit):
         spawned = Spawned(stopped)
         spawned.begun.set_result(Forked(self.process, ""))
+        self.orders.append((order, limit))
         self.spawns.append(spawned)
         return spawned
 
@@ -126,6 +136,15 @@ async def test_with_its_lease_it_ends_though_the_keeper_does_nothing(host, attem
     attempt.feed(e.Tick())
     await until(lambda: sleeping.poll() is not None)
     assert sleeping.returncode == -KILLED
+
+
+async def test_the_keeper_is_told_with_the_order_until_when_it_may_begin_and_go_on(host, attempt):
+    """So it ends with its lease though we hang, or are late to be read."""
+    await begin(attempt)
+    ((order, limit),) = host.link.orders
+    ((_, body),) = frames.Splitter(1 << 16).feed(limit)
+    until_ms = int(attempt.execution.timers[Timer.LEASE] * 1e3)
+    assert order.start_by_ms == int(dict(frames.fields(body))[LEASE_UNTIL_MS]) == until_ms
 
 
 async def test_one_that_its_keeper_ended_with_its_lease_is_lost(host, attempt, news):
