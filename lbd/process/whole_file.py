@@ -27,8 +27,8 @@ def write_whole(
     device.
 
     `mode`: as it is, else what the umask leaves of 0666. `is_durable`: on the disk before it takes
-    its place. `prepare` is called with the descriptor before that, too. `at`: the directory, open,
-    that `path` is a name in.
+    its place, which it has on the disk, too, when we return. `prepare` is called with the
+    descriptor before that. `at`: the directory, open, that `path` is a name in.
     """
     above, name = os.path.split(os.fsencode(path))
     fresh = name[:NAME_BYTES_MAX] + f".{os.urandom(8).hex()}{UNFINISHED}".encode()
@@ -50,6 +50,8 @@ def write_whole(
         except BaseException:
             os.unlink(fresh, dir_fd=directory)
             raise
+        if is_durable:
+            os.fsync(directory)
     finally:
         os.close(directory)
 

@@ -86,15 +86,12 @@ class Authority:
         return read_ledger(self.ledger_file)
 
     def _save(self, ledger: Ledger) -> None:
-        fresh = self.ledger_file.with_suffix(".fresh")
-        write_private(fresh, json.dumps(asdict(ledger), indent=1).encode())
         try:
-            if self.root.stat().st_mode & stat.S_IRGRP:
-                with opened_file(fresh) as file:
-                    os.fchmod(file, LEDGER_MODE)
-            fresh.rename(self.ledger_file)
+            is_shown = self.root.stat().st_mode & stat.S_IRGRP
         except OSError as problem:
             raise ConfigError(f"{self.ledger_file}: {problem.strerror}") from problem
+        data = json.dumps(asdict(ledger), indent=1).encode()
+        write_private(self.ledger_file, data, LEDGER_MODE if is_shown else KEY_MODE)
 
     def keep_from(self, group: int) -> None:
         """As root: the key is root's alone, the ledger for that group to read.

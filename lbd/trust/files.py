@@ -183,12 +183,12 @@ def own_like(descriptor: int, directory: int) -> None:
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """In place of what was there, in one step, and in no directory that a link leads to. Raises
-    ConfigError."""
+def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """In place of what was there, in one step and on the disk, in no directory that a link leads
+    to. Raises ConfigError."""
     try:
         with opened(path.parent) as directory:
             prepare = functools.partial(own_like, directory=directory)
-            write_whole(path.name, data, 0o600, True, prepare, directory)
+            write_whole(path.name, data, mode, True, prepare, directory)
     except OSError as problem:
         raise ConfigError(f"{path}: {problem.strerror}") from problem

@@ -101,7 +101,6 @@ class NoticeStore:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = json.dumps(asdict(notice)).encode()
         write_whole(self.path(notice), data, 0o600, is_durable=True)
-        sync(self.root)
 
     def drop(self, notice: Notice) -> None:
         with contextlib.suppress(OSError):

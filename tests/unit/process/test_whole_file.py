@@ -10,8 +10,14 @@ import pytest
 
 from lbd.cli.ctl.own_config import put
 from lbd.client.status_file import write_failure
+from lbd.lbm.queue.notifications import Notice, NoticeStore
+from lbd.lbm.queue.pack_store import Note, PackStore
+from lbd.lim.core.messages import Settings
+from lbd.lim.settings_file import SettingsFile
 from lbd.process.whole_file import write_whole
+from lbd.trust.authority import Authority
 from lbd.trust.files import write_private
+from lbd.trust.ledger import Ledger
 
 WRITERS = {
     "itself": lambda path: write_whole(path, b"ours\n"),
@@ -91,6 +97,51 @@ def test_a_device_is_never_replaced_by_a_file(tmp_path, capfd):
         write_whole(tmp_path, b"x")
     write_failure(str(pipe), "why")
     assert capfd.readouterr().err == f"lbrun: --status-file {pipe}: Not a regular file\n"
+
+
+def packed(directory):
+    store = PackStore(str(directory))
+    name, descriptor = store.create()
+    store.finish(name, descriptor)
+    os.close(descriptor)
+
+
+DURABLE = {
+    "lbd.toml": lambda directory: put(directory / "file", "# ours\n"),
+    "a key": lambda directory: write_private(directory / "file", b"ours\n"),
+    "who is revoked": lambda directory: Authority(directory, 1.0)._save(Ledger("lbd", "h1")),
+    "what is set for all hosts": lambda to: SettingsFile(to).keep_settings(Settings(1, "h1")),
+    "a queued job's files": packed,
+    "what a job is to bring": lambda to: PackStore(str(to)).write(
+        Note("0" * 32, 1, 1, 0, 0, "/", [], [])
+    ),
+    "whom to notify": lambda to: NoticeStore(str(to)).write(Notice(1, 1, 0, "true", "")),
+}
+
+
+@pytest.mark.parametrize("write", DURABLE.values(), ids=DURABLE)
+def test_what_outlives_a_loss_of_power_is_on_the_disk_before_it_has_its_name(
+    write, tmp_path, monkeypatch
+):
+    """And then its name is, or what was there before would come again."""
+    for below in ("files", "notify"):
+        (tmp_path / below).mkdir()
+    synced, fsync = {}, os.fsync
+
+    def noted(descriptor):
+        found = os.fstat(descriptor)
+        directory = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if stat.S_ISDIR(found.st_mode):
+            synced[found.st_ino] = sorted(directory.iterdir())
+        else:
+            synced[found.st_ino] = directory
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write(tmp_path)
+    (made,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert synced[made.stat().st_ino] != made
+    assert made in synced[made.parent.stat().st_ino]
 
 
 def test_long_and_relative_names(tmp_path, monkeypatch):
