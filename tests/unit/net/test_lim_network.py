@@ -1,4 +1,4 @@
-"""How much one host may have us read."""
+"""What one host may say, and how much of it."""
 
 import asyncio
 import math
@@ -6,8 +6,12 @@ import time
 
 import pytest
 
-from lbd.net.lim_network import TURN_BYTES, LimNetwork
+from lbd.errors import PeerError
+from lbd.lim.core import messages as m
+from lbd.model import HostId, JobId
+from lbd.net.lim_network import TURN_BYTES, LimNetwork, check_words
 from lbd.net.transport import Plain
+from lbd.testing.builders import member, sample
 
 
 class Refused(Exception):
@@ -51,3 +55,21 @@ async def test_a_host_has_half_of_the_time_however_short_its_messages_are(networ
         await network._await_turn("h3", 100, Context())
     assert network.traffic.refused == 1
     await network._await_turn("h2", 100, Context())
+
+
+def of(name):
+    """Whatever a host says of itself."""
+    own = sample(name, 1)
+    ask = m.AskCentre(JobId("1"), frozenset(), False, False, False, own, 0.0)
+    said = m.Report(own), m.ProbeReply(own), ask, m.Reserve(own), m.ReserveReply(True, own)
+    return m.Hello(member(name), wants_members=False), *said
+
+
+@pytest.mark.parametrize("number", range(len(of("h2"))))
+def test_a_host_speaks_for_itself_alone(number):
+    """Its certificate names the caller, and the caller is who sends and what is spoken of."""
+    for caller, sender, told in (("h3", "h2", "h2"), ("h3", "h3", "h2"), ("", "h3", "h2")):
+        with pytest.raises(PeerError, match=r"h3 (speaks for|introduces itself|reports the load)"):
+            check_words(m.Message("c", HostId(sender), 1, of(told)[number]), caller)
+    for caller in ("h2", ""):
+        check_words(m.Message("c", HostId("h2"), 1, of("h2")[number]), caller)

@@ -4,9 +4,15 @@ import time
 
 import pytest
 
+from lbd.errors import PeerError
 from lbd.lim.core.table import NEVER
 from lbd.net.tls import Tls
-from tests.unit.enrolment import enrolled, joined, made_authority
+from lbd.trust import certificates
+from lbd.trust.authority import sign
+from lbd.trust.files import Credentials
+from lbd.trust.names import names_of
+from lbd.trust.revocations import Revocations
+from tests.unit.enrolment import DAY_S, enrolled, joined, made_authority
 
 
 @pytest.fixture
@@ -42,3 +48,41 @@ def test_who_is_out_until_it_is_heard_again(tls, authority):
     assert not tls.is_out("h2", time.monotonic()), "it has joined again: nobody else is heard"
     assert not tls.is_out("h3", NEVER)
     assert Tls("h1", tls.files).is_out("h2", NEVER), "a LIM that was restarted knows"
+
+
+def test_a_caller_is_a_host_until_its_certificate_ends_or_is_revoked(tls, authority):
+    shown, now_s = joined(authority, "h2").credentials.certificate.encode(), time.time()
+    assert tls.host_of(shown, now_s) == "h2"
+    with pytest.raises(PeerError, match="the certificate of h2 has ended"):
+        tls.host_of(shown, now_s + 2 * DAY_S)
+    tls.learn(authority.revoke("h2"))
+    with pytest.raises(PeerError, match="h2 is revoked"):
+        tls.host_of(shown, now_s)
+
+
+def test_who_has_a_token_is_no_host_whatever_it_has_signed_with_that(authority):
+    """Where newcomers join, TLS lets in whatever a token's key has signed."""
+    tls, now_s = Tls("h1", enrolled(authority, "h1"), lambda: authority), time.time()
+    token = authority.new_token("", 60.0, now_s)
+    tls._configuration()  # of the server: now it lets newcomers in
+    issuer = Credentials(
+        certificates.pem_of(certificates.token_key(token)), certificates.anchor_of(token, now_s)
+    )
+    key = certificates.private_key(certificates.new_key()).public_key()
+    forged = certificates.signed(issuer, key, "h2", tuple(names_of("h2", 0)), now_s, 60.0)
+    with pytest.raises(PeerError, match="only for hosts that have joined"):
+        tls.host_of(forged, now_s)
+
+
+def test_the_newest_list_of_revoked_hosts_holds_if_the_authority_has_signed_it(
+    tls, authority, tmp_path
+):
+    for host in ("h2", "h3"):
+        enrolled(authority, host)
+    older, newer = authority.revoke("h2"), authority.revoke("h3")
+    tls.learn(newer)
+    tls.learn(older)
+    another = made_authority(tmp_path / "another").credentials()
+    with pytest.raises(PeerError, match="has not signed"):
+        tls.learn(sign(another, Revocations(99, {"h1": 1})))
+    assert tls.files.read_revocations() == tls.revocations == authority.ledger().revocations()

@@ -181,7 +181,7 @@ def test_nobody_makes_us_mute_by_an_incarnation_that_none_can_follow():
     assert [type(a.body) for a in says_unknown(state, TOP)] == [m.Hello]
     assert state.membership.me.incarnation == 1
     says_unknown(state, 1000)
-    assert state.membership.me.incarnation == 1001
+    assert state.membership.me.incarnation == state.own_sample(NOW_S).incarnation == 1001
     convert.decode(convert.encode(state.envelope(m.Probe())))
 
 

@@ -8,7 +8,18 @@ from lbd.lim.core import messages as m
 from lbd.model import HostId, HostState, JobId, Verdict
 from lbd.policy.view import AVOIDED
 from lbd.testing.builders import lim_state, member, request, sample, vector
-from tests.unit.lim.core.test_one_bad_host import ALL, H1, H2, ME, NOW_S, hear, lim
+from tests.unit.lim.core.test_one_bad_host import (
+    ALL,
+    BAD,
+    H1,
+    H2,
+    LIGHT,
+    ME,
+    NOW_S,
+    hear,
+    known,
+    lim,
+)
 
 LATER_S = NOW_S + 1.0
 
@@ -283,11 +294,11 @@ def test_who_asks_for_members_is_asked_once_a_keepalive():
 
 
 @pytest.mark.parametrize(
-    ("known", "after_hello", "higher"), [(0, True, False), (1, True, True), (1, False, False)]
+    ("theirs", "after_hello", "higher"), [(0, True, False), (1, True, True), (1, False, False)]
 )
-def test_an_incarnation_is_raised_above_one_that_is_known(known, after_hello, higher):
+def test_an_incarnation_is_raised_above_one_that_is_known(theirs, after_hello, higher):
     state = lim()
-    found, said = state.membership.unknown_at(H2, known, after_hello)
+    found, said = state.membership.unknown_at(H2, theirs, after_hello)
     assert (found, state.membership.me.incarnation) == (higher, 2 if higher else 1)
     assert [one.to for one in said] == [H2]
 
@@ -300,3 +311,20 @@ def test_it_knocks_again_once_the_host_that_let_it_in_is_gone():
     assert state.membership.join_again() == []
     actions(state, "h1", m.Leave())
     assert len(state.membership.join_again()) == 1
+
+
+def test_of_anothers_load_no_answer_is_believed():
+    state = lim()
+    before = known(state)
+    lie = m.Message("test", BAD, 1, m.ReserveReply(True, sample("h2", 9, LIGHT)))
+    state.handle(e.Replied(BAD, m.Reserve(sample("h4", 1)), lie), NOW_S)
+    assert known(state) == before
+    assert not state.reservations.made
+
+
+def test_who_says_anything_keeps_its_name_though_nothing_is_heard_of_its_load():
+    state = lim()
+    later_s = NOW_S + state.in_force.lim.stale_after_s + 1.0
+    hear(state, H2, m.Probe(), now_s=later_s)
+    other = member("h2", 1, 5, address="10.9.9.9")
+    assert hear(state, H2, m.Hello(other, False), 5, now_s=later_s).name_taken
