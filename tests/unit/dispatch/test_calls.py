@@ -13,6 +13,7 @@ from lbd.dispatch.calls import Calls
 from lbd.dispatch.predictions import Predictions
 from lbd.local.rate_limit import TURN_BYTES
 from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
 
 RATE = 1 << 16
@@ -131,3 +132,10 @@ async def test_few_long_questions_of_a_host_are_looked_into_at_once():
     await asyncio.gather(*asked)
     assert len(running) == 30
     assert not paced._long
+
+
+async def test_no_host_submits_in_the_name_of_another(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        world.trust.name = "h3"
+        assert (await world.submit(services.asking())).error == "h3 submits in the name of h2"
+        assert await world.ledger.live() == []

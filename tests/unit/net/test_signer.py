@@ -206,3 +206,10 @@ def test_the_key_is_roots_alone_and_who_signs_is_not_led_elsewhere(
     (real / "linked").rename(real / "authority.pem")
     with pytest.raises(ConfigError, match="is not what"):
         Authority(real, DAY_S).keep_from(group)
+
+
+@pytest.mark.root
+def test_a_directory_that_is_not_roots_is_not_given_to_others(authority):
+    os.chown(authority.root, 65534, 65534)
+    with pytest.raises(ConfigError, match="is not root's"):
+        authority.show_to(65534)

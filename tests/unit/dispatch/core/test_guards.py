@@ -200,16 +200,20 @@ def test_of_a_host_that_is_gone_nothing_is_left_once_its_last_job_has_ended():
     queue = Queue()
     queue.host("h1")
     queue.arrive("a")
+    queue.host("h2")
+    queue.gone("h2")
     queue.gone("h1")
     assert queue.queues.servers_by_host.keys() == {"h1"}
     queue.ended("a")
     assert not queue.queues.servers_by_host
 
 
-def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one():
+@pytest.mark.parametrize("lines", [1, 2])
+def test_once_no_wide_job_waits_nobody_looks_for_slots_kept_for_one(lines):
     """All lines were gone through at each event for ever."""
-    queue = Queue()
-    queue.host("h1", 2)
+    queue = Queue("tags")
+    for number in range(lines):
+        queue.host(f"h{number + 1}", 2, tiers=(number + 1,))
     queue.arrive("a")
     assert queue.arrive("wide", slots=2) == []
     assert queue.queues._kept_for_wide
