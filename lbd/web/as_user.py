@@ -1,8 +1,12 @@
 """Connections to this host's daemons in the name of a user, for a page that root runs.
 
 A daemon knows who asks by who has connected. So a process that was forked before there was any
-thread forks once more for each connection, becomes the user for good, connects, and hands over the
-connection. It connects to the sockets it was made for, and to no others.
+thread forks once more for each connection; that one connects as the user and hands the connection
+over. It connects to the sockets it was made for, and to no others.
+
+What is wholly a user's, that user may stop or kill. So what connects for them keeps root's real
+number, nobody waits for it to end, and each request has a way back of its own: an answer that comes
+late, or twice, is a connection for nobody else.
 """
 
 import os
@@ -10,14 +14,13 @@ import pwd
 import signal
 import socket
 import struct
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from lbd.errors import Unavailable
 
-REQUEST = struct.Struct("=iI")  # which socket, the user's number
+REQUEST = struct.Struct("=iI")  # which socket, the user's number; the way back comes along
 CONNECT_S = 5.0
 PATIENCE_S = 10.0
 
@@ -26,7 +29,6 @@ class Connector:
     def __init__(self, paths: tuple[Path, ...], not_ours: Sequence[socket.socket] = ()) -> None:
         """`not_ours`: sockets of the page, which the process for connections does not keep."""
         self._paths = paths
-        self._lock = threading.Lock()
         self._way, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._way.settimeout(PATIENCE_S)
         self.pid = os.fork()
@@ -41,10 +43,14 @@ class Connector:
 
     def connect(self, uid: int, path: Path, timeout_s: float) -> socket.socket:
         """Raises Unavailable."""
-        with self._lock:
+        request = REQUEST.pack(self._paths.index(path), uid)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            ours.settimeout(PATIENCE_S)
             try:
-                self._way.send(REQUEST.pack(self._paths.index(path), uid))
-                _, descriptors, _, _ = socket.recv_fds(self._way, 1, 1)
+                with theirs:
+                    socket.send_fds(self._way, [request], [theirs.fileno()])
+                _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
             except OSError as problem:
                 raise Unavailable(f"cannot ask {path.stem} as user {uid}: {problem}") from None
         if not descriptors:
@@ -63,30 +69,28 @@ def serve(way: socket.socket, paths: tuple[Path, ...]) -> None:
     """Until the page is gone."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    while request := way.recv(REQUEST.size):
-        which, uid = REQUEST.unpack(request)
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                hand_over(way, paths[which], uid)
-                status = 0
-            except (OSError, KeyError):
-                status = 1
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(pid, 0)
-        if status:
-            way.send(b"-")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(way, REQUEST.size, 1)
+        if not request:
+            return
+        with suppress(OSError), socket.socket(fileno=descriptors[0]) as back:
+            which, uid = REQUEST.unpack(request)
+            if os.fork() == 0:
+                try:
+                    hand_over(back, paths[which], uid)
+                finally:
+                    os._exit(0)
 
 
-def hand_over(way: socket.socket, path: Path, uid: int) -> None:
+def hand_over(back: socket.socket, path: Path, uid: int) -> None:
     """Raises OSError, KeyError if there is no such user."""
     account = pwd.getpwuid(uid)
-    os.setgroups(os.getgrouplist(account.pw_name, account.pw_gid))
-    os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
-    os.setresuid(uid, uid, uid)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(CONNECT_S)
+        os.setgroups(groups)
+        os.setegid(account.pw_gid)
+        os.seteuid(uid)
         sock.connect(str(path))
-        socket.send_fds(way, [b"+"], [sock.fileno()])
+        socket.send_fds(back, [b"+"], [sock.fileno()])

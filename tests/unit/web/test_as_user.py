@@ -1,18 +1,25 @@
 import os
 import pwd
+import signal
 import socket
+import subprocess
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from lbd.errors import Unavailable
 from lbd.local.caller import caller_of
+from lbd.web import as_user
 from lbd.web import client_uid as whose
 from lbd.web.as_user import Connector
 from lbd.web.client_uid import can_be_asked, client_uid, kernel_form, uid_asked, uid_in, uid_read
 
 NOBODY = pwd.getpwnam("nobody")
+become = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 
 
 @pytest.fixture
@@ -23,11 +30,11 @@ def listening():
         sock.bind(str(path))
         os.chmod(path, 0o666)
         sock.listen()
-        sock.settimeout(10)
+        sock.settimeout(60)
         yield path, sock
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@become
 def test_a_connection_is_the_users(listening):
     path, sock = listening
     connector = Connector((path,))
@@ -48,6 +55,75 @@ def test_a_connection_is_the_users(listening):
             connector.connect(0, path, 5.0)
     finally:
         connector.close()
+
+
+@pytest.fixture
+def held_up(listening, monkeypatch):
+    """A daemon that has not come to accept anybody, so that what connects for a user waits."""
+    path, sock = listening
+    sock.listen(0)
+    monkeypatch.setattr(as_user, "CONNECT_S", None)
+    connector = Connector((path,))
+    with socket.socket(socket.AF_UNIX) as first:
+        first.connect(str(path))  # the one place that there is
+        yield path, sock, connector
+    for pid in (*children(connector.pid), connector.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    connector.close()
+
+
+def children(pid):
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def for_nobody(connector):
+    """The process that connects as that user, once it does."""
+    give_up_s = time.monotonic() + 60
+    while time.monotonic() < give_up_s:
+        for pid in children(connector.pid):
+            with suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                if status.partition("\nUid:")[2].split(None, 2)[1] == str(NOBODY.pw_uid):
+                    return pid
+    return pytest.fail("nothing connects")
+
+
+@become
+def test_nobody_stops_what_connects_for_them(held_up):
+    """Else all who have signed in would wait for it."""
+    path, sock, connector = held_up
+    with ThreadPoolExecutor(1) as asking:
+        asked = asking.submit(connector.connect, NOBODY.pw_uid, path, 5.0)
+        pid = for_nobody(connector)
+        for name in ("STOP", "KILL"):
+            stop = ("sh", "-c", f"kill -{name} {pid}")
+            done = subprocess.run(stop, user="nobody", extra_groups=(), capture_output=True)
+            assert b"not permitted" in done.stderr, name
+        sock.accept()[0].close()
+        with sock.accept()[0] as theirs:
+            assert caller_of(theirs).uid == NOBODY.pw_uid
+        asked.result(60).close()
+
+
+@become
+def test_a_connection_that_comes_too_late_is_nobody_elses(held_up, monkeypatch):
+    path, sock, connector = held_up
+    monkeypatch.setattr(as_user, "PATIENCE_S", 0.1)
+    connector._way.settimeout(0.1)
+    with pytest.raises(Unavailable, match="cannot ask"):
+        connector.connect(NOBODY.pw_uid, path, 5.0)
+    monkeypatch.setattr(as_user, "PATIENCE_S", 60.0)
+    connector._way.settimeout(60.0)
+    accepted = [sock.accept()[0] for _ in range(2)]
+    assert caller_of(accepted[1]).uid == NOBODY.pw_uid  # it has been made, for nobody
+    with connector.connect(0, path, 5.0) as way:
+        way.sendall(b"hello")
+        mine, _ = sock.accept()
+        assert caller_of(mine).uid == 0
+        assert mine.recv(10) == b"hello"
+    for one in (*accepted, mine):
+        one.close()
 
 
 def test_it_connects_nowhere_else(listening, tmp_path):
