@@ -6,6 +6,7 @@ Each is a child of the keeper that becomes the user, does it and ends, without a
 import asyncio
 import itertools
 import os
+import weakref
 from collections.abc import Awaitable, Callable
 
 from lbd.errors import LbdError, Unavailable
@@ -14,10 +15,11 @@ from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
 from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed
-from lbd.lbm.workdir_step import run_step
+from lbd.lbm.workdir_step import end_left, run_step
 from lbd.process.boot_clock import clock_s
 
 ANSWER_S = 2.0
+STEP_S, STEPS_AT_ONCE = 60.0, 4  # of a user
 ALONE = "alone."  # begins the names of what the next LBM lets run on
 Lookup = Callable[[str | int], Awaitable[LocalUser | None]]
 
@@ -27,6 +29,7 @@ class AsUser:
         self._link = link
         self._look_up_user = look_up_user
         self._numbers = itertools.count(os.getpid() << 32)  # others than those of an LBM before us
+        self._turns = weakref.WeakValueDictionary[tuple[int, bytes], asyncio.Semaphore]()
 
     @property
     def is_needed(self) -> bool:
@@ -44,16 +47,25 @@ class AsUser:
         except (TimeoutError, ValueError, LbdError) as problem:
             raise Unavailable(str(problem) or "its file server does not answer") from None
 
-    async def work(self, uid: int, *words: bytes) -> None:
-        """A step of stage_worker.py. Raises Unavailable."""
+    async def work(self, uid: int, *words: bytes, limit_s: float = STEP_S) -> None:
+        """A step of stage_worker.py. Its user may keep it from ending, so the keeper ends it after
+        so long, and of each user's of one kind a few are under way at once. Raises Unavailable."""
         order = Order(argv=list(words), worker=True)
         await self._address(uid, order)
-        try:
-            spawned = await self._link.spawn(order, [], lambda _: None)
-            await spawned.begun
-            ended = await spawned.exited
-        except LbdError as problem:
-            raise Unavailable(str(problem)) from None
+        turn = self._turns.setdefault((uid, words[0]), asyncio.Semaphore(STEPS_AT_ONCE))
+        spawned: Spawned | None = None
+        async with turn:
+            try:
+                limit = limit_frame(order.job, clock_s() + limit_s, 0.0)
+                spawned = await self._link.spawn(order, [], lambda _: None, limit)
+                await asyncio.shield(spawned.begun)
+                ended = await asyncio.shield(spawned.exited)
+            except LbdError as problem:
+                raise Unavailable(str(problem)) from None
+            finally:
+                end_left(self._link, order, spawned)
+        if ended.over:
+            raise Unavailable(f"it did not end within {limit_s:g} s")
         if ended.status:
             raise Unavailable(os.strerror(ended.status) if ended.status < 128 else "it was killed")
 

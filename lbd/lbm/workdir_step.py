@@ -34,7 +34,12 @@ async def run_step(link: KeeperLink, order: Order, source: int | None, output: i
     finally:
         os.close(said)
         os.close(null)
-        if spawned is not None and not spawned.exited.done():
-            task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
-            LEFT.add(task)
-            task.add_done_callback(LEFT.discard)
+        end_left(link, order, spawned)
+
+
+def end_left(link: KeeperLink, order: Order, spawned: Spawned | None) -> None:
+    """Whoever waited for it may have gone: then it is to end."""
+    if spawned is not None and not spawned.exited.done():
+        task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
+        LEFT.add(task)
+        task.add_done_callback(LEFT.discard)

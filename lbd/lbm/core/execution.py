@@ -7,7 +7,7 @@
 It is attached (a user on another host waits for it) or queued (an attempt of the dispatcher's, on a
 lease). `ending`: it was asked to end and still lives. `collecting`, of queued ones: the files that
 it leaves are packed. `draining`, of attached ones: its output is read to the end. Two detours: one
-that is called off among its `files` is `called off` until they have all come, and a queued one
+that is called off among its `files` is `called off` until these have ended, and a queued one
 whose keeper is gone is `unwatched` until another keeper has ended it. One of a gang is `held`, with
 its slot and its files, until the dispatcher knows that all of it are.
 
@@ -244,6 +244,8 @@ class Execution:
         """`number`: of the signal that asks it, unless it is killed."""
         if self.phase in NOT_SPAWNED:
             return self._call_off(reason or "it was to end")
+        if self.phase is Phase.COLLECTING:
+            return [e.StopFiles()]
         if self.phase not in ALIVE or (self.asked is Asked.KILL and asked is not Asked.KILL):
             return []
         if cause is Cause.LOST or self.cause is None:
@@ -267,7 +269,7 @@ class Execution:
             return self._refuse(reason, "late")
         self.phase, self.is_reported = Phase.CALLED_OFF, True
         self.timers.clear()
-        return [e.ReportRefused(reason, "late")]
+        return [e.ReportRefused(reason, "late"), e.StopFiles()]
 
     def _treat(self, event: e.OwnerWants, now_s: float) -> list[Action]:
         """One that may leave stands still first: then all that it has printed has come."""

@@ -297,6 +297,11 @@ class CollectFiles:
 
 
 @quick_value
+class StopFiles:
+    """What PrepareFiles or CollectFiles has begun is to end now; that is answered all the same."""
+
+
+@quick_value
 class DropFiles:
     """The workdir."""
 
@@ -407,8 +412,8 @@ class ReportEnded:
 
 
 Action = (
-    AskSlot | ExceedSlots | FreeSlot | PrepareFiles | CollectFiles | DropFiles | Spawn | LimitLease
-    | Signal | EndTree | KillDirectly | Treat | Drain | AwaitKeeper | Record | ReportQueued
-    | ReportRefused | ReportReady | ReportBegun | ReportStopped | ReportStill | ReportExited
-    | ReportEnded
+    AskSlot | ExceedSlots | FreeSlot | PrepareFiles | CollectFiles | StopFiles | DropFiles | Spawn
+    | LimitLease | Signal | EndTree | KillDirectly | Treat | Drain | AwaitKeeper | Record
+    | ReportQueued | ReportRefused | ReportReady | ReportBegun | ReportStopped | ReportStill
+    | ReportExited | ReportEnded
 )  # fmt: skip

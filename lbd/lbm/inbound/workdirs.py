@@ -23,6 +23,7 @@ from lbd.pack.pack import clear_away
 
 POLL_S = 0.05
 POLLS = 600  # for what ran in a stage to be gone
+CLEAR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Workdirs:
         self._jobs = jobs
         self._workdirs: dict[str, Workdir] = {}
         self._making: dict[str, Workdir] = {}
-        self._removing: set[asyncio.Task[None]] = set()
+        self._removing: dict[asyncio.Task[None], Workdir | None] = {}
 
     def sweep(self, grace_s: float) -> None:
         """Remove what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
@@ -51,13 +52,14 @@ class Workdirs:
             left = [os.fsencode(entry) for entry in self._root.iterdir()]
             left = [path for path in left if path not in kept]
             until_s = time.monotonic() + grace_s
-            if left:
-                self._start_removing(left, lambda: time.monotonic() < until_s)
+            for path in left:
+                self._start_removing(path, lambda: time.monotonic() < until_s)
 
     def why_full(self, request: lbm_pb2.WorkdirRequest, most: int) -> str:
         """Why this one has no place among `most`, of which no user and no host has them all; ""
         if it has one."""
-        held = [*self._workdirs.values(), *self._making.values()]
+        going = filter(None, self._removing.values())  # or who keeps them from going has any number
+        held = [*self._workdirs.values(), *self._making.values(), *going]
         share = max(1, int(most * USER_SHARE))
         if len(held) >= most:
             return "too many commands that bring files are here"
@@ -78,7 +80,7 @@ class Workdirs:
             await self._make(path, owner)
             self._workdirs[request.id] = made
         except asyncio.CancelledError:  # its origin has hung up; it may be there all the same
-            self._start_removing([path], lambda: False)
+            self._start_removing(path, lambda: False, made)
             raise
         finally:
             del self._making[request.id]
@@ -124,29 +126,30 @@ class Workdirs:
         """Nobody needs it any more: remove it as soon as nothing runs in it."""
         workdir = self._workdirs.pop(name, None)
         if workdir is not None:
-            self._start_removing([workdir.path], lambda: self._is_used(name))
+            self._start_removing(workdir.path, lambda: self._is_used(name), workdir)
 
     def _is_used(self, name: str) -> bool:
         return any(job == name or job.startswith(f"{name}.") for job in self._jobs.running)
 
-    def _start_removing(self, paths: list[bytes], is_used: Callable[[], bool]) -> None:
-        task = asyncio.create_task(self._remove(paths, is_used), name="remove a stage")
-        self._removing.add(task)
-        task.add_done_callback(self._removing.discard)
+    def _start_removing(
+        self, path: bytes, is_used: Callable[[], bool], workdir: Workdir | None = None
+    ) -> None:
+        task = asyncio.create_task(self._remove(path, is_used), name="remove a stage")
+        self._removing[task] = workdir
+        task.add_done_callback(self._removing.pop)
 
-    async def _remove(self, paths: list[bytes], is_used: Callable[[], bool]) -> None:
+    async def _remove(self, path: bytes, is_used: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(POLLS):
             if not is_used():
                 break
             await asyncio.sleep(POLL_S)
-        for path in paths:
-            with contextlib.suppress(OSError, Unavailable):
-                owner = os.lstat(path).st_uid
-                if self._as_user.is_needed and owner != os.geteuid():
-                    await self._as_user.work(owner, b"clear", path)
-                else:
-                    await loop.run_in_executor(None, clear_away, path)
+        with contextlib.suppress(OSError, Unavailable):
+            owner = os.lstat(path).st_uid
+            if self._as_user.is_needed and owner != os.geteuid():
+                await self._as_user.work(owner, b"clear", path, limit_s=CLEAR_S)
+            else:
+                await loop.run_in_executor(None, clear_away, path)
 
     async def close(self) -> None:
         """All of them, at once: the keeper has ended what ran in them."""

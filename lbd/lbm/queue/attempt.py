@@ -4,9 +4,11 @@ It has no caller: its output goes to the spool, its input comes from what was su
 becomes of it is news for the dispatcher, which `report` passes on.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from lbd.errors import LbdError
 from lbd.keeper.limits.time_limits import limit_frame
@@ -34,6 +36,8 @@ from lbd.text.needs_words import read_needs_text
 BOTH = b'o=$1; shift 2; command exec >"$o" 2>&1 || exit 125; exec "$@"'
 APART = b'o=$1 e=$2; shift 2; command exec >"$o" 2>"$e" || exit 125; exec "$@"'
 ERROR_ONLY = b'e=$2; shift 2; command exec 2>"$e" || exit 125; exec "$@"'
+STOPPED = "it was to end"
+Done = TypeVar("Done")
 
 
 class Attempt(Performer):
@@ -55,6 +59,7 @@ class Attempt(Performer):
         self.request = self._common.request
         self.files = self._own_files() if self.request.HasField("workdir") else None
         self.has_stopped = False  # ever
+        self._at_files: asyncio.Task[object] | None = None
         self.execution = Execution.leased(self._spec(), lease_until_s)
         if self.gang_hosts:
             client.spool.when_shown[start.job, start.attempt] = self._report_stopped
@@ -116,9 +121,16 @@ class Attempt(Performer):
             case e.Spawn():
                 self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
             case e.PrepareFiles() if self.files is not None:
-                self.answer(self._prepare(self.files), e.FilesFailed(FAULT, "stage"))
-            case e.CollectFiles() if self.files is not None:
-                self.answer(self._collect(self.files), e.FilesCollected(FAULT))
+                self._at_files = opening = asyncio.create_task(
+                    self.files.open(self.admitted.run_as)
+                )
+                self.answer(self._prepare(opening), e.FilesFailed(FAULT, "stage"))
+            case e.CollectFiles() if self.files is not None and self.execution.exit is not None:
+                status = self.execution.exit.status
+                self._at_files = collecting = asyncio.create_task(self.files.collect(status))
+                self.answer(collected(collecting, status), e.FilesCollected(FAULT))
+            case e.StopFiles() if self._at_files is not None:
+                self._at_files.cancel()
             case e.DropFiles() if self.files is not None:
                 self.files.close()
             case e.ReportRefused():
@@ -175,22 +187,14 @@ class Attempt(Performer):
 
     # Files
 
-    async def _prepare(self, files: AttemptFiles) -> e.Event:
+    async def _prepare(self, opening: asyncio.Task[bytes]) -> e.Event:
         began_s = self.clock()
         try:
-            await files.open(self.admitted.run_as)
+            await result_of(opening)
         except FilesRefused as trouble:
             return e.FilesFailed(str(trouble), trouble.phase)
         self.files_s = self.clock() - began_s
         return e.FilesReady()
-
-    async def _collect(self, files: AttemptFiles) -> e.Event:
-        how = self.execution.exit
-        assert how is not None
-        complaint = await files.collect(how.status)
-        if complaint:
-            complaint = f"--fetch {complaint}; the command itself ended with {how.status}"
-        return e.FilesCollected(complaint)
 
     # The start
 
@@ -286,6 +290,29 @@ class Attempt(Performer):
         if self.execution.is_reported:
             report.stop_reason = self.execution.stop_reason
         self._report(report)
+
+
+async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
+    """`status`: of the command."""
+    try:
+        complaint = await result_of(collecting)
+    except FilesRefused as trouble:
+        complaint = str(trouble)
+    if complaint:
+        complaint = f"--fetch {complaint}; the command itself ended with {status}"
+    return e.FilesCollected(complaint)
+
+
+async def result_of(work: asyncio.Task[Done]) -> Done:
+    """Of what is done as its user, who may keep it from ending. Raises FilesRefused if it was
+    stopped."""
+    try:
+        await asyncio.wait((work,))
+    finally:
+        work.cancel()
+    if work.cancelled():
+        raise FilesRefused(STOPPED, "late")
+    return work.result()
 
 
 def begun_report(

@@ -62,6 +62,8 @@ class AttemptFiles:
         workdir_request = lbm_pb2.WorkdirRequest(
             id=self._name, origin=request.origin, user=request.user
         )
+        if full := self._host.workdirs.why_full(workdir_request, self._host.slots.places):
+            raise FilesRefused(full, AWAY)
         try:
             await self._host.workdirs.make(workdir_request, run_as)
         except OSError as problem:
@@ -103,13 +105,14 @@ class AttemptFiles:
             descriptor = spool.open_pack(job, attempt, owner)
         except OSError as problem:
             return problem.strerror or str(problem)
+        complaint = "it was stopped"
         try:
             order = self._order("collect" if status == 0 else "pack", run_as)
             complaint = await run_step(self._host.link, order, None, descriptor)
         finally:
             os.close(descriptor)
-        if complaint:
-            spool.pack(job, attempt).unlink(missing_ok=True)
+            if complaint:
+                spool.pack(job, attempt).unlink(missing_ok=True)
         return complaint
 
     def _order(self, step: str, run_as: LocalUser | None) -> Order:

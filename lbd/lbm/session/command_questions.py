@@ -7,6 +7,7 @@ administrators only where admin.hosts here names it.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -35,6 +36,7 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 PEER_S = 3.0
 PATIENCE_MAX_S = 20.0  # of one answer
 ASKED_MAX_S = 1e9
+SENDING_MAX = 64  # signals of one user to commands that run here, at once
 WAITS_MAX = 512  # at once; whoever comes beyond that has an answer at once, and asks again
 USER_CHARS = 255
 NO_UID, UNKNOWN_UID = -2, -1  # of who asks, of a job: nobody's
@@ -47,7 +49,7 @@ class CommandAnswers:
         self._home = home
         self._admins = admins
         self._waits = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending: dict[asyncio.Task[None], int] = {}  # and whose they are
 
     async def answer(self, question: Json, caller: Caller) -> Json:
         """Raises LbdError, KeyError, TypeError, ValueError."""
@@ -198,7 +200,8 @@ class CommandAnswers:
         if (command := self._home.commands.get(job.id)) is not None:
             command.force()
         elif job.id in self._home.staying:
-            self._send(job, signal.SIGKILL, whole_tree=True)
+            with contextlib.suppress(Refusal):
+                self._send(job, signal.SIGKILL, whole_tree=True)
 
     def _send(self, job: Job, number: int, *, whole_tree: bool) -> None:
         """Raises Refusal."""
@@ -211,9 +214,11 @@ class CommandAnswers:
             task = task_of(process.pid) if process.pid and process.is_there else None
             if task is not None:
                 words = process.pid, task.started_ticks, number, int(whole_tree)
+                if list(self._sending.values()).count(job.uid) >= SENDING_MAX:
+                    raise Refusal(f"{job.id}: too many signals are on their way", "unavailable")
                 sending = asyncio.create_task(self._send_here(job, words))
-                self._tasks.add(sending)
-                sending.add_done_callback(self._tasks.discard)
+                self._sending[sending] = job.uid
+                sending.add_done_callback(self._sending.pop)
 
     async def _send_here(self, job: Job, words: tuple[int, int, int, int]) -> None:
         """To a process of this host's that is nobody's child here, as its user: it may have become

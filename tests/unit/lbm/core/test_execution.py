@@ -17,7 +17,7 @@ from lbd.lbm.core.execution_events import (
     Outcome, OutputsDrained, OwnerWants, PrepareFiles, Process, Record, Released, Renewed,
     ReportBegun, ReportEnded, ReportExited, ReportQueued, ReportReady, ReportRefused, ReportStill,
     ReportStopped, Resumed, Signal, Signalled, SlotAwaited, SlotGranted, SlotRefused, Spawn, Spec,
-    Started, Stopped, Tick, Treat,
+    Started, StopFiles, Stopped, Tick, Treat,
 )  # fmt: skip
 from lbd.lbm.core.execution_outcome import (
     CHECKPOINTED,
@@ -192,6 +192,13 @@ SCENARIOS = {
         (4, Exited(OK), [FreeSlot(), CollectFiles()]),
         (20, FilesCollected(), [DropFiles(), *ended(Cause.EXITED, OK, 3.0)]),
     ]),
+    "it is to end while its files are packed": (STAGED, [
+        *WITH_FILES,
+        (4, Exited(OK), [FreeSlot(), CollectFiles()]),
+        (9, EndWanted(0, CANCEL), [StopFiles()]),
+        (9, FilesCollected("stopped"), [
+            DropFiles(), *ended(Cause.EXITED, OK, 3.0, JobState.FAILED, "stopped", 125)]),
+    ]),
     "what it was to bring home is not there": (STAGED, [
         *WITH_FILES,
         (4, Exited(OK), [FreeSlot(), CollectFiles()]),
@@ -248,14 +255,14 @@ SCENARIOS = {
     "its lease expires before its files have come": (STAGED, [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [PrepareFiles()]),
-        (11, Tick(), [ReportRefused(OUT_OF_LEASE, "late")]),
+        (11, Tick(), [ReportRefused(OUT_OF_LEASE, "late"), StopFiles()]),
         (12, FilesReady(), [FreeSlot(), DropFiles()]),
     ]),
     "its lease expires just as they have come": (STAGED, [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [PrepareFiles()]),
         (10, FilesReady(),
-         [ReportRefused(OUT_OF_LEASE, "late"), FreeSlot(), DropFiles()]),
+         [ReportRefused(OUT_OF_LEASE, "late"), StopFiles(), FreeSlot(), DropFiles()]),
     ]),
     "its lease expires while it is being started": (QUEUED, [
         (0, Admitted(), [AskSlot()]),
@@ -309,7 +316,7 @@ SCENARIOS = {
     "and calls it off before that": (STAGED, [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [PrepareFiles()]),
-        (1, EndWanted(2, "cancel"), [LATE]),
+        (1, EndWanted(2, "cancel"), [LATE, StopFiles()]),
     ]),
     "one that is just being spawned is ended by it": (QUEUED, [
         (0, Admitted(), [AskSlot()]),
@@ -378,7 +385,7 @@ SCENARIOS = {
     "it is to end while its files come": (STAGED, [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [PrepareFiles()]),
-        (1, EndWanted(KILL), [LATE]),
+        (1, EndWanted(KILL), [LATE, StopFiles()]),
         (2, EndWanted(KILL), []),
         (3, FilesFailed("away", "files"), [FreeSlot(), DropFiles()]),
     ]),
@@ -523,7 +530,7 @@ SCENARIOS = {
     "another LBM takes over what was called off": (STAGED, [
         (0, Admitted(), [AskSlot()]),
         (0, SlotGranted(), [PrepareFiles()]),
-        (1, EndWanted(0), [LATE]),
+        (1, EndWanted(0), [LATE, StopFiles()]),
         (2, Resumed(), [FreeSlot(), DropFiles()]),
     ]),
     "another LBM takes over what runs": (QUEUED, [

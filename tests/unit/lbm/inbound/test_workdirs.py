@@ -21,12 +21,15 @@ class AsUser:
     is_needed = True
 
     def __init__(self):
-        self.may = asyncio.Event()
+        self.may, self.may_clear, self.clears = (asyncio.Event() for _ in range(3))
+        self.may_clear.set()
         self.made, self.cleared = [], []
         self.trouble = None
 
-    async def work(self, _uid, word, path):
+    async def work(self, _uid, word, path, limit_s=0.0):
         if word == b"clear":
+            self.clears.set()
+            await self.may_clear.wait()
             self.cleared.append(path)
             return
         os.mkdir(path)
@@ -120,3 +123,18 @@ async def test_those_that_are_being_made_count(workdirs):
     await asyncio.sleep(0)
     assert "too many" in workdirs.why_full(request(2, origin="h3", user="bob"), 1)
     making.cancel()
+
+
+@pytest.mark.root
+async def test_those_that_do_not_go_count(workdirs, as_user):
+    """Their user may keep what removes them from ending."""
+    as_user.may.set()
+    await workdirs.make(request(), OWNER)
+    as_user.may_clear.clear()
+    workdirs.end("h1-1")
+    await as_user.clears.wait()
+    assert "too many" in workdirs.why_full(request(2, origin="h3", user="bob"), 1)
+    as_user.may_clear.set()
+    async with asyncio.timeout(60):
+        while workdirs.why_full(request(2), 1):  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)

@@ -199,6 +199,10 @@ class Staged(Attempt):
         self.opening.set()
         await self.let.wait()
 
+    async def collect(self, status):
+        self.opening.set()
+        await asyncio.get_running_loop().create_future()
+
     def close(self):
         pass
 
@@ -213,6 +217,30 @@ async def test_one_that_was_told_to_end_while_its_files_came_never_begins(host, 
     assert host.link.spawns == []
     assert [(one.event, one.stop_reason) for one in news] == [("refused", "cancel")]
     assert host.slots.used == 0
+
+
+async def test_one_that_is_to_end_waits_for_no_files(host, news):
+    """Its user can stop what unpacks them: its slot was taken for ever."""
+    attempt = attempt_of(host, news, Staged, workdir=lbm_pb2.WorkdirStep(id="7"))
+    attempt.begin()
+    await until(attempt.opening.is_set)
+    attempt.feed(e.EndWanted(0, "cancel"))
+    await until(lambda: attempt.is_over)
+    assert host.slots.used == 0
+
+
+async def test_nor_does_one_whose_files_are_being_packed(host, news):
+    attempt = attempt_of(host, news, Staged, workdir=lbm_pb2.WorkdirStep(id="7"))
+    attempt.let.set()
+    await begin(attempt)
+    attempt.opening.clear()
+    host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False))
+    await until(attempt.opening.is_set)
+    attempt.feed(e.EndWanted(0, "cancel"))
+    await until(lambda: attempt.is_over)
+    last = news[-1]
+    assert (last.event, last.exit_status, last.stop_reason) == ("ended", 125, "cancel")
+    assert last.reason.startswith("--fetch it was to end")
 
 
 # All of them

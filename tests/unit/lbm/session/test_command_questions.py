@@ -1,5 +1,6 @@
 """Who may look at plain commands and end them, and which host's word counts for that."""
 
+import asyncio
 import os
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 from lbd.config.access import AdminConfig, AdmissionConfig
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
-from lbd.lbm.session.command_questions import CommandAnswers
+from lbd.lbm.session.command_questions import SENDING_MAX, CommandAnswers
 from lbd.lbm.usage.record import Usage
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Refusal
@@ -102,6 +103,24 @@ async def test_an_lbm_that_is_root_signals_no_process_as_root():
     job = SimpleNamespace(id="h1-27", uid=1000)
     await answers._send_here(job, (1 << 30, 0, 15, 1))
     assert as_user.done == [(1000, b"signal", b"%d" % (1 << 30), b"0", b"15", b"1")]
+
+
+async def test_signals_that_do_not_arrive_are_so_many_and_no_more(monkeypatch):
+    """Each is a process of the user's, who may stop it."""
+    answers, never = answers_of(*ANN), asyncio.Event()
+    monkeypatch.setattr(answers, "_send_here", lambda *_: never.wait())
+    own = SimpleNamespace(pid=os.getpid(), is_there=True)
+    answers._home.commands = {}
+    answers._home.staying = {"h1-27": own, "h1-28": own}
+    mine, bobs = (SimpleNamespace(id=f"h1-{n}", uid=1000 + n) for n in (27, 28))
+    for _ in range(SENDING_MAX):
+        answers._send(mine, 15, whole_tree=True)
+    with pytest.raises(Refusal, match="too many signals"):
+        answers._send(mine, 15, whole_tree=True)
+    answers._force(mine)  # nobody is there to be told
+    answers._send(bobs, 15, whole_tree=True)
+    for sending in list(answers._sending):
+        sending.cancel()
 
 
 @pytest.mark.parametrize(
