@@ -13,7 +13,12 @@ from typing import Protocol
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.budget import Budget
-from lbd.local.descriptors import brings_descriptors, receive, take_urgent_inline
+from lbd.local.descriptors import (
+    brings_descriptors,
+    receive,
+    take_descriptors,
+    take_urgent_inline,
+)
 
 READ_BYTES = 1 << 16
 DESCRIPTORS_MAX = 3
@@ -21,6 +26,7 @@ PATIENCE_S = 1.0  # less than a client waits for its LBM
 LOOK_S = 0.05
 # Of these, what came last is what holds by now.
 STATES = (tags.RESIZE, tags.SET_MODES, tags.GROUND, tags.FORCE)
+ASK_DESCRIPTORS = (tags.GIVE, tags.PACK, tags.UNPACK)
 Frame = tuple[bytes, bytes]
 
 
@@ -90,6 +96,17 @@ class ClientFrames:
         self._usual_bytes = usual_bytes
         self.descriptors: list[int] = []
         self._in_turn = True
+
+    def send(self, tag: bytes, body: bytes) -> None:
+        """Only what asks for descriptors is answered by some. Raises OSError."""
+        if tag in ASK_DESCRIPTORS:
+            take_descriptors(self._socket, wanted=True)
+        self._socket.send(frames.pack(tag, body))
+
+    def left(self) -> list[int]:
+        """To the next LBM, which may be of the release before and see to no such thing."""
+        take_descriptors(self._socket, wanted=True)
+        return self.descriptors
 
     async def read(self) -> list[Frame]:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""

@@ -6,13 +6,17 @@ every child.
 Whoever may connect may send descriptors, also where none are wanted. What nobody takes the kernel
 closes in the call that reads or closes the socket; and to close a TCP socket with SO_LINGER can
 take as long as its sender likes. So of what users send every descriptor is taken, and closed in a
-thread (unwanted.py).
+thread (unwanted_descriptors.py). A kernel that can be told so lets nobody send any but who was
+asked to.
 """
 
 import array
 import contextlib
+import os
 import socket
 
+SO_PASSRIGHTS = 83  # of Linux 6.16, on machines that number these like most do
+MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x")
 AT_ONCE_MAX = 253  # descriptors with one message: SCM_MAX_FD
 DRAIN_BYTES = 1 << 16
 
@@ -41,6 +45,14 @@ def brings_descriptors(sock: socket.socket) -> bool:
             sock.recvmsg(1, 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)[2] & socket.MSG_CTRUNC
         )
     return False
+
+
+def take_descriptors(sock: socket.socket, *, wanted: bool) -> None:
+    """Whether the other end may send any. Of a listening socket: whoever connects from then on. An
+    older kernel knows no such rule."""
+    if os.uname().machine in MACHINES:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, wanted)
 
 
 def is_at_end(sock: socket.socket) -> bool:

@@ -10,7 +10,12 @@ import functools
 import socket
 from collections.abc import Callable
 
-from lbd.local.descriptors import close_connection, receive, take_urgent_inline
+from lbd.local.descriptors import (
+    brings_descriptors,
+    receive,
+    take_descriptors,
+    take_urgent_inline,
+)
 from lbd.local.unwanted_descriptors import UNWANTED
 
 READ_BYTES = 1 << 16
@@ -50,6 +55,9 @@ class UnixTransport(asyncio.Transport):
             self._loop.add_reader(self._socket, self._readable)
 
     def _readable(self) -> None:
+        if UNWANTED.is_full(self._uid) and brings_descriptors(self._socket):
+            self.abort()
+            return
         try:
             data, descriptors = receive(self._socket, READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -117,7 +125,7 @@ class UnixTransport(asyncio.Transport):
 
     def _lost(self) -> None:
         self._protocol.connection_lost(None)
-        UNWANTED.close(self._uid, close_connection(self._socket))
+        UNWANTED.finish(self._uid, self._socket)
 
 
 class UnixServer:
@@ -127,6 +135,7 @@ class UnixServer:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         listener.setblocking(False)
+        take_descriptors(listener, wanted=False)
         self._loop.add_reader(listener, functools.partial(self._accept, connect))
 
     def _accept(self, connect: Callable[[socket.socket], object]) -> None:

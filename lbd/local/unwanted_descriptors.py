@@ -2,16 +2,19 @@
 
 import collections
 import contextlib
+import functools
 import os
 import queue
 import socket
 import struct
 import threading
+from collections.abc import Callable
 
-from lbd.local.descriptors import receive
+from lbd.local.descriptors import is_at_end, receive
 
 READ_BYTES = 1 << 16
 IDLE_S = 10.0  # then a thread ends
+WAITING_MAX = 512  # of one user
 PATIENCE_S = 0.05  # with a descriptor that is being closed, if more are to be
 NO_LINGER = struct.pack("ii", 0, 0)
 
@@ -64,36 +67,54 @@ def _close_all(left: collections.deque[int]) -> None:
 
 
 class Unwanted:
-    """Descriptors that nobody asked for: those of each user are closed in a thread of its own."""
+    """What nobody asked for, and connections that may hold some of it: those of each user are
+    closed in a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: dict[int, queue.SimpleQueue[int]] = {}
+        self._of: dict[int, queue.SimpleQueue[Callable[[], None]]] = {}
+
+    def is_full(self, uid: int) -> bool:
+        """Does so much of that user's hang as it is closed that no more is received?"""
+        waiting = self._of.get(uid)
+        return waiting is not None and waiting.qsize() >= WAITING_MAX
 
     def close(self, uid: int, descriptors: list[int]) -> None:
-        if not descriptors:
+        self._put(uid, [functools.partial(close_descriptor, one) for one in descriptors])
+
+    def finish(self, uid: int, sock: socket.socket) -> None:
+        """A connection of the user's."""
+        if is_at_end(sock):
+            sock.close()
+            return
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+        self._put(uid, [functools.partial(close_with_descriptors, sock)])
+
+    def _put(self, uid: int, closes: list[Callable[[], None]]) -> None:
+        if not closes:
             return
         with self._lock:
             waiting = self._of.get(uid)
             is_new = waiting is None
             waiting = self._of.setdefault(uid, queue.SimpleQueue())
-            for descriptor in descriptors:
-                waiting.put(descriptor)
+            for close in closes:
+                waiting.put(close)
         if is_new:
             thread = threading.Thread(target=self._work, args=(uid, waiting), daemon=True)
             thread.start()
 
-    def _work(self, uid: int, waiting: "queue.SimpleQueue[int]") -> None:
+    def _work(self, uid: int, waiting: "queue.SimpleQueue[Callable[[], None]]") -> None:
         while True:
             try:
-                descriptor = waiting.get(timeout=IDLE_S)
+                close = waiting.get(timeout=IDLE_S)
             except queue.Empty:
                 with self._lock:
                     if waiting.empty():
                         del self._of[uid]
                         return
                 continue
-            close_descriptor(descriptor)
+            close()
 
 
 UNWANTED = Unwanted()

@@ -13,6 +13,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.session.session import Connection, JsonHandler
 from lbd.local import client_tags as tags
 from lbd.local import frames
+from lbd.local.descriptors import take_descriptors
 from lbd.local.socket_file import bind_unix
 
 ACCEPTED_AT_ONCE = 64
@@ -46,6 +47,7 @@ class ClientServer:
             bind_unix(self._path, mode) if left is None else socket.socket(fileno=left)
         )
         listener.setblocking(False)
+        take_descriptors(listener, wanted=False)  # before they are asked for
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
         with contextlib.suppress(OSError):
             self._restarting.unlink(missing_ok=True)
@@ -54,6 +56,7 @@ class ClientServer:
         """Accept no more; the listening socket (-1: none) and who is connected."""
         if self._listener is None:
             return -1, []
+        take_descriptors(self._listener, wanted=True)  # an LBM of the release before asks for any
         asyncio.get_running_loop().remove_reader(self._listener)
         with contextlib.suppress(OSError):
             self._restarting.touch()

@@ -50,9 +50,7 @@ PASSED_ON = {
     tags.FORCE: stream.FORCE, tags.RESIZE: stream.RESIZE, tags.SET_MODES: stream.MODES,
     tags.GROUND: stream.GROUND,
 }  # fmt: skip
-NOTICES = {
-    stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED, stream.SCREEN: tags.SCREEN
-}  # fmt: skip
+NOTICES = {stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED, stream.SCREEN: tags.SCREEN}
 Read = TypeVar("Read")
 JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
@@ -304,7 +302,7 @@ class Connection:
             # The next LBM may take longer to start than a client waits for a first answer.
             self._send(tags.TAKEN)
         received = b"".join((*(frames.pack(*one) for one in unheard), self._frames.split.rest))
-        given = tuple(map(Fd, self._frames.descriptors))
+        given = tuple(map(Fd, self._frames.left()))
         left = ClientState(Fd(self._socket.fileno()), received, given)
         if command is not None and is_begun:
             left.request, left.command, left.stays = self._run_body, command.left(), self._stays
@@ -387,7 +385,7 @@ class Connection:
     def _send(self, tag: bytes, body: bytes = b"") -> None:
         """These frames are few and small: a client whose buffer they fill is not reading."""
         with contextlib.suppress(OSError):
-            self._socket.send(frames.pack(tag, body))
+            self._frames.send(tag, body)
 
 
 async def end(*tasks: "asyncio.Task[bool] | asyncio.Task[None] | None") -> None:

@@ -1,0 +1,84 @@
+"""Descriptors that are sent where none are wanted: they are not let in, or so many and no more."""
+
+import asyncio
+import os
+import socket
+import threading
+
+import pytest
+
+from lbd.local import unix_transport, unwanted_descriptors
+from lbd.local.descriptors import MACHINES, SO_PASSRIGHTS
+from lbd.local.json_socket import ask, serve_json
+
+CONNECTIONS, SENT, WAITING_MAX = 40, 100, 50
+
+
+def knows_the_rule():
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
+        except OSError:
+            return False
+    return os.uname().machine in MACHINES
+
+
+@pytest.fixture
+async def serve(tmp_path_factory):
+    """A daemon's socket."""
+    servers = []
+
+    async def handle(_request, _caller):
+        return {}
+
+    async def begin():
+        path = tmp_path_factory.mktemp("s") / "x.sock"
+        servers.append(await serve_json(path, handle, 0o600))
+        return path
+
+    yield begin
+    for server in servers:
+        server.close()
+
+
+def flood(path):
+    """How often it was not let in."""
+    refused = 0
+    with open(os.devnull) as null:
+        for _ in range(CONNECTIONS):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(str(path))
+                try:
+                    socket.send_fds(sock, [b"x"], [null.fileno()] * SENT)
+                except PermissionError:
+                    refused += 1
+    return refused
+
+
+@pytest.mark.skipif(not knows_the_rule(), reason="a kernel before Linux 6.16")
+async def test_the_kernel_lets_none_in(serve):
+    path = await serve()
+    assert await asyncio.to_thread(flood, path) == CONNECTIONS
+    assert await asyncio.to_thread(ask, path, {"op": "x"}) == {"ok": True, "id": 1}
+
+
+async def test_of_whose_hang_as_they_are_closed_no_more_are_received(serve, monkeypatch):
+    """As far as the kernel lets them in: all descriptors that the daemon may have were taken."""
+    let_go, close = threading.Event(), unwanted_descriptors.close_descriptor
+
+    def hang(descriptor):
+        let_go.wait(60)
+        close(descriptor)
+
+    monkeypatch.setattr(unix_transport, "take_descriptors", lambda *_, **__: None, raising=False)
+    monkeypatch.setattr(unwanted_descriptors, "WAITING_MAX", WAITING_MAX, raising=False)
+    monkeypatch.setattr(unwanted_descriptors, "close_descriptor", hang)
+    path = await serve()
+    before = len(os.listdir("/proc/self/fd"))
+    try:
+        assert await asyncio.to_thread(flood, path) == 0
+        assert await asyncio.to_thread(ask, path, {"op": "x"}) == {"ok": True, "id": 1}
+        more = len(os.listdir("/proc/self/fd")) - before
+        assert more <= WAITING_MAX + SENT + CONNECTIONS + 10
+    finally:
+        let_go.set()
