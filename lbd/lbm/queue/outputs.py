@@ -206,12 +206,29 @@ class QueuedFiles:
             async for reply in self._queue.watch(
                 pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
             ):
-                for number in notes if reply.error else ():  # the queue has forgotten them
-                    await self.done(notes[number], number)
+                if reply.error:
+                    return await self._drop_forgotten(notes)
                 for job in reply.jobs:
                     if job.id not in self._in_hand and job.id in notes:
                         self._in_hand[job.id] = notes[job.id]
                         self._ended.put_nowait(job)
+
+    async def _drop_forgotten(self, notes: dict[int, Note]) -> None:
+        """The queue does not know one of them any more, and does not say which: the others are not
+        to be lost by that. Raises LbdError."""
+        parts = [sorted(notes)]
+        while parts:
+            part = parts.pop()
+            selectors = ranges_of([str(job) for job in part])
+            asked = pb.JobsAsked(
+                selectors=selectors, ended_too=True, by_number=True, unexplained=True
+            )
+            if not (await self._queue.jobs(asked)).error:
+                continue
+            if len(part) > 1:
+                parts += part[: len(part) // 2], part[len(part) // 2 :]
+            else:
+                await self.done(notes[part[0]], part[0])
 
     async def _bring_all(self, group: asyncio.TaskGroup) -> None:
         """Each user's one after the other: a step runs as its user, who may keep it from ending."""

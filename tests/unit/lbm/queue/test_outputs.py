@@ -127,3 +127,31 @@ async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
             await files.brought.get()
         beside.cancel()
         assert turns > 2000
+
+
+class Forgetful:
+    """A queue that does not know one job any more."""
+
+    def __init__(self, forgotten):
+        self._forgotten = str(forgotten)
+
+    def _reply(self, asked):
+        lost = {f"{self._forgotten}-{self._forgotten}"} & {*asked.selectors}
+        return pb.JobsInfo(error=f"no job {self._forgotten}" if lost else "")
+
+    async def jobs(self, asked):
+        return self._reply(asked)
+
+    async def watch(self, asked):
+        yield self._reply(asked)
+
+
+async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp_path):
+    """One error for all that were watched: none of these was brought any more."""
+    config = Config(host=HostConfig(state_dir=str(tmp_path)))
+    files = QueuedFiles(config, None, Forgetful(3))
+    files.store.root.mkdir()
+    notes = {job: note(job, OTHER if job % 2 else HOSTILE) for job in range(1, 12, 2)}
+    files._open = {one.name: one for one in notes.values()}
+    await files._watch(notes)
+    assert {one.first for one in files._open.values()} == notes.keys() - {3}
