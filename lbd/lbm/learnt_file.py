@@ -14,8 +14,10 @@ from pathlib import Path
 
 from lbd.config.schema import Config
 from lbd.lbm.core.learnt_commands import Book, UserBook, generation_of, read_lists
+from lbd.lbm.owner.accounts import user_name
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.rate_limit import Rates
+from lbd.local.subordinate_ids import person_of
 from lbd.model import Needs
 from lbd.policy.eligibility import Known, Lists, Verdict, fault_of_patterns, in_list
 from lbd.policy.invocation import key_of, name_of
@@ -81,26 +83,26 @@ class Eligibility:
         return bool(never) and in_list(never, name_of(argv), key_of(argv))
 
     def judge(self, uid: int, argv: Sequence[bytes], directory: bytes) -> Verdict:
-        return self.book.judge(uid, argv, directory, time.time())
+        return self.book.judge(whose(uid), argv, directory, time.time())
 
     def needed(self, uid: int, argv: Sequence[bytes]) -> Needs:
-        return self.book.needed(uid, argv)
+        return self.book.needed(whose(uid), argv)
 
     def expected_cpu_s(self, uid: int, argv: Sequence[bytes]) -> float:
         """Of its next run, by what was learnt of it; 0: nothing."""
-        known = self.book.peek(uid).commands.get(key_of(argv))
+        known = self.book.peek(whose(uid)).commands.get(key_of(argv))
         return 0.0 if known is None or known.estimate is None else known.estimate.mean_s
 
     def expected_peak_bytes(self, uid: int, argv: Sequence[bytes]) -> int:
         """Of memory; 0: nothing was learnt."""
-        known = self.book.peek(uid).commands.get(key_of(argv))
+        known = self.book.peek(whose(uid)).commands.get(key_of(argv))
         return known.peak_bytes if known is not None else 0
 
     def run_here(self, uid: int, argv: Sequence[bytes], verdict: Verdict) -> Run | None:
         """The beginning of a run; None if lists or tables decide, so there is nothing to learn."""
         if verdict.by:
             return None
-        return Run(self, uid, key_of(argv), measured=verdict.measure)
+        return Run(self, whose(uid), key_of(argv), measured=verdict.measure)
 
     def ran_there(
         self, uid: int, argv: Sequence[bytes], cpu_s: float, cause: str, peak_bytes: int = 0
@@ -111,6 +113,7 @@ class Eligibility:
     def learn(self, uid: int, key: str, cpu_s: float, status: int, peak_bytes: int = 0) -> None:
         if status in CANNOT_BE_RUN:
             return
+        uid = whose(uid)
         whole = status < BY_SIGNAL
         says_more = self.book.measured(uid, key, cpu_s, time.time(), whole=whole)
         if self.book.took(uid, key, peak_bytes, whole=whole) or says_more:
@@ -120,6 +123,7 @@ class Eligibility:
 
     def answer(self, question: Json, uid: int) -> Json:
         """`eligible` of lbctl, `shims` of lbsh. Raises Refusal."""
+        uid = whose(uid)
         if question.keys() & {"always", "never", "features"}:
             try:
                 lists = read_lists(question)
@@ -235,6 +239,12 @@ class Eligibility:
             write_whole(self._path, json.dumps(stored, separators=(",", ":")).encode(), 0o600)
         except OSError as problem:
             log.warning("what was learnt of commands cannot be kept: %s", problem)
+
+
+def whose(uid: int) -> int:
+    """Who has that number as one of a range of /etc/subuid, if it is nobody's account: else a
+    user with such a range makes the book forget everybody."""
+    return person_of(uid) if user_name(uid) == str(uid) else uid
 
 
 def figures(known: Known) -> Json:

@@ -41,5 +41,9 @@ class Logins:
                 "`lbd web` of your own acts as you",
                 "denied",
             )
-        token = self._sessions.link(User(caller.uid, caller_name(caller)), self._now_s())
+        user = User(caller.uid, caller_name(caller))
+        if caller.owner is not None and user.name == str(caller.uid):
+            # Each number of the range would have a user's share of the links.
+            raise Refusal(f"uid {caller.uid} is of a range (/etc/subuid) and no account", "denied")
+        token = self._sessions.link(user, self._now_s())
         return {"url": f"{self._url}login?token={token}", "valid_s": LINK_S}

@@ -252,6 +252,12 @@ def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitR
 
 def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions) -> None:
     """Raises Unavailable for what this host does not let the caller have."""
+    if caller.owner is not None and user_name(caller.uid) == str(caller.uid):
+        # Each number of the range would have a user's share of the queue.
+        raise Unavailable(
+            f"uid {caller.uid} is of a range of uid {caller.owner}'s (/etc/subuid) and no "
+            "account: nothing is queued for it"
+        )
     limit = home.config.dispatch.max_input_bytes
     if len(options.input) > limit:
         raise Unavailable(

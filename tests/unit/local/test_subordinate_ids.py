@@ -8,13 +8,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.config.schema import Config, HostConfig
+from lbd.errors import Unavailable
+from lbd.lbm.learnt_file import Eligibility
 from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.queue.submit import SubmitOptions, check_options
 from lbd.lbm.session.server import ClientServer
 from lbd.local import connection_limits
 from lbd.local import subordinate_ids as subordinate
 from lbd.local.caller import Caller
 from lbd.local.connection_limits import Crowd
+from lbd.local.json_socket import Refusal
 from lbd.local.subordinate_ids import Subordinates, read_ranges
+from lbd.web.login_socket import Logins
+from lbd.web.sessions import Sessions
 
 BIN = pwd.getpwnam("bin").pw_uid
 TEXT = """
@@ -116,3 +123,34 @@ async def test_a_range_has_the_places_of_one_user_at_lbm_sock(of_this_host, tmp_
     assert descriptor >= 0
     for sock in (*clients, *ours):
         sock.close()
+
+
+async def test_a_range_is_one_users_part_of_what_was_learnt(of_this_host, tmp_path):
+    """The users not heard of for longest made room for its numbers."""
+    config = Config(host=HostConfig(state_dir=str(tmp_path)))
+    eligible = Eligibility(config)
+    eligible.learn(BIN, "make", 5.0, 0)
+    most = config.eligibility.max_users
+    for uid in range(300_000, 300_000 + 2 * most):
+        eligible.learn(uid, "make", 0.0, 0)
+    assert eligible.expected_cpu_s(BIN, [b"make"]) == 5.0
+    assert eligible.expected_cpu_s(3003, [b"make"]) == 0.0
+    assert eligible.expected_cpu_s(300_001, [b"make"]) == 0.0
+    await eligible.close()
+
+
+def test_nothing_is_queued_for_a_number_of_a_range(of_this_host):
+    home = SimpleNamespace(config=Config())
+    for uid in (3003, BIN):
+        check_options(home, Caller(1, uid, uid), SubmitOptions())
+    check_options(home, Caller(1, BIN, BIN, (), 3003), SubmitOptions())  # an account of its own
+    with pytest.raises(Unavailable, match="/etc/subuid"):
+        check_options(home, Caller(1, 300_001, 1, (), 3003), SubmitOptions())
+
+
+async def test_no_number_of_a_range_signs_in():
+    sessions = Sessions(lambda: "secret")
+    logins = Logins(sessions, "http://127.0.0.1:1/", lambda: 0.0, None)
+    assert (await logins.handle({"op": "login"}, Caller(1, BIN, BIN, (), 3003)))["url"]
+    with pytest.raises(Refusal, match="/etc/subuid"):
+        await logins.handle({"op": "login"}, Caller(1, 300_001, 1, (), 3003))
