@@ -346,7 +346,7 @@ def bind(
 ) -> grpc.aio.Server:
     """A server that has its port, to be started. Raises ConfigError if it cannot have it."""
     own_name = dict(trust.metadata).get(HOST_HEADER, "")
-    check = NeighbourCheck(own_name, HOST_HEADER, skewed)
+    check = NeighbourCheck(own_name, HOST_HEADER, skewed, trust.caller)
     interceptors = [trust.interceptor(cuts), check]
     server = grpc.aio.server(options=server_options, interceptors=interceptors)
     server.add_generic_rpc_handlers((HeldCalls(handlers, trust),))
