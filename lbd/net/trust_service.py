@@ -1,4 +1,8 @@
-"""What a LIM answers about certificates: join, renew, and word of revoked hosts."""
+"""What a LIM answers about certificates: join, renew, and word of revoked hosts.
+
+Whoever TLS lets in may ask: a host that is revoked, and the holder of a token. So each host has its
+turn, all who are none share one, and the turns are few.
+"""
 
 import asyncio
 import logging
@@ -10,6 +14,7 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from lbd.errors import LbdError, PeerError
+from lbd.local.rate_limit import Rates, turns_of
 from lbd.net.gen import trust_pb2 as pb
 from lbd.net.question import read
 from lbd.net.tls import Tls, certificate_of
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.tls")
 
 SERVICE = "lbd.v1.Trust"
+CALLS_PER_S, CALLS_AT_ONCE = 20.0, 100.0  # of one host; a long one counts as several
+SIGNED_TURNS = 10.0  # what one counts as for which the authority signs something
+PATIENCE_S = 2.0
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
 
@@ -33,12 +41,13 @@ class TrustService:
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
+        self._rates = Rates(CALLS_PER_S, CALLS_AT_ONCE)
 
     def handler(self) -> grpc.GenericRpcHandler:
         methods = {
-            "Join": unary(self._join, pb.JoinRequest),
-            "Renew": unary(self._renew, pb.RenewRequest),
-            "Revocations": unary(self._revocations, pb.RevocationUpdate),
+            "Join": self._unary(self._join, pb.JoinRequest, SIGNED_TURNS),
+            "Renew": self._unary(self._renew, pb.RenewRequest, SIGNED_TURNS),
+            "Revocations": self._unary(self._revocations, pb.RevocationUpdate),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -46,7 +55,7 @@ class TrustService:
         authority = await self._need_authority(context)
         try:
             shown = certificate_of(context)
-            token = authority.token_of(shown)
+            token = await asyncio.to_thread(authority.token_of, shown)
             made = await asyncio.to_thread(
                 authority.join_shown, shown, request.host, request.request, time.time()
             )
@@ -108,14 +117,35 @@ class TrustService:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         return authority
 
+    def _unary(
+        self,
+        body: "Callable[[Request, Context], Awaitable[Reply]]",
+        request: type[Request],
+        turns: float = 0.0,
+    ) -> "grpc.RpcMethodHandler[object, object]":
+        """Makes a handler of bytes; rejects what cannot be parsed. `turns`: that it counts as, and
+        more for its length."""
 
-def unary(
-    body: "Callable[[Request, Context], Awaitable[Reply]]", request: type[Request]
-) -> "grpc.RpcMethodHandler[object, object]":
-    """Makes a handler of bytes; rejects what cannot be parsed."""
+        async def call(data: bytes, context: "Context") -> bytes:
+            try:
+                await self._await_turn(turns + turns_of(len(data)), context)
+            except BaseException:
+                del data  # what is raised keeps all that is known here, for long
+                raise
+            message = await read(request, data, context)
+            return (await body(message, context)).SerializeToString()
 
-    async def call(data: bytes, context: "Context") -> bytes:
-        message = await read(request, data, context)
-        return (await body(message, context)).SerializeToString()
+        return grpc.unary_unary_rpc_method_handler(call)
 
-    return grpc.unary_unary_rpc_method_handler(call)
+    async def _await_turn(self, turns: float, context: "Context") -> None:
+        """Aborts the call of who would have to wait for too long."""
+        try:
+            who = self._tls.identity_of(certificate_of(context), time.time()).host
+        except PeerError:
+            who = ""
+        wait_s = self._rates.turn_s(who, time.monotonic(), PATIENCE_S, turns)
+        if wait_s is None:
+            text = f"{who or 'who is no host'} asks about certificates too often; ask again later"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        if wait_s:
+            await asyncio.sleep(wait_s)
