@@ -7,6 +7,7 @@ is one list: what goes out and what comes in, message by message.
 
 import ipaddress
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
@@ -30,6 +31,7 @@ LOAD_MAX = 1e9  # tasks
 OWNERS_OUT = {"away": 1, "here": 2}
 OWNERS_IN = {number: owner for owner, number in OWNERS_OUT.items()}
 MORE_BYTES_MAX = 1 << 10  # of fields that are not known here
+SCOPE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # of an IPv6 address: the name of an interface
 
 Wire = (
     pb.Hello | pb.Members | pb.Report | pb.Vector | pb.Delta | pb.Probe | pb.ProbeReply
@@ -53,6 +55,19 @@ def encode(message: m.Message) -> bytes:
     )
     fill(envelope, message.body)
     return envelope.SerializeToString()
+
+
+def encode_within(message: m.Message, limit_bytes: int) -> bytes:
+    """Of a list of hosts the first ones alone, if all are too long for a message: some may be made
+    up, with all that a host may say of itself, to keep whoever joins from having any."""
+    packed = encode(message)
+    while (
+        len(packed) > limit_bytes and isinstance(body := message.body, m.Members) and body.members
+    ):
+        some = m.Members(body.members[: len(body.members) // 2], body.settings)
+        message = m.Message(message.cluster, message.sender, message.incarnation, some)
+        packed = encode(message)
+    return packed
 
 
 def decode(data: bytes, hosts_max: int = m.SLOTS_MAX, kinds: Collection[str] = ()) -> m.Message:
@@ -319,12 +334,15 @@ def name(value: str) -> HostId:
 
 def address(value: str) -> str:
     """An IP address or a host name: nothing that gRPC could take for another kind of target."""
-    try:
-        return str(ipaddress.ip_address(value))
-    except ValueError:
-        if not is_address_name(value):
-            raise PeerError(f"{value[:40]!r} is not an address") from None
+    plain, mark, scope = value.partition("%")  # of IPv6, behind which Python takes anything
+    if is_address_name(value):
         return value
+    try:
+        if mark and not (":" in plain and SCOPE.fullmatch(scope)):
+            raise ValueError
+        return str(ipaddress.ip_address(plain)) + mark + scope
+    except ValueError:
+        raise PeerError(f"{value[:40]!r} is not an address") from None
 
 
 def number(value: float, what: str, low: float = 0.0, high: float = 1e9) -> float:

@@ -1,15 +1,13 @@
 """LIM messages over gRPC: one unary call each, with a deadline. Counts what goes in and out.
 
 A host speaks for itself only: whoever calls must be the sender, and whoever answers the one asked.
-It has a number of messages and bytes a second, and, as some of its messages could cost far more
-than others as long, half of this LIM's time.
+It has a number of messages and bytes a second, and half of this LIM's time, whatever they say.
 """
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -30,6 +28,7 @@ from lbd.lim.core.messages import (
     with_settings,
 )
 from lbd.local.rate_limit import Rates, turns_of
+from lbd.local.time_share import TimeShares
 from lbd.net import convert, transport
 from lbd.net.neighbours import Skewed, ignore
 from lbd.net.question import Unanswered, ask
@@ -42,9 +41,6 @@ METHOD = "/lbd.v1.Lim/Deliver"
 RATE_PER_S = 2000
 TURN_BYTES = 2048  # a longer message takes several turns: to read it takes as long
 PATIENCE_S = 1.0  # for a message of a host that sends too many
-TIME_SHARE = 0.5  # of our processor, for the messages of one host
-TIME_BURST_S = 1.0
-FOR_EVER_S = float("inf")
 IDLE_CLOSE_MS = 60_000  # with 400 hosts most channels are needed at the start only
 OWN_SAMPLE = (Report, ProbeReply, AskCentre, Reserve, ReserveReply)
 # Of each kind of message the answers that are looked at; of all others ACK.
@@ -121,9 +117,9 @@ class LimNetwork:
         """`rate_per_s`: of messages that are taken from one host; `hosts_max`: in one of them."""
         self.traffic = Traffic()
         self._rate = rate_per_s
-        self._hosts_max = hosts_max
+        self._hosts_max, self._bytes_max = hosts_max, max_message_bytes
         self._rates = Rates(rate_per_s, 2 * rate_per_s)
-        self._seconds = Rates(TIME_SHARE, TIME_BURST_S)  # of our time
+        self._seconds = TimeShares()
         self._trust = trust
         self._options = [
             *transport.options(max_message_bytes, silence_s),
@@ -150,9 +146,13 @@ class LimNetwork:
         async def deliver(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
             if caller:  # before a byte of it is read
-                await self._await_turn(caller, len(data), context)
+                try:
+                    await self._await_turn(caller, len(data), context)
+                except BaseException:
+                    del data  # what is raised keeps all that is known here, for long
+                    raise
             try:
-                with self._spending(caller):
+                with self._seconds.spending(caller):
                     message = convert.decode(data, self._hosts_max)
                     check_words(message, caller)
                     message = self.vet(message)
@@ -161,9 +161,9 @@ class LimNetwork:
             if not caller:
                 await self._await_turn(message.sender, len(data), context)
             self.traffic.came(kind_of(message), len(data))
-            with self._spending(message.sender):
+            with self._seconds.spending(message.sender):
                 reply = answer(message)
-                packed = convert.encode(reply)
+                packed = convert.encode_within(reply, self._bytes_max)
             self.traffic.went(kind_of(reply), len(packed))
             return packed
 
@@ -203,16 +203,6 @@ class LimNetwork:
         self.traffic.refused += 1
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
-    @contextlib.contextmanager
-    def _spending(self, host: str) -> Iterator[None]:
-        """Charges what is done meanwhile to that host."""
-        began_s = time.thread_time()
-        try:
-            yield
-        finally:
-            spent_s = time.thread_time() - began_s
-            self._seconds.turn_s(host, time.monotonic(), FOR_EVER_S, spent_s)
-
     async def ask(self, name: str, target: str, message: Message, timeout_s: float) -> Message:
         """Its reply. Raises Unavailable if none came in time, PeerError if it makes no sense."""
         channel = self.peers.channel(name, target)
@@ -227,7 +217,7 @@ class LimNetwork:
             if problem.code is grpc.StatusCode.FAILED_PRECONDITION:
                 raise Incompatible(str(problem)) from None
             raise Unavailable(text) from None
-        with self._spending(name):
+        with self._seconds.spending(name):
             reply = convert.decode(packed, self._hosts_max, ANSWERS.get(type(message.body), ACK))
             check_words(reply, name if self._trust.proves_names else "")
             reply = self.vet(reply)

@@ -75,5 +75,5 @@ class Origin:
             self._feed(e.Signalled(number))
         elif tag in tags.FOR_ENDS:
             self._ends.hear(tag, body)
-        elif tag != tags.UNKNOWN:
+        elif tag != tags.UNKNOWN and self._talk.is_news(tag):
             self._talk.put(tags.UNKNOWN, tag)

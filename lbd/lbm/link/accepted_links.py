@@ -20,12 +20,14 @@ from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Conversation, Stream
 from lbd.local.rate_limit import turns_of
+from lbd.local.time_share import TimeShares
 from lbd.net import release as wire
 from lbd.net.gen import lbm_pb2
 
 FOR_EVER_S = float("inf")
 CONVERSATION_BYTES = 4096
 EARLY_BYTES = 1 << 16  # of a command that has not begun there is nothing to hear but signals
+ANSWERS_MAX = 1 << 16  # messages that an origin has not read: more than all its commands have
 NOTHING_TO_RESUME = "its lbm was restarted and holds no such commands any more"
 RESTARTS = "its lbm is being restarted"  # with UNAVAILABLE: the origin asks again
 Key = tuple[str, str]  # the caller, and its name for the stream
@@ -68,6 +70,7 @@ class AcceptedLinks:
     def __init__(self, host: InboundContext) -> None:
         self.host = host
         self.open: dict[Key, AcceptedLink] = {}
+        self.shares = TimeShares()  # of who sends them
         self._half_open = 0
 
     @property
@@ -109,7 +112,9 @@ async def serve_stream(links: AcceptedLinks, context: "Context", caller: str) ->
             await context.send_initial_metadata(((wire.HEADER, wire.OWN.announcement()),))
         while trouble is None and isinstance(message := await context.read(), bytes):
             if incoming is not None:
-                incoming.hear(message)
+                await links.shares.turn(incoming.sender)
+                with links.shares.spending(incoming.sender):
+                    incoming.hear(message)
                 if incoming.ahead_s:  # it sends too many commands: read on when they are due
                     await asyncio.sleep(incoming.ahead_s)
             elif links.is_leaving:
@@ -204,7 +209,7 @@ class AcceptedLink:
         self._host = host = links.host
         self.stream = stream
         self.key = key
-        self._sender = key[0] or key  # hosts whose names are not proved are told apart by streams
+        self.sender = key[0] or key  # hosts whose names are not proved are told apart by streams
         self.jobs: dict[int, Serving] = {}
         self.claims = Claims(host.jobs)
         self._orphaned: asyncio.TimerHandle | None = None
@@ -217,6 +222,8 @@ class AcceptedLink:
     def hear(self, message: bytes) -> None:
         """Raises ValueError on a message that makes no sense."""
         self._deal_with(self.stream.take(message))
+        if self.stream.outbox.waiting > ANSWERS_MAX:
+            raise ValueError("what it is answered is not read")
 
     def hear_again(self, messages: Iterable[bytes]) -> None:
         """What an earlier LBM has received and not dealt with. Raises ValueError."""
@@ -240,7 +247,7 @@ class AcceptedLink:
             raise ValueError(f"a second command as number {number}")
         self.last_number = max(number, self.last_number)
         turns, now_s = turns_of(len(body)), time.monotonic()
-        self.ahead_s = self._host.rates.turn_s(self._sender, now_s, FOR_EVER_S, turns) or 0.0
+        self.ahead_s = self._host.rates.turn_s(self.sender, now_s, FOR_EVER_S, turns) or 0.0
         talk = self.stream.converse(number)
         if tag not in (tags.RUN, tags.WORKDIR):
             self._refuse(talk, f"{wire.OWN} knows no request {tag!r}")
@@ -248,7 +255,7 @@ class AcceptedLink:
         if len(self.jobs) >= self._limit:
             self._refuse(talk, "too many commands at once")
             return
-        if not self._host.requests.take(self._sender, held_bytes(body)):
+        if not self._host.requests.take(self.sender, held_bytes(body)):
             many = "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
             self._refuse(talk, many)
             return
@@ -271,7 +278,7 @@ class AcceptedLink:
         job: AttachedJob | None,
     ) -> None:
         """What an earlier LBM had let in. `job`: None for a stage."""
-        self._host.requests.add(self._sender, held_bytes(request))
+        self._host.requests.add(self.sender, held_bytes(request))
         self._serve(living, talk, request, job)
 
     def _serve(
@@ -289,7 +296,7 @@ class AcceptedLink:
     def _over(self, talk: Conversation, task: "asyncio.Task[None]") -> None:
         talk.close()
         done = self.jobs.pop(talk.number)
-        self._host.requests.give_back(self._sender, held_bytes(done.request))
+        self._host.requests.give_back(self.sender, held_bytes(done.request))
         if not task.cancelled() and (problem := task.exception()) is not None:
             raise problem
 

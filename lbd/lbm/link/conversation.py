@@ -31,10 +31,17 @@ class Conversation:
         self._broken: LbdError | None = None
         self._hear: Callable[[bytes, memoryview], None] | None = None  # in place of the inbox
         self._lost: Callable[[LbdError], None] | None = None
+        self._not_known: set[bytes] = set()
 
     def put(self, tag: bytes, body: bytes = b"", linger_s: float = 0.0) -> None:
         """`linger_s`: it may wait that long for another message to travel with."""
         self._stream.outbox.put(pack(self.number, tag, body), linger_s)
+
+    def is_news(self, what: bytes) -> bool:
+        """The first time. Who says again and again what is not known here may read no answer."""
+        was_known = what in self._not_known
+        self._not_known.add(what)
+        return not was_known
 
     async def flush(self) -> None:
         """Until what was put is with gRPC: a sender of much waits for it between its pieces."""

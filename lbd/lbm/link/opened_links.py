@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import grpc
@@ -11,6 +11,7 @@ import grpc.aio
 from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation, Stream
+from lbd.local.time_share import TimeShares
 from lbd.net import release as wire
 from lbd.net.details import in_plain_words
 from lbd.net.question import channel_may_close
@@ -40,6 +41,14 @@ class Resumes:
 
     leaving: bool = False  # another LBM of ours is to follow: what is left to resume is left to it
     under_way: int = 0  # so many other LBMs may have gone on with one, and we have not
+    shares: TimeShares = field(default_factory=TimeShares)  # of those they are to
+
+    async def heard(self, host: str, stream: Stream, message: bytes) -> None:
+        """Whatever it says, it has no more than its share of our time. Raises ValueError."""
+        await self.shares.turn(host)
+        with self.shares.spending(host):
+            for number, tag, body in stream.take(message):
+                stream.deliver(number, tag, body)
 
 
 class PeerLink:
@@ -140,8 +149,7 @@ class PeerLink:
             self._learn_release(await self._call.initial_metadata())
             while isinstance(message := await self._call.read(), bytes):
                 self._heard = True
-                for number, tag, body in self.stream.take(message):
-                    self.stream.deliver(number, tag, body)
+                await self._resumes.heard(self.host, self.stream, message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass
         except ValueError as fault:

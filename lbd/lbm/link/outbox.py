@@ -19,6 +19,7 @@ from lbd.lbm.link.wire import pack_batch
 
 SMALL_BYTES = 1 << 14
 LAST_WRITE_S = 1.0
+NOTICES_MAX = 4  # one of ours, and our answer to one; who asks again and again may read none
 BROKEN = (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 
@@ -57,6 +58,11 @@ class Outbox:
             self._lingering = asyncio.get_running_loop().call_later(linger_s, self._start)
 
     @property
+    def waiting(self) -> int:
+        """Messages that are not with gRPC yet."""
+        return 0 if self.broken else self._put - self._sent
+
+    @property
     def rests(self) -> bool:
         return self._held is not None
 
@@ -64,7 +70,8 @@ class Outbox:
         """Hold what is put from now on; `notice` goes out after all that was put before."""
         if self._held is None:
             self._held = []
-        self._notices.append(notice)
+        if len(self._notices) < NOTICES_MAX:
+            self._notices.append(notice)
         self._start()
 
     def held(self) -> list[bytes]:

@@ -35,6 +35,7 @@ PUT_BACK_S = 2.0  # by a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
 ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
+NO_NEWS = (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL)
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
 
 
@@ -266,12 +267,12 @@ class RemoteRun:
                 if tag == tags.FAILED:
                     raise self._lost(body)
                 try:
-                    self._hear(tag, body)
+                    self._hear(talk, tag, body)
                 except ValueError as fault:
                     raise LostContact(f"protocol error from {self._host}: {fault}") from None
             received = await talk.read()
 
-    def _hear(self, tag: bytes, body: memoryview) -> None:
+    def _hear(self, talk: Conversation, tag: bytes, body: memoryview) -> None:
         if tag in (tags.STDOUT, tags.STDERR):
             self._state.has_printed = self._state.has_printed or bool(body)
             sink = self._sinks.get(tag[0] - ord("0"))
@@ -282,7 +283,7 @@ class RemoteRun:
             if number == 0 and self._stdin is not None:
                 self._stdin.delivered(count)
             elif number == 0:
-                self._state.typed_bytes -= count
+                self._state.typed_bytes = max(0, self._state.typed_bytes - count)
                 self._acknowledge()
         elif tag == tags.STDIN_GONE and self._stdin_task is not None:
             self._stdin_task.cancel()
@@ -295,10 +296,9 @@ class RemoteRun:
         elif tag == tags.STILL and self._listener is not None:
             self._listener.stands_still(one_line(bytes(body).decode(errors="replace")))
         elif tag == tags.UNKNOWN:
-            log.warning(
-                "%s does not know our message %r (another release?)", self._host, bytes(body)
-            )
-        elif tag not in (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL):
+            if talk.is_news(tag + bytes(body[:1])):
+                log.warning("%s knows no message %r (a newer one?)", self._host, bytes(body[:1]))
+        elif tag not in NO_NEWS and talk.is_news(tag):
             self.send(tags.UNKNOWN, tag)
 
     def _acknowledge(self) -> None:

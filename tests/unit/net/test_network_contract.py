@@ -9,7 +9,7 @@ import pytest
 
 from lbd.errors import ConfigError, PeerError, Unavailable
 from lbd.lim.core import messages as m
-from lbd.local.rate_limit import Rates
+from lbd.local.time_share import TimeShares
 from lbd.model import HostId
 from lbd.net.lim_network import METHOD, LimNetwork
 from lbd.net.transport import Plain
@@ -159,7 +159,7 @@ async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
         return echo(message)
 
     async with grpc_pair() as ((one, two), port):
-        two._seconds = Rates(rate_per_s=0.001, burst=0.001)
+        two._seconds = TimeShares(share=0.001, burst_s=0.001)
         await two.serve("127.0.0.1", port, burns)
         target = f"127.0.0.1:{port}"
         await one.ask("h2", target, said(m.Ping()), 20.0)

@@ -51,3 +51,9 @@ async def test_who_reads_waits_for_the_next_message():
     await asyncio.sleep(0)
     talk.hear((b"a", memoryview(b"1")))
     assert [(tag, bytes(body)) for tag, body in await reading] == [(b"a", b"1")]
+
+
+async def test_what_is_not_known_is_said_once():
+    """Who read no answers, and sent the like again and again, filled the other end's memory."""
+    talk = conversation()
+    assert [talk.is_news(tag) for tag in (b"j", b"j", b"k", b"j")] == [True, False, True, False]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lbd.lbm.link.outbox import Outbox
+from lbd.lbm.link.outbox import NOTICES_MAX, Outbox
 
 LINGER_S = 3600.0
 
@@ -42,3 +42,25 @@ async def test_what_may_wait_goes_by_itself_in_the_end():
     outbox.put(b"b", 0.001)
     await asyncio.wait_for(outbox.flush(), 20)
     assert sent == [b"a", b"b"]
+
+
+async def test_to_who_reads_nothing_it_is_said_a_few_times_that_all_has_come():
+    outbox = Outbox(never)
+    for _ in range(1000):
+        outbox.rest(b"all has come")
+    await asyncio.sleep(0)
+    assert len(outbox._notices) <= NOTICES_MAX
+
+
+async def never(_message):
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_what_was_put_and_not_taken_is_counted():
+    outbox = Outbox(never)
+    for _ in range(9):
+        outbox.put(b"a")
+    await asyncio.sleep(0)
+    assert outbox.waiting == 9
+    outbox.close()
+    assert outbox.waiting == 0

@@ -1,0 +1,125 @@
+"""What one host says on its streams, however much of it: others are heard meanwhile."""
+
+import asyncio
+import time
+
+import pytest
+
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.accepted_links import ANSWERS_MAX, AcceptedLinks, serve_stream
+from lbd.lbm.link.conversation import Stream
+from lbd.lbm.link.opened_links import Resumes
+from lbd.local.budget import Budget
+from lbd.local.rate_limit import Rates
+from lbd.net.gen import lbm_pb2
+from tests.unit.lbm.inbound.test_attached_job import Wire, exits, host_of, until
+
+FOR_EVER_S, LONG_S = 1e9, 1e6
+
+
+async def never(*_):
+    await asyncio.get_running_loop().create_future()
+
+
+class Context:
+    """A call whose host says this and then nothing."""
+
+    def __init__(self, *messages):
+        self._messages = list(messages)
+        self.read_all = asyncio.Event()
+
+    def invocation_metadata(self):
+        return ((tags.STREAM_HEADER, "stream"),)
+
+    async def send_initial_metadata(self, _metadata):
+        pass
+
+    async def write(self, _message):
+        pass
+
+    async def read(self):
+        if self._messages:
+            return self._messages.pop(0)
+        self.read_all.set()
+        await never()
+
+
+def run_message(number):
+    request = lbm_pb2.RunRequest(
+        job_id=f"h2-{number}", origin="h2", user="ann", argv=[b"true"], directory=b"/",
+        closed_fds=7, forced=True,
+    )  # fmt: skip
+    return tags.pack(number, tags.RUN, request.SerializeToString())
+
+
+def links_of(host):
+    host.requests, host.rates = Budget(1 << 20, 1 << 20), Rates(1e9, 1e9)
+    return AcceptedLinks(host)
+
+
+async def test_of_a_host_that_has_had_its_share_no_stream_is_heard():
+    host = host_of()
+    links = links_of(host)
+    links.shares.turn_s("h2", time.monotonic(), FOR_EVER_S, LONG_S)
+    context = Context(run_message(1))
+    stream = asyncio.create_task(serve_stream(links, context, "h2"))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not host.jobs.running
+    assert not context.read_all.is_set()
+    stream.cancel()
+    await asyncio.gather(stream, return_exceptions=True)
+
+
+async def test_what_it_says_counts_and_another_host_is_heard():
+    host = host_of()
+    links, spent = links_of(host), []
+    spending = links.shares.spending
+    links.shares.spending = lambda who: (spent.append(who), spending(who))[1]
+    links.shares.turn_s("h2", time.monotonic(), FOR_EVER_S, LONG_S)
+    context = Context(run_message(1).replace(b"h2", b"h3"))
+    stream = asyncio.create_task(serve_stream(links, context, "h3"))
+    await until(context.read_all.is_set)
+    assert spent == ["h3"]
+    assert host.jobs.running
+    await until(lambda: host.link.spawned)
+    exits(host)
+    stream.cancel()
+    await asyncio.gather(stream, return_exceptions=True)
+
+
+async def test_nor_is_one_that_our_users_commands_are_on():
+    resumes, stream = Resumes(), Stream(never)
+    talk = stream.converse(1)
+    message = tags.pack(1, tags.STARTED)
+    await resumes.heard("h3", stream, message)
+    assert len(await talk.read()) == 1
+    resumes.shares.turn_s("h2", time.monotonic(), FOR_EVER_S, LONG_S)
+    hearing = asyncio.create_task(resumes.heard("h2", stream, message))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert talk.unread() == []
+    hearing.cancel()
+    await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def test_who_reads_no_answers_is_not_heard_on():
+    """Each was kept for it, for as long as the stream was there."""
+    wire = Wire(host_of())
+    wire.link.stream.outbox._write = never
+    for number in range(1, ANSWERS_MAX + 1):
+        wire.link.hear(tags.pack(number, b"j"))
+    with pytest.raises(ValueError, match="is not read"):
+        wire.link.hear(tags.pack(ANSWERS_MAX + 1, b"j"))
+
+
+async def test_of_what_is_not_known_it_is_told_once():
+    host = host_of()
+    wire = Wire(host)
+    wire.run(1)
+    await until(lambda: any(tag == tags.STARTED for tag, _ in wire.said))
+    for _ in range(1000):
+        wire.link.hear(tags.pack(1, b"j"))
+    exits(host)
+    await until(lambda: not wire.link.jobs)
+    assert [tag for tag, _ in wire.said].count(tags.UNKNOWN) == 1
