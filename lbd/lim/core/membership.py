@@ -278,3 +278,11 @@ class Membership:
                 return [Stop(f"{ack.error}; give this host another host.name")]
         text = f"refused by {name or self._join_target}: {ack.error}"
         return [Log(text, warning=True, peer=name)]
+
+
+def told_of(table: Table) -> tuple[m.Member, ...]:
+    """The hosts that a newcomer is told of: first those of which more is known than others say, who
+    may have made them up. Of too many the last are left out."""
+    known = [entry for entry in table.entries.values() if not entry.left]
+    known.sort(key=lambda entry: entry.heard_at_s == NEVER and entry.sample is None)
+    return tuple(entry.member for entry in known)

@@ -20,7 +20,7 @@ from lbd.lim.core.adaptive import Tuner, changes
 from lbd.lim.core.broadcast import LoadSender, broadcast, send
 from lbd.lim.core.election import Election
 from lbd.lim.core.events import Action, Log
-from lbd.lim.core.membership import Membership
+from lbd.lim.core.membership import Membership, told_of
 from lbd.lim.core.placement import Placer
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.reservations import Reservations
@@ -345,8 +345,7 @@ class LimState:
             actions = [*actions, welcome]
         if not hello.wants_members:
             return [TAKEN, *actions]
-        known = tuple(entry.member for entry in self.table.entries.values() if not entry.left)
-        return [e.Reply(m.Members(known, self.settings)), *actions]
+        return [e.Reply(m.Members(told_of(self.table), self.settings)), *actions]
 
     def _receive_vector(
         self, message: m.Message, vector: m.Vector | m.Delta, now_s: float

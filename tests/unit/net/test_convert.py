@@ -250,3 +250,39 @@ def test_nothing_is_read_of_more_hosts_than_there_can_be(body):
     """In a MiB there could be 340,000, which took a LIM 1.7 s to read."""
     with pytest.raises(PeerError, match="more than 3 hosts"):
         convert.decode(envelope(**body), 3)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "fe80::1%" + "a" * (1 << 20), "fe80::1%\33[2J", "fe80::1%eth0]:1", "fe80::1%", "10.0.0.1%a",
+        "a" * 254, "unix:/run/x", "::1%a%b", "",
+    ],
+)  # fmt: skip
+def test_what_is_no_address(address):
+    """Python takes anything behind the % of an IPv6 address: a megabyte of it was in the table of
+    every host, and no list of hosts went into a message any more."""
+    with pytest.raises(PeerError, match="is not an address"):
+        convert.address(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "fe80::1%eth0", "::1", "h1.example", "h1.lbd"])
+def test_addresses(address):
+    assert convert.address(address) == address
+
+
+def test_of_too_many_hosts_the_first_go_into_a_message():
+    """Made up with all that a host may say of itself, they kept whoever joined from having any."""
+    later = b"\x9a\x06\xe8\x07" + bytes(1000)  # a field that is not known here
+    ghosts = [
+        replace(member(f"ghost{n}"), version="\U0001f47b" * 255, more=later) for n in range(1000)
+    ]
+    real = tuple(member(f"h{n}") for n in range(20))
+    told = m.Message("lab", H1, 1, m.Members((*real, *ghosts), m.Settings(3, "h2")))
+    assert len(convert.encode(told)) > 1 << 20
+    packed = convert.encode_within(told, 1 << 20)
+    assert len(packed) <= 1 << 20
+    body = convert.decode(packed).body
+    assert body.members[:20] == real
+    assert body.settings == told.body.settings
+    assert convert.encode_within(told, 10_000_000) == convert.encode(told)

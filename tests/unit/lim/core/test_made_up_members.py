@@ -8,10 +8,10 @@ import pytest
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import Send
-from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER, Membership
+from lbd.lim.core.membership import GREETED_FIRST, GREETED_LATER, Membership, told_of
 from lbd.lim.core.table import Table
 from lbd.model import HostId
-from lbd.testing.builders import member
+from lbd.testing.builders import member, sample
 
 ROOM = 8
 
@@ -83,3 +83,14 @@ def test_a_lie_of_where_a_host_is_ends_when_it_speaks(ours):
     assert ours._table.entries[HostId("h4")].member.lim_target == truth.lim_target
     ours.members_from([replace(truth, address="192.0.2.66")], 3.0)
     assert ours._table.entries[HostId("h4")].member.lim_target == truth.lim_target
+
+
+def test_who_has_spoken_is_told_of_before_who_was_heard_of(ours):
+    """Of a list that is too long for a message the end is left out."""
+    table = ours._table
+    table.remove(HostId("h2"))
+    ours.members_from([member("ghost")], 2.0)
+    table.add(member("h2"), listed=True, now_s=3.0)
+    table.record(sample("h2", 1), 4.0)
+    table.record(sample("h1", 1), 4.0)
+    assert [one.name for one in told_of(table)] == ["h1", "h3", "h2", "ghost"]
