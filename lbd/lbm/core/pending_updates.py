@@ -30,6 +30,9 @@ class PendingReports(Generic[AnyReport]):
         self._reports.pop(key, None)
         self._reports[key] = report
 
+    def __len__(self) -> int:
+        return len(self._reports)
+
     def take(self) -> list[AnyReport]:
         """All of it, which is told by that."""
         report, self._reports = list(self._reports.values()), {}

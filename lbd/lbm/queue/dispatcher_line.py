@@ -32,9 +32,11 @@ from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.submitted import fault_of_start
 from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
 from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.others_use import OthersUse
 from lbd.lbm.queue.spool_room import SpoolCare
+from lbd.local.time_share import TimeShares
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
@@ -69,6 +71,10 @@ class Held:
 
     attempt: Attempt
     end: pb.AttemptReport | None = None
+
+    @property
+    def order_bytes(self) -> int:
+        return self.attempt.start.ByteSize()
 
 
 class DispatcherLine:
@@ -120,13 +126,15 @@ class DispatcherLine:
 
     async def _converse(self) -> None:
         """One stream, until it breaks. Raises LbdError, AioRpcError, DecodeError."""
-        call = await self._client.work()
+        call, shares = await self._client.work(), TimeShares()
         self._pending = self._all_reports()
         self._heartbeat_wanted = True
         sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
         try:
             while isinstance(message := await self._client.read(call, self._lease_s), bytes):
-                self._hear(pb.WorkDown.FromString(message))
+                await shares.turn(call)
+                with shares.spending(call):
+                    self._hear(read_down(message))
         finally:
             call.cancel()
             sending.cancel()
@@ -218,8 +226,8 @@ class DispatcherLine:
             return
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be followed: {fault}")
-        if self._ending:
-            return self._turn_away(start, "late", STOPPED)
+        if self._ending or is_too_much(self._held.values(), start):
+            return self._turn_away(start, "late", STOPPED if self._ending else TOO_MUCH)
         if not self._leases.take(key, start.anchor, start.lease_s, clock_s()):
             return self._turn_away(start, "late", "the order came too late")
         until_s = self._leases.until_s[key]
@@ -233,12 +241,9 @@ class DispatcherLine:
         self._names.add(attempt.id)
 
     def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:
-        """Before it is held."""
-        job, number = start.job, start.attempt
-        refused = pb.AttemptReport(
-            job=job, attempt=number, event="refused", phase=phase, reason=reason
-        )
-        self._pending.add(refused)
+        if len(self._pending) >= SAID_MAX:
+            raise ValueError("what it is told is not read")
+        self._pending.add(refusal(start, phase, reason))
         self._wake.set()
 
     def _report(self, key: Key, report: pb.AttemptReport) -> None:

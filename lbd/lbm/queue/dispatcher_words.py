@@ -1,0 +1,53 @@
+"""What the dispatcher says on its line, bounded: its host may have been taken over.
+
+It may start commands here, so it is believed about these. It is not to fill this host's memory by
+them, to hold up what else runs here by a message that takes seconds to go through, nor to leave
+words with attempts that no other dispatcher would take from this host.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.one_line import one_line
+
+SAID_MAX = 100_000  # orders, and attempts named, in one message
+WORD_CHARS_MAX = 255  # as a dispatcher takes it from a host
+MODE_CHARS_MAX = 40
+HELD_MAX = 20_000  # attempts that are in hand here, and their orders' bytes
+HELD_BYTES_MAX = 512 << 20
+SMALL_BYTES = 1 << 14
+TOO_MUCH = "it has more orders in hand than it can hold"
+
+
+class Ordered(Protocol):
+    """An attempt that is in hand."""
+
+    @property
+    def order_bytes(self) -> int: ...
+
+
+def read_down(message: bytes) -> pb.WorkDown:
+    """Raises DecodeError, ValueError."""
+    down = pb.WorkDown.FromString(message)
+    named = len(down.reply.renewed) + len(down.settled) + len(down.released)
+    if named + len(down.stops) + len(down.starts) > SAID_MAX:
+        raise ValueError(f"more than {SAID_MAX} orders at once")
+    if any(len(stop.stop_reason) > WORD_CHARS_MAX for stop in down.stops):
+        raise ValueError(f"a reason to stop of more than {WORD_CHARS_MAX} characters")
+    if down.reply.mode:
+        down.reply.mode = one_line(down.reply.mode, MODE_CHARS_MAX)
+    return down
+
+
+def is_too_much(held: Collection[Ordered], start: pb.Start) -> bool:
+    """Whether this host has so many, or so long, orders in hand. Most are too short to count."""
+    size = start.ByteSize()
+    if len(held) >= HELD_MAX:
+        return True
+    return size > SMALL_BYTES and size + sum(one.order_bytes for one in held) > HELD_BYTES_MAX
+
+
+def refusal(start: pb.Start, phase: str, reason: str) -> pb.AttemptReport:
+    job, number = start.job[:WORD_CHARS_MAX], start.attempt
+    return pb.AttemptReport(job=job, attempt=number, event="refused", phase=phase, reason=reason)

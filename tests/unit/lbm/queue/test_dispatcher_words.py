@@ -1,0 +1,146 @@
+"""What a dispatcher says on its line, whose host may have been taken over."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from lbd.config.schema import Config
+from lbd.dispatch.intake import ending_of
+from lbd.lbm.core.jobs import Jobs, Slots
+from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.inbound.submitted import Submitted
+from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.queue.dispatcher_words import (
+    HELD_BYTES_MAX,
+    HELD_MAX,
+    SAID_MAX,
+    TOO_MUCH,
+    WORD_CHARS_MAX,
+    is_too_much,
+    read_down,
+)
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
+
+ONE = pb.Held(job="1", attempt=1)
+
+
+@pytest.fixture
+def line():
+    slots = Slots(2, 10)
+    host = SimpleNamespace(
+        config=Config(), rules=SimpleNamespace(config=Config(), owner=""), slots=slots,
+        jobs=Jobs(10), submitted=Submitted(), executions=Executions(slots),
+    )  # fmt: skip
+    return DispatcherLine(host, SimpleNamespace(spool=None, own_logs=None), lambda: None)
+
+
+@pytest.mark.parametrize(
+    "down",
+    [
+        pb.WorkDown(reply=pb.HeartbeatReply(renewed=[ONE] * (SAID_MAX + 1))),
+        pb.WorkDown(settled=[ONE] * (SAID_MAX + 1)),
+        pb.WorkDown(released=[ONE] * (SAID_MAX + 1)),
+        pb.WorkDown(stops=[pb.Stop(job="1")] * (SAID_MAX + 1)),
+        pb.WorkDown(starts=[pb.Start(job="1")] * SAID_MAX, settled=[ONE]),
+    ],
+    ids=["renewed", "settled", "released", "stops", "starts"],
+)
+def test_no_message_takes_seconds_to_go_through(down):
+    """Three million words of one message took seconds, in which nothing else was done here."""
+    with pytest.raises(ValueError, match="orders at once"):
+        read_down(down.SerializeToString())
+
+
+def test_no_other_dispatcher_would_take_a_reason_that_long():
+    """It was said again with the end of the attempt, to whichever dispatcher was next: that one
+    broke the line off, each time, and this host had no queue until its LBM was restarted."""
+    kept = pb.AttemptReport(job="1", attempt=1, event="ended", cause="lost")
+    kept.stop_reason = "x" * WORD_CHARS_MAX
+    assert ending_of(kept).stop_reason == kept.stop_reason
+    stop = pb.Stop(job="1", attempt=1, stop_reason="x" * (WORD_CHARS_MAX + 1))
+    with pytest.raises(ValueError, match="a reason to stop"):
+        read_down(pb.WorkDown(stops=[stop]).SerializeToString())
+
+
+def test_its_mode_is_a_word():
+    """A megabyte of it was more than the LIM takes, which heard no more of its LBM."""
+    said = pb.WorkDown(reply=pb.HeartbeatReply(number=1, mode="f\33cfs" * (1 << 20)))
+    mode = read_down(said.SerializeToString()).reply.mode
+    assert mode.isprintable()
+    assert len(mode) < 100
+
+
+class Held:
+    def __init__(self, order_bytes):
+        self.order_bytes = order_bytes
+
+
+def test_a_host_holds_so_many_orders_and_so_many_bytes_of_them():
+    small = pb.Start(job="1", attempt=1)
+    assert not is_too_much([Held(100)] * (HELD_MAX - 1), small)
+    assert is_too_much([Held(100)] * HELD_MAX, small)
+    long = pb.Start(job="1", attempt=1, spec=pb.StoredSpec(input=bytes(4 << 20)))
+    some = HELD_BYTES_MAX // (4 << 20)
+    assert not is_too_much([Held(4 << 20)] * (some - 2), long)
+    assert is_too_much([Held(4 << 20)] * some, long)
+
+
+async def test_what_is_too_much_waits_at_the_dispatcher(line):
+    """It was all taken, sixteen megabytes at a time."""
+    for number in range(1, HELD_MAX + 1):
+        line._held[str(number), 1] = SimpleNamespace(order_bytes=100)
+    start = pb.Start(job="7000000", attempt=1, lease_s=30.0)
+    start.anchor = line._leases.heartbeat(clock_s())
+    line._start(start)
+    (news,) = line._pending.take()
+    assert (news.event, news.phase, news.reason) == ("refused", "late", TOO_MUCH)
+    assert len(line._held) == HELD_MAX
+
+
+async def test_who_reads_no_refusals_is_not_heard_on(line):
+    line._ending = True
+    for number in range(1, SAID_MAX + 1):
+        line._start(pb.Start(job=str(number), attempt=1, lease_s=30.0))
+    with pytest.raises(ValueError, match="is not read"):
+        line._start(pb.Start(job="9000000", attempt=1, lease_s=30.0))
+    assert len(line._pending) <= SAID_MAX
+
+
+async def test_it_has_half_of_the_time_and_no_more(line, monkeypatch):
+    """Endless messages of a dispatcher took all of it."""
+    heard, turns = [], []
+
+    class Shares:
+        async def turn(self, _call):
+            turns.append(len(heard))
+
+        def spending(self, _call):
+            return Spending()
+
+    class Spending:
+        def __enter__(self):
+            heard.append("begun")
+
+        def __exit__(self, *_):
+            heard.append("done")
+
+    async def work():
+        return SimpleNamespace(cancel=lambda: None, write=never)
+
+    messages = [pb.WorkDown().SerializeToString()] * 3 + [None]
+
+    async def read(_call, _lease_s):
+        return messages.pop(0)
+
+    monkeypatch.setattr("lbd.lbm.queue.dispatcher_line.TimeShares", Shares)
+    line._client.work, line._client.read = work, read
+    line._heartbeat = pb.Heartbeat
+    await line._converse()
+    assert heard == ["begun", "done"] * 3
+    assert turns == [0, 2, 4]
+
+
+async def never(_message):
+    await asyncio.get_running_loop().create_future()
