@@ -80,8 +80,10 @@ class HostConnection:
         self._sending: asyncio.Task[None] | None = None
         self.broken = asyncio.Event()
         self.heartbeat = 0  # the last that came
+        self.renewed = 0  # by the answer to it
 
     def reply(self, reply: pb.HeartbeatReply) -> None:
+        self.renewed = len(reply.renewed)
         (self._messages[0] if self._messages else self._add()).reply.CopyFrom(reply)
         self._send()
 

@@ -25,6 +25,7 @@ from lbd.text.needs_words import are_needs, read_facts, read_needs_text
 from lbd.text.one_line import one_line
 
 GANG_MAX = 4096  # as lbrun has it
+HELD_MAX = 20_000  # attempts of a host, which holds no more
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as execve has it
 ARRAY_INDEX_MAX = 10**18 - 1  # as lbrun has it
 SLOTS_MAX = 1 << 16
@@ -300,6 +301,7 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
     rules = {
         "slots": max(heartbeat.slots, heartbeat.open_slots, heartbeat.ahead) <= SLOTS_MAX,
         "load": is_within(heartbeat.load, LOAD_MAX),
+        "held": len(heartbeat.held) <= HELD_MAX,
         "features, resources": facts_of(heartbeat) is not None,
     }
     return ", ".join(name for name, holds in rules.items() if not holds)

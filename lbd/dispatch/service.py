@@ -16,6 +16,7 @@ from lbd.dispatch.core.ledger_rows import (
     Deposed,
     LedgerTrouble,
 )
+from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces
@@ -115,6 +116,9 @@ class QueueService:
         up = pb.WorkUp.FromString(message)
         if await self._paces.reports_turn(name, len(up.reports), len(message), line):
             self._dispatcher.heard(name, line, up)
+            # Each that is not renewed is answered by an order, which takes as long as a report.
+            unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
+            await self._paces.reports_turn(name, max(0, unknown), 0, line)
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)

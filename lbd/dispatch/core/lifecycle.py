@@ -72,6 +72,7 @@ KILL, TERM = 9, 15
 NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)  # none of a gang goes on like that
 ENDING = (0, KILL, TERM)  # what `lbctl kill` sends to end a job
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
+KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
 
 
 @dataclass(slots=True)
@@ -283,7 +284,7 @@ class Lifecycle:
             if live is not None and live.lease is not None:
                 live.lease.until_s = now_s + self.terms.waited_s
                 renewed.append((job, attempt))
-            else:
+            elif len(actions) < KILLED_AT_ONCE:  # the others at the next heartbeat
                 actions.append(Signal(job, attempt, name, KILL))
         return renewed, actions
 

@@ -12,6 +12,7 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Cause
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.intake import (
+    HELD_MAX,
     REQUEST_BYTES_MAX,
     checked_signal,
     ending_of,
@@ -351,3 +352,9 @@ def test_an_eviction_is_a_loss_to_who_does_not_know_better():
     assert ending_of(news).cause is Cause.EVICTED
     news.cause = "exited"
     assert ending_of(news).cause is Cause.EXITED
+
+
+def test_no_host_holds_so_many_attempts():
+    held = [pb.Held(job="1", attempt=1)] * (HELD_MAX + 1)
+    assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, held=held[1:])) == ""
+    assert heartbeat_fault(pb.Heartbeat(number=1, slots=4, held=held)) == "held"
