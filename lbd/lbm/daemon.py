@@ -46,7 +46,7 @@ from lbd.lbm.owner.watch import Owner
 from lbd.lbm.paths import job_numbers, workdir_root
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
-from lbd.lbm.queue.logs import check_reader, serve_files, serve_logs
+from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_files, serve_logs
 from lbd.lbm.queue.outputs import QueuedFiles
 from lbd.lbm.session.host_questions import HostQuestions
 from lbd.lbm.session.questions import Questions
@@ -229,7 +229,7 @@ class Lbm:
         self._attempts = self._report.attempts = DispatcherLine(self._host, queue, files.run)
         questions, check = self._questions, partial(check_reader, self._host, trust)
         one = HostQuestions(trust).handler
-        logs = partial(serve_logs, check, self._attempts)
+        logs = partial(serve_logs, check, self._attempts, looks_of_hosts())
         packs = partial(serve_files, check, files.store, self._attempts.spool)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",

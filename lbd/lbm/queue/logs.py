@@ -6,6 +6,7 @@ command may come does not get it either: it would be as any user of the jobs tha
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +18,7 @@ from lbd.lbm.core.admission import origin_fault
 from lbd.lbm.inbound.checked_request import QUEUED_ID
 from lbd.lbm.queue.pack_store import PackStore
 from lbd.lbm.queue.spool import Spool
+from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
 
 if TYPE_CHECKING:
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from lbd.net.transport import Trust
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
-    CheckReader = Callable[["Context"], Awaitable[None]]
+    CheckReader = Callable[["Context"], Awaitable[str]]
+    Turn = Callable[[], Awaitable[None]]
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
 PIECE_BYTES = 1 << 18
+LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # of one host, however many it follows
+FOR_EVER_S = float("inf")
 
 
 class KnownAttempts(Protocol):
@@ -41,18 +46,19 @@ class KnownAttempts(Protocol):
     def alive(self, job: str, number: int) -> bool: ...
 
 
-async def check_reader(host: "InboundContext", trust: "Trust", context: "Context") -> None:
-    """Aborts the call of a host from which nothing may run here."""
+async def check_reader(host: "InboundContext", trust: "Trust", context: "Context") -> str:
+    """Who reads. Aborts the call of a host from which nothing may run here."""
     reader = await trust.caller(context)
     if reader and (rule := origin_fault(host.rules.config.admission, reader)):
         text = f"jobs here are not for {reader} to read (admission.{rule})"
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+    return reader
 
 
 async def serve_logs(
-    check: "CheckReader", attempts: KnownAttempts, data: bytes, context: "Context"
+    check: "CheckReader", attempts: KnownAttempts, looks: Rates, data: bytes, context: "Context"
 ) -> None:
-    await check(context)
+    reader = await check(context)
     asked = pb.LogsRequest()
     try:
         asked.ParseFromString(data)
@@ -60,18 +66,35 @@ async def serve_logs(
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a LogsRequest")
-    async for piece in output_of(attempts, asked):
+
+    async def turn() -> None:
+        if wait_s := looks.turn_s(reader, time.monotonic(), FOR_EVER_S):
+            await asyncio.sleep(wait_s)
+
+    async for piece in output_of(attempts, asked, turn):
         await context.write(piece.SerializeToString())
 
 
-async def output_of(attempts: KnownAttempts, asked: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
-    """What there is from the given places on; with `follow`, until the attempt is over."""
+def looks_of_hosts() -> Rates:
+    return Rates(LOOKS_PER_S, LOOKS_AT_ONCE)
+
+
+async def at_once() -> None:
+    return
+
+
+async def output_of(
+    attempts: KnownAttempts, asked: pb.LogsRequest, turn: "Turn" = at_once
+) -> AsyncIterator[pb.LogsPiece]:
+    """What there is from the given places on; with `follow`, until the attempt is over. `turn`:
+    before each look."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
     if not spool.exists(job, number) and not attempts.alive(job, number):
         yield pb.LogsPiece(trouble="its output is not kept here (any more)")
         return
     output_at, error_at, pause_s = asked.output_at, asked.error_at, POLL_S
     while True:
+        await turn()
         alive = attempts.alive(job, number)  # asked first: what comes later is read below
         piece = await asyncio.to_thread(next_piece, spool, job, number, output_at, error_at)
         output_at, error_at = piece.output_at, piece.error_at

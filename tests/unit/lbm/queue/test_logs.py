@@ -1,10 +1,14 @@
 """What is read of an attempt's output, and that it was shown to somebody who waits for it."""
 
+import asyncio
+import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from lbd.lbm.queue.logs import output_of
+from lbd.lbm.queue.logs import LOOKS_AT_ONCE, LOOKS_PER_S, output_of, serve_logs
+from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -35,3 +39,38 @@ async def test_who_follows_has_been_shown_its_output(follow, at):
     pieces = [piece.output async for piece in output_of(attempts, asked)]
     assert b"".join(pieces) == b"hello"[at:]
     assert attempts.shown == ({("7", 2)} if follow else set())
+
+
+class Call:
+    def __init__(self):
+        self.written = 0
+
+    async def write(self, data):
+        self.written += 1
+
+
+async def test_who_follows_on_thousands_of_streams_looks_no_oftener():
+    """A host has so many streams: each looked every quarter of a second, or fifty times a second
+    while something is printed, and nothing else was done here."""
+    looks = Rates(LOOKS_PER_S, LOOKS_AT_ONCE)
+    attempts, asked = Attempts(), pb.LogsRequest(job="7", attempt=2, follow=True)
+    attempts.alive = lambda *_: True
+
+    async def reader(name, context):
+        return name
+
+    def follow(name):
+        check = partial(reader, name)
+        return asyncio.create_task(
+            serve_logs(check, attempts, looks, asked.SerializeToString(), Call())
+        )
+
+    many = [follow("h2") for _ in range(2 * int(LOOKS_AT_ONCE))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    now_s = time.monotonic()
+    assert looks.turn_s("h2", now_s, 1e9, 0.0) > 1.0
+    assert looks.turn_s("h3", now_s, 1e9, 0.0) == 0.0
+    for task in many:
+        task.cancel()
+    await asyncio.gather(*many, return_exceptions=True)
