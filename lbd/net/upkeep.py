@@ -82,7 +82,7 @@ class Upkeep:
 
     async def _renew(self, now_s: float) -> None:
         from lbd.trust.certificates import new_key, new_request
-        from lbd.trust.evidence import proof_of_renewal
+        from lbd.trust.evidence import check_issued, proof_of_renewal
         from lbd.trust.files import Credentials
 
         own, key = self._tls.own_name, new_key()
@@ -95,6 +95,7 @@ class Upkeep:
         else:
             asked = pb.RenewRequest(request=request, proof=proof)
             made = (await self._ask(*self._home(), "Renew", asked, pb.RenewReply)).certificates
+            check_issued(self._tls.files.read_authority(), made, own, key)
         self._tls.files.write_credentials(Credentials(key, made))
         self._tls.look()
 

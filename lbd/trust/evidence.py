@@ -61,6 +61,20 @@ def check_renewal(
     return identity
 
 
+def check_issued(authority: bytes, made: bytes, host: str, key: bytes) -> None:
+    """What a host was given for its old certificate: it takes the place of that. Raises PeerError
+    unless it is of that authority, and for that name and key."""
+    try:
+        certificate = x509.load_pem_x509_certificate(made)
+        identity = identity_of(dns_names(certificate))
+        good = certificate.public_key() == certificates.private_key(key).public_key()
+    except ValueError:
+        raise PeerError("what was given is no certificate") from None
+    good = good and identity is not None and identity.host == host
+    if not (good and certificates.is_signed_by(made, authority)):
+        raise PeerError(f"the certificate that was given is not for {host} and its key")
+
+
 def public(holder: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return holder.public_key().public_bytes(serialization.Encoding.DER, form)

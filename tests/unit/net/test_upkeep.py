@@ -1,12 +1,16 @@
 """Whom a host asks for news of revocations."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from lbd.errors import Unavailable
+from lbd.errors import PeerError, Unavailable
+from lbd.net.gen import trust_pb2 as pb
 from lbd.net.upkeep import Upkeep
+from lbd.trust import certificates
 from lbd.trust.files import HostFiles
+from tests.unit.enrolment import enrolled, joined, made_authority
 
 HOME = "h1 10.0.0.1:7901"
 
@@ -32,3 +36,46 @@ async def test_without_the_authority_another_host_is_asked(tmp_path, monkeypatch
     monkeypatch.setattr(upkeep, "_exchange", exchange)
     await upkeep._exchange_updates()
     assert seen == asked
+
+
+@pytest.mark.parametrize("given", ["nothing", "garbage", "of h2", "of another key", "of nobody"])
+async def test_only_a_certificate_of_its_own_takes_the_place_of_the_old_one(
+    tmp_path, monkeypatch, given
+):
+    """Whatever the LIM where the authority is had answered was written over it: with garbage there,
+    no daemon of this host started again until it had joined anew."""
+    authority = made_authority(tmp_path / "authority")
+    tls = joined(authority, "h3")
+    before = tls.files.credentials.read_bytes()
+    other = made_authority(tmp_path / "other")
+    another = certificates.new_request(certificates.new_key(), "h3")
+    made = {
+        "nothing": b"", "garbage": b"-----BEGIN CERTIFICATE-----\nAAAA\n",
+        "of h2": enrolled(authority, "h2").read_credentials().chain,
+        "of another key": authority.renew("h3", 0, another, time.time()),
+        "of nobody": enrolled(other, "h3").read_credentials().chain,
+    }[given]  # fmt: skip
+    upkeep = Upkeep(tls, None, dict, 60.0)
+
+    async def answer(*_):
+        return pb.RenewReply(certificates=made)
+
+    monkeypatch.setattr(upkeep, "_ask", answer)
+    with pytest.raises(PeerError, match="given"):
+        await upkeep._renew(time.time())
+    assert tls.files.credentials.read_bytes() == before
+
+
+async def test_a_good_one_does(tmp_path, monkeypatch):
+    authority = made_authority(tmp_path / "authority")
+    tls = joined(authority, "h3")
+    upkeep = Upkeep(tls, None, dict, 60.0)
+
+    async def answer(_name, _target, _method, asked, _reply):
+        made = authority.renew("h3", 0, asked.request, time.time())
+        return pb.RenewReply(certificates=made)
+
+    monkeypatch.setattr(upkeep, "_ask", answer)
+    before = tls.credentials
+    await upkeep._renew(time.time())
+    assert tls.credentials != before
