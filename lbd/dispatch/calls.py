@@ -76,7 +76,11 @@ class Calls:
     ) -> "Callable[[bytes, Context], Awaitable[Answer]]":
         async def guarded(data: bytes, context: "Context") -> Answer:
             host = await self.host(context)
-            await self.turn(host, len(data), context)
+            try:
+                await self.turn(host, len(data), context)
+            except BaseException:
+                del data  # what is raised keeps all that is known here, for long
+                raise
             try:
                 answer = await handler(data, context)
             except LedgerTrouble as problem:  # it may be asked again

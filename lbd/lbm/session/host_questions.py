@@ -54,7 +54,12 @@ class HostQuestions:
 
         async def call(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
-            await self.turn(caller, len(data), context)
+            if wait_s := self.wait_s(caller, len(data)):
+                await asyncio.sleep(wait_s)
+            elif wait_s is None:
+                del data  # what is raised keeps all that is known here, for long
+                text = f"{caller} {TOO_MANY}"
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             try:
                 async with self._long.turn(caller, operation):
                     return (await answer(read(data), caller)).SerializeToString()
@@ -65,11 +70,7 @@ class HostQuestions:
 
         return grpc.unary_unary_rpc_method_handler(call)
 
-    async def turn(self, caller: str, size_bytes: int, context: "Context") -> None:
-        """Aborts the call of a host that would have to wait for too long."""
+    def wait_s(self, caller: str, size_bytes: int) -> float | None:
+        """Until its turn; None: for too long."""
         turns = turns_of(size_bytes, TURN_BYTES)
-        wait_s = self._rates.turn_s(caller, self._clock(), PATIENCE_S, turns)
-        if wait_s is None:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{caller} {TOO_MANY}")
-        if wait_s:
-            await asyncio.sleep(wait_s)
+        return self._rates.turn_s(caller, self._clock(), PATIENCE_S, turns)
