@@ -115,9 +115,7 @@ def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
     done = newcomer.run("lbrun", "-H", "h3", "true")
     assert done.returncode == 125
     wait_until(lambda: "new, is revoked" in newcomer.log(), "it is told why", see=newcomer.log)
-    tls_lab.wait_until(
-        lambda: tls_lab.states("h3")["new"] != "up", "it reports no load any more"
-    )
+    tls_lab.wait_until(lambda: tls_lab.states("h3")["new"] != "up", "it reports no load any more")
     tls_lab.wait_until(lambda: shown_revoked(tls_lab) == [{"new"}] * 3, "that is shown")
     assert re.search(r"(?m)^new +revoked ", tls_lab.run("h2", "lbctl", "status").stdout)
     found = newcomer.run("lbctl", "doctor").stdout

@@ -4,6 +4,7 @@ import pytest
 
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Live, Settle, Signal
 from lbd.errors import LbdError
 from lbd.lbm.core.leases import Leases
@@ -230,3 +231,12 @@ def test_jobs_that_are_cancelled_as_they_begin_set_no_host_aside():
     actions = table.life.refused(begin.host, "1", 1, "spawn", torn, *table.when)
     assert JobState.CANCELLED in [getattr(action, "state", None) for action in actions]
     assert not table.life.hosts.aside()
+
+
+def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbeat():
+    """Three hundred thousand in a heartbeat took seven seconds, in which no other was answered."""
+    table = Table()
+    held = [(JobId(str(number)), 1) for number in range(1, 3 * KILLED_AT_ONCE)]
+    renewed, orders = table.life.heartbeat(H1, held, table.now_s)
+    assert renewed == []
+    assert len(orders) == KILLED_AT_ONCE

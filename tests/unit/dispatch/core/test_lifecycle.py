@@ -11,7 +11,7 @@ from lbd.config.dispatch import MODES
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.hosts import Terms
-from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE, Lifecycle
+from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import (
     Begin,
     Cause,
@@ -397,12 +397,3 @@ def test_long_histories(mode, seed):
         happen(world, name)
         world.check()
     world.finish()
-
-
-def test_of_very_many_attempts_that_are_not_ours_some_are_ended_at_each_heartbeat():
-    """Three hundred thousand in a heartbeat took seven seconds, in which no other was answered."""
-    table = Table()
-    held = [(JobId(str(number)), 1) for number in range(1, 3 * KILLED_AT_ONCE)]
-    renewed, orders = table.life.heartbeat(H1, held, table.now_s)
-    assert renewed == []
-    assert len(orders) == KILLED_AT_ONCE

@@ -64,8 +64,7 @@ class Link:
 
 class Spool:
     def __init__(self):
-        self.shown = set()
-        self.when_shown = {}
+        self.shown, self.when_shown = set(), {}
 
     def ended(self, job, attempt, *, spooled=True):
         return ""
