@@ -36,8 +36,9 @@ numbers = array.array("i", [one.fileno() for one in given])
 flags = socket.MSG_OOB if sys.argv[2] == "urgent" else 0
 try:
     sock.sendmsg([b"\\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)], flags)
-except PermissionError:  # so the kernel says from Linux 6.16 on
-    pass
+except PermissionError:  # so the kernel says from Linux 6.16 on, and we would linger ourselves
+    for one in given:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 for one in given:
     one.close()
 try:
