@@ -77,7 +77,7 @@ def test_a_background_job_that_reads_is_stopped(shell, lbrun):
 @pytest.mark.parametrize("lbrun", [AWAY, PIPED], ids=["pty", "pipes"])
 def test_a_background_job_that_does_not_read_is_left_alone(shell, lbrun):
     """Whatever is typed at the shell meanwhile."""
-    shell.run(f"{lbrun} sh -c 'sleep 3; exit 9' &")
+    shell.run(f"{lbrun} sh -c 'sleep 9; exit 9' &")
     for number in range(10):
         assert shell.run(f"echo mine-{number}") == f"mine-{number}"
     assert "Running" in shell.run("jobs")

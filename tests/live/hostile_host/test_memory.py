@@ -45,7 +45,7 @@ def test_long_requests_wait_within_a_budget_and_the_rest_are_refused(lab):
         "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
     }
     assert 8 <= len(taken) <= BUDGET // MIB + 1
-    lab.wait_until(lambda: not lab.jobs_alive(), "they are ended with their stream", 20)
+    lab.wait_until(lambda: not lab.jobs_alive(), "they are ended with their stream")
     with Peer(lab, "h1", name="h9") as peer:  # and what they held is free again
         for _, tag, _ in peer.converse([run_long(1)]):
             if tag in (tags.STARTED, tags.FAILED):
@@ -68,7 +68,7 @@ def test_what_is_sent_to_a_command_that_waits_ends_that_one_alone(lab):
             heard.add((number, tag))
             if heard >= {(1, tags.STARTED), (3, tags.QUEUED)}:
                 break
-        lab.wait_until(lambda: lab.ask("h1", "lbm", "status")["waiting"] == 1, "one waits", 20)
+        lab.wait_until(lambda: lab.ask("h1", "lbm", "status")["waiting"] == 1, "one waits")
         assert lab.ask("h1", "lbm", "status")["slots"]["used"] == 1
         talk.close()
-    lab.wait_until(lambda: not lab.jobs_alive(), "they are ended with their stream", 20)
+    lab.wait_until(lambda: not lab.jobs_alive(), "they are ended with their stream")
