@@ -38,7 +38,7 @@ async def run_step(link: KeeperLink, order: Order, source: int | None, output: i
 
 
 def end_left(link: KeeperLink, order: Order, spawned: Spawned | None) -> None:
-    """Whoever waited for it may have gone: then it is to end."""
+    """Ends a step whose waiter has gone before it was over."""
     if spawned is not None and not spawned.exited.done():
         task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
         LEFT.add(task)

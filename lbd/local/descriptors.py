@@ -48,8 +48,8 @@ def brings_descriptors(sock: socket.socket) -> bool:
 
 
 def take_descriptors(sock: socket.socket, *, wanted: bool) -> None:
-    """Whether the other end may send any. Of a listening socket: whoever connects from then on. An
-    older kernel knows no such rule."""
+    """Whether the other end may send any. Set on a listening socket, it holds for all that
+    connect from then on. An older kernel has no such option."""
     if os.uname().machine in MACHINES:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, wanted)

@@ -59,7 +59,7 @@ def encode(message: m.Message) -> bytes:
 
 def encode_within(message: m.Message, limit_bytes: int) -> bytes:
     """Of a list of hosts the first ones alone, if all are too long for a message: some may be made
-    up, with all that a host may say of itself, to keep whoever joins from having any."""
+    up, with all that a host may say of itself, to keep a host that joins from getting any."""
     packed = encode(message)
     while (
         len(packed) > limit_bytes and isinstance(body := message.body, m.Members) and body.members

@@ -1,7 +1,7 @@
 """What a LIM answers about certificates: join, renew, and word of revoked hosts.
 
-Whoever TLS lets in may ask: a host that is revoked, and the holder of a token. So each host has its
-turn, all who are none share one, and the turns are few.
+Every peer that TLS lets in may ask, a revoked host and the holder of a token, too. So each host has
+turns of its own, all other peers share theirs, and there are few of them.
 """
 
 import asyncio
