@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from lbd.local import frames
 from lbd.local.json_socket import Json
+from lbd.local.turns import Turns
 
 OPERATIONS = frozenset(
     ("jobs", "queue.jobs", "queue.act", "queue.lines", "command.lines", "lines", "explain",
@@ -27,22 +28,15 @@ class LongAnswers:
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
-        self._turns: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}  # and who uses it
+        self._turns = Turns()
 
     @contextlib.asynccontextmanager
     async def turn(self, asker: Hashable, operation: object) -> AsyncIterator[None]:
         if operation not in OPERATIONS:
             yield
             return
-        semaphore, users = self._turns.get(asker, (asyncio.Semaphore(self._at_once), 0))
-        self._turns[asker] = semaphore, users + 1
-        try:
-            async with semaphore:
-                yield
-        finally:
-            semaphore, users = self._turns.pop(asker)
-            if users > 1:
-                self._turns[asker] = semaphore, users - 1
+        async with self._turns.of(asker, self._at_once):
+            yield
 
     def __len__(self) -> int:
         return len(self._turns)
