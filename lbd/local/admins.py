@@ -3,14 +3,20 @@
 import contextlib
 import grp
 import pwd
+import time
+from functools import lru_cache
 
 from lbd.config.access import AdminConfig
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Refusal
 
+KNOWN_S = 60.0
+NAMES_MAX = 128
+
 
 class Admins:
-    """Names are looked up at each question: accounts come and go, and questions are few."""
+    """Names are looked up once a minute: accounts come and go, and whoever asks, and how often,
+    others are not to wait for a slow user database."""
 
     def __init__(self, config: AdminConfig) -> None:
         self._config = config
@@ -32,12 +38,22 @@ class Admins:
 
 
 def uid_of(name: str) -> int | None:
+    return _uid_of(name, time.monotonic() // KNOWN_S)
+
+
+def gid_of(name: str) -> int | None:
+    return _gid_of(name, time.monotonic() // KNOWN_S)
+
+
+@lru_cache(NAMES_MAX)
+def _uid_of(name: str, _period: float) -> int | None:
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(name).pw_uid
     return None
 
 
-def gid_of(name: str) -> int | None:
+@lru_cache(NAMES_MAX)
+def _gid_of(name: str, _period: float) -> int | None:
     with contextlib.suppress(KeyError):
         return grp.getgrnam(name).gr_gid
     return None
