@@ -4,7 +4,17 @@ from random import Random
 
 import pytest
 
-from lbd.python.core.actions import AskBack, DropBlob, End, Fail, Look, Send, SendBlob, Start
+from lbd.python.core.actions import (
+    AskBack,
+    DropBlob,
+    End,
+    Fail,
+    Look,
+    Send,
+    SendBlob,
+    ShareBlob,
+    Start,
+)
 from lbd.python.core.pool import LOSSES_MAX, TRIES, Pool, PoolLimits
 from lbd.python.core.worker_hosts import WorkerHost
 
@@ -179,7 +189,7 @@ def test_a_blob_goes_to_a_host_once_and_others_there_wait_for_it():
     scene = Scene([WorkerHost("h1", slots=2)], slots=2)
     first, second = scene.submit(x=MIB), scene.submit(x=MIB)
     one, other = scene.start_all()
-    assert scene.take(SendBlob) == [SendBlob(one, b"x", first)]
+    assert scene.take(SendBlob) == [SendBlob(one, b"x", first, is_own=False)]
     assert scene.take(Send) == [Send(one, first)]
     scene.do(scene.pool.stored(one, b"x", 0.0))
     assert scene.take(SendBlob) == []
@@ -193,9 +203,83 @@ def test_a_blob_goes_again_when_the_worker_that_brought_it_was_lost():
     scene.take(SendBlob)
     scene.take(Send)
     scene.end(one)
-    assert scene.take(SendBlob) == [SendBlob(other, b"x", first)]
+    assert scene.take(SendBlob) == [SendBlob(other, b"x", first, is_own=True)]
     assert scene.take(Send) == [Send(other, first)]
     assert list(scene.pool.waiting) == [second]
+
+
+def test_what_a_worker_alone_on_its_host_was_sent_it_shares_with_the_next_one():
+    scene = Scene([WorkerHost("h1", slots=2)], slots=2)
+    first = scene.submit(x=MIB)
+    (one,) = scene.start_all()
+    assert scene.take(SendBlob) == [SendBlob(one, b"x", first, is_own=True)]
+    second = scene.submit(x=MIB)
+    (other,) = scene.start_all()
+    assert scene.take(ShareBlob) == []  # it has not come yet
+    scene.do(scene.pool.stored(one, b"x", 0.0))
+    assert scene.take(ShareBlob) == [ShareBlob(one, b"x")]
+    assert scene.take(Send) == [Send(one, first)]
+    scene.do(scene.pool.stored(one, b"x", 0.0))
+    assert scene.take(SendBlob) == []
+    assert scene.take(Send) == [Send(other, second)]
+
+
+def test_what_a_worker_had_for_itself_goes_with_it():
+    scene = Scene([WorkerHost("h1", slots=2)], slots=1)
+    first = scene.submit(x=MIB)
+    (one,) = scene.start_all()
+    scene.do(scene.pool.stored(one, b"x", 0.0))
+    scene.take(SendBlob)
+    scene.end(one)
+    scene.pass_s(2.0)
+    (other,) = scene.start_all()
+    assert scene.take(SendBlob) == [SendBlob(other, b"x", first, is_own=True)]
+
+
+class Blobs:
+    """What the workers of all hosts can open, as their frames come in order."""
+
+    def __init__(self, scene):
+        self.scene = scene
+        self.host_of = {}
+        self.tasks = {}
+        self.own = set()  # (worker, blob)
+        self.files = set()  # (host, blob)
+        self.answers = []  # (worker, blob, whether it is in a file then)
+
+    def forget_the_dead(self):
+        workers = self.scene.pool.workers
+        self.host_of = {number: worker.host for number, worker in workers.items()}
+        self.own = {(worker, blob) for worker, blob in self.own if worker in workers}
+        self.answers = [answer for answer in self.answers if answer[0] in workers]
+        hosts = set(self.host_of.values())
+        self.files = {(host, blob) for host, blob in self.files if host in hosts}
+
+    def saw(self, action):
+        if isinstance(action, SendBlob):
+            self.own.add((action.worker, action.blob))
+            self.answers.append((action.worker, action.blob, not action.is_own))
+        elif isinstance(action, ShareBlob):
+            assert (action.worker, action.blob) in self.own
+            self.answers.append((action.worker, action.blob, True))
+        elif isinstance(action, DropBlob):
+            host = self.host_of[action.worker]
+            self.files.discard((host, action.blob))
+            self.own.discard((action.worker, action.blob))
+        elif isinstance(action, Send):
+            for blob in self.tasks[action.task]:
+                file = self.host_of[action.worker], blob
+                assert (action.worker, blob) in self.own or file in self.files
+
+    def answer(self, rng):
+        # Of one worker they come in order.
+        number = rng.choice(self.answers)[0]
+        at = next(i for i, answer in enumerate(self.answers) if answer[0] == number)
+        _, blob, is_file = self.answers.pop(at)
+        if is_file:
+            self.own.discard((number, blob))
+            self.files.add((self.host_of[number], blob))
+        self.scene.do(self.scene.pool.stored(number, blob, self.scene.now_s))
 
 
 def test_the_least_recently_used_blob_makes_room():
@@ -265,10 +349,11 @@ def test_every_task_is_answered_once_whatever_happens(seed, restart):
         [WorkerHost(f"h{n}", slots=2) for n in range(1, 4)],
         seed, slots=5, restart=restart, cache_bytes=limit, idle_s=5.0,
     )  # fmt: skip
-    sent, answered, ending, coming = {}, [], set(), []
+    sent, answered, ending, blobs = {}, [], set(), Blobs(scene)
     tasks = 60
 
     def look():
+        blobs.forget_the_dead()
         for action in scene.actions:
             if isinstance(action, Send):
                 assert restart or action.task not in sent, "it ran twice"
@@ -277,8 +362,7 @@ def test_every_task_is_answered_once_whatever_happens(seed, restart):
                 answered.append(action.task)
             elif isinstance(action, End):
                 ending.add(action.worker)
-            elif isinstance(action, SendBlob):
-                coming.append((action.worker, action.blob))
+            blobs.saw(action)
         scene.actions = []
         assert not any(b._size_bytes() > limit for b in scene.pool._blobs_by_host.values())
 
@@ -292,11 +376,10 @@ def test_every_task_is_answered_once_whatever_happens(seed, restart):
         what = rng.random()
         if scene.next_task < tasks and what < 0.3:
             names = rng.sample("abcdef", rng.choice((0, 0, 1, 2)))
+            blobs.tasks[scene.next_task] = [name.encode() for name in names]
             scene.submit(**dict.fromkeys(names, MIB))
-        elif coming and what < 0.5:
-            number, blob = coming.pop(rng.randrange(len(coming)))
-            if number in scene.pool.workers:
-                scene.do(scene.pool.stored(number, blob, scene.now_s))
+        elif blobs.answers and what < 0.5:
+            blobs.answer(rng)
         elif busy and what < 0.8:
             number, worker = rng.choice(busy)
             answered.append(worker.sent[0])
