@@ -16,6 +16,7 @@ import grpc.aio
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.host_connection import AT_ONCE_S, TURNS_MIN
 from lbd.local.rate_limit import TURN_BYTES, Rates
+from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
 
 if TYPE_CHECKING:  # generic in the stubs only
@@ -41,8 +42,7 @@ class Calls:
         per_s = bytes_per_s / TURN_BYTES
         self._rates = Rates(per_s, AT_ONCE_S * per_s)
         self.requeueing = asyncio.Lock()
-        # and how many use it
-        self._long: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}
+        self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
 
     async def host(self, context: "Context") -> str:
         """Who calls; as it says itself where hosts prove nothing, as in a lab."""
@@ -76,11 +76,7 @@ class Calls:
     ) -> "Callable[[bytes, Context], Awaitable[Answer]]":
         async def guarded(data: bytes, context: "Context") -> Answer:
             host = await self.host(context)
-            try:
-                await self.turn(host, len(data), context)
-            except BaseException:
-                del data  # what is raised keeps all that is known here, for long
-                raise
+            await self.turn(host, len(data), context)
             try:
                 answer = await handler(data, context)
             except LedgerTrouble as problem:  # it may be asked again
@@ -95,17 +91,5 @@ class Calls:
     async def long(self, host: str, user: str) -> AsyncIterator[None]:
         """Around what takes as long as there are jobs: few at a time for each user of a host, and
         for each host."""
-        async with self._few((host, user), LONG_OF_USER), self._few((host,), LONG_AT_ONCE):
+        async with self._long_of_user.turn((host, user)), self._long_of_host.turn(host):
             yield
-
-    @contextlib.asynccontextmanager
-    async def _few(self, key: tuple[str, ...], at_once: int) -> AsyncIterator[None]:
-        semaphore, users = self._long.get(key, (asyncio.Semaphore(at_once), 0))
-        self._long[key] = semaphore, users + 1
-        try:
-            async with semaphore:
-                yield
-        finally:
-            semaphore, users = self._long.pop(key)
-            if users > 1:
-                self._long[key] = semaphore, users - 1

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from lbd.local import frames
 from lbd.local.json_socket import Json
+from lbd.local.turns import Turns
 
 OPERATIONS = frozenset(
     ("jobs", "queue.jobs", "queue.act", "queue.lines", "command.lines", "lines", "explain",
@@ -26,23 +27,12 @@ class LongAnswers:
     """Counts the long answers under way for each asker: a user, or another host."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._at_once = at_once
-        self._turns: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}  # and who uses it
+        self._turns = Turns(at_once)
 
-    @contextlib.asynccontextmanager
-    async def turn(self, asker: Hashable, operation: object) -> AsyncIterator[None]:
-        if operation not in OPERATIONS:
-            yield
-            return
-        semaphore, users = self._turns.get(asker, (asyncio.Semaphore(self._at_once), 0))
-        self._turns[asker] = semaphore, users + 1
-        try:
-            async with semaphore:
-                yield
-        finally:
-            semaphore, users = self._turns.pop(asker)
-            if users > 1:
-                self._turns[asker] = semaphore, users - 1
+    def turn(
+        self, asker: Hashable, operation: object
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        return self._turns.turn(asker) if operation in OPERATIONS else contextlib.nullcontext()
 
     def __len__(self) -> int:
         return len(self._turns)
