@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 INT, STOP, TSTP, CONT = 2, 19, 20, 18
 HUP, QUIT, USR1, USR2, TERM, WINCH = 1, 3, 10, 12, 15, 28
 BLOCK, UNBLOCK = 0, 1
-ENDING = (HUP, INT, QUIT, TERM)
-FORWARDED = (HUP, INT, QUIT, USR1, USR2, TERM, TSTP, CONT, WINCH)
+OF_COMMANDS = (HUP, INT, QUIT, USR1, USR2, TERM)  # the others are of the terminal
+FORWARDED = (*OF_COMMANDS, TSTP, CONT, WINCH)
 FORCE_WITHIN_S = 1.0
 LBM_SILENT_S = 3.0
 REPLY_LIMIT_BYTES = 1 << 20
@@ -61,7 +61,7 @@ class Session:
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = self.silent_s = 0.0
         self.early: list[bytes] | None = []  # signals while the request is on its way
-        self.ended_by = 0  # the last of them that ends a command
+        self.unheard: list[int] = []  # by no command, since none has begun elsewhere
         sock.settimeout(LBM_SILENT_S)
         self.begun = False  # elsewhere
         self.stop_asked = self.continued = False
@@ -73,8 +73,11 @@ class Session:
         self.restore = [(number, self.set_signal(number, self.forward)) for number in heeded]
 
     def heed_no_more(self) -> None:
+        """What was sent to a command that is to begin here is ours: it has no handlers yet."""
         for number, handler in self.restore:
             self.set_signal(number, handler)
+        for number in self.unheard:
+            posix.kill(posix.getpid(), number)
 
     def ask(self, request: bytes) -> None:
         """Send it; signals that come meanwhile must not get into the middle. Raises OSError."""
@@ -123,8 +126,6 @@ class Session:
         """The LBM is stopped. Hung up on before it read the request, it will not act on it."""
         self.sock.close()
         self.heed_no_more()
-        if self.ended_by:
-            posix.kill(posix.getpid(), self.ended_by)
         return self.locally.without_lbm(what)
 
     def heard(self, tag: bytes, body: bytes) -> int | None:
@@ -207,8 +208,8 @@ class Session:
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
                 self.send_frame(tags.FORCE)
             self.interrupted_s = now_s
-        if number in ENDING:
-            self.ended_by = number
+        if number in OF_COMMANDS and not self.begun:
+            self.unheard.append(number)
         elif number == TSTP:
             self.stop_asked = True  # once it has stopped, we do
             if not self.begun:

@@ -93,7 +93,8 @@ class DispatchConfig(Section):
     # how long the output of queued jobs is kept on the hosts where they ran
     output_keep_days: float = within(7.0, 0.0, 36500.0)
     jobs_keep_days: float = within(90.0, 0.0, 36500.0)  # how long the ledger keeps ended jobs
-    jobs_keep: int = within(1_000_000, 0, 1 << 40)  # about how many ended jobs the ledger keeps
+    # about how many ended jobs the ledger keeps; of more, users with the most lose their oldest
+    jobs_keep: int = within(1_000_000, 0, 1 << 40)
 
     # bytes a second that the dispatcher takes from one host, and four times as much at once, of
     # questions and submissions 16 times; more waits, and holds up nobody else

@@ -24,7 +24,8 @@ from lbd.dispatch.core.cutoffs import (
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
-from lbd.dispatch.daemon import DAY_S, Dispatcher
+from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.ledger.retention import DAY_S
 from lbd.model import HostId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s

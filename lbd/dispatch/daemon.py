@@ -39,6 +39,7 @@ from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_lines import job_log, say, shown_id
+from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
 from lbd.dispatch.watching import Watchers
@@ -52,14 +53,12 @@ log = logging.getLogger("lbd.dispatch")
 TICK_S = 0.2
 LATE_S = 2.0  # for the ledger to record something
 FORGET_EVERY_S = 60.0
-FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 FIRST_BEATS_S = 5.0  # after which every host that is up has been heard of
 LEARN_FROM = 5000  # the last jobs of the last dispatcher
 LEARN_EVERY_S = 0.5
 LEARN_BYTES = 64 << 20  # of commands
 PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
 LEARN_AT_ONCE = 200  # more tell nothing new
-DAY_S = 86400.0
 READ_AT_ONCE = 2000  # jobs; all of a long queue would take much room for a moment
 
 
@@ -273,14 +272,10 @@ class Dispatcher:
                     self.estimates.learn(await self.ledger.find(past))
 
     async def _forget(self) -> None:
-        """Deletes ended jobs after their retention time."""
-        own = self.config.dispatch
         while True:
-            before_unix_s, count = time.time() - own.jobs_keep_days * DAY_S, 0
             with contextlib.suppress(LedgerTrouble):
-                count = await self.ledger.forget(before_unix_s, own.jobs_keep, FORGET_AT_ONCE)
-            # Where there is more, others' changes come in between.
-            await asyncio.sleep(FORGET_PAUSE_S if count == FORGET_AT_ONCE else FORGET_EVERY_S)
+                await clean_up(self.ledger, self.config.dispatch, by_uid=self.by_uid)
+            await asyncio.sleep(FORGET_EVERY_S)
 
     # Hosts
 

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import os
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.limits.time_limits import limit_frame
@@ -21,7 +21,7 @@ from lbd.process.boot_clock import clock_s
 ANSWER_S = 2.0
 STEP_S, STEPS_AT_ONCE = 60.0, 4  # of a user
 ALONE = "alone."  # begins the names of what the next LBM lets run on
-Lookup = Callable[[str | int], Awaitable[LocalUser | None]]
+Lookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
 
 
 class AsUser:
@@ -96,7 +96,7 @@ class AsUser:
 
     async def _address(self, uid: int, order: Order) -> None:
         """Raises Unavailable."""
-        account = await self._look_up_user(uid)
+        account = await self._look_up_user(uid, uid)
         if account is None:
             raise Unavailable(f"uid {uid} is not in the user database")
         order.job = f"as-user.{next(self._numbers)}"

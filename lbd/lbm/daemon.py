@@ -19,6 +19,7 @@ import grpc.aio
 
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
+from lbd.keeper.gate import find_account
 from lbd.keeper.run_as import ROOT_UID
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.environment import DenyList
@@ -40,7 +41,7 @@ from lbd.lbm.outbound.context import OutboundContext, Room
 from lbd.lbm.outbound.directory import Looker
 from lbd.lbm.outbound.lim_notices import LimNotes
 from lbd.lbm.own_resources import Notes, OwnNeeds, pool_of, slots_of
-from lbd.lbm.owner.accounts import AccountCache
+from lbd.lbm.owner.accounts import LookUps
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.owner.watch import Owner
 from lbd.lbm.paths import job_numbers, workdir_root
@@ -89,7 +90,7 @@ class Lbm:
         self._rules = InForce(config, reread)
         self._keeper = KeeperWatch(config, self._rules, stop)
         self._link = self._keeper.link
-        look_up_user = AccountCache().look_up
+        look_up_user = LookUps(find_account).look_up
         self._as_user = AsUser(self._link, look_up_user)
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None

@@ -17,7 +17,7 @@ from lbd.lbm.core.learnt_commands import Book, UserBook, generation_of, read_lis
 from lbd.lbm.owner.accounts import user_name
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.rate_limit import Rates
-from lbd.local.subordinate_ids import person_of
+from lbd.local.subordinate_ids import range_owner
 from lbd.model import Needs
 from lbd.policy.eligibility import Known, Lists, Verdict, fault_of_patterns, in_list
 from lbd.policy.invocation import key_of, name_of
@@ -244,7 +244,8 @@ class Eligibility:
 def whose(uid: int) -> int:
     """Who has that number as one of a range of /etc/subuid, if it is nobody's account: else a
     user with such a range makes the book forget everybody."""
-    return person_of(uid) if user_name(uid) == str(uid) else uid
+    owner = range_owner(uid, user_name(uid))
+    return uid if owner is None else owner
 
 
 def figures(known: Known) -> Json:

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import socket
+import struct
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from _socket import socket as BareSocket
 
 BODY_LIMIT_BYTES = 1 << 20
+CONNECT_S = 2.0
 ANSWER_LIMIT_BYTES = 64 << 20  # to programs: some 100,000 jobs of the queue
 
 # What a JSON object of ours holds; one level is checked by whoever reads it.
@@ -242,10 +244,11 @@ class JsonClient(asyncio.Protocol):
 
     async def connect(self) -> bool:
         """Tries once; returns False if nobody listens."""
-        loop = asyncio.get_running_loop()
         self._split = frames.Splitter(BODY_LIMIT_BYTES)
         try:
-            await loop.create_unix_connection(lambda: self, str(self.path))
+            sock = await asyncio.to_thread(connected, self.path, CONNECT_S)
+            sock.setblocking(False)
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
         except OSError:
             return False
         return True
@@ -341,12 +344,19 @@ def connected(path: Path, timeout_s: float) -> socket.socket:
     """Raises OSError."""
     sock = socket.socket(socket.AF_UNIX)
     try:
-        sock.settimeout(timeout_s)
+        wait_for_room(sock, timeout_s)
         sock.connect(str(path))
     except OSError:
         sock.close()
         raise
     return sock
+
+
+def wait_for_room(sock: socket.socket, timeout_s: float) -> None:
+    """Before it is connected. Where too many wait to be accepted, a call that blocks waits for its
+    turn, then raises BlockingIOError; one that does not (`settimeout`) raises that at once."""
+    packed = struct.pack("ll", *divmod(int(timeout_s * 1e6), 10**6))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
 
 
 Connect = Callable[[Path, float], socket.socket]
@@ -359,7 +369,7 @@ def ask(path: Path, request: Json, timeout_s: float = 5.0, connect: Connect = co
     """
     try:
         sock = connect(path, timeout_s)
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):
         raise Unavailable(f"{path.stem} did not answer within {timeout_s:g} s") from None
     except OSError as problem:
         raise Unavailable(f"{path.stem} is not running ({path}: {problem.strerror})") from None

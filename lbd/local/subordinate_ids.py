@@ -80,3 +80,10 @@ OF_THIS_HOST = Subordinates()
 
 def person_of(uid: int) -> int:
     return OF_THIS_HOST.person(uid, time.monotonic())
+
+
+def range_owner(uid: int, name: str) -> int | None:
+    """Who has that number as one of a range; None of one that is an account of its own. `name`: by
+    which the host knows it, the number itself if it has none."""
+    owner = person_of(uid) if name == str(uid) else uid
+    return None if owner == uid else owner

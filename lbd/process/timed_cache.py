@@ -27,6 +27,9 @@ class TimedCache(Generic[Key, Value]):
         self._known[key] = value, now_s + (self._known_s if known_s is None else known_s)
         return value
 
+    def drop(self, key: Key) -> None:
+        self._known.pop(key, None)
+
     def age_s(self, key: Key, now_s: float) -> float:
         """How long the value has been cached; 0 if it is not."""
         _, until_s = self._known.get(key, (None, now_s + self._known_s))

@@ -6,6 +6,7 @@ import os
 import sys
 
 from lbd.slurm.options import SlurmError
+from lbd.text.one_line import one_line
 
 TYPE_CHECKING = False  # as in typing, which takes a while to import
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def run(name: str) -> None:
         status = command(sys.argv[1:])
         sys.stdout.flush()
     except SlurmError as problem:
-        os.write(2, f"{name}: error: {problem}\n".encode(errors="replace"))
+        os.write(2, f"{name}: error: {one_line(str(problem))}\n".encode(errors="replace"))
     except BrokenPipeError:
         os._exit(1)
     except KeyboardInterrupt:

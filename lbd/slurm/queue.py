@@ -9,6 +9,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
+from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
 ANSWER_BYTES = 64 << 20
@@ -50,7 +51,8 @@ class Job:
         self.started = seconds(row.get("started"))
         self.finished = seconds(row.get("finished"))
         self.cpu_s = seconds(row.get("cpu_s")) or 0.0
-        words = tuple(map(str, command)) if isinstance(command, list) else ()
+        # Another user's, and shown: nothing of it is for the terminal.
+        words = tuple(printable(str(word)) for word in command) if isinstance(command, list) else ()
         self.program = (words[len(LAUNCHER) :] if words[: len(LAUNCHER)] == LAUNCHER else words)[:1]
         self.name = str(row.get("name") or os.path.basename("".join(self.program)) or "wrap")
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lbd.errors import Unavailable
+from lbd.local.json_socket import wait_for_room
 
 REQUEST = struct.Struct("=iI")  # which socket, the user's number; the way back comes along
 CONNECT_S = 5.0
@@ -88,7 +89,7 @@ def hand_over(back: socket.socket, path: Path, uid: int) -> None:
     account = pwd.getpwuid(uid)
     groups = os.getgrouplist(account.pw_name, account.pw_gid)
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(CONNECT_S)
+        wait_for_room(sock, CONNECT_S)
         os.setgroups(groups)
         os.setegid(account.pw_gid)
         os.seteuid(uid)

@@ -8,6 +8,7 @@ from lbd.config.load import default_runtime_dir
 from lbd.config.schema import Config
 from lbd.local.caller import Caller, caller_name
 from lbd.local.json_socket import Json, Refusal
+from lbd.local.subordinate_ids import range_owner
 from lbd.web.sessions import LINK_S, Sessions, User
 
 SOCKET_MODE = 0o666  # every user may ask
@@ -42,7 +43,7 @@ class Logins:
                 "denied",
             )
         user = User(caller.uid, caller_name(caller))
-        if caller.owner is not None and user.name == str(caller.uid):
+        if range_owner(caller.uid, user.name) is not None:
             # Each number of the range would have a user's share of the links.
             raise Refusal(f"uid {caller.uid} is of a range (/etc/subuid) and no account", "denied")
         token = self._sessions.link(user, self._now_s())

@@ -251,6 +251,22 @@ def test_it_stops_when_the_command_has_stopped(front, fake):
     assert (result.returncode, result.stderr) == (6, b"")
 
 
+@pytest.mark.parametrize("client", ["c", "python"])
+@pytest.mark.parametrize("answer", [tags.HERE, tags.UNFIT], ids=["here", "unfit"])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP], ids=str)
+def test_a_signal_that_came_before_the_command_is_to_run_here(front, fake, client, answer, number):
+    """It is the command's, wherever that runs: one without a handler ends by it."""
+
+    def say(connection, _):
+        os.kill(caller_of(connection).pid, number)
+        assert connection.recv(6) == pack(tags.SIGNAL, bytes((number,)))
+        here = ((tags.JOB, b"h1-1"), (tags.HOST, b"h1"), (tags.REASON, b"no-better-host"))
+        connection.sendall(pack(answer, b"".join(field(*pair) for pair in here)))
+
+    result = fake.run([front, "echo", "it ran"], say, LBD_FRONT=client)
+    assert (result.returncode, result.stdout) == (-number, b"")
+
+
 # Garbage
 
 TAKES_TIME = (tags.STOPPED, tags.AWAY)  # they stop it, or make it ask another LBM

@@ -55,9 +55,12 @@ static _Noreturn void end_like(int status, int number) {
     _exit(status);
 }
 
+/* What came is for a command that has not begun, and so has no handlers yet. */
 static void give_signals_back(void) {
+    for (int one = 1; one <= SIGUSR2; one++)
+        if (sigismember(&unheard, one)) raise(one); /* pending until the mask lets it */
     sigprocmask(SIG_SETMASK, &mask_given, NULL);
-    if (ended_by) end_like(128 + ended_by, ended_by); /* it came for a command that has not begun */
+    if (ended_by) end_like(128 + ended_by, ended_by);
 }
 
 /* As lbrun.py has them. */

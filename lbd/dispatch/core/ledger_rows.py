@@ -314,6 +314,14 @@ class Wanted:
     tasks: tuple[tuple[int, Runs], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """Of users with more jobs on record than their share: the first that is kept."""
+
+    who: str  # the column that tells users apart
+    first_kept: tuple[tuple[object, int], ...] = ()
+
+
 class Ledger(Protocol):
     """What was awaited is on disk, and outlives whatever happens to us. Raises LedgerTrouble."""
 
@@ -354,9 +362,13 @@ class Ledger(Protocol):
         otherwise than well."""
         ...
 
-    async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
-        """Jobs that ended before then, or that have ended and are older than the last `keep`; no
-        more than `limit` of them; how many it were."""
+    async def excess(self, keep: int, *, by_uid: bool) -> Excess:
+        """What users have on record above an even share of `keep` jobs."""
+        ...
+
+    async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
+        """Jobs that ended before then, and those of the excess that have ended; no more than
+        `limit` of them; how many it were."""
         ...
 
     async def close(self) -> None: ...

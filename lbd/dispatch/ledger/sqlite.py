@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.ledger_rows import Excess, LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Result, Row, Work
@@ -57,8 +57,8 @@ class SqliteLedger(Store):
         self._reading.shutdown()
         self._reader.close()
 
-    async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
-        count = await super().forget(before_unix_s, keep, limit)
+    async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
+        count = await super().forget(before_unix_s, excess, limit)
         if count:
             await self._ask(give_back)
         return count

@@ -18,6 +18,7 @@ from functools import partial
 from lbd.dispatch.core.ledger_rows import (
     Accepted,
     AttemptRow,
+    Excess,
     JobRow,
     LedgerTrouble,
     Stored,
@@ -27,7 +28,7 @@ from lbd.dispatch.core.ledger_rows import (
     Wanted,
 )
 from lbd.dispatch.core.records import Changed, Ending, Record
-from lbd.dispatch.ledger import array_work, work
+from lbd.dispatch.ledger import array_work, retention, work
 from lbd.dispatch.ledger.counts import LedgerCounts
 from lbd.dispatch.ledger.work import Dated, MakeWork, Result
 from lbd.model import JobId
@@ -108,8 +109,11 @@ class Store(ABC):
         await request.done
         self.counts.note(changes)
 
-    async def forget(self, before_unix_s: float, keep: int, limit: int) -> int:
-        count = await self._ask(lambda: work.forget(before_unix_s, keep, limit))
+    async def excess(self, keep: int, *, by_uid: bool) -> Excess:
+        return await self._read(lambda: retention.excess(keep, by_uid=by_uid))
+
+    async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
+        count = await self._ask(lambda: retention.forget(before_unix_s, excess, limit))
         assert isinstance(count, int)
         return count
 

@@ -294,32 +294,6 @@ def state_values(written: Written) -> Values:
     )
 
 
-def forget(before_unix_s: float, keep: int, limit: int) -> Work[int]:
-    """Jobs that ended before then, and of older ones than the last `keep` those that have ended."""
-    old = list(
-        (
-            yield Ask(
-                "SELECT id, submission FROM jobs WHERE finished < ? ORDER BY finished LIMIT ?",
-                (before_unix_s, limit),
-            )
-        )
-    )
-    if len(old) < limit:
-        rows = yield Ask("SELECT value FROM counters WHERE name = 'next_job'")
-        old += yield Ask(
-            "SELECT id, submission FROM jobs WHERE id < ? AND finished >= ? ORDER BY id LIMIT ?",
-            (next_job(rows) - keep, before_unix_s, limit - len(old)),
-        )
-    yield Many("DELETE FROM attempts WHERE job = ?", [row[:1] for row in old])
-    yield Many("DELETE FROM jobs WHERE id = ?", [row[:1] for row in old])
-    yield Many(
-        "DELETE FROM submissions WHERE id = ? AND NOT EXISTS"
-        " (SELECT 1 FROM jobs WHERE submission = submissions.id)",
-        [(submission,) for submission in sorted({whole(row[1]) for row in old})],
-    )
-    return len(old)
-
-
 # What asks
 
 

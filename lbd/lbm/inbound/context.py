@@ -1,7 +1,7 @@
 """What all commands of other hosts share on this one, and who of them is let in."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 
 from lbd.config.schema import Config
@@ -18,7 +18,8 @@ from lbd.local.rate_limit import Rates
 from lbd.model import JobId
 
 DRAINED = "drained"  # also the phase in which an attempt is refused for that
-UserLookup = Callable[[str | int], Awaitable[LocalUser | None]]
+# An account, for who asks: a user or another host
+UserLookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
 
 
 @dataclass(slots=True)
@@ -55,9 +56,9 @@ class InboundContext:
         if os.path.exists(self.drained_mark):
             return Refuse(DRAINED)
         users, asker = self.config.users, Asker(user, uid)
-        local = await self.look_up_user(wanted_account(users, asker))
+        local = await self.look_up_user(wanted_account(users, asker), origin)
         if local is None and users.unknown:
-            local = await self.look_up_user(users.unknown)
+            local = await self.look_up_user(users.unknown, origin)
         found = identify(users, asker, local, self.link.uid)
         if isinstance(found, Admit) and (reason := self.rules.refusal(asker, found.run_as, origin)):
             return Refuse(reason)

@@ -50,6 +50,12 @@ class Resumes:
             for number, tag, body in stream.take(message):
                 stream.deliver(number, tag, body)
 
+    async def next_of(self, call: "Call", stream: Stream, return_s: float) -> object:
+        """What it says next. Raises TimeoutError if it said that it restarts, and does not."""
+        limit_s = return_s if stream.rests and not self.leaving else None
+        async with asyncio.timeout(limit_s):
+            return await call.read()
+
 
 class PeerLink:
     """A stream to one host; if one of the two LBMs is restarted, it goes on where it stopped."""
@@ -90,11 +96,6 @@ class PeerLink:
     def _open(self, *own: tuple[str, str]) -> "Call":
         opening: OpenStream = self._peers.channel(self.host, self.address).stream_stream(METHOD)
         return opening(metadata=(*self._peers.metadata, *own))
-
-    @property
-    def token(self) -> str:
-        """What it is known by when it is resumed."""
-        return self.stream.token
 
     @property
     def usable(self) -> bool:
@@ -144,14 +145,18 @@ class PeerLink:
             self.stream.lose(problem)
 
     async def _read(self) -> LbdError:
-        """Until it breaks; how it broke."""
+        """Until it breaks; how it broke. Raises LostContact if it is not to be resumed."""
         try:
             self._learn_release(await self._call.initial_metadata())
-            while isinstance(message := await self._call.read(), bytes):
+            ours = self._call, self.stream, self._return_s
+            while isinstance(message := await self._resumes.next_of(*ours), bytes):
                 self._heard = True
                 await self._resumes.heard(self.host, self.stream, message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass
+        except TimeoutError:
+            text = "it said that its lbm restarts, and it has not"
+            raise LostContact(f"lost contact with {self.host}: {text}") from None
         except ValueError as fault:
             self._call.cancel()
             return LostContact(f"protocol error from {self.host}: {fault}")
@@ -191,7 +196,9 @@ class PeerLink:
             await until_ready(channel, self.host, self._connect_s)
             if self._resumes.leaving:
                 return False
-            self._call = self._open((tags.STREAM_HEADER, self.token), (tags.RESUME_HEADER, "1"))
+            self._call = self._open(
+                (tags.STREAM_HEADER, self.stream.token), (tags.RESUME_HEADER, "1")
+            )
         except (grpc.aio.AioRpcError, Unavailable):
             return False
         self._resumes.under_way += 1
@@ -243,6 +250,8 @@ class PeerLinks:
         while True:
             if self._resumes.leaving:
                 await asyncio.get_running_loop().create_future()  # the next LBM sends it
+            if asyncio.get_running_loop().time() > until_s:
+                raise Unavailable(f"{host} ({address}) cannot be reached")
             known = self._streams.get(place)
             if known is not None and known.returns:
                 await asyncio.wait((known.reading,), timeout=AGAIN_S)
@@ -253,8 +262,6 @@ class PeerLinks:
             # What is sent before it has heard of us may be lost unread in a restart of its LBM.
             if stream.announced.done() or await stream.has_heard():
                 return stream.converse()
-            if asyncio.get_running_loop().time() > until_s:
-                raise Unavailable(f"{host} ({address}) cannot be reached")
             await asyncio.sleep(AGAIN_S)
 
     async def _open(self, place: tuple[str, str]) -> PeerLink:

@@ -1,35 +1,78 @@
 """Accounts of this host, as the LBM looks them up: those that commands run as, and the names of its
 own users, by which other hosts know them.
 
-The user database may be slow (LDAP): it is asked in a thread, and what it says is believed for a
-minute, since a number may be given to somebody else. A name counts only if the database gives it
-the same number: two sources of accounts (files, LDAP) may use one name for two people, and
-elsewhere it is the name that decides as whom a command runs.
+The user database may be slow (LDAP). It is asked in threads of its own, about a few names at once
+of each asker (a user, another host): who asks for thousands that do not exist holds up nobody else.
+What it says is believed for a minute, since a number may be given to somebody else. A name counts
+only if the database gives it the same number: two sources of accounts (files, LDAP) may use one
+name for two people, and elsewhere it is the name that decides as whom a command runs.
 """
 
 import asyncio
 import pwd
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
 
-from lbd.keeper.gate import find_account
-from lbd.keeper.run_as import LocalUser
+from lbd.local.subordinate_ids import person_of
+from lbd.local.turns import Turns
 from lbd.process.timed_cache import TimedCache
 
 KNOWN_S = 60.0
 UNKNOWN_S = 5.0  # of who was not found: the database may have been away
+ANSWER_S = 30.0  # a question takes no longer from `learn` to the last `of`
+THREADS_MAX, AT_ONCE = 32, 2  # of one asker
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
-class AccountCache:
-    def __init__(self) -> None:
-        self._known: TimedCache[str | int, LocalUser | None] = TimedCache(KNOWN_S)
+class LookUps(Generic[Key, Value]):
+    """What the user database said, and what is asked of it now. Those who were not found push
+    nobody out who was."""
 
-    async def look_up(self, wanted: str | int) -> LocalUser | None:
-        if (known := self._known.get(wanted, time.monotonic())) is not None:
+    def __init__(
+        self,
+        find: Callable[[Key], Value | None],
+        clock_s: Callable[[], float] = time.monotonic,
+        kept_s: float = 0.0,
+    ) -> None:
+        """`kept_s`: for how long an answer is still there when it is to be looked up again."""
+        self._find, self._clock_s = find, clock_s
+        self._found: TimedCache[Key, Value] = TimedCache(KNOWN_S + kept_s)
+        self._not_found: TimedCache[Key, None] = TimedCache(UNKNOWN_S + kept_s)
+        self._kept_s = kept_s
+        self._turns = Turns(AT_ONCE)
+        self._threads = ThreadPoolExecutor(THREADS_MAX, "user-database")
+
+    async def look_up(self, key: Key, asker: Hashable) -> Value | None:
+        if (known := self._fresh(key)) is not None:
             return known[0]
-        found = await asyncio.to_thread(find_account, wanted)
-        known_s = UNKNOWN_S if found is None else KNOWN_S
-        return self._known.put(wanted, found, time.monotonic(), known_s)
+        async with self._turns.turn(asker):
+            if (known := self._fresh(key)) is not None:  # one before us has asked the same
+                return known[0]
+            loop = asyncio.get_running_loop()
+            return self._note(key, await loop.run_in_executor(self._threads, self._find, key))
+
+    def known(self, key: Key) -> tuple[Value | None] | None:
+        """The answer, alone in a tuple; None: there is none any more."""
+        now_s = self._clock_s()
+        return self._found.get(key, now_s) or self._not_found.get(key, now_s)
+
+    def look_up_now(self, key: Key) -> Value | None:
+        """Holds up everything until the database has answered."""
+        return self._note(key, self._find(key))
+
+    def _fresh(self, key: Key) -> tuple[Value | None] | None:
+        now_s = self._clock_s() + self._kept_s
+        return self._found.get(key, now_s) or self._not_found.get(key, now_s)
+
+    def _note(self, key: Key, found: Value | None) -> Value | None:
+        now_s = self._clock_s()
+        if found is not None:
+            return self._found.put(key, found, now_s)
+        self._found.drop(key)
+        return self._not_found.put(key, None, now_s)
 
 
 class UserNames:
@@ -37,24 +80,17 @@ class UserNames:
         self, find: Callable[[int], str | None], clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         """`find`: asks the user database, which may take a while (LDAP)."""
-        self._find = find
-        self._clock_s = clock_s
-        self._known: TimedCache[int, str] = TimedCache(KNOWN_S)
+        self._names: LookUps[int, str] = LookUps(find, clock_s, ANSWER_S)
 
     async def learn(self, uid: int) -> None:
-        """So that `of` has no need to wait."""
-        if self._known.get(uid, self._clock_s()) is None:
-            self._note(uid, await asyncio.to_thread(self._find, uid))
+        """So that `of` has no need to wait while a question of that user is answered."""
+        await self._names.look_up(uid, person_of(uid))
 
     def of(self, uid: int) -> str:
         """The number itself where there is no such user."""
-        known = self._known.get(uid, self._clock_s())
-        return known[0] if known is not None else self._note(uid, self._find(uid))
-
-    def _note(self, uid: int, found: str | None) -> str:
-        name = found if found is not None else str(uid)
-        known_s = KNOWN_S if found is not None else UNKNOWN_S
-        return self._known.put(uid, name, self._clock_s(), known_s)
+        known = self._names.known(uid)
+        name = known[0] if known is not None else self._names.look_up_now(uid)
+        return name if name is not None else str(uid)
 
 
 def find_name(uid: int) -> str | None:

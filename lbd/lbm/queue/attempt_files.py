@@ -101,7 +101,7 @@ class AttemptFiles:
         try:
             owner = os.stat(self.path).st_uid
             own = owner == self._host.link.uid
-            run_as = None if own else await self._host.look_up_user(owner)
+            run_as = None if own else await self._host.look_up_user(owner, owner)
             descriptor = spool.open_pack(job, attempt, owner)
         except OSError as problem:
             return problem.strerror or str(problem)

@@ -32,6 +32,7 @@ from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
+from lbd.local.subordinate_ids import range_owner
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
@@ -252,11 +253,11 @@ def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitR
 
 def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions) -> None:
     """Raises Unavailable for what this host does not let the caller have."""
-    if caller.owner is not None and user_name(caller.uid) == str(caller.uid):
+    if (owner := range_owner(caller.uid, user_name(caller.uid))) is not None:
         # Each number of the range would have a user's share of the queue.
         raise Unavailable(
-            f"uid {caller.uid} is of a range of uid {caller.owner}'s (/etc/subuid) and no "
-            "account: nothing is queued for it"
+            f"uid {caller.uid} is of a range of uid {owner}'s (/etc/subuid) and no account: "
+            "nothing is queued for it"
         )
     limit = home.config.dispatch.max_input_bytes
     if len(options.input) > limit:

@@ -86,7 +86,6 @@ class Connection:
     async def serve(self) -> None:
         """Until the client is gone, or has become its command and that has ended."""
         try:
-            await NAMES.learn(self.caller.uid)
             async with asyncio.timeout(FIRST_FRAME_S):
                 first = await self._read()
                 self._early = early = [frame for frame in first if frame[0] == tags.SIGNAL]
@@ -151,6 +150,7 @@ class Connection:
         if wait_s:
             self._send(tags.TAKEN)
             await asyncio.sleep(wait_s)
+        await NAMES.learn(self.caller.uid)
 
     async def _serve_json(self, received: list[tuple[bytes, bytes]]) -> None:
         while received:

@@ -1,5 +1,20 @@
-"""What a hostile user is up against: two hosts of an administrator's, and another user on them."""
+"""What a hostile user is up against: two hosts of an administrator's, and another user on them; or
+one host with a queue, on which one job runs at a time."""
 
+import pytest
+
+from tests.live.cluster import FAST, Lab
 from tests.live.privileged import two
+from tests.live.test_users import ANN, BOB
 
 __all__ = ("two",)  # the fixture
+
+SETTINGS = (*FAST, f'users.allow=["{ANN}", "{BOB}"]', "lbm.slots=1", "dispatch.lease_s=3")
+
+
+@pytest.fixture(scope="package")
+def queue_lab():
+    lab = Lab.up(1, "none", "--mode", "fcfs", settings=SETTINGS)
+    lab.root.chmod(0o755)
+    yield lab
+    lab.down()

@@ -5,21 +5,11 @@ import subprocess
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
 from tests.live.test_users import ANN, BOB, as_user
 
 pytestmark = pytest.mark.root
 
 SECRET = "the secret of Bob: 4711"
-SETTINGS = (*FAST, f'users.allow=["{ANN}", "{BOB}"]')
-
-
-@pytest.fixture(scope="module")
-def queue_lab():
-    lab = Lab.up(1, "none", "--mode", "fcfs", settings=SETTINGS)
-    lab.root.chmod(0o755)
-    yield lab
-    lab.down()
 
 
 def queue(lab, user, *command):

@@ -12,14 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
 from tests.live.privileged import opened
 from tests.live.test_users import ANN, BOB, as_user
 
 pytestmark = pytest.mark.root
 
 FILES = 3000  # it takes a moment to unpack or to pack them
-SETTINGS = (*FAST, f'users.allow=["{ANN}", "{BOB}"]', "lbm.slots=1", "dispatch.lease_s=3")
 
 # argv: the keeper. Stops the first child of it that is one's own, and runs no command.
 STOP = """
@@ -37,14 +35,6 @@ while True:
         except (OSError, ValueError, IndexError):
             pass
 """
-
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(1, "none", "--mode", "fcfs", settings=SETTINGS)
-    lab.root.chmod(0o755)
-    yield lab
-    lab.down()
 
 
 @pytest.fixture
@@ -105,24 +95,26 @@ def children_of_hers(keeper):
     return found
 
 
-def test_one_that_unpacks_ends_with_its_job(lab, work):
-    first = submit(lab, work, "sleep", "600")  # it has the slot until then
-    name = submit(lab, work, "--send", "many", "true")
-    with stopping(lab) as process:
-        kill(lab, first)
+def test_one_that_unpacks_ends_with_its_job(queue_lab, work):
+    first = submit(queue_lab, work, "sleep", "600")  # it has the slot until then
+    name = submit(queue_lab, work, "--send", "many", "true")
+    with stopping(queue_lab) as process:
+        kill(queue_lab, first)
         assert process.stderr.readline().startswith("stopped")
-    kill(lab, name)
-    check_nobody_waits(lab)
+    kill(queue_lab, name)
+    check_nobody_waits(queue_lab)
 
 
-def test_one_that_packs_ends_with_its_job(lab, work):
+def test_one_that_packs_ends_with_its_job(queue_lab, work):
     go, begun = work / "go", work / "begun"
     script = f"touch {begun}; while [ ! -e {go} ]; do sleep 0.1; done"
-    name = submit(lab, work, "--send", "many", "--fetch", "many", "sh", "-c", script)
-    lab.wait_until(begun.exists, "it runs")
-    with stopping(lab) as process:
+    name = submit(queue_lab, work, "--send", "many", "--fetch", "many", "sh", "-c", script)
+    queue_lab.wait_until(begun.exists, "it runs")
+    with stopping(queue_lab) as process:
         go.touch()
         assert process.stderr.readline().startswith("stopped")
-    kill(lab, name)
-    lab.wait_until(lambda: lab.lbctl_json("h1", "job", name)["state"] == "cancelled", "it is over")
-    check_nobody_waits(lab)
+    kill(queue_lab, name)
+    queue_lab.wait_until(
+        lambda: queue_lab.lbctl_json("h1", "job", name)["state"] == "cancelled", "it is over"
+    )
+    check_nobody_waits(queue_lab)

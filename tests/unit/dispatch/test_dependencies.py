@@ -5,6 +5,7 @@ import time
 import pytest
 
 from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.ledger_rows import Excess
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.model import HostId, JobId
@@ -258,7 +259,7 @@ async def test_what_is_met_stays_met_when_the_others_are_forgotten(path):
         await world.submit(after("ok:1"))
         await world.submit(after("ok:1", "any:2"))
         await ended(world, "1")
-        await world.ledger.forget(time.time() + 1.0, 0, 10)
+        await world.ledger.forget(time.time() + 1.0, Excess("uid"), 10)
     async with opened(path) as world:
         await world.dispatcher._restore()
         await DependencyCounts(world.dispatcher).look()

@@ -1,6 +1,7 @@
 """What is said of a question that this host cannot answer."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -90,3 +91,35 @@ async def test_who_is_cancelled_as_the_answer_comes_is_cancelled():
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """A socket at which nobody accepts, and as many wait for it as may."""
+    path = tmp_path / "lim.sock"
+    with contextlib.ExitStack() as held, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one = held.enter_context(socket.socket(socket.AF_UNIX))
+                one.setblocking(False)
+                one.connect(str(path))
+        yield path, listener
+
+
+def test_who_cannot_be_accepted_yet_waits_for_it(crowded):
+    """It is told neither that nobody listens, nor before the time is over."""
+    path, _ = crowded
+    with pytest.raises(Unavailable, match=r"^lim did not answer within 0\.05 s$"):
+        local.ask(path, {"op": "status"}, 0.05)
+
+
+async def test_a_daemon_waits_for_it_as_well(crowded):
+    path, listener = crowded
+    client = local.JsonClient(path)
+    connecting = asyncio.create_task(client.connect())
+    accepting = asyncio.create_task(asyncio.to_thread(listener.accept))
+    assert await connecting
+    client.close()
+    (await accepting)[0].close()

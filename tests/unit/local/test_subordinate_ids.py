@@ -148,7 +148,7 @@ def test_nothing_is_queued_for_a_number_of_a_range(of_this_host):
         check_options(home, Caller(1, 300_001, 1, (), 3003), SubmitOptions())
 
 
-async def test_no_number_of_a_range_signs_in():
+async def test_no_number_of_a_range_signs_in(of_this_host):
     sessions = Sessions(lambda: "secret")
     logins = Logins(sessions, "http://127.0.0.1:1/", lambda: 0.0, None)
     assert (await logins.handle({"op": "login"}, Caller(1, BIN, BIN, (), 3003)))["url"]

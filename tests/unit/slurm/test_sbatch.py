@@ -326,3 +326,16 @@ def test_what_is_run_by_the_hundred_imports_little(name):
 def test_a_job_without_a_name_has_that_of_its_program(command, name, program):
     job = Job(ROW | {"name": "", "command": command})
     assert (job.name, job.program) == (name, program)
+
+
+def test_no_command_of_another_user_reaches_the_terminal():
+    job = Job(ROW | {"name": "", "command": ["/bin/a\x1b]0;b\nc"]})
+    assert (job.name, job.program) == ("a?]0;b c", ("/bin/a?]0;b c",))
+
+
+def test_an_error_is_one_printable_line():
+    program = (
+        "import sys; from lbd.slurm.program import run; sys.argv[1:] = ['a\x1b\\nb']; run('sbatch')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == "sbatch: error: Unable to open file a? b: No such file or directory\n"

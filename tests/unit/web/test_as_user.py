@@ -62,7 +62,7 @@ def held_up(listening, monkeypatch):
     """A daemon that has not come to accept anybody, so that what connects for a user waits."""
     path, sock = listening
     sock.listen(0)
-    monkeypatch.setattr(as_user, "CONNECT_S", None)
+    monkeypatch.setattr(as_user, "CONNECT_S", 60.0)
     connector = Connector((path,))
     with socket.socket(socket.AF_UNIX) as first:
         first.connect(str(path))  # the one place that there is

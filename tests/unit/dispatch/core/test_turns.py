@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.shares import read_name_limits
+from lbd.dispatch.core.shares import even_share, read_name_limits
 from lbd.model import JobId
 from tests.unit.dispatch.core.test_queues import Table
 
@@ -214,3 +214,18 @@ def test_the_order_that_is_told_is_the_order_in_which_they_begin(jobs, cancelled
     left = len(jobs) - sum(n < len(jobs) for n in cancelled)
     told = [waiter.id for waiter in table.queues.lines[1].order()] if jobs else []
     assert run_all(table, left) == told
+
+
+@pytest.mark.parametrize(
+    ("wants", "room", "share"),
+    [
+        ([], 10, None),
+        ([4, 6], 10, None),
+        ([11], 10, 10),
+        ([1, 2, 90], 10, 7),
+        ([1, 50, 90], 10, 4),
+        ([50, 90, 70], 2, 0),
+    ],
+)
+def test_who_wants_little_gets_it_and_the_rest_is_shared_evenly(wants, room, share):
+    assert even_share(wants, room) == share

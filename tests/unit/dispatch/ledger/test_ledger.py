@@ -8,16 +8,22 @@ from dataclasses import replace
 import pytest
 
 from lbd.dispatch.core.discipline import Target
-from lbd.dispatch.core.ledger_rows import Accepted, LedgerTrouble, Stored, Submission, Wanted
+from lbd.dispatch.core.ledger_rows import (
+    Accepted,
+    Excess,
+    LedgerTrouble,
+    Stored,
+    Submission,
+    Wanted,
+)
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
 from lbd.dispatch.core.restore import queued_job
-from lbd.dispatch.ledger import sqlite, work
+from lbd.dispatch.ledger import retention, sqlite, work
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.model import HostId, JobId, JobState
 from tests.unit.dispatch.leaders import led
 
 H1 = HostId("h1")
-ALL = 1 << 40
 
 
 @contextlib.asynccontextmanager
@@ -295,30 +301,6 @@ async def test_nobody_else_reads_it(tmp_path):
     assert modes == {f"ledger.sqlite{tail}": 0o600 for tail in ("", "-wal", "-shm")}
 
 
-async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
-    for _ in range(3):
-        await ledger.submit(submission(), 1.0)
-    for name, at in (("2", 10.0), ("3", 20.0)):
-        await ledger.record([changed(name, JobState.DONE, Fate.DONE, attempt=0)], at)
-    assert await ledger.forget(15.0, ALL, 100) == 1
-    assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == [1, 3]
-    assert await ledger.forget(99.0, ALL, 100) == 1
-    assert (await ledger.submit(submission(), 30.0)).first == 4
-    with pytest.raises(LedgerTrouble):
-        await ledger.spec(2)
-
-
-async def test_of_ended_jobs_only_the_last_are_kept(ledger):
-    await ledger.submit(submission(first_index=0, count=10), 1.0)
-    for name in ("1", "3", "9"):
-        await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
-    assert await ledger.forget(0.0, 5, 1) == 1
-    assert await ledger.forget(0.0, 5, 100) == 1
-    assert await ledger.forget(0.0, 5, 100) == 0
-    rows = await ledger.find(Wanted(ended_too=True))
-    assert [row.id for row in rows] == [2, 4, 5, 6, 7, 8, 9, 10]
-
-
 async def test_a_record_may_be_written_twice(ledger):
     """As it is when nobody knows whether the first time came to be."""
     await ledger.submit(submission(), 1.0)
@@ -342,7 +324,7 @@ def all_day():
         work.find(Wanted(limit=10)),
         work.find(Wanted(ended_only=True, limit=10)),
         work.insert(submission(key="k"), 1.0),
-        work.forget(1.0, 5, 10),
+        retention.forget(1.0, Excess("uid", ((7, 5),)), 10),
         work.attempts([JobId("1")]),
         work.spec(1),
     ]

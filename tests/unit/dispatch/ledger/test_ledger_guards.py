@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.ledger import connection
@@ -44,14 +44,6 @@ async def test_hosts_that_a_user_excluded_stay_so_after_a_restart(ledger):
     (row,) = await ledger.live()
     assert row.barred == ("h2", "h3")
     assert not queued_job(row).may_go_to("h2")
-
-
-async def test_as_many_ended_jobs_are_kept_as_were_asked_for(ledger):
-    await ledger.submit(submission(first_index=0, count=5), 1.0)
-    for name in "12345":
-        await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
-    await ledger.forget(0.0, 2, 100)
-    assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == [4, 5]
 
 
 # Who leads

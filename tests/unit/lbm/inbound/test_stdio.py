@@ -108,6 +108,14 @@ async def test_a_line_for_which_no_thread_has_had_time_is_sent_before_it_is_hand
     assert at_terminal._talk.sent == [(tags.STDOUT, b"line\n")]
 
 
+async def test_what_was_printed_at_a_terminal_before_a_stop_is_told_before_it(at_terminal):
+    """It is read as it is looked for there: nothing says that it has come."""
+    os.write(at_terminal.childs[1], b"printed")
+    at_terminal.stopped()
+    await printed(at_terminal, b"printed")
+    assert at_terminal._talk.sent == [(tags.STDOUT, b"printed"), (tags.STOPPED, b"")]
+
+
 async def test_what_was_printed_before_a_stop_is_told_before_it(ends):
     pumps = ends.pump(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     os.write(ends.childs[1], b"printed")

@@ -1,0 +1,60 @@
+"""How long the ledger keeps ended jobs, and whose."""
+
+from dataclasses import replace
+
+import pytest
+
+from lbd.dispatch.core.ledger_rows import Excess, LedgerTrouble, Wanted
+from lbd.dispatch.core.records import Fate
+from lbd.model import JobState
+from tests.unit.dispatch.ledger.test_ledger import changed, ledger, submission
+
+__all__ = ["ledger"]
+
+NOBODY = Excess("uid")  # has more than their share
+
+
+async def test_old_ends_are_forgotten_and_ids_never_come_back(ledger):
+    for _ in range(3):
+        await ledger.submit(submission(), 1.0)
+    for name, at in (("2", 10.0), ("3", 20.0)):
+        await ledger.record([changed(name, JobState.DONE, Fate.DONE, attempt=0)], at)
+    assert await ledger.forget(15.0, NOBODY, 100) == 1
+    assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == [1, 3]
+    assert await ledger.forget(99.0, NOBODY, 100) == 1
+    assert (await ledger.submit(submission(), 30.0)).first == 4
+    with pytest.raises(LedgerTrouble):
+        await ledger.spec(2)
+
+
+async def test_of_ended_jobs_only_the_last_are_kept(ledger):
+    await ledger.submit(submission(first_index=0, count=10), 1.0)
+    for name in ("1", "3", "9"):
+        await ledger.record([changed(name, JobState.DONE, attempt=0)], 10.0)
+    excess = await ledger.excess(5, by_uid=False)
+    assert await ledger.forget(0.0, excess, 1) == 1
+    assert await ledger.forget(0.0, excess, 100) == 1
+    assert await ledger.forget(0.0, excess, 100) == 0
+    rows = await ledger.find(Wanted(ended_too=True))
+    assert [row.id for row in rows] == [2, 4, 5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("by_uid", [False, True])
+async def test_who_has_most_on_record_loses_their_own_oldest_and_nobody_elses(ledger, by_uid):
+    users = {False: ("ann", "eve", "bob"), True: ("same", "same", "same")}[by_uid]
+    ann, eve, bob = (submission(user, uid=uid) for user, uid in zip(users, (1, 2, 3), strict=True))
+    await ledger.submit(ann, 1.0)
+    await ledger.submit(replace(eve, first_index=0, count=6), 1.0)
+    await ledger.submit(replace(eve, first_index=0, count=20), 1.0)  # 8 to 27
+    for _ in range(2):
+        await ledger.submit(bob, 1.0)
+    ended = [str(job) for job in range(1, 30) if job != 2]
+    await ledger.record(
+        [changed(job, JobState.CANCELLED, Fate.CANCELLED, attempt=0) for job in ended], 10.0
+    )
+    excess = await ledger.excess(10, by_uid=by_uid)
+    assert [first for _, first in excess.first_kept] == [21]
+    assert await ledger.forget(0.0, excess, 100) == 18
+    kept = await ledger.find(Wanted(ended_too=True))
+    assert [row.id for row in kept] == [1, 2, *range(21, 30)]
+    assert (await ledger.excess(29, by_uid=by_uid)).first_kept == ()

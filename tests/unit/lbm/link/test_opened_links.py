@@ -1,0 +1,75 @@
+"""The streams to other LBMs, whatever these say of themselves."""
+
+import asyncio
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from lbd.errors import LostContact, Unavailable
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.opened_links import PeerLinks
+
+LIMITS_S = 0.01, 0.05  # to connect, to come back
+TEST_S = 3.0
+
+
+class PausingHost:
+    """The far end of each call: from `pauses` on it says that its LBM restarts, and no more."""
+
+    def __init__(self):
+        self.trust = SimpleNamespace(generation=0)
+        self.metadata, self.cuts = (), set()
+        self.pauses = asyncio.Event()
+
+    def channel(self, _host, _address):
+        return self
+
+    def get_state(self, *, try_to_connect):
+        return grpc.ChannelConnectivity.READY
+
+    def stream_stream(self, _method):
+        return lambda metadata: Call(self.pauses)
+
+
+class Call:
+    def __init__(self, pauses):
+        self._pauses = pauses
+        self._said = [tags.pack(0, tags.PAUSE)]
+
+    async def initial_metadata(self):
+        return None
+
+    async def write(self, message):
+        pass
+
+    async def read(self):
+        await self._pauses.wait()
+        return self._said.pop() if self._said else await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def host():
+    return PausingHost()
+
+
+@pytest.fixture
+async def links(host):
+    links = PeerLinks(host, *LIMITS_S)
+    yield links
+    await links.close()
+
+
+async def test_a_host_that_says_it_restarts_and_does_not_has_lost_its_commands(host, links):
+    begun = await links.converse("h2", "address")
+    host.pauses.set()
+    async with asyncio.timeout(TEST_S):
+        with pytest.raises(LostContact, match="it said that its lbm restarts, and it has not"):
+            await begun.read()
+
+
+async def test_a_host_that_always_says_so_keeps_no_command_waiting(host, links):
+    host.pauses.set()
+    async with asyncio.timeout(TEST_S):
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await links.converse("h2", "address")
