@@ -185,9 +185,11 @@ class Engine:
 
 def cpu_of(setup: Setup, host: int) -> Cpu:
     cores, speed = setup.power(host)
+    cpu: Cpu = SharedCpu(cores, speed)
     if setup.quantum_s:
-        return RoundRobinCpu(cores, speed, setup.quantum_s)
-    return SharedCpu(cores, speed)
+        cpu = RoundRobinCpu(cores, speed, setup.quantum_s)
+    cpu.is_metered = setup.smoothing_s > 0 or setup.window_s > 0
+    return cpu
 
 
 class AtHome:
