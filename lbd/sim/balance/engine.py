@@ -67,8 +67,7 @@ class Engine:
 
     def at(self, moment_s: float, body: Body[What], what: What) -> None:
         """Call body(what, moment_s) then."""
-        event = (moment_s, self._next_order(), body, what)
-        heappush(self._events, event)  # type: ignore[misc]  # body and what fit each other
+        heappush(self._events, (moment_s, self._next_order(), body, what))  # type: ignore[misc]
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Until every job has ended."""
