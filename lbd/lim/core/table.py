@@ -335,14 +335,10 @@ class Table:
         return self.is_down(name, entry, now_s)
 
     def others_alive(self, now_s: float) -> list[HostId]:
-        """Returns the hosts that are not down, without making a view of each."""
-        return self._alive(self.entries, now_s)
-
-    def _alive(self, entries: Mapping[HostId, Entry], now_s: float) -> list[HostId]:
-        """Who of the others is not down, as `is_down` has it."""
+        """Who of the others is not down, as `is_down` has it, without making a view of each."""
         me, down_after_s = self.me, self.params.down_after_s
         return [
-            name for name, entry in entries.items()
+            name for name, entry in self.entries.items()
             if entry.sample is not None and not entry.left and not entry.skew
             and now_s < entry.sampled_at_s + down_after_s and name != me
         ]  # fmt: skip
