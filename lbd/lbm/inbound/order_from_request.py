@@ -111,7 +111,7 @@ def account_variables(account: LocalUser) -> dict[bytes, bytes]:
 
 
 def worker_words(step: lbm_pb2.WorkdirStep, config: Config) -> list[bytes]:
-    """For stage_worker.py."""
+    """For file_worker.py."""
     numbers = (config.stage.max_bytes, config.stage.max_files, len(step.send))
     return [
         step.step.encode(),

@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 
 from lbd.lbm.core.admission import origin_fault
 from lbd.lbm.inbound.checked_request import QUEUED_ID
-from lbd.lbm.queue.pack_store import PackStore
 from lbd.lbm.queue.spool import Spool
+from lbd.lbm.staging.pack_store import PackStore
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
 

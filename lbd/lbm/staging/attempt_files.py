@@ -2,7 +2,7 @@
 
 The inputs come whole from the host where the job was submitted, each time again; the outputs are
 packed into the spool, where that host finds them. What is done in the directory, a child of the
-keeper does as its user (stage_worker.py).
+keeper does as its user (file_worker.py).
 """
 
 import os
@@ -12,11 +12,11 @@ from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import make_order
-from lbd.lbm.inbound.workdirs import Workdir
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
-from lbd.lbm.queue.receiving import receive_pack
-from lbd.lbm.workdir_step import run_step
+from lbd.lbm.staging.received_pack import receive_pack
+from lbd.lbm.staging.step import run_step
+from lbd.lbm.staging.workdirs import Workdir
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 

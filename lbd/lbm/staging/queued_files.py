@@ -24,9 +24,9 @@ from lbd.lbm.as_user import AsUser
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, NotKept, ranges_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.queue.notifications import Notifications
-from lbd.lbm.queue.pack_store import Note, PackStore
-from lbd.lbm.queue.receiving import receive_pack
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.pack_store import Note, PackStore
+from lbd.lbm.staging.received_pack import receive_pack
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
 

@@ -1,4 +1,4 @@
-"""The keeper's child that does a step of stage_worker.py, its files given to it as they are."""
+"""The keeper's child that does a step of file_worker.py, its files given to it as they are."""
 
 import asyncio
 import os
