@@ -45,10 +45,11 @@ from lbd.lbm.owner.watch import Owner
 from lbd.lbm.paths import job_numbers, workdir_root
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
-from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_files, serve_logs
+from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_logs
 from lbd.lbm.session.host_questions import HostQuestions
 from lbd.lbm.session.questions import Questions
 from lbd.lbm.session.server import ClientServer
+from lbd.lbm.staging.pack_transfer import serve_files
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.lbm.staging.workdirs import Workdirs
 from lbd.lbm.usage.log import UsageLog

@@ -26,7 +26,8 @@ from lbd.lbm.inbound.performer import FAULT, Performer, not_started
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.job_input import input_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
-from lbd.lbm.staging.attempt_files import AttemptFiles, FilesRefused
+from lbd.lbm.staging.attempt_files import AttemptFiles
+from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.process.boot_clock import clock_s

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+from collections.abc import Iterable, Sequence
 
+from lbd.config.schema import StageConfig
 from lbd.errors import LbdError
 from lbd.keeper import protocol as keeper
 from lbd.keeper.spawn_order import Order
-from lbd.lbm.keeper_link import KeeperLink, Spawned
+from lbd.lbm.keeper_link import KeeperLink, ProcessExit, Spawned
 from lbd.model import JobId
 from lbd.text.one_line import one_line
 
@@ -14,17 +16,22 @@ COMPLAINT_BYTES = 4096
 LEFT: "set[asyncio.Task[None]]" = set()  # the loop itself keeps only weak references
 
 
+def step_words(
+    step: bytes, limits: StageConfig, send: Sequence[bytes], fetch: Iterable[bytes]
+) -> list[bytes]:
+    """Of one that packs or unpacks."""
+    numbers = limits.max_bytes, limits.max_files, len(send)
+    return [step, *(b"%d" % number for number in numbers), *send, *fetch]
+
+
 async def run_step(link: KeeperLink, order: Order, source: int | None, output: int | None) -> str:
     """Why it failed, "" if it did not. The descriptors stay the caller's; cancelled, it ends."""
     said = os.memfd_create("complaint", os.MFD_CLOEXEC)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    order.worker, order.closed_fds = True, 0
-    spawned: Spawned | None = None
+    order.closed_fds = 0
     try:
         ends = [null if source is None else source, null if output is None else output, said]
-        spawned = await link.spawn(order, ends, lambda _: None)
-        await asyncio.shield(spawned.begun)
-        ended = await asyncio.shield(spawned.exited)
+        ended = await run_worker(link, order, ends)
         if ended.status == 0:
             return ""
         text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
@@ -34,12 +41,20 @@ async def run_step(link: KeeperLink, order: Order, source: int | None, output: i
     finally:
         os.close(said)
         os.close(null)
-        end_left(link, order, spawned)
 
 
-def end_left(link: KeeperLink, order: Order, spawned: Spawned | None) -> None:
-    """Ends a step whose waiter has gone before it was over."""
-    if spawned is not None and not spawned.exited.done():
-        task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
-        LEFT.add(task)
-        task.add_done_callback(LEFT.discard)
+async def run_worker(
+    link: KeeperLink, order: Order, descriptors: list[int], limit: bytes = b""
+) -> ProcessExit:
+    """How it ended; if its waiter goes before that, it is ended. Raises LbdError."""
+    order.worker = True
+    spawned: Spawned | None = None
+    try:
+        spawned = await link.spawn(order, descriptors, lambda _: None, limit)
+        await asyncio.shield(spawned.begun)
+        return await asyncio.shield(spawned.exited)
+    finally:
+        if spawned is not None and not spawned.exited.done():
+            task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
+            LEFT.add(task)
+            task.add_done_callback(LEFT.discard)
