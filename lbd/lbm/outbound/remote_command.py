@@ -74,14 +74,9 @@ class RemoteCommand:
         self._job.reason = why
 
     def _new_staging(self) -> Staging:
-        assert self._home.streams is not None
-        config, pipes, caller = (
-            self._home.config,
-            self._client.pipes,
-            (self._uid, self._client.peer),
-        )
-        streams, request = self._home.streams, self._request
-        return Staging(config, streams, self._place, pipes, self._job, request, caller)
+        caller, there = (self._uid, self._client.peer), (self._place[0], self._new_run)
+        pipes, limits = self._client.pipes, self._home.config.stage
+        return Staging(limits, *there, pipes, self._job, self._request, caller)
 
     async def start(self, directory: Directory, sent: Callable[[], None]) -> e.Event:
         """`sent` is called before anything of it may run. Raises LbdError, TimeoutError."""

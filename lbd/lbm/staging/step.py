@@ -34,13 +34,18 @@ async def run_step(link: KeeperLink, order: Order, source: int | None, output: i
         ended = await run_worker(link, order, ends)
         if ended.status == 0:
             return ""
-        text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
-        return one_line(text) or f"ended with {ended.status}"
+        return complaint_in(said, ended.status)
     except LbdError as problem:
         return str(problem)
     finally:
         os.close(said)
         os.close(null)
+
+
+def complaint_in(said: int, status: int) -> str:
+    """What a step that failed has written to its stderr, for people."""
+    text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
+    return one_line(text) or f"ended with {status}"
 
 
 async def run_worker(
