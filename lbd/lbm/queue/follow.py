@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd
-from lbd.lbm.outbound.remote_run import ENDING_SIGNALS
+from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.followed_array import KILL, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput

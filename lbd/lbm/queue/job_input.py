@@ -3,6 +3,8 @@
 import contextlib
 import os
 
+from lbd.process.whole_file import write_all
+
 
 def input_of(data: bytes) -> int:
     """A descriptor to read it from. Raises OSError."""
@@ -11,9 +13,7 @@ def input_of(data: bytes) -> int:
     descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
     with contextlib.ExitStack() as undo:
         undo.callback(os.close, descriptor)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        write_all(descriptor, data)
         os.lseek(descriptor, 0, os.SEEK_SET)
         undo.pop_all()
     return descriptor
