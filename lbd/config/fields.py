@@ -9,6 +9,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import TypeVar
 
 from lbd.errors import ConfigError
+from lbd.text.needs import is_name
 from lbd.text.spelling import hint
 
 T = TypeVar("T", int, float)
@@ -45,15 +46,6 @@ def one_of(choices: tuple[str, ...], prefix: str = "") -> str:
 def listed(*example: str) -> tuple[str, ...]:
     """A list of words, empty by default; the example is for who writes something else."""
     return field(default=(), metadata={"like": example})
-
-
-NAME_CHARS_MAX = 32
-
-
-def is_name(text: str) -> bool:
-    """A short word of letters, digits, `-`, `_` and `.` that begins with a letter."""
-    plain = text.replace("-", "").replace("_", "").replace(".", "")
-    return text.isascii() and plain.isalnum() and text[0].isalpha() and len(text) <= NAME_CHARS_MAX
 
 
 def bounds_of(metadata: Mapping[str, object]) -> Bounds:

@@ -220,8 +220,7 @@ class Operations:
             found["was"] = now
             names = frozenset([settings.ALGORITHM]) if reset else frozenset()
             change = e.ChangeSettings(None if reset else name, {}, save=save, reset=names)
-            self._lim.handle(self.sign(change), time.monotonic())
-            found |= await self._took_effect()
+            found |= await self._change(change)
         if saved := self._state.settings.saved.get(settings.ALGORITHM):
             found["saved"] = saved
         return {"algorithm": self._state.in_force.lim.algorithm, **found}
@@ -240,8 +239,7 @@ class Operations:
             told["was"] = settings.value_of(self._state.in_force, name)
             names = frozenset([name]) if reset else frozenset()
             change = e.ChangeSettings(None, {} if reset else {name: value}, save=save, reset=names)
-            self._lim.handle(self.sign(change), time.monotonic())
-            told |= await self._took_effect()
+            told |= await self._change(change)
         if saved := self._state.settings.saved.get(name):
             told["saved"] = settings.parsed(name, saved)
         found: Json = {"name": name, "value": settings.value_of(self._state.in_force, name), **told}
@@ -269,12 +267,12 @@ class Operations:
         if strange := sorted(filter(lambda name: not is_shared(name), names)):
             raise Refusal(f"{strange[0]} is no setting for the whole cluster")
         change = e.ChangeSettings(None, {}, reset=names, shared=texts)
-        self._lim.handle(self.sign(change), time.monotonic())
-        return await self._took_effect()
+        return await self._change(change)
 
-    async def _took_effect(self) -> Json:
-        """On how many hosts our newest settings are in force, or newer ones. Hosts that are up are
-        asked until they say so, for as long as another LIM has for an answer."""
+    async def _change(self, change: e.ChangeSettings) -> Json:
+        """On how many hosts our newest settings are in force then, or newer ones. Hosts that are up
+        are asked until they say so, for as long as another LIM has for an answer."""
+        self._lim.handle(self.sign(change), time.monotonic())
         state, now_s = self._state, time.monotonic()
         others = [name for name, entry in state.table.entries.items() if name != state.me
                   and not entry.left]  # fmt: skip

@@ -279,26 +279,18 @@ class PastJobs:
 
     def in_sql(self) -> tuple[str, list[object]]:
         """A condition, and what stands for its question marks."""
-        parts: list[str] = ["finished >= ?"]  # what was submitted then has ended later
-        values: list[object] = [self.since]
-        if self.since:
-            parts.append("submitted >= ?")
-            values.append(self.since)
-        if self.until:
-            parts.append("submitted <= ?")
-            values.append(self.until)
+        given: dict[str, object] = {
+            "submitted >= ?": self.since,
+            "submitted <= ?": self.until,
+            "user = ?": self.user if self.uid is None else "",
+            "origin = ?": self.origin,
+            "host = ?": self.host,
+        }
+        given = {part: value for part, value in given.items() if value}
         if self.uid is not None:
-            parts.append("uid = ?")
-            values.append(self.uid)
-        elif self.user:
-            parts.append("user = ?")
-            values.append(self.user)
-        if self.origin:
-            parts.append("origin = ?")
-            values.append(self.origin)
-        if self.host:
-            parts.append("host = ?")
-            values.append(self.host)
+            given["uid = ?"] = self.uid
+        # What was submitted then has ended later.
+        parts, values = ["finished >= ?", *given], [self.since, *given.values()]
         if self.states:
             parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
             values += self.states
