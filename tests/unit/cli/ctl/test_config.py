@@ -56,6 +56,12 @@ def test_what_is_in_force_and_where_it_comes_from(lbctl, file):
     assert 'did you mean "lim.port"?' in lbctl("show", "lim.prot", status=2).err
 
 
+def test_the_list_of_hosts_is_shown_as_it_is_written(lbctl, file):
+    hosts = '[{name = "h1", address = "10.0.0.1", lim_port = 7901, lbm_port = 7902}]'
+    file.write_text(f"{file.read_text()}[cluster]\nhosts = {hosts}\n")
+    assert '[{name = "h1", address = "10.0.0.1"' in lbctl("show", "cluster.hosts").out
+
+
 def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     params = {"lim.min_gain": 0.5, "lim.adaptive": 1.0, "load.index": "instant"}
     status = {"ok": True, "cluster": {"algorithm": "LOWEST"}, "params": params}
