@@ -54,7 +54,8 @@ class Operations:
         past_loads: PastLoads | None = None,
     ) -> None:
         """`is_out`: is a host revoked that was heard last then?"""
-        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] = lambda change: change
+        # None: hosts have no certificates
+        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] | None = None
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
@@ -220,7 +221,7 @@ class Operations:
             found["was"] = now
             names = frozenset([settings.ALGORITHM]) if reset else frozenset()
             change = e.ChangeSettings(None if reset else name, {}, save=save, reset=names)
-            self._lim.handle(self.sign(change), time.monotonic())
+            self._lim.handle(self._signed(change), time.monotonic())
             found |= await self._took_effect()
         if saved := self._state.settings.saved.get(settings.ALGORITHM):
             found["saved"] = saved
@@ -240,7 +241,7 @@ class Operations:
             told["was"] = settings.value_of(self._state.in_force, name)
             names = frozenset([name]) if reset else frozenset()
             change = e.ChangeSettings(None, {} if reset else {name: value}, save=save, reset=names)
-            self._lim.handle(self.sign(change), time.monotonic())
+            self._lim.handle(self._signed(change), time.monotonic())
             told |= await self._took_effect()
         if saved := self._state.settings.saved.get(name):
             told["saved"] = settings.parsed(name, saved)
@@ -254,7 +255,11 @@ class Operations:
         """What is saved for all hosts, and which hosts run the dispatcher if that says so."""
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
-                "signed_by": now.seal.author, "queue": queue_hosts(now.saved)}  # fmt: skip
+                "signs": self.sign is not None, "signed_by": now.seal.author,
+                "queue": queue_hosts(now.saved)}  # fmt: skip
+
+    def _signed(self, change: e.ChangeSettings) -> e.ChangeSettings:
+        return self.sign(change) if self.sign else change
 
     async def _share(self, request: Json, caller: Caller) -> Json:
         """Settings of lbd.toml for every host; null: each host's own file holds again."""
@@ -269,7 +274,7 @@ class Operations:
         if strange := sorted(filter(lambda name: not is_shared(name), names)):
             raise Refusal(f"{strange[0]} is no setting for the whole cluster")
         change = e.ChangeSettings(None, {}, reset=names, shared=texts)
-        self._lim.handle(self.sign(change), time.monotonic())
+        self._lim.handle(self._signed(change), time.monotonic())
         return await self._took_effect()
 
     async def _took_effect(self) -> Json:
