@@ -125,7 +125,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = f'"{repr(value)[1:-1]}"' if isinstance(value, str) else repr(value)
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         text = f"[{', '.join(map(shown, value))}]"
     elif is_dataclass(value):
         pairs = (f"{one.name} = {shown(getattr(value, one.name))}" for one in fields(value))

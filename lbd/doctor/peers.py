@@ -6,7 +6,8 @@ import socket
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from lbd.config.cluster import QUEUE
+from lbd.config.cluster import QUEUE, overlaid
+from lbd.config.resources import fault_of_name
 from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.reply import Json, table, tables, text
@@ -72,11 +73,17 @@ def queue(daemons: Daemons) -> Iterator[Check]:
 
 
 def settings(daemons: Daemons) -> Iterator[Check]:
-    """Whether somebody has signed the settings for all hosts, where hosts have certificates."""
+    """Whether somebody has signed the settings for all hosts, where hosts have certificates; and
+    whether this host has what they rule out."""
     try:
         found = daemons.lim({"op": "settings"})
     except LbdError:
         return
+    names = overlaid(daemons.config, daemons.saved())[0].cluster.resources
+    for name, _ in daemons.config.resources.amounts:
+        if fault := fault_of_name(name, names):
+            fix = f"lbctl config set resources.{name} --unset, or add it to cluster.resources"
+            yield Check("resources", WARN, fault, fix)
     saved, signer = table(found, "saved"), text(found, "signed_by")
     if not saved or found.get("signs") is not True:
         return

@@ -83,6 +83,18 @@ def test_settings_for_all_hosts_that_nobody_has_signed(
     assert all(says in one["says"] and fix in one["fix"] for one in found)
 
 
+def test_a_resource_that_the_cluster_does_not_have(daemon, capsys, tmp_path):
+    with open(tmp_path / "lbd.toml", "a") as file:
+        file.write("[resources]\ngpu = 1\nlicense = 2\n")
+    saved = {"saved": {"cluster.resources": '["gpu", "licence"]'}}
+    daemon("lim", doctor=LIM_DOCTOR, peers={"peers": []}, status=STATUS, settings=saved)
+    lbctl.main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (found,) = [one for one in checks if one["name"] == "resources"]
+    assert found["state"] == "warn"
+    assert found["says"].startswith('this cluster has no resource "license"')
+
+
 @pytest.mark.parametrize("reachable", [False, True])
 def test_a_host_that_is_not_reached_at_all_is_one_fault(daemon, capsys, reachable):
     nowhere = {"name": "h2", "lbm": "127.0.0.1:1", "state": "late"}
