@@ -18,7 +18,7 @@ from lbd.doctor.checks import (
     local_checks,
     peer,
 )
-from lbd.doctor.peers import algorithms, ports, queue, sharing
+from lbd.doctor.peers import algorithms, ports, queue, settings, sharing
 from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
@@ -59,6 +59,7 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)
     yield from queue(daemons)
+    yield from settings(daemons)
     if not peers:
         listed = bool(daemons.config.cluster.hosts or daemons.config.cluster.join)
         yield Check("peers", WARN if listed else OK, "none: every command runs here")

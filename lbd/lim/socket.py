@@ -54,7 +54,8 @@ class Operations:
         past_loads: PastLoads | None = None,
     ) -> None:
         """`is_out`: is a host revoked that was heard last then?"""
-        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] = lambda change: change
+        # None: hosts have no certificates
+        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] | None = None
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
@@ -252,7 +253,8 @@ class Operations:
         """What is saved for all hosts, and which hosts run the dispatcher if that says so."""
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
-                "signed_by": now.seal.author, "queue": queue_hosts(now.saved)}  # fmt: skip
+                "signs": self.sign is not None, "signed_by": now.seal.author,
+                "queue": queue_hosts(now.saved)}  # fmt: skip
 
     async def _share(self, request: Json, caller: Caller) -> Json:
         """Settings of lbd.toml for every host; null: each host's own file holds again."""
@@ -272,7 +274,7 @@ class Operations:
     async def _change(self, change: e.ChangeSettings) -> Json:
         """On how many hosts our newest settings are in force then, or newer ones. Hosts that are up
         are asked until they say so, for as long as another LIM has for an answer."""
-        self._lim.handle(self.sign(change), time.monotonic())
+        self._lim.handle(self.sign(change) if self.sign else change, time.monotonic())
         state, now_s = self._state, time.monotonic()
         others = [name for name, entry in state.table.entries.items() if name != state.me
                   and not entry.left]  # fmt: skip

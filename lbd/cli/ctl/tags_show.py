@@ -41,7 +41,7 @@ def show(daemons: Daemons, *, as_json: bool) -> int:
     if tags.get("fit"):
         put()
         show_fit(table(tags, "fit"), tags)
-    if reason := text(tags, "reason"):
+    if (reason := text(tags, "reason")) and text(tags, "source") != "given":
         put(reason)
     changes = tables(tags, "changes")
     for change in changes:

@@ -141,8 +141,7 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         staged = request.HasField("workdir")
         directory = "its workdir" if staged else request.directory.decode(errors="replace")
         if trouble.phase == "directory":
-            return (f"the directory {directory} is not shared with {request.origin}; use --send "
-                    "and --fetch")  # fmt: skip
+            return f"the directory {directory} is not shared with {request.origin}"
         return f"{directory}: {what}"
     if trouble.phase.startswith(ACCOUNT):
         why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")

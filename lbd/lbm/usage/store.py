@@ -19,7 +19,7 @@ from pathlib import Path
 from lbd.config.stats import StatsConfig
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
-from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.record import CHECKPOINT, Usage
 
 log = logging.getLogger("lbd.lbm")
 
@@ -51,6 +51,7 @@ ENDED = f"""
               THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
     WHERE finished >= ? AND (? = '' OR CASE WHEN ? IS NULL THEN user = ? ELSE uid = ? END)
           AND (state IS NOT 'unknown' OR response_s IS NOT NULL)
+          AND state IS NOT '{CHECKPOINT}'
 """  # noqa: S608  # a number of ours
 SUMS = f"""
     count(*), total(failed), total(moved), total(wrong), total(cpu_s),
