@@ -36,6 +36,7 @@ def checks(config: Config) -> Iterator[Check]:
     yield from host_checks(config)
     daemons = Daemons(config)
     yield from check_lim(daemons)
+    yield from settings(daemons)
     yield from check_lbm(daemons)
     yield from check_metrics(daemons)
     yield from lbsh_checks(config)
@@ -59,7 +60,6 @@ def check_lim(daemons: Daemons) -> Iterator[Check]:
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
     yield from ports(daemons, lims_away)
     yield from queue(daemons)
-    yield from settings(daemons)
     if not peers:
         listed = bool(daemons.config.cluster.hosts or daemons.config.cluster.join)
         yield Check("peers", WARN if listed else OK, "none: every command runs here")

@@ -74,17 +74,18 @@ def queue(daemons: Daemons) -> Iterator[Check]:
 
 def settings(daemons: Daemons) -> Iterator[Check]:
     """Whether somebody has signed the settings for all hosts, where hosts have certificates; and
-    whether this host has what they rule out."""
+    whether this host's lbd.toml has what they rule out."""
     try:
         found = daemons.lim({"op": "settings"})
     except LbdError:
         return
-    names = overlaid(daemons.config, daemons.saved())[0].cluster.resources
+    saved = {name: str(value) for name, value in table(found, "saved").items()}
+    names = overlaid(daemons.config, saved)[0].cluster.resources
     for name, _ in daemons.config.resources.amounts:
         if fault := fault_of_name(name, names):
             fix = f"lbctl config set resources.{name} --unset, or add it to cluster.resources"
             yield Check("resources", WARN, fault, fix)
-    saved, signer = table(found, "saved"), text(found, "signed_by")
+    signer = text(found, "signed_by")
     if not saved or found.get("signs") is not True:
         return
     if signer:
@@ -96,7 +97,7 @@ def settings(daemons: Daemons) -> Iterator[Check]:
         "any host that was taken over can change them")  # fmt: skip
     hosts, _ = daemons.queue()
     again = next(
-        (f"lbctl config set {name} {shlex.quote(text(saved, name))} --cluster"
+        (f"lbctl config set {name} {shlex.quote(saved[name])} --cluster"
          for name in sorted(saved) if name not in QUEUE),
         f"lbctl queue enable {','.join(hosts)}" if hosts else "lbctl queue disable",
     )  # fmt: skip
