@@ -102,7 +102,7 @@ STATE_FILES = (
     ("ledger.sqlite", "on the dispatcher's host: every queued job"),
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
     ("learnt.json", "what was learnt of each user's commands"),
-    ("settings.json", "drains and past drains, by whom and why; what `--save` kept"),
+    ("settings.json", "drains and past drains, each with its user and reason; what `--save` kept"),
     ("spool/", "output of queued jobs that ran here"),
     ("files/", "packed inputs (`--send`) of queued jobs that were submitted here"),
     ("past-loads", "loads of the hosts that the LIM knows, of the last month"),

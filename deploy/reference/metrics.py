@@ -17,7 +17,10 @@ No label has a user, a command, a job or a path. A metric has at most {WORDS_MAX
 PATHS = (
     ("`/metrics`", "all that follows; made at most once a second, however many ask"),
     ("`/healthz`", "200 as long as `lbd metrics` runs"),
-    ("`/readyz`", "200 if every daemon of this host answers, else 503 and who does not"),
+    (
+        "`/readyz`",
+        "200 if every daemon of this host answers, else 503 and the names of those that do not",
+    ),
 )
 
 

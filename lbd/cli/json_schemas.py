@@ -56,9 +56,10 @@ def nullable(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
+STATES = tuple(state.value for state in JobState)
 JOB: dict[str, object] = {
     "id": "text", "name": "text?", "command": ["text"], "user": "text", "origin": "text",
-    "host": "text?", "state": one_of(*(state.value for state in JobState)), "attempt": "integer",
+    "host": "text?", "state": one_of(*STATES), "attempt": "integer",
     "tier": "integer?", "exit_status": "integer?", "submitted": "number?", "started": "number?",
     "finished": "number?", "cpu_s": "number?", "slots": "integer",
     "reason": "text?",
@@ -79,6 +80,7 @@ ATTEMPT = fields({
     "finished": "number?", "cpu_s": "number?", "exit_status": "integer?", "reason": "text?",
 })  # fmt: skip
 JOBS = some([alone(JOB, JOB_MORE)])
+HISTORY = some([alone({**JOB, "state": one_of(*STATES, "checkpoint")}, JOB_MORE)])
 ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"})])
 FIGURES: dict[str, object] = {
     "jobs": "integer", "failed": "integer", "cpu_s": "number", "mean_response_s": "number?",
@@ -125,7 +127,7 @@ SCHEMAS: dict[str, Json] = {
     "status": STATUS,
     "jobs": JOBS,
     "job": alone({**JOB, "attempts": [ATTEMPT]}, JOB_MORE),
-    "history": JOBS,
+    "history": HISTORY,
     "wait": JOBS,
     "kill": ACTED,
     "hold": ACTED,

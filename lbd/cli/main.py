@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lbd.cli.program import Parser, command_line, guard
-from lbd.config.load import load
 from lbd.net.grpc_environment import settle
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def dispatch(argv: list[str]) -> int:
 
 def run_daemon(command: str, argv: list[str], config_path: str | None) -> int:
     """`lbd lim|lbm|up`: the rest of the command line, the configuration, then the daemon itself."""
+    from lbd.config.load import load  # `lbd sim` and `lbd lab` begin sooner without
+
     parser = Parser(f"lbd {command}", DAEMONS[command])
     parser.add_version()
     parser.add_config_options()

@@ -15,7 +15,7 @@ from lbd.client.complaints import Trouble, encode
 from lbd.client.options import Options
 from lbd.local import client_tags as tags
 from lbd.local.frames import pack
-from lbd.pack.pack import Allowance, BadPack, Packer, shown
+from lbd.pack.pack import Allowance, BadPack, Packer, complaint_of, shown
 from lbd.pack.unpack import Fetching
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ def work_in_child(
             packs = end == 0 or number not in ENDING
             signal.signal(number, signal.SIG_DFL if packs else signal.SIG_IGN)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        os.chdir(directory)
-        with open(descriptor, "wb" if end == 0 else "rb") as file:
-            work(file)
-        status = 0
-    except BadPack as problem:
-        complaint = str(problem).encode()
-    except OSError as problem:
-        complaint = (problem.strerror or str(problem)).encode()
+
+        def at_pipe() -> None:
+            os.chdir(directory)
+            with open(descriptor, "wb" if end == 0 else "rb") as file:
+                work(file)
+
+        complaint = complaint_of(at_pipe).encode()
+        status = int(bool(complaint))
     except BaseException as problem:  # whatever it is, the caller must hear of it
         complaint = repr(problem).encode()
     finally:

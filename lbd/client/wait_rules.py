@@ -1,9 +1,9 @@
 """What a job may wait for before it joins the queue: `--after…` and `--begin` of lbrun."""
 
 from lbd.client.complaints import Trouble, say
+from lbd.text.index_list import is_number
 
 AFTER_MAX = 1000  # jobs
-DIGITS_MAX = 18
 OPTIONS = {
     "--after": "ok", "--after-ok": "ok", "--after-failed": "failed", "--after-any": "any",
     "--after-task": "task",
@@ -23,10 +23,6 @@ def add_after(before: str, option: str, value: str) -> str:
     if len(words) > AFTER_MAX:
         raise Trouble(f"{option}: {AFTER_MAX} jobs are the most to wait for")
     return " ".join(words)
-
-
-def is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
 
 
 def check_begin(values: dict[str, str]) -> None:

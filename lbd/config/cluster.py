@@ -1,7 +1,8 @@
 """Which settings of lbd.toml the cluster's settings may hold for every host. Pure.
 
 Besides the algorithm and its parameters, which a LIM applies while it runs, that is the queue:
-which hosts run its dispatcher, and all of `[dispatch]` and `[tags]` that does not depend on a host.
+which hosts run its dispatcher, and all of `[dispatch]` and `[tags]` that does not depend on a host;
+and the names of resources.
 They stand in `Settings.saved`, as TOML has them; what is there overrules each host's lbd.toml.
 """
 
@@ -10,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from lbd.config.dispatch import DispatchConfig, TagsConfig
-from lbd.config.schema import Config, fault_of
+from lbd.config.resources import check_names
+from lbd.config.schema import ClusterConfig, Config, fault_of
 from lbd.errors import ConfigError
 
 SECTIONS = {"dispatch": DispatchConfig, "tags": TagsConfig}
@@ -19,17 +21,29 @@ QUEUE = (HOST, STANDBY, CLOSED)  # set by `lbctl queue`
 # A store's URL may have a password, and its path means something on its host only; the port is
 # what a firewall knows.
 OWN = {"dispatch.store", "dispatch.port"}
+RESOURCES = "cluster.resources"
 SHARED = {
     f"{section}.{item.name}": item
     for section, kind in SECTIONS.items()
     for item in fields(kind)
     if f"{section}.{item.name}" not in OWN
-}
+} | {RESOURCES: next(item for item in fields(ClusterConfig) if item.name == "resources")}
 TEXT_CHARS_MAX = 200  # of one value, on the wire
 
 
 def is_shared(name: str) -> bool:
     return name in SHARED
+
+
+def fault_of_shared(name: str, value: object) -> str:
+    """Why the setting cannot be that, or ""."""
+    fault = fault_of(SHARED[name], value)
+    if name == RESOURCES and not fault and isinstance(value, list | tuple):
+        try:
+            check_names(value)
+        except ValueError as problem:
+            return str(problem)
+    return fault
 
 
 def shared_text(name: str, value: object) -> str:
@@ -38,7 +52,7 @@ def shared_text(name: str, value: object) -> str:
         raise ConfigError(f"{name} is each host's own: set it in lbd.toml")
     if name not in SHARED:
         raise ConfigError(f"{name} is no setting for the whole cluster")
-    if fault := fault_of(SHARED[name], value):
+    if fault := fault_of_shared(name, value):
         raise ConfigError(f"{name}: {fault}")
     parts = list(value) if isinstance(value, list | tuple) else [value]
     text = json.dumps(parts if isinstance(value, list | tuple) else value, ensure_ascii=False)
@@ -54,7 +68,7 @@ def overlaid(config: Config, saved: Mapping[str, str]) -> tuple[Config, list[str
     for name in sorted(filter(is_shared, saved)):
         section, _, key = name.partition(".")
         value = read(saved[name])
-        if fault := fault_of(SHARED[name], value):
+        if fault := fault_of_shared(name, value):
             faults.append(
                 f"{name} = {saved[name]}, which is set for all hosts, is ignored: {fault}"
             )

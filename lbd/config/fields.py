@@ -5,10 +5,11 @@ Sections (`config.py` and the files of the parts) are made of these.
 
 import math
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import TypeVar
 
 from lbd.errors import ConfigError
+from lbd.text.needs import is_name
 from lbd.text.spelling import hint
 
 T = TypeVar("T", int, float)
@@ -47,15 +48,6 @@ def listed(*example: str) -> tuple[str, ...]:
     return field(default=(), metadata={"like": example})
 
 
-NAME_CHARS_MAX = 32
-
-
-def is_name(text: str) -> bool:
-    """A short word of letters, digits, `-`, `_` and `.` that begins with a letter."""
-    plain = text.replace("-", "").replace("_", "").replace(".", "")
-    return text.isascii() and plain.isalnum() and text[0].isalpha() and len(text) <= NAME_CHARS_MAX
-
-
 def bounds_of(metadata: Mapping[str, object]) -> Bounds:
     """The bounds a field was declared with."""
     bounds = metadata.get("bounds")
@@ -81,7 +73,7 @@ def fault_of(item: "Field[object]", value: object) -> str:
     if kind is float and type(value) is int:
         value = as_float(value)
     if kind in (bool, int, float, str) and type(value) is not kind:
-        return f"{shown(value)} is not {KIND_NAMES[kind]}{f' ({bounds})' if str(bounds) else ''}"
+        return f"{shown(value)} is not {kind_name(item)}{f' ({bounds})' if str(bounds) else ''}"
     if bounds.choices and value not in bounds.choices:
         text = str(value)
         if bounds.prefix and text.startswith(bounds.prefix):
@@ -115,13 +107,21 @@ KIND_NAMES: dict[object, str] = {
 }
 
 
+def kind_name(item: "Field[object]") -> str:
+    is_time = item.name.endswith("_s") and item.type in (int, float)
+    return KIND_NAMES[item.type] + (" of seconds" if is_time else "")
+
+
 def shown(value: object) -> str:
     """Formats a value roughly as it would be written in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     text = f'"{repr(value)[1:-1]}"' if isinstance(value, str) else repr(value)
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         text = f"[{', '.join(map(shown, value))}]"
+    elif is_dataclass(value):
+        pairs = (f"{one.name} = {shown(getattr(value, one.name))}" for one in fields(value))
+        text = f"{{{', '.join(pairs)}}}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Never
 
 from lbd.config.fields import shown
-from lbd.config.resources import check_features, check_memory
+from lbd.config.resources import check_features, check_memory, check_names
 from lbd.text.needs_words import read_feature_rule
 from lbd.text.windows import read_window
 
@@ -31,6 +31,7 @@ def check_join(text: str) -> None:
 FORMS: tuple[tuple[str, str, Callable[[Never], object]], ...] = (
     ("admission", "when", each(read_window)),
     ("cluster", "join", check_join),
+    ("cluster", "resources", check_names),
     ("eligibility", "features", each(read_feature_rule)),
     ("host", "features", check_features),
     ("host", "memory", check_memory),

@@ -12,6 +12,7 @@ from lbd.text.needs import (
     read_need_name,
 )
 from lbd.text.one_line import one_line
+from lbd.text.spelling import hint
 from lbd.text.units import show_size, size_bytes
 
 Amounts = tuple[tuple[str, int], ...]  # of each resource, by name
@@ -38,6 +39,22 @@ def with_amount(known: Amounts, name: str, value: object) -> Amounts:
     if len(found) > NAMES_MAX:
         raise ValueError(f"more than {NAMES_MAX} resources")
     return tuple(sorted(found.items()))
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raises ValueError."""
+    if len(names) > NAMES_MAX:
+        raise ValueError(f"more than {NAMES_MAX}")
+    for name in names:
+        read_need_name(name)
+
+
+def fault_of_name(name: str, names: Sequence[str]) -> str:
+    """Why a host of this cluster cannot have, and no command need, such a resource, or "".
+    `names`: those that the cluster has; empty if any name will do."""
+    if not names or name in names:
+        return ""
+    return f'this cluster has no resource "{name}" (cluster.resources); {hint(name, names)}'
 
 
 def check_features(names: Sequence[str]) -> None:

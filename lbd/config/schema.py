@@ -67,6 +67,9 @@ class ClusterConfig(Section):
     # lbm_port}
     hosts: tuple[HostEntry, ...] = ()
     join: str = ""  # "address:port" of any one LIM to join by; "" = the list above is all there is
+    # names of all resources that hosts of this cluster may have in [resources], and commands may
+    # need; empty = any. For all hosts by `lbctl config set cluster.resources … --cluster`
+    resources: tuple[str, ...] = listed("gpu", "licence")
 
 
 @dataclass(frozen=True, slots=True)

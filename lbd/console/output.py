@@ -277,13 +277,8 @@ def own_page() -> Page:
     return Page(paint_for(sys.stdout), terminal_columns(sys.stdout))
 
 
-def print_table(
-    header: Sequence[str],
-    rows: Sequence[Row],
-    go_first: Sequence[str] = (),
-    shorten: Sequence[str] = (),
-) -> None:
-    put(*own_page().table(header, rows, go_first, shorten))
+def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
+    put(*own_page().table(header, rows))
 
 
 def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:

@@ -42,8 +42,7 @@ class Calls:
         per_s = bytes_per_s / TURN_BYTES
         self._rates = Rates(per_s, AT_ONCE_S * per_s)
         self.requeueing = asyncio.Lock()
-        # and how many use it
-        self._long = Turns()
+        self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
 
     async def host(self, context: "Context") -> str:
         """Who calls; as it says itself where hosts prove nothing, as in a lab."""
@@ -77,11 +76,7 @@ class Calls:
     ) -> "Callable[[bytes, Context], Awaitable[Answer]]":
         async def guarded(data: bytes, context: "Context") -> Answer:
             host = await self.host(context)
-            try:
-                await self.turn(host, len(data), context)
-            except BaseException:
-                del data  # what is raised keeps all that is known here, for long
-                raise
+            await self.turn(host, len(data), context)
             try:
                 answer = await handler(data, context)
             except LedgerTrouble as problem:  # it may be asked again
@@ -96,6 +91,5 @@ class Calls:
     async def long(self, host: str, user: str) -> AsyncIterator[None]:
         """Around what takes as long as there are jobs: few at a time for each user of a host, and
         for each host."""
-        of_user, of_host = (host, user), (host,)
-        async with self._long.of(of_user, LONG_OF_USER), self._long.of(of_host, LONG_AT_ONCE):
+        async with self._long_of_user.turn((host, user)), self._long_of_host.turn(host):
             yield

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lbd.config.dispatch import DispatchConfig
+from lbd.config.resources import fault_of_name
 from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.job_selection import is_number
@@ -211,6 +212,14 @@ def fault_of_gang(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig, ru
             f"{sent.gang} jobs named {sent.name}; only {limit} may run at once (dispatch.name_jobs)"
         )
     return ""
+
+
+def fault_of_resources(needs: str, names: Sequence[str]) -> str:
+    """Why no host will ever have what is needed, as the cluster's resources are `names`, or ""."""
+    if not names:
+        return ""
+    faults = (fault_of_name(name, names) for name, _ in read_needs_text(needs).resources)
+    return next((f"--need: {fault}" for fault in faults if fault), "")
 
 
 def fault_of_gang_hosts(sent: Submission, hosts: Iterable[HostId]) -> str:

@@ -107,8 +107,7 @@ class QueueService:
         finally:
             broken.cancel()
             self._dispatcher.line_closed(name, line)
-        if fault:  # what it has raised keeps all that it knows for long, so not the message
-            del reading, message
+        if fault:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
 
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:

@@ -13,7 +13,12 @@ from lbd.dispatch.core.why_waiting import stuck_reason
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.dependencies import DependencyCounts, DependencyLookup
 from lbd.dispatch.earlier_tasks import EarlierTasks
-from lbd.dispatch.intake import fault_of_gang_hosts, submission_of, target_of
+from lbd.dispatch.intake import (
+    fault_of_gang_hosts,
+    fault_of_resources,
+    submission_of,
+    target_of,
+)
 from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.queue_quotas import QueueRoom
@@ -40,6 +45,8 @@ class Submissions:
         """Raises LbdError."""
         own, by_uid = self._dispatcher.config.dispatch, self._dispatcher.by_uid
         sent = submission_of(asked, own, self._life.rules, by_uid=by_uid)
+        if fault := fault_of_resources(sent.needs, self._dispatcher.config.cluster.resources):
+            raise LbdError(fault)
         if fault := fault_of_gang_hosts(sent, self._life.hosts.known):
             raise LbdError(fault)
         target, deadline = target_of(asked, own, time.time())

@@ -18,7 +18,7 @@ from lbd.doctor.checks import (
     local_checks,
     peer,
 )
-from lbd.doctor.peers import algorithms, ports, queue, sharing
+from lbd.doctor.peers import algorithms, ports, queue, settings, sharing
 from lbd.doctor.this_host import host_checks, keeper_state, lbsh_checks
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
@@ -36,6 +36,7 @@ def checks(config: Config) -> Iterator[Check]:
     yield from host_checks(config)
     daemons = Daemons(config)
     yield from check_lim(daemons)
+    yield from settings(daemons)
     yield from check_lbm(daemons)
     yield from check_metrics(daemons)
     yield from lbsh_checks(config)

@@ -1,10 +1,13 @@
 """What `lbctl doctor` looks at of the other hosts, beside whether their LIM answers."""
 
 import os
+import shlex
 import socket
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from lbd.config.cluster import QUEUE, overlaid
+from lbd.config.resources import fault_of_name
 from lbd.console.daemons import START, Daemons
 from lbd.console.decision import place_request, question
 from lbd.console.reply import Json, table, tables, text
@@ -67,6 +70,40 @@ def queue(daemons: Daemons) -> Iterator[Check]:
         says = f"the one on {host} is not reached: lbrun -q and -d are refused"
         fix = f"start it on {host}: lbd up, or systemctl start lbd-dispatcher; its log says more"
         yield Check("dispatcher", FAULT, says, fix)
+
+
+def settings(daemons: Daemons) -> Iterator[Check]:
+    """Whether somebody has signed the settings for all hosts, where hosts have certificates; and
+    whether this host's lbd.toml has what they rule out."""
+    try:
+        found = daemons.lim({"op": "settings"})
+    except LbdError:
+        return
+    saved = {name: str(value) for name, value in table(found, "saved").items()}
+    names = overlaid(daemons.config, saved)[0].cluster.resources
+    for name, _ in daemons.config.resources.amounts:
+        if fault := fault_of_name(name, names):
+            fix = f"lbctl config set resources.{name} --unset, or add it to cluster.resources"
+            yield Check("resources", WARN, fault, fix)
+    signer = text(found, "signed_by")
+    if not saved or found.get("signs") is not True:
+        return
+    if signer:
+        yield Check("settings", OK, f"{counted(len(saved), 'setting')} for all, signed by {signer}")
+        return
+    of_some = daemons.config.admin.settings_hosts
+    says = f"{counted(len(saved), 'setting')} for all hosts, and no host has signed them"
+    means = "no host takes them of another (admin.settings_hosts)" if of_some else (
+        "any host that was taken over can change them")  # fmt: skip
+    hosts, _ = daemons.queue()
+    again = next(
+        (f"lbctl config set {name} {shlex.quote(saved[name])} --cluster"
+         for name in sorted(saved) if name not in QUEUE),
+        f"lbctl queue enable {','.join(hosts)}" if hosts else "lbctl queue disable",
+    )  # fmt: skip
+    where = f"on {' or '.join(of_some)}" if of_some else "on any host"
+    fix = f"set one of them again {where}, which signs all: {again}"
+    yield Check("settings", FAULT if of_some else WARN, f"{says}: {means}", fix)
 
 
 def closed(target: str) -> str:

@@ -27,6 +27,7 @@ from lbd.pack.pack import (
     Packer,
     Unpacker,
     clear_away,
+    complaint_of,
     naming,
     open_parent,
     shown,
@@ -43,26 +44,26 @@ def main(words: list[bytes]) -> int:
         return keep_workdir(*words)
     if words[0] == b"signal":
         return send_signal(*map(int, words[1:]))
-    step, max_bytes, max_files, count, *paths = words
-    sent, fetched = paths[: int(count)], paths[int(count) :]
+    if complaint := complaint_of(lambda: transfer(*words)):
+        os.write(2, complaint.encode(errors="replace") + b"\n")
+    return int(bool(complaint))
+
+
+def transfer(step: bytes, max_bytes: bytes, max_files: bytes, count: bytes, *paths: bytes) -> None:
+    """Raises BadPack, OSError."""
+    sent, fetched = [*paths[: int(count)]], [*paths[int(count) :]]
     allowance = Allowance(int(max_bytes), int(max_files))
-    try:
-        if step in (b"unpack", b"place"):
-            with open(0, "rb", closefd=False) as source:
-                if step == b"unpack":
-                    unpack(source, sent, fetched, allowance)
-                else:
-                    mark, *sent = sent
-                    Fetching(sent, fetched, int(mark)).unpack(source, allowance, all_there=False)
-            return 0
+    if step in ABSENT:
         with open(1, "wb", closefd=False) as output:
             packer = Packer(output, allowance, follow=step == b"gather", absent=ABSENT[step])
             packer.pack(sent if step == b"gather" else fetched)
-    except BadPack as problem:
-        return complain(str(problem))
-    except OSError as problem:
-        return complain(problem.strerror or str(problem))
-    return 0
+        return
+    with open(0, "rb", closefd=False) as source:
+        if step == b"unpack":
+            unpack(source, sent, fetched, allowance)
+        else:
+            mark, *sent = sent
+            Fetching(sent, fetched, int(mark)).unpack(source, allowance, all_there=False)
 
 
 def keep_workdir(step: bytes, path: bytes) -> int:
@@ -99,11 +100,6 @@ def send_signal(pid: int, started_ticks: int, number: int, whole_tree: int) -> i
         with suppress(ProcessLookupError, PermissionError):
             os.kill(other, number)
     return 0
-
-
-def complain(text: str) -> int:
-    os.write(2, text.encode(errors="replace") + b"\n")
-    return 1
 
 
 def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance: Allowance) -> None:

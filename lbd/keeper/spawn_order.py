@@ -45,7 +45,7 @@ class Order:
     stamp: Stamp | None = None  # of the directory at the origin; None: any will do
     terminal: int = 0  # 0 = none, IN_FRONT or BEHIND
     check: bool = False  # only say whether it could begin
-    worker: bool = False  # no program: the arguments are for stage_worker.py
+    worker: bool = False  # no program: the arguments are for file_worker.py
     look: bool = False  # the argument is a directory: only say what it is
     processes: int = 0  # at most; 0 = any number
     allowed: tuple[str, ...] = ()  # programs; see program.py

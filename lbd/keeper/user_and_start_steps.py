@@ -48,7 +48,7 @@ TERMINAL = b"t"  # is it behind, owner (-1: ours), maker: leads the session from
 RULES = b"r"  # fields ALLOWED, DENIED, SUBJECT, EXEC: which programs may run
 LOOK = b"?"  # path: reply with its stamp
 CHECK = b"!"  # text: PATH; reply whether there is something to run
-WORKER = b"s"  # the words are for stage_worker.py, here and now; first to load it, last to run it
+WORKER = b"s"  # the words are for file_worker.py, here and now; first to load it, last to run it
 
 # What an interpreter replies; nothing and an end of file: it has become the command.
 FAILED = b"F"  # letter of a step, then errno as REPLY_ERRNO

@@ -8,7 +8,6 @@ DIR/hK/enter        runs a command inside hK; DIR/hK/bin/ has lbrun and lbctl th
 """
 
 import hashlib
-import json
 import random
 import shlex
 from collections.abc import Mapping, Sequence
@@ -246,32 +245,10 @@ def _ports(lim_port: Scalar | Tables, lbm_port: Scalar | Tables) -> dict[str, Sc
 
 def toml(sections: Mapping[str, Mapping[str, Scalar | Tables]]) -> str:
     """The sections as text; each plain key on a line of its own, beginning at its start."""
-    lines = [MADE_BY]
-    for section, values in sections.items():
-        if not values:
-            continue
-        lines += ["", f"[{section}]"]
-        for key, value in values.items():
-            if isinstance(value, list):
-                entries = ",\n".join(f"  {_inline(entry)}" for entry in value)
-                lines.append(f"{key} = [\n{entries},\n]")
-            else:
-                lines.append(f"{key} = {_scalar(value)}")
-    return "\n".join(lines) + "\n"
+    import tomlkit  # with all that it imports, for `up` alone
 
-
-def _inline(table: Mapping[str, Scalar]) -> str:
-    return "{ " + ", ".join(f"{key} = {_scalar(value)}" for key, value in table.items()) + " }"
-
-
-def _scalar(value: Scalar) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_scalar, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
+    given = {section: values for section, values in sections.items() if values}
+    return f"{MADE_BY}\n\n{tomlkit.dumps(given)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def find(root: Path) -> list[Found]:
             known[pid] = owner
     for pid in stats:
         if pid not in known:
-            above = next((up for up in ancestors(pid, stats) if up in known), None)
+            above = next((up for up in ancestors(pid, stats.get) if up in known), None)
             if above is not None and above not in spared:
                 known[pid] = known[above]
     return [
@@ -125,24 +125,19 @@ def find(root: Path) -> list[Found]:
     ]
 
 
-def ancestors(pid: int, stats: dict[int, Stat]) -> list[int]:
+def ancestors(pid: int, look: Callable[[int], Stat | None]) -> list[int]:
     """Returns the parent, the grandparent and so on, as far as known."""
     found: list[int] = []
-    entry = stats.get(pid)
+    entry = look(pid)
     while entry and entry.parent and entry.parent not in found:
         found.append(entry.parent)
-        entry = stats.get(entry.parent)
+        entry = look(entry.parent)
     return found
 
 
 def own_line() -> set[int]:
     """Returns this process and its ancestors, which must never be ended by us."""
-    line = {os.getpid()}
-    entry = stat(os.getpid())
-    while entry and entry.parent and entry.parent not in line:
-        line.add(entry.parent)
-        entry = stat(entry.parent)
-    return line
+    return {os.getpid(), *ancestors(os.getpid(), stat)}
 
 
 def send(process: Process, number: int) -> bool:

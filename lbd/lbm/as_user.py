@@ -15,7 +15,7 @@ from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
 from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed
-from lbd.lbm.workdir_step import end_left, run_step
+from lbd.lbm.staging.step import run_step, run_worker
 from lbd.process.boot_clock import clock_s
 
 ANSWER_S = 2.0
@@ -48,22 +48,17 @@ class AsUser:
             raise Unavailable(str(problem) or "its file server does not answer") from None
 
     async def work(self, uid: int, *words: bytes, limit_s: float = STEP_S) -> None:
-        """A step of stage_worker.py. Its user may keep it from ending, so the keeper ends it after
+        """A step of file_worker.py. Its user may keep it from ending, so the keeper ends it after
         so long, and of each user's of one kind a few are under way at once. Raises Unavailable."""
-        order = Order(argv=list(words), worker=True)
+        order = Order(argv=list(words))
         await self._address(uid, order)
         turn = self._turns.setdefault((uid, words[0]), asyncio.Semaphore(STEPS_AT_ONCE))
-        spawned: Spawned | None = None
         async with turn:
             try:
                 limit = limit_frame(order.job, clock_s() + limit_s, 0.0)
-                spawned = await self._link.spawn(order, [], lambda _: None, limit)
-                await asyncio.shield(spawned.begun)
-                ended = await asyncio.shield(spawned.exited)
+                ended = await run_worker(self._link, order, [], limit)
             except LbdError as problem:
                 raise Unavailable(str(problem)) from None
-            finally:
-                end_left(self._link, order, spawned)
         if ended.over:
             raise Unavailable(f"it did not end within {limit_s:g} s")
         if ended.status:
@@ -86,7 +81,7 @@ class AsUser:
         return spawned
 
     async def step(self, uid: int, order: Order, files: tuple[int | None, int | None]) -> str:
-        """A step of stage_worker.py with these files as stdin and stdout, which stay ours: why it
+        """A step of file_worker.py with these files as stdin and stdout, which stay ours: why it
         failed, "" if it did not. Raises Unavailable."""
         if uid == self._link.uid:
             order.job = f"as-user.{next(self._numbers)}"

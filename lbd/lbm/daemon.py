@@ -29,7 +29,6 @@ from lbd.lbm.handover.adoption import Adoption, read_left
 from lbd.lbm.handover.saving import hand_over
 from lbd.lbm.handover.socket_closing import let_go
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.workdirs import Workdirs
 from lbd.lbm.keeper_watch import KeeperWatch
 from lbd.lbm.learnt_file import Eligibility
 from lbd.lbm.lim_report import LimReport
@@ -47,11 +46,13 @@ from lbd.lbm.owner.watch import Owner
 from lbd.lbm.paths import job_numbers, workdir_root
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
-from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_files, serve_logs
-from lbd.lbm.queue.outputs import QueuedFiles
+from lbd.lbm.queue.logs import check_reader, looks_of_hosts, serve_logs
 from lbd.lbm.session.host_questions import HostQuestions
 from lbd.lbm.session.questions import Questions
 from lbd.lbm.session.server import ClientServer
+from lbd.lbm.staging.pack_transfer import serve_files
+from lbd.lbm.staging.queued_files import QueuedFiles
+from lbd.lbm.staging.workdirs import Workdirs
 from lbd.lbm.usage.log import UsageLog
 from lbd.load import cgroup
 from lbd.local.json_socket import Json, JsonClient

@@ -54,7 +54,8 @@ class Operations:
         past_loads: PastLoads | None = None,
     ) -> None:
         """`is_out`: is a host revoked that was heard last then?"""
-        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] = lambda change: change
+        # None: hosts have no certificates
+        self.sign: Callable[[e.ChangeSettings], e.ChangeSettings] | None = None
         self._lim = lim
         self._past_loads = past_loads or PastLoads()
         self._is_out = is_out
@@ -220,8 +221,7 @@ class Operations:
             found["was"] = now
             names = frozenset([settings.ALGORITHM]) if reset else frozenset()
             change = e.ChangeSettings(None if reset else name, {}, save=save, reset=names)
-            self._lim.handle(self.sign(change), time.monotonic())
-            found |= await self._took_effect()
+            found |= await self._change(change)
         if saved := self._state.settings.saved.get(settings.ALGORITHM):
             found["saved"] = saved
         return {"algorithm": self._state.in_force.lim.algorithm, **found}
@@ -240,8 +240,7 @@ class Operations:
             told["was"] = settings.value_of(self._state.in_force, name)
             names = frozenset([name]) if reset else frozenset()
             change = e.ChangeSettings(None, {} if reset else {name: value}, save=save, reset=names)
-            self._lim.handle(self.sign(change), time.monotonic())
-            told |= await self._took_effect()
+            told |= await self._change(change)
         if saved := self._state.settings.saved.get(name):
             told["saved"] = settings.parsed(name, saved)
         found: Json = {"name": name, "value": settings.value_of(self._state.in_force, name), **told}
@@ -254,7 +253,8 @@ class Operations:
         """What is saved for all hosts, and which hosts run the dispatcher if that says so."""
         now = self._state.settings
         return {"counter": now.counter, "author": now.author, "saved": dict(now.saved),
-                "signed_by": now.seal.author, "queue": queue_hosts(now.saved)}  # fmt: skip
+                "signs": self.sign is not None, "signed_by": now.seal.author,
+                "queue": queue_hosts(now.saved)}  # fmt: skip
 
     async def _share(self, request: Json, caller: Caller) -> Json:
         """Settings of lbd.toml for every host; null: each host's own file holds again."""
@@ -269,12 +269,12 @@ class Operations:
         if strange := sorted(filter(lambda name: not is_shared(name), names)):
             raise Refusal(f"{strange[0]} is no setting for the whole cluster")
         change = e.ChangeSettings(None, {}, reset=names, shared=texts)
-        self._lim.handle(self.sign(change), time.monotonic())
-        return await self._took_effect()
+        return await self._change(change)
 
-    async def _took_effect(self) -> Json:
-        """On how many hosts our newest settings are in force, or newer ones. Hosts that are up are
-        asked until they say so, for as long as another LIM has for an answer."""
+    async def _change(self, change: e.ChangeSettings) -> Json:
+        """On how many hosts our newest settings are in force then, or newer ones. Hosts that are up
+        are asked until they say so, for as long as another LIM has for an answer."""
+        self._lim.handle(self.sign(change) if self.sign else change, time.monotonic())
         state, now_s = self._state, time.monotonic()
         others = [name for name, entry in state.table.entries.items() if name != state.me
                   and not entry.left]  # fmt: skip

@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from lbd.config.fields import is_name
 from lbd.config.schema import INDICES, SITE, LoadConfig
+from lbd.text.needs import is_name
 from lbd.text.one_line import one_line
 
 OUTPUT_BYTES_MAX = 4096

@@ -27,16 +27,12 @@ class LongAnswers:
     """Counts the long answers under way for each asker: a user, or another host."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._at_once = at_once
-        self._turns = Turns()
+        self._turns = Turns(at_once)
 
-    @contextlib.asynccontextmanager
-    async def turn(self, asker: Hashable, operation: object) -> AsyncIterator[None]:
-        if operation not in OPERATIONS:
-            yield
-            return
-        async with self._turns.of(asker, self._at_once):
-            yield
+    def turn(
+        self, asker: Hashable, operation: object
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        return self._turns.turn(asker) if operation in OPERATIONS else contextlib.nullcontext()
 
     def __len__(self) -> int:
         return len(self._turns)

@@ -1,4 +1,4 @@
-"""So many at once of each asker: who asks for more waits for their own, and nobody else does."""
+"""A few at a time of each: whoever wants more waits, and nobody else does for that."""
 
 import asyncio
 import contextlib
@@ -6,21 +6,23 @@ from collections.abc import AsyncIterator, Hashable
 
 
 class Turns:
-    def __init__(self) -> None:
-        self._under_way: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}  # and who uses it
+    """A semaphore for each key, for as long as somebody uses it."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._used: dict[Hashable, tuple[asyncio.Semaphore, int]] = {}  # and by how many
 
     @contextlib.asynccontextmanager
-    async def of(self, asker: Hashable, at_once: int) -> AsyncIterator[None]:
-        semaphore, users = self._under_way.get(asker, (asyncio.Semaphore(at_once), 0))
-        self._under_way[asker] = semaphore, users + 1
+    async def turn(self, key: Hashable) -> AsyncIterator[None]:
+        semaphore, users = self._used.get(key, (asyncio.Semaphore(self._at_once), 0))
+        self._used[key] = semaphore, users + 1
         try:
             async with semaphore:
                 yield
         finally:
-            semaphore, users = self._under_way.pop(asker)
+            semaphore, users = self._used.pop(key)
             if users > 1:
-                self._under_way[asker] = semaphore, users - 1
+                self._used[key] = semaphore, users - 1
 
     def __len__(self) -> int:
-        """How many askers have something under way."""
-        return len(self._under_way)
+        return len(self._used)

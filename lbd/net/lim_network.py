@@ -124,9 +124,6 @@ class LimNetwork:
         self._options = [
             *transport.options(max_message_bytes, silence_s),
             ("grpc.client_idle_timeout_ms", IDLE_CLOSE_MS),
-            # A ping after messages, to find the window for a bulk that never comes. It wakes
-            # gRPC's own threads again and again, at both ends: half of what a message costs there.
-            ("grpc.http2.bdp_probe", 0),
         ]
         self.peers = transport.Peers(trust, self._options)
         self.vet: Callable[[Message], Message] = unguarded  # settings that others hand on
@@ -146,11 +143,7 @@ class LimNetwork:
         async def deliver(data: bytes, context: "Context") -> bytes:
             caller = await self._trust.caller(context)
             if caller:  # before a byte of it is read
-                try:
-                    await self._await_turn(caller, len(data), context)
-                except BaseException:
-                    del data  # what is raised keeps all that is known here, for long
-                    raise
+                await self._await_turn(caller, len(data), context)
             try:
                 with self._seconds.spending(caller):
                     message = convert.decode(data, self._hosts_max)

@@ -23,7 +23,7 @@ import grpc
 import grpc.aio
 
 from lbd.errors import ConfigError, LbdError, PeerError
-from lbd.net.transport import HOST_HEADER, Call, CutCheck, Metadata, Options
+from lbd.net.transport import HOST_HEADER, NOBODY, Call, CutCheck, Metadata, Options
 from lbd.text.one_line import one_line
 from lbd.trust import der
 from lbd.trust.files import Credentials, HostFiles, first_certificate
@@ -185,6 +185,14 @@ class Tls:
         except PeerError as problem:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(problem))
 
+    def asker(self, context: Call) -> str:
+        """Who was revoked takes nothing from a host that has joined under its name since."""
+        try:
+            identity = self.identity_of(certificate_of(context), time.time())
+        except PeerError:
+            return NOBODY
+        return f"{identity.host} (revoked)" if self.is_revoked(identity) else identity.host
+
     def host_of(self, certificate: bytes, now_s: float) -> str:
         """Returns the host of a certificate. Raises PeerError if it is to be refused."""
         identity = self.identity_of(certificate, now_s)
@@ -220,17 +228,10 @@ class Tls:
             until_s = der.valid_s(ssl.PEM_cert_to_DER_cert(certificate.decode("ascii")))[1]
         except ValueError:
             return None
-        if identity is None or not self._is_of_the_authority(certificate):
+        # TLS has seen to it that it is the authority's, unless there is something else it trusts.
+        if identity is None or (self._admits and not is_of(self._root, certificate)):
             return None
         return identity, until_s
-
-    def _is_of_the_authority(self, certificate: bytes) -> bool:
-        """What TLS has seen to, unless there is something else that it trusts."""
-        if not self._admits:
-            return True
-        from lbd.trust.certificates import is_signed_by
-
-        return is_signed_by(certificate, self._root)
 
     @contextmanager
     def held(self, caller: str) -> Iterator[None]:
@@ -311,6 +312,12 @@ def own_identity(
             f"{own_name}: set host.name, or remove {files.root} and join again"
         )
     return identity
+
+
+def is_of(authority: bytes, certificate: bytes) -> bool:
+    from lbd.trust.certificates import is_signed_by
+
+    return is_signed_by(certificate, authority)
 
 
 def certificate_of(context: Call) -> bytes:

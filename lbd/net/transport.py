@@ -15,9 +15,7 @@ Chosen options and why:
 
 import asyncio
 import hmac
-import inspect
 import ipaddress
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -26,10 +24,11 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import grpc
 import grpc.aio
 
-from lbd.errors import ConfigError, PeerError, Unavailable
+from lbd.errors import ConfigError, Unavailable
 from lbd.model import target_of
 from lbd.net import release as wire
 from lbd.net.connection_share import ConnectionShares
+from lbd.net.guarded_calls import CALLS_MAX, GuardedCalls
 from lbd.net.neighbours import NeighbourCheck, Skewed, ignore
 
 if TYPE_CHECKING:  # generic in the stubs only
@@ -42,11 +41,7 @@ if TYPE_CHECKING:  # generic in the stubs only
 KEY_HEADER = "lbd-key"
 HOST_HEADER = "lbd-host"
 MIB = 1 << 20
-# Of one connection at once; more wait at their end, and among them those of other users of that
-# host. Each `lbrun -q` that waits has one, so they are more than an LBM has clients by default
-# (lbm.max_clients).
-CALLS_MAX = 4096
-LONG_CALLS_MAX = CALLS_MAX  # of one host, on all of its connections
+NOBODY = "who is no host"
 CONNECTIONS_MAX = 2048  # more are closed before a byte of them is read
 HANDSHAKE_MS = 10_000  # for a connection to become one of HTTP/2, and of TLS; gRPC's own is 2 min
 RETIRED_S = 10 * 365.25 * 86400  # a channel that takes no new calls waits for its last one to end
@@ -83,6 +78,10 @@ class Trust(Protocol):
         """The host that calls, "" = it may be any. Aborts the call of one we do not deal with."""
         ...
 
+    def asker(self, context: "Context") -> str:
+        """Whose share of this daemon a call takes: a host, or NOBODY. It may be a revoked one's."""
+        ...
+
     def held(self, caller: str) -> "AbstractContextManager[None]":
         """Around a long call. Raises PeerError in the midst of it if its caller is revoked."""
         ...
@@ -111,7 +110,11 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.http2.max_frame_size", MIB),
         ("grpc.http2.write_buffer_size", MIB),
-        ("grpc.max_concurrent_streams", CALLS_MAX),
+        # The window of a stream of which nothing is read is 64 KiB, as it is without this. With it,
+        # gRPC lets whoever sends fast have 128 MiB each. It finds that out by a ping after
+        # messages, which costs half as much as a short message does.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.max_concurrent_streams", CALLS_MAX),  # of one connection; more wait at their end
         ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         ("grpc.so_reuseport", 0),
@@ -203,55 +206,6 @@ class KeyCheck(CutCheck):
         return super()._refused(headers)
 
 
-class HeldCalls(grpc.GenericRpcHandler):
-    """Ends every long call as soon as its caller is revoked, and bounds their number by caller:
-    none can be served without this."""
-
-    def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], trust: "Trust") -> None:
-        self._handlers = tuple(handlers)
-        self._trust = trust
-        self._known: dict[str, Handler] = {}  # of methods that there are
-        self._open: Counter[str] = Counter()  # long calls, by caller
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler":
-        if known := self._known.get(handler_call_details.method):
-            return known
-        for one in self._handlers:
-            if (handler := one.service(handler_call_details)) is not None:
-                found = self._known[handler_call_details.method] = self._held(handler)
-                return found
-        return None
-
-    def _held(self, handler: "Handler") -> "Handler":
-        if handler is None or not (handler.request_streaming or handler.response_streaming):
-            return handler
-        kind = (handler.request_streaming, handler.response_streaming)
-        body, remake = {
-            (False, True): (handler.unary_stream, grpc.unary_stream_rpc_method_handler),
-            (True, False): (handler.stream_unary, grpc.stream_unary_rpc_method_handler),
-            (True, True): (handler.stream_stream, grpc.stream_stream_rpc_method_handler),
-        }[kind]
-        assert inspect.iscoroutinefunction(body)  # one that writes by its context
-
-        async def call(request: object, context: "Context") -> object:
-            caller = await self._trust.caller(context)
-            if caller and self._open[caller] >= LONG_CALLS_MAX:
-                text = f"{caller} has {LONG_CALLS_MAX} calls under way here"
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
-            self._open[caller] += 1
-            try:
-                with self._trust.held(caller):
-                    return await body(request, context)
-            except PeerError as problem:  # some of what it asked for may have been done
-                await context.abort(grpc.StatusCode.ABORTED, str(problem))
-            finally:
-                self._open[caller] -= 1
-                if not self._open[caller]:
-                    del self._open[caller]
-
-        return remake(call, handler.request_deserializer, handler.response_serializer)
-
-
 class Plain:
     """For a lab on loopback: whoever has the key is believed to be who it says."""
 
@@ -273,6 +227,9 @@ class Plain:
 
     async def caller(self, _context: Call) -> str:
         return ""
+
+    def asker(self, context: "Context") -> str:
+        return str(dict(context.invocation_metadata() or ()).get(HOST_HEADER, NOBODY))
 
     def held(self, _caller: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -349,7 +306,7 @@ def bind(
     check = NeighbourCheck(own_name, HOST_HEADER, skewed, trust.caller)
     interceptors = [trust.interceptor(cuts), check]
     server = grpc.aio.server(options=server_options, interceptors=interceptors)
-    server.add_generic_rpc_handlers((HeldCalls(handlers, trust),))
+    server.add_generic_rpc_handlers((GuardedCalls(handlers, trust),))
     try:
         bound = trust.add_port(server, target_of(address, port))
     except RuntimeError:

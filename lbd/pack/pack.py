@@ -67,6 +67,17 @@ def naming(path: bytes) -> Iterator[None]:
         raise BadPack(f"{shown(path)}: {problem.strerror}") from None
 
 
+def complaint_of(work: Callable[[], object]) -> str:
+    """Why a step of packing or unpacking failed, in one line; "" if it did not."""
+    try:
+        work()
+    except BadPack as problem:
+        return str(problem)
+    except OSError as problem:
+        return problem.strerror or str(problem)
+    return ""
+
+
 class Packer:
     """Packs listed paths of the current directory."""
 

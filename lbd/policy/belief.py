@@ -21,7 +21,7 @@ was wrong, must get the chance to say so.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from lbd.model import HostId, PlacementRequest
@@ -65,12 +65,12 @@ def decide(
     loads = believed_loads(hosts, trusted(known, view) + trusts)
     costs = [cost(host, load, view.now_s) for host, load in zip(hosts, loads, strict=True)]
     looked_at = list(zip(hosts, loads, costs, strict=True))
-    full = full_ones(request, view)
+    full, rest = full_ones(request, view), view.hosts
     if not (request.shown or full or leaves(request, view) or any(h.is_full for h in known)):
-        # Nobody will look at the others.
+        rest = {}  # nobody will look at them
         limit = min([c for host, _, c in looked_at if not host.why], default=0.0) + TIE
         looked_at = [one for one in looked_at if one[2] <= limit and not one[0].why]
-    seen = as_believed(looked_at, view, cost)
+    seen = as_believed(looked_at, rest, view, cost)
     names = [host.name for host, _, _ in looked_at] + full
     return choose(request, seen, rng, names)
 
@@ -183,11 +183,17 @@ def believed_loads(hosts: Sequence[HostView], trusts: Sequence[float]) -> list[f
     ]
 
 
-def as_believed(looked_at: Sequence[tuple[HostView, float, float]], view: View, cost: Cost) -> View:
-    """The view with their loads, and ours, as believed; `load` is the command's cost there."""
+def as_believed(
+    looked_at: Sequence[tuple[HostView, float, float]],
+    rest: Mapping[HostId, HostView],
+    view: View,
+    cost: Cost,
+) -> View:
+    """A view of them and the rest, with their loads, and ours, as believed; `load` is the command's
+    cost there."""
     me, now_s = view.me, view.now_s
     me = me.believed(me.load_now, cost(me, me.load_now, now_s))
-    seen = {**view.hosts, me.name: me}
+    seen = {**rest, me.name: me}
     for host, load, there in looked_at:
         seen[host.name] = host.believed(load, there)
     return View(me, seen, view.params, now_s, view.centre)

@@ -51,7 +51,7 @@ def settled_early(
     if not me.fits:
         return lacks_here(request, view)
     if must_leave(request, view):
-        return Nowhere("no-willing-host: no other host is up", ranked(request, view))
+        return Nowhere("no other host is up", ranked(request, view))
     return here(view, "no-peer")
 
 
@@ -127,7 +127,7 @@ def choose_leaving(
     if not any(host.fits or host.is_taken for host in (*hosts, view.me)):
         return Nowhere(f"no host for it: {NO_HOST_HAS}", ranked(request, view))
     if must_leave(request, view):
-        return Nowhere("no-willing-host: nobody else can take it now", ranked(request, view))
+        return Nowhere("no other host can take it now", ranked(request, view))
     return here(view, "no-willing-host", request)
 
 

@@ -15,8 +15,8 @@ import struct
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from lbd.client.installed import lbrun_program
@@ -116,12 +116,9 @@ class Crew:
         return True
 
     def ready_by_host(self) -> dict[str, int]:
-        found: dict[str, int] = {}
         with self._lock:
-            for worker in self._pool.workers.values():
-                if worker.ready and not worker.ending:
-                    found[worker.host] = found.get(worker.host, 0) + 1
-        return found
+            workers = self._pool.workers.values()
+            return dict(Counter(worker.host for worker in workers if worker.can_run))
 
     def close(self, *, wait: bool) -> None:
         with self._lock:
@@ -144,14 +141,15 @@ class Crew:
                 future, call = self._calls[action.task]
                 if not future.running():  # it may have been lost with another worker
                     future.set_running_or_notify_cancel()
-                frame = wire.TaskFrame(action.task, call.function, call.arguments)
-                self._send(action.worker, wire.pack_task(frame))
+                task = wire.TaskFrame(action.task, call.function, call.arguments)
+                self._send(action.worker, wire.pack_task(task))
             elif isinstance(action, actions.SendBlob):
                 data = self._calls[action.task][1].blobs[action.blob]
-                head = wire.BLOB_HEAD.pack(action.blob, len(data))
-                self._send(action.worker, pack(wire.BLOB, head), data)
-            elif isinstance(action, actions.DropBlob):
-                self._send(action.worker, pack(wire.DROP, action.blob))
+                frame = wire.pack_blob(action.blob, len(data), is_own=action.is_own)
+                self._send(action.worker, frame, {action.blob: data})
+            elif isinstance(action, actions.ShareBlob | actions.DropBlob):
+                tag = wire.SHARE if isinstance(action, actions.ShareBlob) else wire.DROP
+                self._send(action.worker, pack(tag, action.blob))
             elif isinstance(action, actions.AskBack):
                 self._send(action.worker, pack(wire.ASK_BACK))
             elif isinstance(action, actions.Fail):
@@ -163,9 +161,9 @@ class Crew:
                 self._later.append(action)
                 self._rouse()
 
-    def _send(self, worker: int, *parts: bytes) -> None:
+    def _send(self, worker: int, frame: bytes, blob: Mapping[bytes, bytes] | None = None) -> None:
         process = self._processes[worker]
-        process.send(*parts)
+        process.send(frame, blob)
         if process.has_unsent and not process.is_watched:
             self._rouse()
 

@@ -1,4 +1,6 @@
-"""Blobs in a directory of memory that the workers of one executor on one host share.
+"""Blobs that the workers of one executor on one host share, in a directory of memory.
+
+What a worker has for itself is in its own memory until it shares it.
 
 Each worker holds a shared lock on it; who finds itself the last one removes it, and so does the
 next worker of this user on the host if all were killed.
@@ -13,12 +15,15 @@ import re
 import secrets
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+from lbd.python.pipes import PIECE_BYTES, move, read_exactly, skip
 
 NAME = re.compile(r"[0-9A-Za-z._-]{1,200}")
 NAME_CHARS = 180  # of it, where a worker has to have a place of its own
 MEMORY = "/dev/shm"  # noqa: S108  # each directory in it is made with our own rights, and checked
-PIECE_BYTES = 1 << 20
 
 
 class HostCache:
@@ -26,6 +31,7 @@ class HostCache:
         """Raises OSError, ValueError."""
         if not NAME.fullmatch(name):
             raise ValueError(f"no name of a cache: {name!r}")
+        self._own: dict[bytes, bytes] = {}
         prefix = f"lbd-python-{os.getuid()}-"
         sweep(place, prefix)
         self._directory = place / f"{prefix}{name}"
@@ -40,37 +46,63 @@ class HostCache:
 
     def store(self, digest: bytes, size: int, source: int) -> None:
         """Moves a blob here from a descriptor. Raises OSError, EOFError."""
-        new = self._directory / f"{digest.hex()}.{os.getpid()}"
-        left, fault = size, None
-        with new.open("wb", buffering=0) as file:
+        with self._new(digest) as file:
+            left = size
             while left:
-                most = min(left, PIECE_BYTES)
-                if fault is None:
-                    count, fault = move(source, file.fileno(), most)
-                    is_end = not count and fault is None
-                else:  # what comes after it is to be understood
-                    count = len(os.read(source, most))
-                    is_end = not count
-                if is_end:
-                    raise EOFError
+                count, fault = move(source, file.fileno(), min(left, PIECE_BYTES))
                 left -= count
-        if fault is not None:  # the memory is full
+                if fault is not None:  # the memory is full
+                    skip(source, left)  # so that what comes after it is understood
+                    raise fault
+                if not count:
+                    raise EOFError
+
+    @contextlib.contextmanager
+    def _new(self, digest: bytes) -> Iterator[BinaryIO]:
+        """A file that is the blob once it has been written."""
+        new = self._directory / f"{digest.hex()}.{os.getpid()}"
+        try:
+            with new.open("wb") as file:
+                yield file
+        except OSError:
             new.unlink()
-            raise fault
+            raise
         new.rename(self.path(digest))
 
+    def store_own(self, digest: bytes, size: int, source: int) -> None:
+        """As `store`, for this worker alone. Raises OSError, EOFError."""
+        try:
+            self._own[digest] = read_exactly(source, size)
+        except MemoryError:
+            skip(source, size)
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from None
+
+    def share(self, digest: bytes) -> None:
+        """What is this worker's own, with the others. Raises OSError; then it stays its own."""
+        if digest in self._own:
+            with self._new(digest) as file:
+                file.write(self._own[digest])
+            del self._own[digest]
+
     def drop(self, digest: bytes) -> None:
+        self._own.pop(digest, None)
         with contextlib.suppress(FileNotFoundError):
             self.path(digest).unlink()
 
     def open(self, digest: bytes) -> memoryview:
-        """Its bytes, a page of which is copied when it is written to. Raises OSError."""
+        """Its bytes, which may be written to and are for one task. Raises OSError."""
+        if (own := self._own.get(digest)) is not None:
+            copy = mmap.mmap(-1, len(own), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            with contextlib.suppress(OSError):  # not by every kernel
+                copy.madvise(mmap.MADV_HUGEPAGE)
+            copy.write(own)
+            return memoryview(copy)
         with self.path(digest).open("rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
 
     def read(self, digest: bytes) -> bytes:
-        """A copy of its bytes, sooner had than by way of a map. Raises OSError."""
-        return self.path(digest).read_bytes()
+        """Its bytes: a copy if they are shared, sooner had than by way of a map. Raises OSError."""
+        return self._own.get(digest) or self.path(digest).read_bytes()
 
     def close(self) -> None:
         """As if the worker were killed."""
@@ -80,24 +112,6 @@ class HostCache:
         with contextlib.suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def move(source: int, target: int, limit_bytes: int) -> tuple[int, OSError | None]:
-    """Moves some bytes, within the kernel where it can do that. How many have left the source, and
-    why they are not in the target. Raises OSError if the source cannot be read."""
-    try:
-        return os.splice(source, target, limit_bytes), None
-    except OSError as problem:
-        if problem.errno != errno.EINVAL:
-            return 0, problem
-    data = os.read(source, limit_bytes)  # no pipe, or a file system that does not take part
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(target, view) :]
-    except OSError as problem:
-        return len(data), problem
-    return len(data), None
 
 
 def place(cache_bytes: int) -> Path:

@@ -1,7 +1,8 @@
 """Frames between an executor and its workers, on the workers' standard input and output.
 
 They are those of lbd/local/frames.py. The raw bytes of a blob follow the frame that announces it
-and are not counted in its length. To the worker: SETTINGS first, then TASK, BLOB, DROP, ASK_BACK.
+and are not counted in its length. To the worker: SETTINGS first, then TASK, BLOB, OWN_BLOB, SHARE,
+DROP, ASK_BACK. STORED answers BLOB, OWN_BLOB and SHARE.
 From it: HELLO first, then RESULT, STORED, RETURNED, MISSING. Whoever gets anything else hangs up.
 """
 
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 
 from lbd.local.frames import pack
 
-VERSION = 1
-SETTINGS, TASK, BLOB, DROP, ASK_BACK = b"I", b"T", b"B", b"D", b"G"
+VERSION = 2
+SETTINGS, TASK, BLOB, OWN_BLOB, SHARE, DROP, ASK_BACK = b"I", b"T", b"B", b"O", b"A", b"D", b"G"
 HELLO, RESULT, STORED, RETURNED, MISSING = b"H", b"R", b"S", b"U", b"N"
 
 HEADER = struct.Struct("<Ic")
@@ -36,6 +37,10 @@ class TaskFrame:
 def pack_task(task: TaskFrame) -> bytes:
     head = TASK_HEAD.pack(task.number, len(task.function))
     return pack(TASK, b"".join((head, task.function, task.arguments)))
+
+
+def pack_blob(digest: bytes, size: int, *, is_own: bool) -> bytes:
+    return pack(OWN_BLOB if is_own else BLOB, BLOB_HEAD.pack(digest, size))
 
 
 def read_task(body: bytes) -> TaskFrame:

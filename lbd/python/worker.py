@@ -21,6 +21,7 @@ from lbd.local.frames import pack
 from lbd.python import wire
 from lbd.python.host_cache import HostCache, place
 from lbd.python.pickles import Function, dumps, shown, unpack_arguments
+from lbd.python.pipes import read_exactly
 from lbd.python.wire import TaskFrame
 
 FUNCTIONS_MAX = 64
@@ -49,8 +50,8 @@ class Worker:
         """Never returns."""
         try:
             while True:
-                size, tag = wire.HEADER.unpack(self._exactly(wire.HEADER.size))
-                self._heard(tag, bytes(self._exactly(size)))
+                size, tag = wire.HEADER.unpack(read_exactly(self._input, wire.HEADER.size))
+                self._heard(tag, read_exactly(self._input, size))
         except (EOFError, OSError):
             pass
         except Exception:
@@ -67,16 +68,6 @@ class Worker:
             os.killpg(0, signal.SIGKILL)
         os._exit(0)
 
-    def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view, at = memoryview(data), 0
-        while at < size:
-            count = os.readv(self._input, [view[at:]])
-            if not count:
-                raise EOFError
-            at += count
-        return data
-
     def _heard(self, tag: bytes, body: bytes) -> None:
         """Raises ValueError, OSError, EOFError."""
         if tag == wire.TASK:
@@ -84,11 +75,14 @@ class Worker:
             with self._changed:
                 self._tasks.append(task)
                 self._changed.notify()
-        elif tag == wire.BLOB:
-            self._store(*wire.BLOB_HEAD.unpack(body))
+        elif tag in (wire.BLOB, wire.OWN_BLOB):
+            self._store(*wire.BLOB_HEAD.unpack(body), is_own=tag == wire.OWN_BLOB)
+        elif tag == wire.SHARE:
+            with contextlib.suppress(OSError):  # no room: the others are sent it, and say so
+                self._settled_cache.share(body)
+            self._write(pack(wire.STORED, body))
         elif tag == wire.DROP:
-            if self._cache is not None:
-                self._cache.drop(body)
+            self._settled_cache.drop(body)
         elif tag == wire.ASK_BACK:
             with self._changed:
                 back = [task.number for task in self._tasks]
@@ -107,11 +101,16 @@ class Worker:
         name = f"{settings['executor']}-{host_name()}"
         self._cache = HostCache(place(int(settings["cache_bytes"])), name)
 
-    def _store(self, digest: bytes, size: int) -> None:
-        """What there is no room for is noted, for the tasks that need it."""
+    @property
+    def _settled_cache(self) -> HostCache:
         assert self._cache is not None, "settings come first"
+        return self._cache
+
+    def _store(self, digest: bytes, size: int, *, is_own: bool) -> None:
+        """What there is no room for is noted, for the tasks that need it."""
+        cache = self._settled_cache
         try:
-            self._cache.store(digest, size, self._input)
+            (cache.store_own if is_own else cache.store)(digest, size, self._input)
             self._refused.pop(digest, None)
         except OSError as problem:
             self._refused[digest] = f"{size} bytes of arguments: {problem.strerror}"
@@ -181,10 +180,9 @@ class Worker:
             raise Missing from None
 
     def _cache_with(self, digest: bytes) -> HostCache:
-        assert self._cache is not None, "settings come first"
         if digest in self._refused:
             raise MemoryError(f"{host_name()} has no room for {self._refused[digest]}")
-        return self._cache
+        return self._settled_cache
 
     def _write(self, data: bytes) -> None:
         with self._writing:

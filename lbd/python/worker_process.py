@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import signal
 import subprocess
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 
 from lbd.model import NO_NEEDS, Needs
 from lbd.python import wire
+from lbd.python.pipes import lend
 from lbd.text.one_line import one_line
 
 PIPE_BYTES = 1 << 20
 READ_BYTES = 1 << 20
 WRITE_BYTES = 1 << 20
+PARTS_MAX = 64  # of one writev
 ERRORS_KEPT_BYTES = 4096
 
 
@@ -28,6 +31,17 @@ class WorkerSettings:
     cache_bytes: int
     result_bytes: int
     needs: Needs = NO_NEEDS
+
+
+@dataclass(slots=True)
+class Part:
+    data: bytes
+    at: int = 0  # of it is sent
+    is_lent: bool = False
+
+    @property
+    def left_bytes(self) -> int:
+        return len(self.data) - self.at
 
 
 class WorkerProcess:
@@ -55,7 +69,10 @@ class WorkerProcess:
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.end_seen = os.pidfd_open(self._process.pid)  # can be read when it has ended
         self._incoming = wire.Incoming(result_bytes)
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: deque[Part] = deque()
+        self._lent: dict[
+            bytes, bytes
+        ] = {}  # by digest: until the worker has it, for the pipe has its pages
         self._errors = bytearray()
         self._closes = False
         self.is_at_end = self.is_silent = False  # its output, its errors
@@ -65,12 +82,16 @@ class WorkerProcess:
 
     # Out
 
-    def send(self, *parts: bytes) -> None:
-        """At once as far as the pipe takes it; `write` sends the rest."""
+    def send(self, frame: bytes, blob: Mapping[bytes, bytes] | None = None) -> None:
+        """At once as far as the pipe takes it; `write` sends the rest. A blob, by its digest, goes
+        after its frame."""
         was_empty = not self._unsent
         if self._closes:
             return
-        self._unsent += [memoryview(part) for part in parts]
+        self._unsent.append(Part(frame))
+        for digest, data in (blob or {}).items():
+            self._lent[digest] = data
+            self._unsent.append(Part(data, is_lent=True))
         if was_empty:
             self.write()
 
@@ -81,7 +102,7 @@ class WorkerProcess:
     def write(self) -> None:
         while self._unsent:
             try:
-                sent = os.writev(self.input, [part[:WRITE_BYTES] for part in self._first_parts()])
+                sent = self._write_once()
             except BlockingIOError:
                 return
             except OSError as problem:  # it has ended; what there is to read says how
@@ -91,20 +112,25 @@ class WorkerProcess:
                 return
             while sent:
                 first = self._unsent[0]
-                if sent < len(first):
-                    self._unsent[0] = first[sent:]
+                if sent < first.left_bytes:
+                    first.at += sent
                     break
-                sent -= len(first)
+                sent -= first.left_bytes
                 self._unsent.popleft()
 
-    def _first_parts(self) -> list[memoryview]:
-        """As many as one call takes, none after one that is cut."""
-        found: list[memoryview] = []
-        for part in self._unsent:
-            found.append(part)
-            if len(part) > WRITE_BYTES or len(found) == 64:
+    def _write_once(self) -> int:
+        """How many bytes. Raises OSError."""
+        first = self._unsent[0]
+        if first.is_lent:
+            return lend(self.input, first.data, first.at)
+        views: list[memoryview] = []
+        for part in itertools.islice(self._unsent, PARTS_MAX):
+            if part.is_lent:
                 break
-        return found
+            views.append(memoryview(part.data)[part.at : part.at + WRITE_BYTES])
+            if part.left_bytes > WRITE_BYTES:
+                break
+        return os.writev(self.input, views)
 
     def end(self) -> None:
         """Its input ends when all has been sent, and with that the worker."""
@@ -135,6 +161,9 @@ class WorkerProcess:
         if not data:
             return None
         frames = self._incoming.feed(data)
+        for tag, body in frames:
+            if tag == wire.STORED:
+                self._lent.pop(body, None)
         self.fault = self.fault or self._incoming.fault
         return frames
 

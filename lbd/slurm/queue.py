@@ -19,6 +19,7 @@ SELECTOR = re.compile(r"[0-9]+(_([0-9]+|\[[0-9,:%-]+\]))?")
 Json = dict[str, object]
 
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
+AT_ONCE = " of its array may run at once "
 STATES = {
     "pending": ("PENDING", "PD"), "running": ("RUNNING", "R"), "suspended": ("SUSPENDED", "S"),
     "done": ("COMPLETED", "CD"), "failed": ("FAILED", "F"), "cancelled": ("CANCELLED", "CA"),
@@ -164,6 +165,8 @@ def state_of(state: str, status: int, reason: str) -> str:
 def reason_of(state: str, reason: str) -> str:
     if state != "pending":
         return "None"
+    if AT_ONCE in reason:
+        return "JobArrayTaskLimit"
     words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),
              (NEXT, "Resources"))  # fmt: skip
     return next((name for begin, name in words if reason.startswith(begin)), "Priority")

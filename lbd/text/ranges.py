@@ -5,13 +5,7 @@ from collections.abc import Iterable, Sequence
 
 def ranges_in(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """From and to, both included: of 5, 3, 4, 9 they are (3, 5), (9, 9)."""
-    ranges: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = ranges[-1][0], number
-        else:
-            ranges.append((number, number))
-    return ranges
+    return merged([(number, number) for number in numbers])
 
 
 def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from itertools import accumulate
 
-from lbd.text.index_list import Runs, count_of, read_runs
+from lbd.text.index_list import Runs, count_of, read_runs, run_text
 
 
 class TaskIndexes:
@@ -39,11 +39,6 @@ class TaskIndexes:
         while begin <= end and len(parts) < most:
             at = bisect_right(self._before, begin) - 1
             last = min(end, self._before[at + 1] - 1)
-            step = self.runs[at][2]
-            low, high = self.index(begin), self.index(last)
-            if begin == last:
-                parts.append(f"{low}")
-            else:
-                parts.append(f"{low}-{high}" + (f":{step}" if step > 1 else ""))
+            parts.append(run_text((self.index(begin), self.index(last), self.runs[at][2])))
             begin = last + 1
         return ",".join([*parts, "…"] if begin <= end else parts)

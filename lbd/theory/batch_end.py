@@ -142,25 +142,3 @@ def quantile_s(chance: float, left: int, slots: int, mean_s: float) -> float:
 def check_chance(chance: float) -> None:
     if not 0 < chance < 1:
         raise ValueError(f"a chance of {chance:g}: must be between 0 and 1")
-
-
-def slots_for_chance(
-    left: int, within_s: float, chance: float, mean_s: float, most: int
-) -> int | None:
-    """The fewest slots, kept to the end, with which it ends within that with this chance.
-
-    None: not even with `most`; `quantile_s` says then what can be promised. Raises ValueError
-    unless 0 < chance < 1, and as `mean_left_s`.
-    """
-    check_chance(chance)
-    check(left, most, mean_s)
-    low, high = 1, max(1, min(most, left))
-    if chance_by(within_s, left, high, mean_s) < chance:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if chance_by(within_s, left, middle, mean_s) >= chance:
-            high = middle
-        else:
-            low = middle + 1
-    return low

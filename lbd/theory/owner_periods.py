@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+from lbd.theory.batch_end import check_chance
 from lbd.theory.minimise import golden_section
 
 FEWEST = 20  # stays that have ended, to fit a tail to them
@@ -204,11 +205,6 @@ def observed(ended_s: Sequence[float], lasting_s: Sequence[float] = ()) -> Obser
         share *= 1 - len(list(left)) / here
         found.append((end_s, share))
     return Observed(tuple(end_s for end_s, _ in found), tuple(share for _, share in found))
-
-
-def check_chance(chance: float) -> None:
-    if not 0 < chance < 1:
-        raise ValueError(f"a chance of {chance:g}: must be between 0 and 1")
 
 
 def fit_exponential(ended_s: Sequence[float], lasting_s: Sequence[float] = ()) -> Exponential:

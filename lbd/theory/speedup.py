@@ -36,14 +36,6 @@ class Speedup:
             raise ValueError(f"{slots:g} slots: the speedup is that over one slot, from 1 on")
         return speedup_at(slots, self.parallelism, self.sigma)
 
-    @property
-    def full_at(self) -> float:
-        """The slots from which on S(n) = A: what is beyond them is of no use."""
-        a, sigma = self.parallelism, self.sigma
-        if sigma == 0:
-            return a
-        return 2 * a - 1 if sigma <= 1 else a + sigma * (a - 1)
-
     def efficiency(self, slots: float) -> float:
         """S(n)/n, section 6: the share of the slots that does the job's work."""
         return self.at(slots) / slots

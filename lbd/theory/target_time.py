@@ -159,19 +159,6 @@ def equal_tasks_s(left: int, slots: int, mean_s: float) -> float:
     return mean_s * -(-left // slots)
 
 
-def chance_all_by(chance_of_one: float, tasks: int) -> float:
-    """The chance that `tasks` tasks begun together have all ended: F(x)^N, equation (1).
-
-    `chance_of_one` is F(x), of any distribution. Raises ValueError unless it lies in 0 … 1, and for
-    a negative number of tasks.
-    """
-    if not 0 <= chance_of_one <= 1:
-        raise ValueError(f"a chance of {chance_of_one:g}: must be 0 to 1")
-    if tasks < 0:
-        raise ValueError(f"{tasks} tasks: must be 0 or more")
-    return float(chance_of_one**tasks)
-
-
 def slots_for_mean(
     left: int, within_s: float, mean_s: float, most: int, drain: Drain = harmonic
 ) -> int | None:

@@ -20,27 +20,34 @@ def top_of(points: Sequence[float]) -> float:
 
 
 def runs(points: Sequence[float]) -> Iterator[list[tuple[int, float]]]:
-    """What is known without a gap."""
+    """What is known without a gap. A single point is a short dash, which ends at the latest where
+    the line does."""
     run: list[tuple[int, float]] = []
     for at, point in enumerate(points):
         if math.isfinite(point):
             run.append((at, point))
         elif run:
-            yield run
+            yield line_of(run, len(points))
             run = []
     if run:
-        yield run
+        yield line_of(run, len(points))
+
+
+def line_of(run: list[tuple[int, float]], count: int) -> list[tuple[int, float]]:
+    if len(run) > 1:
+        return run
+    ((at, point),) = run
+    begin = at - 1 if 0 < at == count - 1 else at
+    return [(begin, point), (begin + 1, point)]
 
 
 def path(points: Sequence[float], width: float, height: float) -> str:
-    """The line, broken where nothing is known. A single point is a short dash."""
+    """The line, broken where nothing is known."""
     if not points:
         return ""
     top, step = top_of(points), width / max(1, len(points) - 1)
     parts = []
     for run in runs(points):
-        if len(run) == 1:
-            run = [run[0], (run[0][0] + 1, run[0][1])]
         places = (f"{at * step:.1f},{height * (1 - max(0.0, y) / top):.1f}" for at, y in run)
         parts.append("M" + "L".join(places))
     return "".join(parts)
@@ -53,8 +60,9 @@ def area(points: Sequence[float], width: float, height: float) -> str:
     step = width / max(1, len(points) - 1)
     parts = []
     for run, line in zip(runs(points), path(points, width, height).split("M")[1:], strict=True):
-        last = max(run[-1][0], run[0][0] + 1)
-        parts.append(f"M{line}L{last * step:.1f},{height:g}L{run[0][0] * step:.1f},{height:g}Z")
+        parts.append(
+            f"M{line}L{run[-1][0] * step:.1f},{height:g}L{run[0][0] * step:.1f},{height:g}Z"
+        )
     return "".join(parts)
 
 

@@ -54,7 +54,7 @@ SEEDS = {
         HELLO + FIRST + pack(wire.RETURNED, wire.pack_ids([1])),
         HELLO + pack(wire.MISSING, wire.pack_ids([0])),
         HELLO + pack(wire.STORED, b"0123456789abcdef") + FIRST + FIRST,
-        pack(wire.HELLO, b'{"version": 1, "python": "3.1", "host": "x"}'),
+        pack(wire.HELLO, b'{"version": %d, "python": "3.1", "host": "x"}' % wire.VERSION),
         pack(wire.HELLO, b"[" * 5000),
     ),
 }

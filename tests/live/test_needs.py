@@ -144,6 +144,24 @@ def test_what_no_host_has_is_refused_at_once_and_accepted_by_the_queue_with_a_li
     lab.run("h1", "lbctl", "kill", queued.stdout.strip(), check=True)
 
 
+def test_the_names_of_resources_are_set_for_all_hosts(lab):
+    name = "cluster.resources"
+    lab.run("h2", "lbctl", "config", "set", name, '["gpu", "tape"]', "--cluster", check=True)
+    try:
+
+        def refusal():
+            return run(lab, "-d", "--need", "tapes", "true").stderr
+
+        lab.wait_until(
+            lambda: 'did you mean "tape"?' in refusal(), "the dispatcher has it", see=refusal
+        )
+        assert run(lab, "-q", "--need", "gpu", "true").returncode == 0
+        refused = lab.run("h1", "lbctl", "config", "set", "resources.tapes", "1")
+        assert (refused.returncode, "(cluster.resources)" in refused.stderr) == (2, True)
+    finally:
+        lab.run("h1", "lbctl", "config", "set", name, "--unset", "--cluster", check=True)
+
+
 def test_jobs_of_the_queue_wait_for_the_memory_that_others_were_given(lab, tmp_path):
     total = lab.lbctl_json("h1", "status")["hosts"][1]["memory"]["for_jobs"]
     half = f"{total // 2 >> 20}M"

@@ -12,6 +12,7 @@ import textwrap
 import pytest
 from cluster import FAST, Lab
 
+from lbd.python import wire
 from tests.book import DOCS, to_run
 
 HOSTS = ("h1", "h2", "h3", "h4")
@@ -104,6 +105,30 @@ def test_a_large_argument_is_sent_to_a_host_once_and_may_be_changed(lab):
     assert here == 0.0
 
 
+def test_a_worker_alone_on_its_host_shares_a_large_argument_with_the_next_one(lab):
+    found, _ = run(lab, """
+        import json, os, time
+        import lbd
+
+        def look(data, wait_s):
+            time.sleep(wait_s)
+            places = [place for place in os.listdir("/dev/shm")
+                      if place.startswith(f"lbd-python-{os.getuid()}-") and place.endswith("h2")]
+            files = [len(os.listdir(f"/dev/shm/{place}")) for place in places]
+            return os.getpid(), len(data), sum(files)
+
+        data = bytes(3 << 20)
+        with lbd.Executor(slots=2, host="h2") as executor:
+            alone = executor.submit(look, data, 0).result()
+            both = list(executor.map(look, [data] * 2, [0.5] * 2))
+            print(json.dumps([alone, both]))
+    """)  # fmt: skip
+    (first, size, files), both = found
+    assert (size, files) == (3 << 20, 0)
+    assert len({first, *(pid for pid, _, _ in both)}) == 2
+    assert {tuple(rest) for _, *rest in both} == {(3 << 20, 1)}
+
+
 def test_a_lost_worker_costs_nothing_but_time_unless_said_otherwise(lab, tmp_path):
     found, _ = run(lab, f"""
         import json, os, signal, time
@@ -167,7 +192,7 @@ def test_another_python_is_refused_with_a_reason(lab, tmp_path):
     other.write_text(
         f"#!{sys.executable} -P\n"
         "import os, struct\n"
-        'body = b\'{"version": 1, "python": "3.1", "host": "hx"}\'\n'
+        f'body = b\'{{"version": {wire.VERSION}, "python": "3.1", "host": "hx"}}\'\n'
         "os.write(1, struct.pack('<Ic', len(body), b'H') + body)\n"
         "os.read(0, 1)\n"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import FAST, Lab, wait_until
 
 BURN = (
     "import sys, time\n"
@@ -62,6 +62,14 @@ def test_one_that_stops_at_checkpoints_goes_on_from_there(lab, tmp_path):
     logs = lab.run("h1", "lbctl", "logs", "last")
     assert (logs.stdout, logs.stderr) == (result.stdout, "")
     assert lab.run("h1", "lbctl", "logs", "--attempt", "2", "last").stdout.count("\n") == 1
+    own = last(lab)["id"]
+
+    def history():
+        found = lab.lbctl_json("h1", "history")
+        return [one["state"] for one in found if one["id"] == own]
+
+    wait_until(lambda: len(history()) == 3, "all attempts are accounted", 10, history)
+    assert history() == ["checkpoint", "checkpoint", "done"], "to stop there is not to fail"
 
 
 def test_its_file_of_output_goes_on_too(lab, tmp_path):

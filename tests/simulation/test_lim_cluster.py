@@ -6,6 +6,7 @@ from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.lim.core import events as e
 from lbd.model import HostId, HostState
 from lbd.testing.virtual_cluster import VirtualCluster, settled
+from tests.bench import many_hosts
 
 SEEDS = range(1, 6)
 PARAMS = LimConfig()
@@ -311,3 +312,10 @@ def test_nobody_picks_a_drained_host_before_it_has_heard_of_it():
     assert state_seen(cluster, "h2", "h3") is HostState.DRAINED
     cluster.run(1.0)
     assert cluster["h3"].drained_kept
+
+
+def test_the_steps_that_are_measured_with_a_thousand_hosts_all_end(capsys):
+    many_hosts.in_virtual_time(20, LimConfig(), 1)
+    said = capsys.readouterr().out
+    assert "2 died at once, all know it" in said
+    assert "they were cut off, and it healed" in said

@@ -13,7 +13,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,12 +94,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
         manifest = Manifest(
             1, lbd.__version__, config.cluster.name, config.host.name, time.time(), known
         )
-        (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
-        packed = directory / "packed"
-        with tarfile.open(packed, "w") as tar:
-            for name in (MANIFEST, *parts):
-                tar.add(directory / name, name, recursive=False)
-        place(packed, file)
+        pack(directory, manifest, parts, file)
     if options.json:
         print_json({"file": str(file), "parts": parts})
         return 0
@@ -107,6 +102,16 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
     if config.dispatch.store.startswith("postgres"):
         say("the ledger is in PostgreSQL: copy it with pg_dump --schema=lbd")
     return 0
+
+
+def pack(directory: Path, manifest: Manifest, parts: Sequence[str], file: Path) -> None:
+    """What is in `directory` of a backup into its file. Raises ConfigError."""
+    (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+    packed = directory / "packed"
+    with tarfile.open(packed, "w") as tar:
+        for name in (MANIFEST, *parts):
+            tar.add(directory / name, name, recursive=False)
+    place(packed, file)
 
 
 def gathered(config: Config, directory: Path) -> list[str]:

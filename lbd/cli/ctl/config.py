@@ -25,6 +25,7 @@ from lbd.config.load import (
     toml_value,
 )
 from lbd.config.reload import is_reloaded
+from lbd.config.resources import fault_of_name
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json
@@ -99,8 +100,8 @@ def add_set(parser: Parser) -> None:
                         "holds, or with --cluster each host's own")  # fmt: skip
     parser.add_argument("--cluster", action="store_true",
                         help="on every host, also on hosts that join, and after restarts: for "
-                        "[dispatch], [tags], lim.algorithm and all that `lbctl param` "
-                        "lists")  # fmt: skip
+                        "[dispatch], [tags], cluster.resources, lim.algorithm and all "
+                        "that `lbctl param` lists")  # fmt: skip
 
 
 def run_command(options: argparse.Namespace, path: str | None) -> int:
@@ -114,6 +115,7 @@ def run_command(options: argparse.Namespace, path: str | None) -> int:
 def check(options: argparse.Namespace, path: str | None) -> int:
     named: str | None = options.file or path
     config, faults = load_despite_faults(named)
+    faults = [*faults, *faults_of_resources(config)]
     if options.json:
         print_json({"file": config.path or None, "valid": not faults, "faults": faults})
     elif faults:
@@ -123,6 +125,18 @@ def check(options: argparse.Namespace, path: str | None) -> int:
     else:
         say(f"there is no {absent_file(named)}: every setting is as built in")
     return 1 if faults else 0
+
+
+def resources_of_all(config: Config) -> tuple[str, ...]:
+    """Their names in this cluster; () if any will do."""
+    return overlaid(config, Daemons(config).saved())[0].cluster.resources
+
+
+def faults_of_resources(config: Config) -> list[str]:
+    """Of those that this host has and its cluster does not."""
+    names = resources_of_all(config) if config.resources.amounts else ()
+    faults = (fault_of_name(name, names) for name, _ in config.resources.amounts)
+    return [f"{config.path}: resources: {fault}" for fault in faults if fault]
 
 
 # show
@@ -225,7 +239,9 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     value = None if options.unset else toml_value(options.value)
     text = with_settings(text_of(file), {(section, key): value}, str(file))
     try:
-        check_text(text, file)
+        config = checked(text, file)
+        if section == "resources" and value is not None:
+            need_known(key, config)
     except ConfigError as problem:  # without the line: the file has none such
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
@@ -252,12 +268,18 @@ def after(name: str, daemons: Daemons) -> str:
     return "after `lbctl restart`"
 
 
-def check_text(text: str, file: Path) -> None:
-    """Raises ConfigError with what would be wrong."""
+def checked(text: str, file: Path) -> Config:
+    """What the file would say. Raises ConfigError with what would be wrong."""
     given = Given(str(file), text)
     for section, content in parse(text, str(file)).items():
         given.add_section(section, content)
-    settle(given.config(), given)
+    return settle(given.config(), given)
+
+
+def need_known(resource: str, config: Config) -> None:
+    """Raises ConfigError if the cluster has none of that name."""
+    if fault := fault_of_name(resource, resources_of_all(config)):
+        raise ConfigError(fault)
 
 
 def reload(daemons: Daemons) -> bool:
@@ -276,15 +298,15 @@ def change_for_all(options: argparse.Namespace, path: str | None) -> int:
     """As `lbctl algorithm` and `lbctl param` with --save do it, or what the dispatcher reads."""
     options.save, options.reset = not options.unset, options.unset
     daemons = Daemons(load(path))
-    if options.name.startswith(OF_THE_QUEUE):
-        return change_queue(daemons, options)
+    if options.name.startswith(OF_THE_QUEUE) or is_shared(options.name):
+        return change_shared(daemons, options)
     if options.name == ALGORITHM:
         options.name = options.value
         return algorithm(daemons, options)
     return param(daemons, options)
 
 
-def change_queue(daemons: Daemons, options: argparse.Namespace) -> int:
+def change_shared(daemons: Daemons, options: argparse.Namespace) -> int:
     name: str = options.name
     if name in QUEUE:
         raise ConfigError(f"{name}: `lbctl queue` changes it")
@@ -296,8 +318,11 @@ def change_queue(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"name": name, "value": value, "in_force": not texts(reply, "missing"), **reply})
         return 0
     hosts, changed = int(number(reply, "hosts")), int(number(reply, "changed"))
-    says = "each host's lbd.toml holds again" if value is None else (
-        "the dispatcher takes it up at once")  # fmt: skip
+    if value is None:
+        says = "each host's lbd.toml holds again"
+    else:
+        is_queue = name.startswith(OF_THE_QUEUE)
+        says = "the dispatcher takes it up at once" if is_queue else "in force at once"
     what = f"{name} = {shown(value)}" if value is not None else name
     say(f"{what}: on {changed} of {hosts} host{'s' * (hosts != 1)}; {says}")
     say_missing(reply)

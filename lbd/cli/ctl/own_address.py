@@ -1,11 +1,14 @@
-"""What is said of the address and the file of a host that becomes one of a cluster."""
+"""What is said of the address, the file and the LIM of a host of a cluster."""
 
 import os
+from pathlib import Path
 
 from lbd.cli.ctl.own_config import OwnConfig
 from lbd.cli.program import complain
 from lbd.config.load import SYSTEM_FILE
-from lbd.errors import ConfigError
+from lbd.config.schema import Config
+from lbd.errors import ConfigError, LbdError
+from lbd.local.json_socket import ask
 from lbd.process.own_addresses import is_elsewhere
 from lbd.trust.files import HostFiles
 
@@ -40,3 +43,11 @@ def remarks(own: OwnConfig, path: str | None) -> None:
     if private and path is None and "LBD_CONFIG" not in os.environ:
         complain("lbctl", "this is not root: the cluster is for your processes alone, by "
                  f"{own.file}; remove that file to undo it")  # fmt: skip
+
+
+def say_if_unheard(config: Config) -> None:
+    try:
+        ask(Path(config.host.runtime_dir) / "lim.sock", {"op": "status"}, 2.0)
+    except LbdError:
+        complain("lbctl", "the LIM of this host does not answer: nobody hears of it before "
+                 "`lbd up` runs here")  # fmt: skip

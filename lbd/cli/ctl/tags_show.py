@@ -12,6 +12,8 @@ from lbd.errors import LbdError
 ANSWER_S = 15.0  # a look at the past is part of it
 FIT_KEYS = ("k", "p", "alpha", "jobs", "ks_distance", "arrival_rate_per_s", "by", "mean_s",
             "fitted_mean_s", "pace", "good")  # fmt: skip
+KEYS = ("mode", "source", "objective", "work_conserving", "load", "mean_slowdown",
+        "mean_waiting_s", "one_queue")  # fmt: skip
 TIER_KEYS = ("tier", "cutoff_s", "hosts", "slots", "waiting", "running", "load", "wait_s",
              "visit_share", "slowdown")  # fmt: skip
 TIERS = (">TIER", ">CUTOFF S", "HOSTS", ">SLOTS", ">WAITING", ">RUNNING", ">LOAD", ">VISIT",
@@ -39,7 +41,7 @@ def show(daemons: Daemons, *, as_json: bool) -> int:
     if tags.get("fit"):
         put()
         show_fit(table(tags, "fit"), tags)
-    if reason := text(tags, "reason"):
+    if (reason := text(tags, "reason")) and text(tags, "source") != "given":
         put(reason)
     changes = tables(tags, "changes")
     for change in changes:
@@ -94,17 +96,9 @@ def fit(daemons: Daemons, *, as_json: bool) -> int:
 def as_object(tags: Json) -> Json:
     """Absent values are null."""
     fit_found = table(tags, "fit")
-    return {
-        "mode": tags.get("mode"),
-        "source": tags.get("source"),
-        "objective": tags.get("objective"),
-        "work_conserving": tags.get("work_conserving"),
+    return {key: tags.get(key) for key in KEYS} | {
         "cutoffs": tags.get("cutoffs_s") or [],
         "tiers": [{key: tier.get(key) for key in TIER_KEYS} for tier in tables(tags, "tiers")],
-        "load": tags.get("load"),
-        "mean_slowdown": tags.get("mean_slowdown"),
-        "mean_waiting_s": tags.get("mean_waiting_s"),
-        "one_queue": tags.get("one_queue"),
         "fit": {key: fit_found.get(key) for key in FIT_KEYS} if fit_found else None,
         "reason": tags.get("reason") or None,
         "looked": tags.get("looked") or None,

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from lbd.cli.ctl.own_address import check_address, joined_already, remarks
+from lbd.cli.ctl.own_address import check_address, joined_already, remarks, say_if_unheard
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.daemons.privilege import make_account
@@ -22,7 +22,6 @@ from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
 from lbd.lim.core.settings import changed
 from lbd.lim.settings_file import SettingsFile, settings_bytes
-from lbd.local.json_socket import ask
 from lbd.model import target_of
 from lbd.net import joining
 from lbd.process.accounts import DEFAULT, ROOT
@@ -150,10 +149,15 @@ def show_to_daemons(config: Config, authority: Authority) -> None:
     if (account := find_account(config.daemons.user or DEFAULT)) is None:
         return  # `lbd up` says what to do
     authority.show_to(account.gid)
+    run_service("start", config)
+
+
+def run_service(verb: str, config: Config) -> None:
+    """The process with the authority's key. Nothing where the package is not installed; what is
+    wrong is in its journal."""
     if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
-        # Nothing where the package is not installed. What is wrong is in its journal.
-        start = ("systemctl", "start", "lbd-authority.service")
-        subprocess.run(start, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        words = ("systemctl", verb, "lbd-authority.service")
+        subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def joining_command(target: str, token: str) -> str:
@@ -363,11 +367,7 @@ def revoke(options: argparse.Namespace, path: str | None) -> int:
     write_private(host_files(config).revoked, signed)
     wait = duration_text(config.tls.revocation_check_s)
     print(f"{options.host} is revoked; hosts that are up hear of it now, others within {wait}")
-    lim = Path(config.host.runtime_dir) / "lim.sock"
-    try:
-        ask(lim, {"op": "status"}, 2.0)
-    except LbdError:
-        say("the LIM of this host does not answer: nobody hears of it before `lbd up` runs here")
+    say_if_unheard(config)
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lbd.client.complaints import say
 from lbd.client.signals import die_of
 from lbd.launch.exec import become, exit_status_of
+from lbd.process.whole_file import write_all
 
 if TYPE_CHECKING:
     from lbd.client.options import Options
@@ -93,9 +94,3 @@ def carry(master: int, leader: int) -> bool:
         elif ended:
             return True
         ended = leader in ready
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

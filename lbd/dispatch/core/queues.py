@@ -349,7 +349,8 @@ class Queues:
         return server
 
     def _left(self, registered: Registered, now_s: float, rng: Random, whole: bool) -> list[Start]:
-        self.is_suspended(registered.id, False, now_s)
+        if isinstance(registered, Entry) and registered.suspended_s is not None:
+            self.is_suspended(registered.id, False, now_s)
         self.targets.left(registered.id, registered.kind, now_s, whole=whole)
         if isinstance(registered, Entry) and registered.host is not None:
             self.registry.remove(registered)
@@ -402,16 +403,17 @@ class Queues:
         self.servers = {}
         for server in self.hosts.values():
             assert server.host is not None
-            server.lines = self.discipline.serves(server.host, present)
-            served = [self.servers.setdefault(line, []) for line in server.lines]
-            server.places = tuple(map(len, served))
-            for servers_by_host in served:
-                servers_by_host.append(server)
+            server.lines, server.beside = self.discipline.serves(server.host, present), ()
+            for line in server.lines:
+                self.servers.setdefault(line, []).append(server)
         self._open = {
             line: LineServers(servers_by_host)
             for line, servers_by_host in self.servers.items()
             if len(servers_by_host) > 1
         }
+        for line, line_servers in self._open.items():
+            for number, server in enumerate(self.servers[line]):
+                server.beside += ((line_servers, number, server.lines.index(line)),)
         for server in self.hosts.values():
             self._rank(server)
         self.gangs.changed()
@@ -431,11 +433,9 @@ class Queues:
 
     def _rank(self, server: Server) -> None:
         """Ranks a host again after its slots, jobs or load have changed."""
-        if not self._open or server.host is None:
-            return
-        for which, (line, place) in enumerate(zip(server.lines, server.places, strict=True)):
-            if (servers_by_host := self._open.get(line)) is not None:
-                servers_by_host.rank(place, which)
+        if server.host is not None:
+            for line_servers, number, which in server.beside:
+                line_servers.rank(number, which)
 
     def _forget_lines(self) -> None:
         for line in [line for line in self.lines if line not in self.servers]:
@@ -449,7 +449,8 @@ class Queues:
         if self.shares.limits or self.shares.has_room:
             # Whoever ends may make room elsewhere, for others of the same user or array.
             lines, self.shares.has_room = tuple(self.servers), False
-        self._start_gangs(starts, now_s)
+        if self.gangs.parked:
+            self._start_gangs(starts, now_s)
         for line in lines:
             self._fill_line(line, starts, now_s, rng)
         while self._kept_for_wide:
@@ -467,7 +468,10 @@ class Queues:
     def _fill_line(
         self, line: HostConnection, starts: list[Start], now_s: float, rng: Random
     ) -> None:
-        while (front := self.head(line)) is not None:
+        waiting = self.lines.get(line)
+        if waiting is None:
+            return
+        while (front := waiting.head()) is not None:
             if front.kind.gang:
                 self._unput(front)
                 if self.gangs.park(self.registry.entry(front)):
@@ -478,7 +482,7 @@ class Queues:
                 break
             self._unput(front)
             head = self.registry.entry(front)
-            self.lines[line].take(head, self._number)
+            waiting.take(head, self._number)
             starts.append(self._start(head, server, line, now_s, most))
         if self._plan(line) is not None:
             self._fill_beside(line, starts, now_s)

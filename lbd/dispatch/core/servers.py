@@ -28,7 +28,8 @@ class Server:
     host: HostSlots | None
     own_line: Waiting  # those who wait for this host alone, if the discipline has such a line
     lines: tuple[HostConnection, ...] = ()
-    places: tuple[int, ...] = ()  # among the servers of each
+    # Of those that several serve: the others with it, its place there, and which line that is
+    beside: tuple[tuple["LineServers", int, int], ...] = ()
     running: dict[JobId, Entry] = field(default_factory=dict)
     used: int = 0  # slots
     started: int = 0  # slots, since its load was told

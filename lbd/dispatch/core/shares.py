@@ -180,7 +180,8 @@ class Shares:
             if count * job.slots > limit:
                 return f"it needs {count * job.slots} slots; no user may hold more than {limit}"
             held = self.users[job.user].slots
-            return f"jobs of {job.user} hold {held} slots; {limit} is the most for a user"
+            slots = "1 slot" if held == 1 else f"{held} slots"
+            return f"jobs of {job.user} hold {slots}; {limit} is the most for a user"
         limit = self.name_limit(job.name)
         if limit and self.names.get(job.name, 0) + count > limit:
             return f"{limit} named {job.name} run, the most at once"

@@ -33,13 +33,14 @@ from lbd.lbm.handover.records import (
     StreamState,
 )
 from lbd.lbm.inbound.attached_job import AttachedJob
-from lbd.lbm.inbound.workdirs import Workdir
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.accepted_links import AcceptedLink, AcceptedLinks, hold_workdir
+from lbd.lbm.link.accepted_links import AcceptedLink, AcceptedLinks
 from lbd.lbm.link.conversation import Conversation, Stream
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.session.server import ClientServer
+from lbd.lbm.staging.attached_workdir import hold_workdir
+from lbd.lbm.staging.workdirs import Workdir
 from lbd.local.unwanted_descriptors import close_apart
 from lbd.model import JobId
 from lbd.net.gen import lbm_pb2

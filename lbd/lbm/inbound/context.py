@@ -9,10 +9,10 @@ from lbd.keeper.run_as import Admit, Asker, LocalUser, Refuse, identify, wanted_
 from lbd.lbm.core.jobs import Jobs, Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
-from lbd.lbm.inbound.workdirs import Workdirs
 from lbd.lbm.keeper_link import KeeperLink
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.owner.rules import InForce
+from lbd.lbm.staging.workdirs import Workdirs
 from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
 from lbd.model import JobId

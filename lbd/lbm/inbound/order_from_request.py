@@ -11,6 +11,7 @@ from lbd.keeper.run_as import CLOSED, LocalUser
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.staging.step import step_words
 from lbd.net.gen import lbm_pb2
 from lbd.text.one_line import one_line
 from lbd.text.units import show_size
@@ -23,7 +24,7 @@ def make_order(
     workdir: bytes = b"",
     limited_cpu: bool = True,
 ) -> Order:
-    """The command as asked, in an environment that tells it where it is now; in `stage`, if any."""
+    """The command as asked, in an environment that tells it where it is; in `workdir`, if any."""
     environment: dict[bytes, bytes] = {}
     for item in request.environment:
         name, _, text = item.partition(b"=")
@@ -44,11 +45,13 @@ def make_order(
         environment[b"PWD"] = workdir
     if run_as is not None and run_as.name != request.user:
         environment.update(account_variables(run_as))
-    worker = request.workdir.step in ("unpack", "pack", "collect")
+    argv, step = list(request.argv), request.workdir
+    if worker := step.step in ("unpack", "pack", "collect"):
+        argv = step_words(step.step.encode(), config.stage, step.send, step.fetch)
     nice = max(0, request.nice)  # a higher priority is nobody's to ask for from afar
     return Order(
         job=request.job_id,
-        argv=worker_words(request.workdir, config) if worker else list(request.argv),
+        argv=argv,
         worker=worker,
         environment=environment,
         directory=workdir or request.directory or b"/",
@@ -110,17 +113,6 @@ def account_variables(account: LocalUser) -> dict[bytes, bytes]:
     return {b"USER": name, b"LOGNAME": name, b"HOME": home, b"SHELL": shell}
 
 
-def worker_words(step: lbm_pb2.WorkdirStep, config: Config) -> list[bytes]:
-    """For stage_worker.py."""
-    numbers = (config.stage.max_bytes, config.stage.max_files, len(step.send))
-    return [
-        step.step.encode(),
-        *(b"%d" % number for number in numbers),
-        *step.send,
-        *step.fetch,
-    ]
-
-
 def place_of(request: lbm_pb2.RunRequest) -> int:
     """Where the command is to stand to its terminal; 0 without one."""
     if not request.HasField("terminal"):
@@ -149,8 +141,7 @@ def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed) -> str:
         staged = request.HasField("workdir")
         directory = "its workdir" if staged else request.directory.decode(errors="replace")
         if trouble.phase == "directory":
-            return (f"the directory {directory} is not shared with {request.origin}; use --send "
-                    "and --fetch")  # fmt: skip
+            return f"the directory {directory} is not shared with {request.origin}"
         return f"{directory}: {what}"
     if trouble.phase.startswith(ACCOUNT):
         why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")

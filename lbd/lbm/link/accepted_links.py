@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
-from lbd.keeper.run_as import Refuse
 from lbd.lbm.core.execution_events import GivenUp
 from lbd.lbm.core.jobs import Claims
 from lbd.lbm.inbound.attached_job import AttachedJob
-from lbd.lbm.inbound.checked_request import JOB_ID, is_job_of
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Conversation, Stream
+from lbd.lbm.staging.attached_workdir import serve_workdir
 from lbd.local.rate_limit import turns_of
 from lbd.local.time_share import TimeShares
 from lbd.net import release as wire
@@ -143,52 +141,6 @@ def resumed(links: AcceptedLinks, key: Key, message: bytes) -> "AcceptedLink | N
         incoming.close()
         return None
     return incoming
-
-
-async def serve_workdir(
-    host: InboundContext, talk: Conversation, message: memoryview, caller: str
-) -> None:
-    """A directory for a command and its files, until the origin hangs up (that cancels us)."""
-    request, refused = (
-        lbm_pb2.WorkdirRequest(),
-        lbm_pb2.Refused(phase="admission", try_another=True),
-    )
-    try:
-        request.ParseFromString(bytes(message))
-    except DecodeError:
-        refused.reason = "the request is not a StageRequest"
-    if not refused.reason and caller not in ("", request.origin):
-        refused.reason = f"{caller} asks in the name of {request.origin}"
-    if not refused.reason:
-        admitted = await host.admit(request.user, request.uid, request.origin)
-        if isinstance(admitted, Refuse):
-            refused.reason = admitted.reason
-        elif not JOB_ID.fullmatch(request.id) or not is_job_of(request.origin, request.id):
-            refused.reason = f"the request lacks an id of {request.origin}'s"
-        elif not (host.config.stage.max_bytes and host.config.stage.max_files):
-            refused.reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
-        elif not request.forced and not host.slots.has_room(request.user, max(1, request.slots)):
-            refused.reason, refused.full = "no free slot", True
-        elif complaint := host.workdirs.why_full(request, host.slots.places):
-            refused.reason = complaint
-        else:
-            try:
-                await host.workdirs.make(request, admitted.run_as)
-            except OSError as problem:
-                refused.reason, refused.phase = f"stage.root: {problem.strerror}", "stage"
-    if refused.reason:
-        talk.put(tags.REFUSED, refused.SerializeToString())
-        return
-    talk.put(tags.STARTED, lbm_pb2.Started(host=host.config.host.name).SerializeToString())
-    await hold_workdir(host, request.id)
-
-
-async def hold_workdir(host: InboundContext, name: str) -> None:
-    """Until the origin hangs up."""
-    try:
-        await asyncio.get_running_loop().create_future()
-    finally:
-        host.workdirs.end(name)
 
 
 def refusal(reason: str) -> bytes:

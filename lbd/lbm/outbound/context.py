@@ -21,9 +21,9 @@ from lbd.lbm.outbound.directory import Looker
 from lbd.lbm.outbound.lim_notices import LimNotes
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.outputs import QueuedFiles
 from lbd.lbm.session.cluster import Cluster
 from lbd.lbm.session.peer_process import PeerProcess
+from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.lbm.usage.log import UsageLog
 from lbd.local.budget import Budget
 from lbd.local.json_socket import Json, JsonClient

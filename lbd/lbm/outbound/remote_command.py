@@ -15,9 +15,9 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import make_request, withheld
-from lbd.lbm.outbound.staging import Staging
 from lbd.lbm.session.replies import Client
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.attached_files import Staging
 from lbd.model import HostId, JobState
 from lbd.net.gen import lbm_pb2
 
@@ -74,14 +74,9 @@ class RemoteCommand:
         self._job.reason = why
 
     def _new_staging(self) -> Staging:
-        assert self._home.streams is not None
-        config, pipes, caller = (
-            self._home.config,
-            self._client.pipes,
-            (self._uid, self._client.peer),
-        )
-        streams, request = self._home.streams, self._request
-        return Staging(config, streams, self._place, pipes, self._job, request, caller)
+        caller, there = (self._uid, self._client.peer), (self._place[0], self._new_run)
+        pipes, limits = self._client.pipes, self._home.config.stage
+        return Staging(limits, *there, pipes, self._job, self._request, caller)
 
     async def start(self, directory: Directory, sent: Callable[[], None]) -> e.Event:
         """`sent` is called before anything of it may run. Raises LbdError, TimeoutError."""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -13,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.config.schema import LbmConfig
 from lbd.errors import LostContact, Unavailable
+from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.handover.codec import NO_FD, Fd
 from lbd.lbm.handover.records import FarRun, SinkState, SourceState
@@ -33,7 +33,6 @@ log = logging.getLogger("lbd.lbm")
 
 PUT_BACK_S = 2.0  # by a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
-ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 SHOWN_WITHIN_S = 1.0  # what was printed before a stop, unless its reader does not read
 NO_NEWS = (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL)
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)

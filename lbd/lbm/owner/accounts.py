@@ -42,13 +42,13 @@ class LookUps(Generic[Key, Value]):
         self._found: TimedCache[Key, Value] = TimedCache(KNOWN_S + kept_s)
         self._not_found: TimedCache[Key, None] = TimedCache(UNKNOWN_S + kept_s)
         self._kept_s = kept_s
-        self._turns = Turns()
+        self._turns = Turns(AT_ONCE)
         self._threads = ThreadPoolExecutor(THREADS_MAX, "user-database")
 
     async def look_up(self, key: Key, asker: Hashable) -> Value | None:
         if (known := self._fresh(key)) is not None:
             return known[0]
-        async with self._turns.of(asker, AT_ONCE):
+        async with self._turns.turn(asker):
             if (known := self._fresh(key)) is not None:  # one before us has asked the same
                 return known[0]
             loop = asyncio.get_running_loop()

@@ -23,13 +23,14 @@ from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import over_memory
 from lbd.lbm.inbound.performer import FAULT, Performer, not_started
-from lbd.lbm.queue.attempt_files import AttemptFiles, FilesRefused
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.job_input import input_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
+from lbd.lbm.staging.attempt_files import AttemptFiles
+from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.process.boot_clock import clock_s
+from lbd.process.whole_file import write_all
 from lbd.text.needs_words import read_needs_text
 
 # Where its output goes. What cannot be opened is our failure, 125, and no status of the command's.
@@ -313,6 +314,21 @@ async def result_of(work: asyncio.Task[Done]) -> Done:
     if work.cancelled():
         raise FilesRefused(STOPPED, "late")
     return work.result()
+
+
+def input_of(data: bytes) -> int:
+    """A descriptor from which the command reads its input, as each attempt does from the beginning.
+    Raises OSError."""
+    if not data:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
+    try:
+        write_all(descriptor, data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def begun_report(

@@ -70,11 +70,8 @@ class Held:
     """An attempt that is alive, or whose end is not settled yet."""
 
     attempt: Attempt
-    end: pb.AttemptReport | None = None
-
-    @property
-    def order_bytes(self) -> int:
-        return self.attempt.start.ByteSize()
+    end: pb.AttemptReport | None
+    order_bytes: int
 
 
 class DispatcherLine:
@@ -237,7 +234,7 @@ class DispatcherLine:
         attempt.begin()
 
     def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
-        self._held[key] = Held(attempt, end)
+        self._held[key] = Held(attempt, end, attempt.start.ByteSize())
         self._names.add(attempt.id)
 
     def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:

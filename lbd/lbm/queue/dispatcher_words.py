@@ -23,8 +23,7 @@ TOO_MUCH = "it has more orders in hand than it can hold"
 class Ordered(Protocol):
     """An attempt that is in hand."""
 
-    @property
-    def order_bytes(self) -> int: ...
+    order_bytes: int
 
 
 def read_down(message: bytes) -> pb.WorkDown:

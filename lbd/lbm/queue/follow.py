@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.command_end import BY_SIGNAL, LBRUN_FAILED, CommandEnd
-from lbd.lbm.outbound.remote_run import ENDING_SIGNALS
+from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.followed_array import KILL, FollowedArray
-from lbd.lbm.queue.outputs import QueuedFiles
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
 from lbd.lbm.session.replies import pack_end
+from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb

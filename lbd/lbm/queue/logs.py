@@ -1,4 +1,4 @@
-"""What attempts of the queue have printed here, and packs kept here, for the LBM of who asks.
+"""What attempts of the queue have printed here, for the LBM of who asks.
 
 That LBM sees to it that only a job's user gets to see what it printed. So a host from which no
 command may come does not get it either: it would be as any user of the jobs that others sent.
@@ -16,7 +16,6 @@ from google.protobuf.message import DecodeError
 
 from lbd.lbm.core.admission import origin_fault
 from lbd.lbm.inbound.checked_request import QUEUED_ID
-from lbd.lbm.queue.pack_store import PackStore
 from lbd.lbm.queue.spool import Spool
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 POLL_S = 0.02
 POLL_MAX_S = 0.25
-PIECE_BYTES = 1 << 18
 LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # of one host, however many it follows
 FOR_EVER_S = float("inf")
 
@@ -130,28 +128,3 @@ def next_piece(spool: Spool, job: str, number: int, output_at: int, error_at: in
 
 def cut_short(host: str) -> str:
     return f"the output may be cut short: the disk of {host} was full while the job ran"
-
-
-async def serve_files(
-    check: "CheckReader", store: PackStore, spool: Spool, data: bytes, context: "Context"
-) -> None:
-    """The whole of one pack. What a job takes along has a name that only its hosts know."""
-    asked = pb.FilesRequest()
-    try:
-        asked.ParseFromString(data)
-        if not asked.name and not QUEUED_ID.fullmatch(asked.job):
-            raise DecodeError
-    except DecodeError:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")
-    if not asked.name:
-        await check(context)
-    try:
-        path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
-        file = await asyncio.to_thread(path.open, "rb", buffering=0)
-    except OSError:
-        trouble = "these files are not kept here (any more)"
-        await context.write(pb.FilesPiece(trouble=trouble).SerializeToString())
-        return
-    with file:
-        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
-            await context.write(pb.FilesPiece(data=piece).SerializeToString())

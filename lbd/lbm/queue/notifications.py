@@ -30,7 +30,7 @@ from lbd.lbm.as_user import AsUser
 from lbd.lbm.inbound.order_from_request import make_order
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.pack_store import sync
+from lbd.lbm.staging.pack_store import sync
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2

@@ -23,11 +23,11 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.follow import FollowedJobs, Frame
 from lbd.lbm.queue.followed_array import FollowedArray
-from lbd.lbm.queue.outputs import QueuedFiles, reporting
-from lbd.lbm.queue.pack_store import Note
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.replies import pack_end
 from lbd.lbm.session.request import ClientRequest, read_request, within
+from lbd.lbm.staging.pack_store import Note
+from lbd.lbm.staging.queued_files import QueuedFiles, reporting
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.admins import Admins

@@ -57,7 +57,6 @@ class HostQuestions:
             if wait_s := self.wait_s(caller, len(data)):
                 await asyncio.sleep(wait_s)
             elif wait_s is None:
-                del data  # what is raised keeps all that is known here, for long
                 text = f"{caller} {TOO_MANY}"
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             try:

@@ -8,6 +8,7 @@ it has submitted itself.
 """
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -58,11 +59,7 @@ class UsageAnswers:
             page = pb.HistoryRequest(
                 since=moment(question["since"]), after=whole(question["after"]), limit=PAGE_MAX
             )
-            history = await (
-                self.history(page)
-                if host == self._own
-                else self._ask(host, "History", page, pb.HistoryReply)
-            )
+            history = await self._of(host, self.history, "History", page, pb.HistoryReply)
             return {"jobs": [past_json(job) for job in history.jobs[:PAGE_MAX]]}
         sees_all = self._admins.include(caller)
         user, uid = ("", None) if sees_all else (user_name(caller.uid), max(0, caller.uid))
@@ -70,16 +67,8 @@ class UsageAnswers:
             return await self._past_of(host, past_request(question, user, uid))
         user = user or short(question, "user")
         asked = pb.StatsRequest(since=moment(question["since"]), user=user, uid=uid)
-        stats = await (
-            self.stats(asked)
-            if host == self._own
-            else self._ask(host, "Stats", asked, pb.StatsReply)
-        )
+        stats = await self._of(host, self.stats, "Stats", asked, pb.StatsReply)
         return stats_json(stats, user)
-
-    @property
-    def _own(self) -> str:
-        return self._home.config.host.name
 
     # Of this host; for its users, and for another that asks
 
@@ -128,10 +117,8 @@ class UsageAnswers:
 
     async def _past_of(self, host: HostId, asked: pb.PastRequest) -> Json:
         """Raises LbdError."""
-        own = self._own
-        reply = await (
-            self.past(asked, own) if host == own else self._ask(host, "Past", asked, pb.PastReply)
-        )
+        own = self._home.config.host.name
+        reply = await self._of(host, self.past, "Past", asked, pb.PastReply)
         whose = "" if self._goes_by_uid else asked.user  # by number, a name may be another there
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
                 if has_times(job) and (host == own or is_past_of(host, job))
@@ -142,12 +129,17 @@ class UsageAnswers:
     def _goes_by_uid(self) -> bool:
         return self._home.config.users.map == "uid"
 
-    # Of another
-
-    async def _ask(
-        self, host: HostId, method: str, asked: Asked, reply: type[AnyReply]
+    async def _of(
+        self,
+        host: HostId,
+        own: Callable[[Asked, str], Awaitable[AnyReply]],
+        method: str,
+        asked: Asked,
+        reply: type[AnyReply],
     ) -> AnyReply:
-        """Raises Unavailable with the reason."""
+        """By this host, or by another. Raises LbdError."""
+        if host == self._home.config.host.name:
+            return await own(asked, host)
         peer = await self._home.cluster.peer(host)
         if peer.is_down:
             raise Unavailable("down")

@@ -20,7 +20,7 @@ from lbd.lbm.core.execution_events import Cause
 from lbd.lbm.core.execution_outcome import REQUEUED
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.usage.ended_jobs import EndedJobs
-from lbd.lbm.usage.record import usage_of
+from lbd.lbm.usage.record import is_continued, usage_of
 from lbd.lbm.usage.store import UsageStore
 from lbd.model import JobState
 from lbd.process.job_log import JobLog
@@ -59,7 +59,8 @@ class UsageLog:
         """It has ended. Those of other hosts' users are on record there."""
         if job.foreign and (not job.queued_at or job.reason in BEGUN_ANEW):
             return
-        self.ended_jobs.note(job)
+        if not is_continued(job):
+            self.ended_jobs.note(job)
         if not self._config.max_rows:
             return
         if self.is_stopping and job.host == job.origin:  # it goes on, and nobody will see its end

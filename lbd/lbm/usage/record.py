@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from lbd.lbm.core.execution_events import Cause
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.session.request import CPU_S_MAX
 from lbd.model import JobState
@@ -9,6 +10,7 @@ from lbd.policy.invocation import key_of
 
 TEXT_CHARACTERS = 255
 WORDS_BYTES = 512  # of a command line, for `lbctl history`
+CHECKPOINT = Cause.CHECKPOINT.value  # the state of an attempt that another one continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class Usage:
     uid: int | None = None  # of `user` at the origin
 
 
+def is_continued(job: Job) -> bool:
+    """Whether this is an attempt that stopped at a checkpoint: its job has not ended."""
+    return bool(job.queued_at) and job.reason == CHECKPOINT
+
+
 def usage_of(job: Job) -> Usage:
     """Raises nothing: a clock that was set back makes no negative times."""
     finished = job.finished if job.finished is not None else job.submitted
@@ -55,14 +62,14 @@ def usage_of(job: Job) -> Usage:
         command=key_of(job.command)[:TEXT_CHARACTERS],
         origin=str(origin)[:TEXT_CHARACTERS],
         host=host[:TEXT_CHARACTERS],
-        failed=job.state not in (JobState.DONE, JobState.UNKNOWN),
+        failed=job.state not in (JobState.DONE, JobState.UNKNOWN) and not is_continued(job),
         moved=began and job.host != origin,
         wrong=began and job.wrong,
         pinned=job.pinned or bool(job.queued_at),
         id=job.queued_as or str(job.id),  # not the attempt's
         name=job.name[:TEXT_CHARACTERS],
         words=b"\0".join(job.command)[:WORDS_BYTES],
-        state=job.state.value,
+        state=CHECKPOINT if is_continued(job) else job.state.value,
         exit_status=job.exit_status,
         reason=job.reason[:TEXT_CHARACTERS],
         uid=job.uid,

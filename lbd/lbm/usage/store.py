@@ -19,7 +19,7 @@ from pathlib import Path
 from lbd.config.stats import StatsConfig
 from lbd.lbm.usage.file import UsageFile
 from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure, Moments
-from lbd.lbm.usage.record import Usage
+from lbd.lbm.usage.record import CHECKPOINT, Usage
 
 log = logging.getLogger("lbd.lbm")
 
@@ -51,6 +51,7 @@ ENDED = f"""
               THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
     WHERE finished >= ? AND (? = '' OR CASE WHEN ? IS NULL THEN user = ? ELSE uid = ? END)
           AND (state IS NOT 'unknown' OR response_s IS NOT NULL)
+          AND state IS NOT '{CHECKPOINT}'
 """  # noqa: S608  # a number of ours
 SUMS = f"""
     count(*), total(failed), total(moved), total(wrong), total(cpu_s),
@@ -279,26 +280,18 @@ class PastJobs:
 
     def in_sql(self) -> tuple[str, list[object]]:
         """A condition, and what stands for its question marks."""
-        parts: list[str] = ["finished >= ?"]  # what was submitted then has ended later
-        values: list[object] = [self.since]
-        if self.since:
-            parts.append("submitted >= ?")
-            values.append(self.since)
-        if self.until:
-            parts.append("submitted <= ?")
-            values.append(self.until)
+        given: dict[str, object] = {
+            "submitted >= ?": self.since,
+            "submitted <= ?": self.until,
+            "user = ?": self.user if self.uid is None else "",
+            "origin = ?": self.origin,
+            "host = ?": self.host,
+        }
+        given = {part: value for part, value in given.items() if value}
         if self.uid is not None:
-            parts.append("uid = ?")
-            values.append(self.uid)
-        elif self.user:
-            parts.append("user = ?")
-            values.append(self.user)
-        if self.origin:
-            parts.append("origin = ?")
-            values.append(self.origin)
-        if self.host:
-            parts.append("host = ?")
-            values.append(self.host)
+            given["uid = ?"] = self.uid
+        # What was submitted then has ended later.
+        parts, values = ["finished >= ?", *given], [self.since, *given.values()]
         if self.states:
             parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
             values += self.states

@@ -97,7 +97,7 @@ class LoadSender:
         """Whom a report goes to: whoever acts as a centre, or a change everybody under DISTED."""
         table = self._table
         if everybody:
-            return sorted(self.others(now_s, alive=True))
+            return self.others(now_s, alive=True)
         centres = self.election.heard_lately(now_s, table.params.centre_silence_s)
         if centre is not None:
             centres.add(centre)

@@ -13,15 +13,20 @@ from collections.abc import Iterable
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.messages import Sample
-from lbd.model import Facts, HostId
+from lbd.model import HostId, LoadVector
 
 HEARTBEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_silence_s`
 
 
-def eligibility(sample: Sample) -> tuple[bool, bool, bool, str, Facts]:
-    vector = sample.vector
-    has_slot = vector.slots_used < vector.slots_total
-    return (sample.drained, vector.accepting, has_slot, vector.hog, vector.facts)
+def is_as_eligible(new: LoadVector, old: LoadVector) -> bool:
+    """Whether the same commands may be sent there as before."""
+    had_slot = old.slots_used < old.slots_total
+    return (
+        new.accepting == old.accepting
+        and (new.slots_used < new.slots_total) == had_slot
+        and new.hog == old.hog
+        and (new.facts is old.facts or new.facts == old.facts)
+    )
 
 
 def worth_reporting(
@@ -37,7 +42,7 @@ def worth_reporting(
     exchanges_it = exchanges_load and (new.index <= ceiling or old.index <= ceiling)
     if exchanges_it and abs(new.index - old.index) > params.change_threshold:
         return True  # asked first, as it mostly is this
-    if eligibility(sample) != eligibility(told):
+    if sample.drained != told.drained or not is_as_eligible(new, old):
         return True
     jobs = (new.slots_used, new.slots_total, new.jobs_local, new.jobs_foreign)
     return exchanges_it and jobs != (

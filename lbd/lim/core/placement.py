@@ -13,7 +13,7 @@ from random import Random
 from lbd.lim.core import messages as m
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.table import Table
-from lbd.model import HostId, JobId, Placement, PlacementRequest, Verdict
+from lbd.model import Candidate, HostId, JobId, Placement, PlacementRequest, Verdict
 from lbd.policy.ranking import choose, here, ranked, settled_early
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Decision, Nowhere, Probe, Reply, Step
@@ -128,8 +128,9 @@ class Placer:
         if not isinstance(reply, m.CentreReply):
             self._ask_after_s = now_s + ASK_AGAIN_S
             return Reply(centre, answered=False)
-        view = self.table.view(centre, now_s, request.needs)
-        candidates = ranked(request, view) if request.shown else ()
+        candidates: tuple[Candidate, ...] = ()
+        if request.shown:
+            candidates = ranked(request, self.table.view(centre, now_s, request.needs))
         if reply.verdict is None:
             return Reply(centre, True, Nowhere(reply.reason, candidates))
         if not self._fits(request, reply):

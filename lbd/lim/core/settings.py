@@ -67,7 +67,7 @@ def full_name(name: str) -> str:
             return candidate
     if name == ALGORITHM:
         raise ConfigError("lim.algorithm is no parameter: `lbctl algorithm NAME` changes it")
-    if name in CONFIGURED:
+    if name in CONFIGURED or name.startswith("resources."):
         how = f"`lbctl config set {name} VALUE"
         if is_shared(name):
             raise ConfigError(f"{name} is no parameter of the LIMs: {how} --cluster` changes it")

@@ -320,29 +320,22 @@ class Table:
         drained = entry.sample is not None and entry.sample.drained
         return self.drains.get(entry.member.name, drained) if self.drains else drained
 
-    def is_down(self, name: HostId, entry: Entry, now_s: float) -> bool:
-        """As `_state_of` has it, without saying why: all hosts are asked for at each period."""
-        if entry.skew or entry.left or entry.sample is None:
-            return True
-        return now_s >= entry.sampled_at_s + self.params.down_after_s and name != self.me
-
     def is_gone(self, name: HostId, now_s: float) -> bool:
-        """Down, and not only because we are too new here to have heard of it."""
+        """Down, and not only because we are too new here to have heard of it. As `_state_of` has
+        it, without saying why: all hosts are asked for at each period."""
         entry = self.entries[name]
         unheard = entry.sample is None and not entry.left
         if unheard and now_s - entry.known_since_s <= self.params.centre_silence_s:
             return False
-        return self.is_down(name, entry, now_s)
+        if entry.skew or entry.left or entry.sample is None:
+            return True
+        return now_s >= entry.sampled_at_s + self.params.down_after_s and name != self.me
 
     def others_alive(self, now_s: float) -> list[HostId]:
-        """Returns the hosts that are not down, without making a view of each."""
-        return self._alive(self.entries, now_s)
-
-    def _alive(self, entries: Mapping[HostId, Entry], now_s: float) -> list[HostId]:
-        """Who of the others is not down, as `is_down` has it."""
+        """Who of the others is not down, as `_state_of` has it, without making a view of each."""
         me, down_after_s = self.me, self.params.down_after_s
         return [
-            name for name, entry in entries.items()
+            name for name, entry in self.entries.items()
             if entry.sample is not None and not entry.left and not entry.skew
             and now_s < entry.sampled_at_s + down_after_s and name != me
         ]  # fmt: skip

@@ -20,6 +20,15 @@ class SendBlob:
     worker: int
     blob: bytes
     task: int  # one that has it
+    is_own: bool  # of that worker alone, the only one on its host; else of all there
+
+
+@dataclass(frozen=True, slots=True)
+class ShareBlob:
+    """What the worker has for itself, all on its host shall have."""
+
+    worker: int
+    blob: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +62,4 @@ class Look:
     """Ask which hosts there are, then call `look_at`."""
 
 
-Action = Start | Send | SendBlob | DropBlob | AskBack | End | Fail | Look
+Action = Start | Send | SendBlob | ShareBlob | DropBlob | AskBack | End | Fail | Look

@@ -1,4 +1,8 @@
-"""Which large arguments the workers of one host share, and which are on their way there."""
+"""Which large arguments the workers of one host have, and which are on their way there.
+
+What comes while a host has a single worker is that worker's own: memory that it need not share is
+had in half the time. As soon as it has company, it shares it.
+"""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Set
@@ -9,6 +13,7 @@ class HostBlobs:
         self._limit_bytes = limit_bytes
         self._held: OrderedDict[bytes, int] = OrderedDict()  # the least recently used one first
         self._coming: dict[bytes, tuple[int, int]] = {}  # by which worker; bytes
+        self._owners: dict[bytes, int] = {}  # of what is one worker's own
 
     def can_hold(self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes]) -> bool:
         """Whether they are there, or can come by that worker, with what tasks have `in_use`."""
@@ -23,9 +28,10 @@ class HostBlobs:
         return sum(size for blob, size in blobs.items() if blob not in known)
 
     def bring(
-        self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes]
+        self, worker: int, blobs: Mapping[bytes, int], in_use: Set[bytes], *, is_alone: bool
     ) -> tuple[list[bytes], list[bytes]]:
-        """Which blobs must go to make room, and which are to be sent."""
+        """Which blobs must go to make room, and which are to be sent; those are the worker's own if
+        it is alone on its host."""
         dropped: list[bytes] = []
         sent: list[bytes] = []
         for blob, size in blobs.items():
@@ -35,8 +41,10 @@ class HostBlobs:
                 idle = [old for old in self._held if old not in in_use and old not in blobs]
                 while idle and self._size_bytes() + size > self._limit_bytes:
                     dropped.append(idle.pop(0))
-                    del self._held[dropped[-1]]
+                    self.lost(dropped[-1])
                 self._coming[blob] = worker, size
+                if is_alone:
+                    self._owners[blob] = worker
                 sent.append(blob)
         return dropped, sent
 
@@ -49,9 +57,20 @@ class HostBlobs:
             del self._coming[blob]
             self._held[blob] = size
 
+    def share(self) -> list[tuple[int, bytes]]:
+        """Workers and what they are to share: it comes once more, by them."""
+        found = [(worker, blob) for blob, worker in self._owners.items() if blob in self._held]
+        for worker, blob in found:
+            self._coming[blob] = worker, self._held.pop(blob)
+            del self._owners[blob]
+        return found
+
     def lost(self, blob: bytes) -> None:
         self._held.pop(blob, None)
+        self._owners.pop(blob, None)
 
     def worker_ended(self, worker: int) -> None:
-        """What it was sending does not arrive."""
+        """What came by it does not arrive, and its own is gone."""
         self._coming = {blob: by for blob, by in self._coming.items() if by[0] != worker}
+        for blob in [blob for blob, owner in self._owners.items() if owner == worker]:
+            self.lost(blob)

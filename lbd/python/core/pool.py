@@ -30,6 +30,7 @@ from lbd.python.core.actions import (
     Look,
     Send,
     SendBlob,
+    ShareBlob,
     Start,
 )
 from lbd.python.core.host_blobs import HostBlobs
@@ -59,6 +60,10 @@ class WorkerState:
     sent: deque[int] = field(default_factory=deque)
     heard_s: float = 0.0
     asked_back: bool = False
+
+    @property
+    def can_run(self) -> bool:
+        return self.ready and not self.ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +147,21 @@ class Pool:
     def ready(self, number: int, now_s: float) -> list[Action]:
         worker = self.workers[number]
         worker.ready, worker.heard_s = True, now_s
-        return self._go_on(now_s)
+        return [*self._share(worker.host), *self._go_on(now_s)]
 
     def stored(self, number: int, blob: bytes, now_s: float) -> list[Action]:
-        self._blobs(self.workers[number].host).stored(number, blob)
-        return self._go_on(now_s)
+        host = self.workers[number].host
+        self._blobs(host).stored(number, blob)
+        return [*self._share(host), *self._go_on(now_s)]
+
+    def _share(self, host: str) -> list[Action]:
+        if self._is_alone(host):
+            return []
+        return [ShareBlob(worker, blob) for worker, blob in self._blobs(host).share()]
+
+    def _is_alone(self, host: str) -> bool:
+        """Whether the host has a single worker."""
+        return sum(worker.host == host for worker in self.workers.values()) == 1
 
     def missing(self, number: int, task: int, now_s: float) -> list[Action]:
         """The worker's host has lost blobs of a task, which comes back."""
@@ -234,10 +249,10 @@ class Pool:
     def tick(self, now_s: float) -> list[Action]:
         """What time brings: idle workers end, stalled ones give back."""
         actions: list[Action] = []
-        has_idle = any(w.ready and not w.sent and not w.ending for w in self.workers.values())
+        has_idle = any(worker.can_run and not worker.sent for worker in self.workers.values())
         for number, worker in list(self.workers.items()):
             silent_s = now_s - worker.heard_s
-            if not worker.ready or worker.ending:
+            if not worker.can_run:
                 continue
             if not worker.sent and not self.waiting and silent_s >= self.limits.idle_s:
                 actions += self._end(number)
@@ -251,7 +266,7 @@ class Pool:
         """When `tick` has something to do, as far as is known."""
         times: list[float] = []
         for worker in self.workers.values():
-            if worker.ready and not worker.ending:
+            if worker.can_run:
                 if len(worker.sent) > 1 and not worker.asked_back:
                     times.append(worker.heard_s + STALLED_S)
                 elif not worker.sent:
@@ -299,7 +314,7 @@ class Pool:
         best = (depth, 0)
         for number, worker in self.workers.items():
             sent = len(worker.sent)
-            if not worker.ready or worker.ending or worker.asked_back or sent > best[0]:
+            if not worker.can_run or worker.asked_back or sent > best[0]:
                 continue
             if sent >= depth or (sent and now_s - worker.heard_s >= STALLED_S):
                 continue
@@ -328,9 +343,10 @@ class Pool:
         if not blobs:
             return []
         host = self.workers[number].host
-        dropped, sent = self._blobs(host).bring(number, blobs, self._blobs_in_use(host))
+        in_use, is_alone = self._blobs_in_use(host), self._is_alone(host)
+        dropped, sent = self._blobs(host).bring(number, blobs, in_use, is_alone=is_alone)
         actions: list[Action] = [DropBlob(number, blob) for blob in dropped]
-        return actions + [SendBlob(number, blob, task) for blob in sent]
+        return actions + [SendBlob(number, blob, task, is_alone) for blob in sent]
 
     # Where workers are
 

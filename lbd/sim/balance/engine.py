@@ -67,8 +67,7 @@ class Engine:
 
     def at(self, moment_s: float, body: Body[What], what: What) -> None:
         """Call body(what, moment_s) then."""
-        event = (moment_s, self._next_order(), body, what)
-        heappush(self._events, event)  # type: ignore[misc]  # body and what fit each other
+        heappush(self._events, (moment_s, self._next_order(), body, what))  # type: ignore[misc]
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Until every job has ended."""
@@ -185,9 +184,11 @@ class Engine:
 
 def cpu_of(setup: Setup, host: int) -> Cpu:
     cores, speed = setup.power(host)
+    cpu: Cpu = SharedCpu(cores, speed)
     if setup.quantum_s:
-        return RoundRobinCpu(cores, speed, setup.quantum_s)
-    return SharedCpu(cores, speed)
+        cpu = RoundRobinCpu(cores, speed, setup.quantum_s)
+    cpu.is_metered = setup.smoothing_s > 0 or setup.window_s > 0
+    return cpu
 
 
 class AtHome:

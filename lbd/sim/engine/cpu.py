@@ -21,21 +21,27 @@ NEVER = float("inf")
 class MeteredCpu(ABC):
     """How busy a host's CPUs have been, however they share their time."""
 
-    __slots__ = ("_busy_seconds", "_task_seconds", "cores", "power", "speed")
+    __slots__ = ("_busy_seconds", "_task_seconds", "cores", "is_metered", "power", "speed")
 
     def __init__(self, cores: float, speed: float) -> None:
         self.cores = cores
         self.speed = speed
         self.power = cores * speed
+        self.is_metered = False  # set it before the first task, for `means`
         self._task_seconds = 0.0  # since `means` was last asked for
         self._busy_seconds = 0.0  # of cores, the same
 
     def means(self, now_s: float, passed_s: float) -> tuple[float, float]:
         """Tasks, and the share of the cores they kept busy, since this was last asked for."""
+        assert self.is_metered
         self._advance(now_s)
         tasks, busy = self._task_seconds / passed_s, self._busy_seconds / passed_s / self.cores
         self._task_seconds = self._busy_seconds = 0.0
         return tasks, busy
+
+    def _count(self, tasks: int, passed_s: float) -> None:
+        self._task_seconds += tasks * passed_s
+        self._busy_seconds += min(tasks, self.cores) * passed_s
 
     @abstractmethod
     def _advance(self, now_s: float) -> None:
@@ -90,13 +96,11 @@ class SharedCpu(MeteredCpu, Generic[Task]):
 
     def overhead(self, seconds: float, now_s: float) -> float:
         """Work that goes before the tasks, after such work already waiting. Returns its end."""
-        if not seconds:
-            return max(now_s, self._stalled_until_s)
-        if self._queue:
-            self._advance(now_s)
-        else:
-            self._at_s = now_s
         stalled_s = self._stalled_until_s
+        if not seconds:
+            return max(now_s, stalled_s)
+        if self._queue and (stalled_s < now_s or self.is_metered):  # else nothing has passed
+            self._advance(now_s)
         if stalled_s < now_s:
             stalled_s = now_s
         self._stalled_until_s = stalled_s = stalled_s + seconds / self.power
@@ -105,15 +109,13 @@ class SharedCpu(MeteredCpu, Generic[Task]):
     def _advance(self, now_s: float) -> None:
         tasks = len(self._queue)
         if tasks:
-            cores = self.cores
+            if self.is_metered:
+                self._count(tasks, now_s - self._at_s)
             at_s, began_s = self._at_s, self._stalled_until_s
-            passed_s = now_s - at_s
-            self._task_seconds += tasks * passed_s
-            self._busy_seconds += (tasks if tasks < cores else cores) * passed_s
             if began_s < at_s:
                 began_s = at_s
             if now_s > began_s:
-                rate = self.speed if tasks <= cores else self.power / tasks
+                rate = self.speed if tasks <= self.cores else self.power / tasks
                 self._served_s += (now_s - began_s) * rate
         self._at_s = now_s
 

@@ -74,10 +74,8 @@ class RoundRobinCpu(MeteredCpu, Generic[Task]):
         return began_s
 
     def _advance(self, now_s: float) -> None:
-        passed_s = now_s - self._at_s
-        tasks = len(self)
-        self._task_seconds += tasks * passed_s
-        self._busy_seconds += min(tasks, self.cores) * passed_s
+        if self.is_metered:
+            self._count(len(self), now_s - self._at_s)
         self._at_s = now_s
 
     def _fill(self, now_s: float) -> None:

@@ -39,6 +39,8 @@ class OfHosts:
 def played(what: Run, period_s: float) -> tuple[Engine, list[Job], list[tuple[float, ...]]]:
     """With each host's mean queue and CPU use in every stretch of `period_s`, one after another."""
     engine, jobs = begun(what)
+    for cpu in engine.cpus:
+        cpu.is_metered = True
     duration_s = what[0].duration_s
     seen: list[tuple[float, ...]] = []
 
@@ -300,6 +302,8 @@ def job_sizes(scale: Scale, map_: Map) -> Drawing:
 def least_loaded(what: Run) -> Counter[int]:
     """How often so many hosts had the shortest CPU queue, looked at each second."""
     engine, jobs = begun(what)
+    for cpu in engine.cpus:
+        cpu.is_metered = True
     duration_s = what[0].duration_s
     found: Counter[int] = Counter()
 

@@ -37,13 +37,9 @@ class Run:
     ended_s: float = 0.0
 
 
-class Ending(NamedTuple):
-    """The end of an attempt."""
-
-    at_s: float
-    number: int  # in order of starts: no two endings compare equal
-    job: int
-    cut: bool  # by the tier's cutoff
+# Of an attempt: when, its number in order of starts (so no two compare equal), of which job, and
+# whether that is by the tier's cutoff.
+Ending = tuple[float, int, JobId, bool]
 
 
 def simulate(
@@ -100,19 +96,19 @@ class QueueWorld:
                 run.killed_s[job] += service_s
             run.busy_s[self.hosts[start.host]] += service_s
             self.started += 1
-            heappush(self.endings, Ending(now_s + service_s, self.started, job, cut))
+            heappush(self.endings, (now_s + service_s, self.started, start.job.id, cut))
 
     def run_until(self, end_s: float) -> None:
         """All endings up to then: at one instant, endings come before arrivals."""
         endings, queues = self.endings, self.queues
-        while endings and endings[0].at_s <= end_s:
+        while endings and endings[0][0] <= end_s:
             now_s, _, job, cut = heappop(endings)
             self.run.ended_s = now_s
             if cut:
-                self.queued_s[job] = now_s
-                starts = queues.cut_off(JobId(str(job)), now_s, self.rng)
+                self.queued_s[int(job)] = now_s
+                starts = queues.cut_off(job, now_s, self.rng)
             else:
-                starts = queues.ended(JobId(str(job)), now_s, self.rng)
+                starts = queues.ended(job, now_s, self.rng)
             self.begin(starts, now_s)
 
 

@@ -8,6 +8,7 @@ and the fifth (processors).
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 FIELDS = 18
 SUBMIT, RUN, PROCESSORS, REQUESTED = 1, 3, 4, 8
@@ -24,8 +25,7 @@ class BrokenLine(ValueError):
         self.number = number
 
 
-@dataclass(frozen=True, slots=True)
-class TraceJob:
+class TraceJob(NamedTuple):
     submitted_s: float
     run_s: float
     requested_s: float | None  # the user's estimate
@@ -81,39 +81,30 @@ def parsed(number: int, line: bytes) -> TraceJob | None:
     fields = text.split()
     if len(fields) != FIELDS:
         raise BrokenLine(number, f"{len(fields)} fields instead of {FIELDS}")
-    submitted_s = seconds(number, fields, SUBMIT)
+    submitted_s = value_of(number, fields, SUBMIT)
     if submitted_s < 0:
         raise BrokenLine(number, "no submit time (field 2)")
-    requested_s = seconds(number, fields, REQUESTED)
+    requested_s = value_of(number, fields, REQUESTED)
+    slots = value_of(number, fields, PROCESSORS, MOST_SLOTS, "processors")
     return TraceJob(
         submitted_s,
-        seconds(number, fields, RUN),
+        value_of(number, fields, RUN),
         requested_s if requested_s > 0 else None,
-        slots_of(number, fields),
+        max(1, int(slots)),
     )
 
 
-def seconds(number: int, fields: list[bytes], which: int) -> float:
-    value = finite(number, fields, which)
-    if abs(value) > MOST_S:
-        raise BrokenLine(number, f"field {which + 1}: {value:g} is more than {MOST_S:g} seconds")
-    return value
-
-
-def slots_of(number: int, fields: list[bytes]) -> int:
-    value = finite(number, fields, PROCESSORS)
-    if value > MOST_SLOTS:
-        raise BrokenLine(number, f"field 5: {value:g} is more than {MOST_SLOTS} processors")
-    return max(1, int(value))
-
-
-def finite(number: int, fields: list[bytes], which: int) -> float:
+def value_of(
+    number: int, fields: list[bytes], which: int, most: float = MOST_S, unit: str = "seconds"
+) -> float:
     field = fields[which]
     try:
         value = float(field)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or b"_" in field:
-        shown = field[:20].decode("ascii", "replace")
-        raise BrokenLine(number, f"field {which + 1} is no number: {shown!r}")
-    return value
+    if -most <= value <= most and b"_" not in field:
+        return value
+    if math.isfinite(value) and b"_" not in field:
+        raise BrokenLine(number, f"field {which + 1}: {value:g} is more than {most:.7g} {unit}")
+    shown = field[:20].decode("ascii", "replace")
+    raise BrokenLine(number, f"field {which + 1} is no number: {shown!r}")

@@ -25,7 +25,7 @@ def settings_page(algorithm: Json, params: list[Json]) -> Page:
         "params": {text(one, "name"): one.get("value") for one in params},
         "saved": {text(one, "name"): one["saved"] for one in params if "saved" in one},
     }
-    note = "Changed by `lbctl algorithm` and `lbctl param`, on all hosts at once."
+    note = "Changed by lbctl algorithm and lbctl param, on all hosts at once."
     parts: list[Part] = [
         Facts("algorithm", "Algorithm", facts),
         Table("params", "Parameters", ("Parameter", "Value", "Saved"), rows, note=note),

@@ -81,6 +81,7 @@ def test_a_host_that_was_restarted_still_has_it_with_its_signature(lab, good):
     lab.kill("h3", "lim", "TERM")
     lab.start("h3", "lim")
     lab.wait_until(lambda: in_force(lab, "h3") == 0.25, "h3 is back")
-    assert lab.ask("h3", "lim", "settings")["signed_by"] == "h1"
+    found = lab.ask("h3", "lim", "settings")
+    assert (found["signed_by"], found["signs"]) == ("h1", True)
     lab.run("h1", "lbctl", "config", "set", "lim.min_gain", "0.5", "--cluster", check=True)
     lab.wait_until(lambda: in_force(lab, "h3") == 0.5, "and takes the next")

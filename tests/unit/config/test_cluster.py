@@ -25,10 +25,15 @@ def test_what_is_set_for_all_overrules_the_file():
     assert type(found.dispatch.lease_s) is float
 
 
+def test_the_names_of_resources_are_for_all_hosts():
+    found, faults = overlaid(Config(), {"cluster.resources": '["gpu", "licence"]'})
+    assert (found.cluster.resources, faults) == (("gpu", "licence"), [])
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("dispatch.lease_s", "-1"), ("dispatch.mode", '"newest"'), ("dispatch.closed", "{"),
-     ("dispatch.host", "[[["), ("tags.cutoffs_s", '"x"')],
+     ("dispatch.host", "[[["), ("tags.cutoffs_s", '"x"'), ("cluster.resources", '["a b"]')],
 )  # fmt: skip
 def test_what_means_nothing_here_is_left_out_with_a_line(name, text):
     found, faults = overlaid(Config(), {name: text, "dispatch.user_slots": "3"})
@@ -44,6 +49,10 @@ def test_what_means_nothing_here_is_left_out_with_a_line(name, text):
         ("dispatch.port", 1, "is each host's own"),
         ("admission.slots", 1, "is no setting for the whole cluster"),
         ("dispatch.lease_s", 0, "out of range"),
+        ("cluster.hosts", [], "is no setting for the whole cluster"),
+        ("cluster.resources", ["memory"], "memory is asked for by --mem"),
+        ("cluster.resources", ["a b"], "begins with a letter"),
+        ("cluster.resources", [f"n{at}" for at in range(17)], "more than 16"),
         ("dispatch.lease_s", "x", "dispatch.lease_s: "),
         ("dispatch.name_jobs", ["x" * 200], "200 printable characters at most"),
         ("dispatch.host", "h\x1b2", "printable"),

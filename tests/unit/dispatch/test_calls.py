@@ -131,7 +131,7 @@ async def test_few_long_questions_of_a_host_are_looked_into_at_once():
     go_on.set()
     await asyncio.gather(*asked)
     assert len(running) == 30
-    assert not paced._long
+    assert not len(paced._long_of_host)
 
 
 async def test_no_host_submits_in_the_name_of_another(tmp_path):

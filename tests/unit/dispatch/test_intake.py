@@ -7,7 +7,7 @@ import pytest
 
 from lbd.config.access import UsersConfig
 from lbd.config.dispatch import DispatchConfig
-from lbd.config.schema import Config
+from lbd.config.schema import ClusterConfig, Config
 from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Cause
 from lbd.dispatch.core.shares import Rules
@@ -37,6 +37,16 @@ async def world(tmp_path):
 async def by_uid(tmp_path):
     async with opened(tmp_path / "ledger.sqlite", BY_UID) as world:
         yield world
+
+
+async def test_a_resource_that_the_cluster_does_not_have_is_refused(tmp_path):
+    """Without a list of names a host that has it may join, so such a job waits."""
+    config = Config(cluster=ClusterConfig(resources=("gpu", "licence")))
+    for own, error in ((Config(), ""), (config, '--need: this cluster has no resource "gqu"')):
+        async with opened(tmp_path / f"{bool(error)}.sqlite", own) as world:
+            assert (await world.submit(asking(needs="gqu=1"))).error.startswith(error)
+            assert (await world.submit(asking(needs="gpu=2 +big"))).error == ""
+            assert len(await world.ledger.live()) == (1 if error else 2)
 
 
 # In whose name

@@ -177,4 +177,4 @@ async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):
     assert running == {(user, n) for user in ("ann", "bob") for n in range(LONG_OF_USER)}
     go_on.set()
     await asyncio.gather(*tasks)
-    assert not world.desk._calls._long
+    assert not len(world.desk._calls._long_of_user)

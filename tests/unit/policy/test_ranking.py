@@ -80,8 +80,8 @@ def test_it_waits_for_a_slot_only_when_we_are_overloaded(local, may_wait, verdic
     ("why", "may_wait", "outcome"),
     [
         (NO_SLOT, True, "no-free-slot"),
-        (NO_SLOT, False, "no-willing-host: nobody else can take it now"),
-        ("late", True, "no-willing-host: nobody else can take it now"),
+        (NO_SLOT, False, "no other host can take it now"),
+        ("late", True, "no other host can take it now"),
     ],
 )
 def test_must_leave_with_nobody_willing(why, may_wait, outcome):

@@ -11,7 +11,7 @@ import pytest
 from lbd.cli.ctl.own_config import put
 from lbd.client.status_file import write_failure
 from lbd.lbm.queue.notifications import Notice, NoticeStore
-from lbd.lbm.queue.pack_store import Note, PackStore
+from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.lim.core.messages import Settings
 from lbd.lim.settings_file import SettingsFile
 from lbd.process.whole_file import write_whole

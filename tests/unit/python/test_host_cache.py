@@ -5,6 +5,9 @@ import os
 import resource
 import socket
 import stat
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,12 +16,12 @@ from lbd.python.host_cache import HostCache
 BLOB = b"0123456789abcdef"
 
 
-def store(cache, data, announced=None):
+def store(cache, data, announced=None, is_own=False):
     reader, writer = os.pipe()
     os.write(writer, data)
     os.close(writer)
     try:
-        cache.store(BLOB, announced or len(data), reader)
+        (cache.store_own if is_own else cache.store)(BLOB, announced or len(data), reader)
     finally:
         os.close(reader)
 
@@ -41,18 +44,72 @@ def test_a_blob_that_comes_by_a_socket_is_stored_too(tmp_path):
     assert cache.read(BLOB) == b"content"
 
 
+def test_its_own_a_worker_has_alone_until_it_shares_it(tmp_path):
+    one, other = (HostCache(tmp_path, "name") for _ in range(2))
+    store(one, b"content", is_own=True)
+    assert one.read(BLOB) == b"content"
+    found = one.open(BLOB)
+    found[0:1] = b"C"
+    assert bytes(one.open(BLOB)) == b"content"
+    with pytest.raises(FileNotFoundError):
+        other.read(BLOB)
+    one.share(BLOB)
+    assert one.read(BLOB) == other.read(BLOB) == b"content"
+    one.drop(BLOB)
+    for cache in (one, other):
+        with pytest.raises(FileNotFoundError):
+            cache.read(BLOB)
+
+
+def test_what_cannot_be_shared_stays_its_own(tmp_path):
+    cache = HostCache(tmp_path, "name")
+    store(cache, b"content", is_own=True)
+    with files_of_at_most(3), pytest.raises(OSError, match="large"):
+        cache.share(BLOB)
+    assert list(next(tmp_path.iterdir()).iterdir()) == []
+    assert cache.read(BLOB) == b"content"
+    cache.drop(BLOB)
+    with pytest.raises(FileNotFoundError):
+        cache.read(BLOB)
+
+
+def test_what_memory_there_is_not_for_is_skipped(tmp_path):
+    cache = HostCache(tmp_path, "name")
+    reader, writer = os.pipe()
+    filler = Thread(target=lambda: [os.write(writer, bytes(1 << 20)) for _ in range(64)])
+    filler.start()
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + (32 << 20), old[1]))
+    try:
+        with pytest.raises(OSError, match="memory"):
+            cache.store_own(BLOB, 64 << 20, reader)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, old)
+    filler.join()
+    os.write(writer, b"next")
+    assert os.read(reader, 99) == b"next"
+    os.close(reader)
+    os.close(writer)
+
+
+@contextmanager
+def files_of_at_most(size):
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
 @pytest.mark.parametrize("by", [os.pipe, lambda: [end.detach() for end in socket.socketpair()]])
 def test_where_there_is_no_room_the_rest_is_skipped(tmp_path, by):
     cache = HostCache(tmp_path, "name")
     reader, writer = by()
     os.write(writer, b"content" + b"next")
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3, old[1]))
-    try:
-        with pytest.raises(OSError, match="large"):
-            cache.store(BLOB, 7, reader)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    with files_of_at_most(3), pytest.raises(OSError, match="large"):
+        cache.store(BLOB, 7, reader)
     assert os.read(reader, 99) == b"next"
     assert list(next(tmp_path.iterdir()).iterdir()) == []
     os.close(reader)
@@ -77,10 +134,11 @@ def test_what_killed_workers_have_left_goes_when_the_next_comes(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [f"lbd-python-{os.getuid()}-next"]
 
 
-def test_half_a_blob_is_none(tmp_path):
+@pytest.mark.parametrize("is_own", [True, False])
+def test_half_a_blob_is_none(tmp_path, is_own):
     cache = HostCache(tmp_path, "name")
     with pytest.raises(EOFError):
-        store(cache, b"half", announced=8)
+        store(cache, b"half", announced=8, is_own=is_own)
     with pytest.raises(FileNotFoundError):
         cache.open(BLOB)
 

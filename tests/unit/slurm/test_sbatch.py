@@ -231,6 +231,7 @@ def test_states_and_reasons():
         "PENDING", "RUNNING", "COMPLETED", "CANCELLED", "NODE_FAIL"]  # fmt: skip
     said = {"after 12 has succeeded": "Dependency", "not before 17:30": "BeginTime",
             "held by ann": "JobHeldUser", "next, as soon as a slot": "Resources",
+            "2 tasks of its array may run at once (%2)": "JobArrayTaskLimit",
             "3 jobs go before it": "Priority"}  # fmt: skip
     assert {text: reason_of("pending", text) for text in said} == said
     assert JOB.exit_code == "0:9"

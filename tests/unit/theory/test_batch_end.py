@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from lbd.theory.batch_end import chance_by, quantile_s, slots_for_chance
-from lbd.theory.target_time import Batch, TaskMean, chance_all_by, first_slots, mean_left_s
+from lbd.theory.batch_end import chance_by, quantile_s
+from lbd.theory.target_time import Batch, TaskMean, first_slots, mean_left_s
 
 
 def by_uniformisation(t, tasks, slots):
@@ -38,7 +38,7 @@ def test_the_chance_at_its_ends():
     assert chance_by(0.0, 5, 2, 1.0) == 0.0
     assert chance_by(0.0, 0, 2, 1.0) == 1.0
     assert chance_by(1e4, 5, 2, 1.0) == 1.0
-    assert chance_by(2.0, 3, 9, 1.0) == pytest.approx(chance_all_by(1 - math.exp(-2), 3))
+    assert chance_by(2.0, 3, 9, 1.0) == pytest.approx((1 - math.exp(-2)) ** 3)
     # a long batch is a normal variable, by the central limit theorem
     assert chance_by(1e6, 10**7, 10, 1.0) == pytest.approx(0.4976, abs=1e-3)
 
@@ -51,16 +51,10 @@ def test_quantiles_undo_the_chance(tasks, slots):
     assert quantile_s(0.5, 0, slots, 60.0) == 0.0
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 7, 64])
-def test_slots_are_the_fewest_that_do(tasks):
-    for within_s in (1.0, 2.0, 5.0, 11.0, 17.0833334, 40.0, 80.0):
-        does = [p for p in range(1, 31) if chance_by(within_s, tasks, p, 1.0) >= 0.9]
-        assert slots_for_chance(tasks, within_s, 0.9, 1.0, 30) == (does[0] if does else None)
-
-
 def test_who_aims_there_is_in_time_at_least_as_often_as_was_asked_for():
     rng, in_time, runs = Random(21), 0, 800
-    aim = mean_left_s(40, slots_for_chance(40, 12.0, 0.9, 1.0, 30), 1.0)
+    fewest = next(slots for slots in range(1, 31) if chance_by(12.0, 40, slots, 1.0) >= 0.9)
+    aim = mean_left_s(40, fewest, 1.0)
     for _ in range(runs):
         batch = Batch(40, aim, first_slots(40, aim, 1.0, 30), 30, TaskMean(1.0, 1e12))
         now, ends = 0.0, []
@@ -79,8 +73,7 @@ def test_who_aims_there_is_in_time_at_least_as_often_as_was_asked_for():
     "asked",
     [
         lambda: quantile_s(1.0, 3, 1, 1.0),
-        lambda: slots_for_chance(3, 1.0, 0.0, 1.0, 9),
-        lambda: slots_for_chance(3, 1.0, math.nan, 1.0, 9),
+        lambda: quantile_s(math.nan, 3, 1, 1.0),
         lambda: chance_by(3.0, -1, 1, 1.0),
         lambda: chance_by(3.0, 1, 0, 1.0),
     ],

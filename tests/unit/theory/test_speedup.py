@@ -64,7 +64,6 @@ def test_more_slots_are_never_slower_nor_more_efficient(job, one, other):
 
 @pytest.mark.parametrize(("a", "sigma", "full"), [(8, 0, 8), (8, 0.5, 15), (8, 1, 15), (8, 2, 22)])
 def test_where_it_ends(a, sigma, full):
-    assert Speedup(a, sigma).full_at == full
     assert Speedup(a, sigma).at(full) == a > Speedup(a, sigma).at(full - 0.5)
 
 

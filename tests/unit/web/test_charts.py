@@ -16,7 +16,9 @@ def test_the_top_is_round_and_not_exceeded(points, top):
 
 
 def test_a_line_breaks_where_nothing_is_known():
-    assert charts.path((0.0, 1.0, NAN, 1.0), 30, 10) == "M0.0,10.0L10.0,0.0M30.0,0.0L40.0,0.0"
+    assert charts.path((0.0, 1.0, NAN, 1.0), 30, 10) == "M0.0,10.0L10.0,0.0M20.0,0.0L30.0,0.0"
+    assert charts.path((1.0, NAN, 1.0), 20, 10) == "M0.0,0.0L10.0,0.0M10.0,0.0L20.0,0.0"
+    assert charts.path((1.0,), 20, 10) == "M0.0,0.0L20.0,0.0"
     assert charts.area((0.0, 1.0, NAN), 20, 10) == "M0.0,10.0L10.0,0.0L10.0,10L0.0,10Z"
     assert charts.path((), 30, 10) == charts.area((), 30, 10) == ""
 

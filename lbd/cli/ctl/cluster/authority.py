@@ -6,34 +6,35 @@ it will do.
 """
 
 import argparse
-import json
-import subprocess
-import tarfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import lbd
 from lbd.cli.ctl.backup import (
     AUTHORITY,
-    MANIFEST,
     Manifest,
     authority_known_here,
     check_is_ours,
     manifest_in,
-    place,
+    pack,
     scratch,
     unpacked,
 )
+from lbd.cli.ctl.own_address import say_if_unheard
 from lbd.cli.ctl.own_config import need_writable
-from lbd.cli.ctl.trust import authority_in, need_authority, need_readable, say, show_to_daemons
+from lbd.cli.ctl.trust import (
+    authority_in,
+    need_authority,
+    need_readable,
+    run_service,
+    show_to_daemons,
+)
 from lbd.cli.ctl.verb import Run, Verb
 from lbd.cli.program import Parser
-from lbd.config.load import SYSTEM_FILE, load
+from lbd.config.load import load
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.errors import LbdError
-from lbd.local.json_socket import ask
 from lbd.model import target_of
 from lbd.trust.authority import Authority, verified
 from lbd.trust.certificates import fingerprint
@@ -91,25 +92,14 @@ def give(options: argparse.Namespace, path: str | None) -> int:
             (directory / name).write_bytes(read(source))
         known = fingerprint(here.certificate).hex()
         manifest = Manifest(1, lbd.__version__, here.ledger().cluster, host, time.time(), known)
-        (directory / MANIFEST).write_text(json.dumps(asdict(manifest)), encoding="utf-8")
-        packed = directory / "packed"
-        with tarfile.open(packed, "w") as tar:
-            for name in (MANIFEST, *AUTHORITY):
-                tar.add(directory / name, name, recursive=False)
-        place(packed, file)
-    stop_service(config)
+        pack(directory, manifest, AUTHORITY, file)
+    run_service("stop", config)
     if options.json:
         print_json({"host": None, "file": str(file)})
         return 0
     put(f"the authority is in {file}, and no more on {host}; where it is to be:")
     put(f"  lbctl authority take {file.name}")
     return 0
-
-
-def stop_service(config: Config) -> None:
-    if Path("/run/systemd/system").is_dir() and config.path == str(SYSTEM_FILE):
-        stop = ("systemctl", "stop", "lbd-authority.service")
-        subprocess.run(stop, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def take(options: argparse.Namespace, path: str | None) -> int:
@@ -145,10 +135,7 @@ def take(options: argparse.Namespace, path: str | None) -> int:
         print_json({"host": host, "file": str(file)})
     else:
         put(f"the authority is on {host}; hosts that are up hear of it now, others when they are")
-    try:
-        ask(Path(config.host.runtime_dir) / "lim.sock", {"op": "status"}, 2.0)
-    except LbdError:
-        say("the LIM of this host does not answer: nobody hears of it before `lbd up` runs here")
+    say_if_unheard(config)
     return 0
 
 

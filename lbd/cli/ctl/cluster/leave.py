@@ -13,7 +13,7 @@ from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.ctl.own_config import put as put_config
 from lbd.cli.ctl.own_config import text_of, with_settings
 from lbd.cli.ctl.restart import refuse_in_lab
-from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
+from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, add_host, say_missing
 from lbd.cli.ctl.verb import Verb, asking
 from lbd.cli.program import Parser, complain
 from lbd.cli.quantities import duration
@@ -38,10 +38,6 @@ KEPT = ("settings.json", "drains.json", "drained")
 def add_leave_options(parser: Parser) -> None:
     parser.add_argument("--timeout", metavar="DUR", type=duration, default=float("inf"),
                         help="for commands to end; then exit 1")  # fmt: skip
-
-
-def add_forget_options(parser: Parser) -> None:
-    parser.add_argument("host", metavar="HOST")
 
 
 def leave(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -179,6 +175,6 @@ def forget(daemons: Daemons, options: argparse.Namespace) -> int:
 VERBS = {
     "leave": Verb(asking(leave), add_leave_options,
                   ("lbctl leave                 on the host that leaves, as root",)),
-    "forget": Verb(asking(forget), add_forget_options,
+    "forget": Verb(asking(forget), add_host,
                    ("lbctl forget h4             h4 is down, and does not come back",)),
 }  # fmt: skip

@@ -118,7 +118,7 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
     names = list(dict.fromkeys(filter(None, str(options.hosts).split(","))))
     if not names:
         raise ConfigError("name the host that is to run the dispatcher")
-    if len(names) > 1 and not daemons.config.dispatch.store.startswith("postgres"):
+    if len(names) > 1 and not is_postgres(daemons):
         raise ConfigError(
             "several hosts can run the dispatcher only with dispatch.store = "
             '"postgresql://…" in lbd.toml of each'
@@ -170,12 +170,22 @@ def disable(daemons: Daemons, options: argparse.Namespace) -> int:
             return done(options, others, f"the queue is on {listed(others)}")
     if options.force:
         share(daemons, placed(()))
-        return done(options, [], f"the queue is disabled; its ledger stays on {hosts[0]}")
+        where = kept_in(daemons, hosts[0])
+        return done(options, [], f"the queue is disabled; its ledger stays {where}")
     wait_s = options.timeout if options.drain else None
     close(daemons, WAITS, wait_s)
     share(daemons, placed(()))
-    return done(options, [], f"the queue is disabled; what has ended stays in the ledger of "
-                f"{hosts[0]}")  # fmt: skip
+    where = kept_in(daemons, hosts[0])
+    return done(options, [], f"the queue is disabled; what has ended stays in its ledger {where}")
+
+
+def kept_in(daemons: Daemons, host: str) -> str:
+    """Where the ledger of the queue on `host` is."""
+    return "in PostgreSQL" if is_postgres(daemons) else f"on {host}"
+
+
+def is_postgres(daemons: Daemons) -> bool:
+    return daemons.config.dispatch.store.startswith("postgres")
 
 
 WAITS = (

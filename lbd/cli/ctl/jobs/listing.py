@@ -10,7 +10,16 @@ from lbd.cli.ctl.verb import Verb, reading
 from lbd.cli.program import Parser, complain
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
-from lbd.console.jobs import ANSWER_S, STANDING, Filters, fetch, short_state, shown_id, shown_state
+from lbd.console.jobs import (
+    ANSWER_S,
+    STANDING,
+    Filters,
+    fetch,
+    short_state,
+    shown_id,
+    shown_state,
+    states_of,
+)
 from lbd.console.output import (
     DIM,
     GREEN,
@@ -126,7 +135,7 @@ def chosen(found: list[Json], ids: list[str]) -> list[Json]:
 
 def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     """A heading and a line a job."""
-    waits = [text(job, "reason") if text(job, "state") in STANDING else "" for job in found]
+    waits = [text(job, "reason") if states_of(job) & set(STANDING) else "" for job in found]
     rows: list[Row] = [job_row(job, clock) for job in found]
     header: tuple[str, ...] = HEADER
     if any(waits):

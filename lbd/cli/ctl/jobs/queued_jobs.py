@@ -3,7 +3,6 @@
 import argparse
 import base64
 import math
-import os
 import time
 from functools import partial
 
@@ -25,6 +24,7 @@ from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
+from lbd.process.whole_file import write_all
 
 PATIENCE_S = 15.0
 FOLLOW_S = 0.2
@@ -136,12 +136,6 @@ def why_not_begun(daemons: Daemons, ids: list[str]) -> str:
         return ""
     reason = text(found[0], "reason")
     return f"job {text(found[0], 'id')} has not begun" + (f": {reason}" if reason else "")
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def patiently(

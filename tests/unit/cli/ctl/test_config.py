@@ -56,6 +56,31 @@ def test_what_is_in_force_and_where_it_comes_from(lbctl, file):
     assert 'did you mean "lim.port"?' in lbctl("show", "lim.prot", status=2).err
 
 
+def test_names_of_resources_are_the_clusters(lbctl, file, daemon):
+    names = {"ok": True, "saved": {"cluster.resources": '["gpu", "licence"]'}, "signed_by": "h2"}
+    taken = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
+    lim = daemon("lim", settings=names, share=taken, status={"ok": True})
+    said = lbctl("set", "cluster.resources", '["gpu", "licence"]', "--cluster").out
+    assert said == 'cluster.resources = ["gpu", "licence"]: on 2 of 2 hosts; in force at once\n'
+    shared = [one["values"] for one in lim.asked if one["op"] == "share"]
+    assert shared == [{"cluster.resources": ["gpu", "licence"]}]
+    assert "signed by h2" in lbctl("show", "cluster.resources").out
+    refused = lbctl("set", "resources.license", "2", status=2).err
+    assert 'has no resource "license" (cluster.resources); did you mean "licence"?' in refused
+    assert load().resources.amounts == ()
+    lbctl("set", "resources.licence", "2")
+    assert lbctl("check").out.endswith("is valid\n")
+    file.write_text(file.read_text() + "gqu = 1\n")
+    assert 'no resource "gqu"' in lbctl("check", status=1).out
+    assert "as built in" in lbctl("set", "resources.gqu", "--unset").out
+
+
+def test_the_list_of_hosts_is_shown_as_it_is_written(lbctl, file):
+    hosts = '[{name = "h1", address = "10.0.0.1", lim_port = 7901, lbm_port = 7902}]'
+    file.write_text(f"{file.read_text()}[cluster]\nhosts = {hosts}\n")
+    assert '[{name = "h1", address = "10.0.0.1"' in lbctl("show", "cluster.hosts").out
+
+
 def test_what_was_changed_for_the_cluster_is_in_force(lbctl, file, daemon):
     params = {"lim.min_gain": 0.5, "lim.adaptive": 1.0, "load.index": "instant"}
     status = {"ok": True, "cluster": {"algorithm": "LOWEST"}, "params": params}

@@ -53,6 +53,48 @@ def test_doctor_names_each_fault(daemon, capsys, lim, lbm, code, says):
     assert code == 0 or "fix: " in out
 
 
+SAVED = {"dispatch.host": '"h1"', "dispatch.mode": '"tags"'}
+AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
+
+
+@pytest.mark.parametrize(
+    ("settings", "only", "state", "says", "fix"),
+    [
+        ({"saved": SAVED, "signs": True}, "", "warn", "2 settings for all hosts, and no", AGAIN),
+        ({"saved": SAVED, "signs": True}, "h9", "fault", "takes them of another", "on h9, which"),
+        ({"saved": {"dispatch.host": '"h1"'}, "signs": True}, "", "warn", "1 setting for", "h1"),
+        ({"saved": SAVED, "signs": True, "signed_by": "h2"}, "h9", "ok", "signed by h2", ""),
+        ({"saved": SAVED, "signs": False}, "", None, "", ""),
+        ({"saved": {}, "signs": True}, "h9", None, "", ""),
+        ({"saved": SAVED}, "", None, "", ""),  # of a release before
+    ],
+)
+def test_settings_for_all_hosts_that_nobody_has_signed(
+    daemon, capsys, tmp_path, settings, only, state, says, fix
+):
+    if only:
+        with open(tmp_path / "lbd.toml", "a") as file:
+            file.write(f'[admin]\nsettings_hosts = ["{only}"]\n')
+    daemon("lim", doctor=LIM_DOCTOR, peers={"peers": []}, status=STATUS, settings=settings)
+    lbctl.main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    found = [one for one in checks if one["name"] == "settings"]
+    assert [one["state"] for one in found] == ([state] if state else [])
+    assert all(says in one["says"] and fix in one["fix"] for one in found)
+
+
+def test_a_resource_that_the_cluster_does_not_have(daemon, capsys, tmp_path):
+    with open(tmp_path / "lbd.toml", "a") as file:
+        file.write("[resources]\ngpu = 1\nlicense = 2\n")
+    saved = {"saved": {"cluster.resources": '["gpu", "licence"]'}}
+    daemon("lim", doctor=LIM_DOCTOR, peers={"peers": []}, status=STATUS, settings=saved)
+    lbctl.main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (found,) = [one for one in checks if one["name"] == "resources"]
+    assert found["state"] == "warn"
+    assert found["says"].startswith('this cluster has no resource "license"')
+
+
 @pytest.mark.parametrize("reachable", [False, True])
 def test_a_host_that_is_not_reached_at_all_is_one_fault(daemon, capsys, reachable):
     nowhere = {"name": "h2", "lbm": "127.0.0.1:1", "state": "late"}

@@ -102,6 +102,17 @@ def test_closed_first_then_off(cluster):
     assert shared(lim) == [{"dispatch.closed": True}, placed("")]
 
 
+@pytest.mark.parametrize("words", [("disable",), ("disable", "--force")])
+def test_where_its_ledger_stays(cluster, capsys, tmp_path, words):
+    cluster(HERE, now(closed=True))
+    assert main(["queue", *words]) == 0
+    assert capsys.readouterr().out.endswith(" on h1\n")
+    with open(tmp_path / "lbd.toml", "a") as file:
+        file.write('[dispatch]\nstore = "postgresql://db/lbd"\n')
+    assert main(["queue", *words]) == 0
+    assert capsys.readouterr().out.endswith("in PostgreSQL\n")
+
+
 def test_open_again_where_it_does_not_close(cluster, capsys):
     lim = cluster(HERE, now())
     assert main(["queue", "disable"]) == 1

@@ -163,10 +163,7 @@ class Workdirs(dict):
         super().__init__()
         self._lbm = lbm
 
-    def why_full(self, _request, _most):
-        return ""
-
-    async def make(self, request, _owner):
+    async def open(self, request, _owner, _most):
         self[request.id] = SimpleNamespace(origin=request.origin, user=request.user, path=b"/")
 
     def adopt(self, name, workdir):

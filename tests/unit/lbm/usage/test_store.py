@@ -4,6 +4,7 @@ import logging
 import math
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -257,6 +258,17 @@ class TestUsage:
             True,
             False,
         )
+
+    def test_an_attempt_that_stopped_at_a_checkpoint_has_not_failed(self, open_store):
+        stopped = job(state=JobState.FAILED, exit_status=85, reason="checkpoint", foreign=True,
+                      queued_at=HostId("h2"), queued_as="12")  # fmt: skip
+        found = usage_of(stopped)
+        assert (found.state, found.failed, found.id) == ("checkpoint", False, "12")
+        assert usage_of(replace(stopped, queued_at=HostId(""))).state == "failed"
+        store = open_store()
+        store.add([replace(found, finished=NOW), usage()])
+        assert count(store) == 1, "its job has not ended"
+        assert {row.state for _, row in store.latest(PastJobs(10))[0]} == {"checkpoint", None}
 
     def test_one_that_never_began(self):
         found = usage_of(job(started=None, state=JobState.CANCELLED))

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.exchange import Broadcaster, Reporter, worth_reporting
+from lbd.model import Facts
 from lbd.testing.builders import sample, vector
 
 PARAMS = LimConfig(change_threshold=0.1, report_ceiling=4.0, keepalive_s=5.0, centre_silence_s=6.0)
@@ -28,6 +31,9 @@ def loaded(index, number=1, **changed):
         (loaded(5.0), loaded(5.0, slots=(2, 2)), True, True),
         (loaded(0.0), loaded(0.0, accepting=False), False, True),
         (loaded(0.0), sample("h1", 2, vector(0.0), drained=True), False, True),
+        (loaded(0.0), sample("h1", 2, replace(vector(0.0), hog="ann")), False, True),
+        (loaded(0.0), sample("h1", 2, replace(vector(0.0), facts=Facts(("gpu",)))), False, True),
+        (loaded(0.0), sample("h1", 2, replace(vector(0.0), facts=Facts())), False, False),
         (loaded(0.0), loaded(0.0, slots=(2, 1)), False, False),
         (loaded(0.0), loaded(0.0, slots=(2, 1)), True, True),
         # a restart is news

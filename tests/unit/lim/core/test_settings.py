@@ -38,6 +38,7 @@ OF_QUEUE = "{} is no parameter of the LIMs: `lbctl config set {} VALUE --cluster
         *((name, "no parameter") for name in ("port", "max_hosts", "lbm.slot", "")),
         ("load.scope", OWN),
         ("lbm.slots", OWN),
+        ("resources.gpu", OWN),
         ("tags.cutoffs_s", OF_QUEUE),
         ("lim.max_hosts", OWN),
         ("lim.max_message_bytes", OWN),

@@ -1,60 +1,8 @@
-"""Which worker runs which task; the promises of `core/pool.py`, also by chance."""
+"""Which worker runs which task: the promises of `core/pool.py`."""
 
-from random import Random
-
-import pytest
-
-from lbd.python.core.actions import AskBack, DropBlob, End, Fail, Look, Send, SendBlob, Start
-from lbd.python.core.pool import LOSSES_MAX, TRIES, Pool, PoolLimits
-from lbd.python.core.worker_hosts import WorkerHost
-
-HOSTS = [WorkerHost("h1", slots=2), WorkerHost("h2", slots=2)]
-MIB = 1 << 20
-
-
-class Scene:
-    """A pool, its clock, and what it has asked for and nobody has looked at yet."""
-
-    def __init__(self, hosts=HOSTS, seed=1, **limits):
-        self.pool = Pool(PoolLimits(**limits), Random(seed))
-        self.hosts = hosts
-        self.now_s = 0.0
-        self.actions = []
-        self.next_task = 0
-
-    def take(self, kind):
-        found = [action for action in self.actions if isinstance(action, kind)]
-        self.actions = [action for action in self.actions if not isinstance(action, kind)]
-        return found
-
-    def do(self, actions):
-        self.actions += actions
-        while self.take(Look):
-            self.actions += self.pool.look_at(self.hosts, self.now_s)
-
-    def submit(self, **blobs):
-        task, self.next_task = self.next_task, self.next_task + 1
-        sizes = {name.encode(): size for name, size in blobs.items()}
-        self.do(self.pool.submit(task, sizes, self.now_s))
-        return task
-
-    def start_all(self):
-        """Every worker that was asked for is ready; where each is."""
-        started = {start.worker: start.host for start in self.take(Start)}
-        for number in started:
-            self.do(self.pool.ready(number, self.now_s))
-        return started
-
-    def result(self, number, task, run_s=1.0):
-        assert self.pool.result(number, task, run_s, self.now_s)
-        self.do(self.pool.tick(self.now_s))
-
-    def end(self, number, reason="h1: gone"):
-        self.do(self.pool.ended(number, reason, self.now_s))
-
-    def pass_s(self, seconds):
-        self.now_s += seconds
-        self.do(self.pool.tick(self.now_s))
+from lbd.python.core.actions import AskBack, End, Fail, Send, Start
+from lbd.python.core.pool import LOSSES_MAX, TRIES
+from tests.unit.python.core.pool_scene import HOSTS, Scene
 
 
 def test_workers_start_as_tasks_come_and_no_more_than_slots():
@@ -175,51 +123,6 @@ def test_a_refused_worker_ends_and_its_host_is_not_asked_again():
     assert {start.host for start in scene.take(Start)} <= {"h2"}
 
 
-def test_a_blob_goes_to_a_host_once_and_others_there_wait_for_it():
-    scene = Scene([WorkerHost("h1", slots=2)], slots=2)
-    first, second = scene.submit(x=MIB), scene.submit(x=MIB)
-    one, other = scene.start_all()
-    assert scene.take(SendBlob) == [SendBlob(one, b"x", first)]
-    assert scene.take(Send) == [Send(one, first)]
-    scene.do(scene.pool.stored(one, b"x", 0.0))
-    assert scene.take(SendBlob) == []
-    assert scene.take(Send) == [Send(other, second)]
-
-
-def test_a_blob_goes_again_when_the_worker_that_brought_it_was_lost():
-    scene = Scene([WorkerHost("h1", slots=2)], slots=2)
-    first, second = scene.submit(x=MIB), scene.submit(x=MIB)
-    one, other = scene.start_all()
-    scene.take(SendBlob)
-    scene.take(Send)
-    scene.end(one)
-    assert scene.take(SendBlob) == [SendBlob(other, b"x", first)]
-    assert scene.take(Send) == [Send(other, first)]
-    assert list(scene.pool.waiting) == [second]
-
-
-def test_the_least_recently_used_blob_makes_room():
-    scene = Scene(slots=1, cache_bytes=3 * MIB)
-    tasks = [scene.submit(**{name: MIB}) for name in "abcad"]
-    (number,) = scene.start_all()
-    for task, name in zip(tasks, "abcad", strict=True):
-        scene.do(scene.pool.stored(number, name.encode(), 0.0))
-        scene.result(number, task)
-    assert scene.take(DropBlob) == [DropBlob(number, b"b")]
-
-
-def test_a_host_that_keeps_nothing_fails_the_task_in_the_end():
-    scene = Scene(slots=1)
-    scene.submit(x=MIB)
-    (number,) = scene.start_all()
-    for _ in range(LOSSES_MAX):
-        assert scene.take(SendBlob)
-        scene.do(scene.pool.stored(number, b"x", 0.0))
-        scene.do(scene.pool.missing(number, 0, 0.0))
-    assert [failed.task for failed in scene.take(Fail)] == [0]
-    assert not scene.take(SendBlob)
-
-
 def test_idle_workers_end_and_come_again():
     scene = Scene(slots=1, idle_s=10.0)
     task = scene.submit()
@@ -254,70 +157,6 @@ def test_a_killed_task_ends_its_worker_and_the_rest_of_it_goes_on():
     scene.end(number)
     assert not scene.take(Fail)
     assert list(scene.pool.waiting) == tasks[2:]
-
-
-@pytest.mark.parametrize("restart", [True, False])
-@pytest.mark.parametrize("seed", range(20))
-def test_every_task_is_answered_once_whatever_happens(seed, restart):
-    rng = Random(seed)
-    limit = 4 * MIB
-    scene = Scene(
-        [WorkerHost(f"h{n}", slots=2) for n in range(1, 4)],
-        seed, slots=5, restart=restart, cache_bytes=limit, idle_s=5.0,
-    )  # fmt: skip
-    sent, answered, ending, coming = {}, [], set(), []
-    tasks = 60
-
-    def look():
-        for action in scene.actions:
-            if isinstance(action, Send):
-                assert restart or action.task not in sent, "it ran twice"
-                sent[action.task] = action.worker
-            elif isinstance(action, Fail):
-                answered.append(action.task)
-            elif isinstance(action, End):
-                ending.add(action.worker)
-            elif isinstance(action, SendBlob):
-                coming.append((action.worker, action.blob))
-        scene.actions = []
-        assert not any(b._size_bytes() > limit for b in scene.pool._blobs_by_host.values())
-
-    steps = 0
-    while len(answered) < tasks:
-        steps += 1
-        assert steps < 20_000, f"seed {seed}: {len(answered)} of {tasks} answered"
-        scene.now_s += rng.expovariate(5.0)
-        workers = list(scene.pool.workers.items())
-        busy = [(number, worker) for number, worker in workers if worker.sent]
-        what = rng.random()
-        if scene.next_task < tasks and what < 0.3:
-            names = rng.sample("abcdef", rng.choice((0, 0, 1, 2)))
-            scene.submit(**dict.fromkeys(names, MIB))
-        elif coming and what < 0.5:
-            number, blob = coming.pop(rng.randrange(len(coming)))
-            if number in scene.pool.workers:
-                scene.do(scene.pool.stored(number, blob, scene.now_s))
-        elif busy and what < 0.8:
-            number, worker = rng.choice(busy)
-            answered.append(worker.sent[0])
-            scene.result(number, worker.sent[0], rng.choice((1e-5, 1e-3, 1.0)))
-        elif workers and what < 0.85:
-            number, worker = rng.choice(workers)
-            if not worker.ready and number not in ending:
-                scene.do(scene.pool.ready(number, scene.now_s))
-        elif workers and what < 0.88:
-            scene.end(rng.choice(workers)[0])
-        elif ending and what < 0.92:
-            number = ending.pop()
-            if number in scene.pool.workers:
-                scene.end(number)
-        else:
-            for number, worker in workers:
-                if not worker.ready and number not in ending:
-                    scene.do(scene.pool.ready(number, scene.now_s))
-            scene.pass_s(rng.choice((0.01, 0.2, 3.0)))
-        look()
-    assert sorted(answered) == list(range(tasks))
 
 
 def test_a_task_that_waits_after_it_was_lost_can_be_killed():

@@ -65,10 +65,26 @@ def test_messages_go_before_tasks():
 
 def test_its_mean_queue_and_utilisation():
     cpu = SharedCpu(1, 1.0)
+    cpu.is_metered = True
     cpu.add("a", 1.0, 0.0)
     cpu.finished(1.0)
     assert cpu.means(4.0, 4.0) == pytest.approx((0.25, 0.25))
     for name in "bcd":
         cpu.add(name, 10.0, 4.0)
     assert cpu.means(6.0, 2.0) == pytest.approx((3.0, 1.0))
-    assert SharedCpu(2, 1.0).means(1.0, 1.0) == (0.0, 0.0)
+    idle = SharedCpu(2, 1.0)
+    idle.is_metered = True
+    assert idle.means(1.0, 1.0) == (0.0, 0.0)
+
+
+def test_messages_that_wait_for_each_other_count_as_time_with_tasks():
+    ends = []
+    for metered in (False, True):
+        cpu = SharedCpu(1, 1.0)
+        cpu.is_metered = metered
+        cpu.add("a", 1.0, 0.0)
+        cpu.overhead(3.0, 0.5)
+        cpu.overhead(3.0, 1.0)  # the task has had nothing since 0.5
+        ends.append(run(cpu))
+    assert ends == [[(7.0, "a")]] * 2
+    assert cpu.means(10.0, 10.0) == pytest.approx((0.7, 0.7))

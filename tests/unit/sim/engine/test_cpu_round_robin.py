@@ -40,6 +40,7 @@ def test_messages_go_before_tasks():
 
 def test_its_mean_queue_and_utilisation():
     cpu = RoundRobinCpu(1, 1.0, 0.3)
+    cpu.is_metered = True
     cpu.add("a", 1.0, 0.0)
     cpu.add("b", 1.0, 0.0)
     assert run(cpu) == [(1.9, "a"), (2.0, "b")]

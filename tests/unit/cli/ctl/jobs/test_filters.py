@@ -155,3 +155,13 @@ def test_why_a_job_waits_goes_before_its_times():
     lines = job_lines([running, waiting], Clock(1000.0), Page(Paint(on=False), 80))
     assert lines[2].endswith("after 3 has succeeded")
     assert "USER" in lines[0]
+
+
+def test_an_array_of_which_some_tasks_run_says_what_the_others_wait_for():
+    of_array = {"array": "1-9", "waiting": "2-9", "tasks": {"running": 1, "pending": 8}}
+    reason = {"state": "running", "reason": "1 task of its array may run"}
+    array = {**JOBS[0], "id": "9", **of_array, **reason}
+    lines = job_lines([array], Clock(1000.0), Page(Paint(on=False), 160))
+    assert lines[-1].endswith("1 task of its array may run")
+    ended = {**array, "state": "done", "tasks": {"done": 9}}
+    assert "WAITS" not in job_lines([ended], Clock(1000.0), Page(Paint(on=False), 160))[0]

@@ -219,7 +219,7 @@ def test_a_gang_that_its_user_may_not_have_now_keeps_nothing():
     table = Table(hosts=(H1, H2), rules=Rules(user_slots=2))
     (held,) = table.submit(user="ann")
     assert table.gang(2, user="ann") == []
-    assert table.why(2) == "jobs of ann hold 1 slots; 2 is the most for a user"
+    assert table.why(2) == "jobs of ann hold 1 slot; 2 is the most for a user"
     assert len(table.submit(user="bob")) == 1
     assert len(of_kind(Begin, table.ended(held))) == 2
 

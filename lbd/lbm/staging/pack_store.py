@@ -1,6 +1,6 @@
 """What queued commands of this host take along, kept here until they have ended: files/NAME.pack.
 
-One file for each submission, also for an array, packed as packing.py does; every attempt unpacks
+One file for each submission, also for an array, packed as pack/pack.py does; every attempt unpacks
 the same bytes. Beside it NAME.note says which jobs it is for and where their outputs go. The pack
 is on disk before the job is in the queue; the note follows when its number is known.
 """

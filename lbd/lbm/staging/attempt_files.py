@@ -2,7 +2,7 @@
 
 The inputs come whole from the host where the job was submitted, each time again; the outputs are
 packed into the spool, where that host finds them. What is done in the directory, a child of the
-keeper does as its user (stage_worker.py).
+keeper does as its user (file_worker.py).
 """
 
 import os
@@ -12,23 +12,13 @@ from lbd.keeper.run_as import LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.order_from_request import make_order
-from lbd.lbm.inbound.workdirs import Workdir
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
-from lbd.lbm.queue.receiving import receive_pack
-from lbd.lbm.workdir_step import run_step
+from lbd.lbm.staging.pack_transfer import receive_pack
+from lbd.lbm.staging.step import run_step
+from lbd.lbm.staging.workdirs import AWAY, FilesRefused, Workdir, check_allowed
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2, lbm_pb2
-
-AWAY = "files"  # the stage at which an attempt is refused while its files cannot be had
-
-
-class FilesRefused(Exception):
-    """Nothing has run. `stage`: as in Refused of lbm.proto, or AWAY."""
-
-    def __init__(self, reason: str, phase: str) -> None:
-        super().__init__(reason)
-        self.phase = phase
 
 
 class AttemptFiles:
@@ -54,20 +44,13 @@ class AttemptFiles:
         request.workdir.fetch.extend(filled)
 
     async def open(self, run_as: LocalUser | None) -> bytes:
-        """Make it, with what was sent in it. Raises StageRefused."""
+        """Make it, with what was sent in it. Raises FilesRefused."""
         request, limits = self._request, self._host.config.stage
-        if not (limits.max_bytes and limits.max_files):
-            reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
-            raise FilesRefused(reason, "admission")
+        check_allowed(limits)
         workdir_request = lbm_pb2.WorkdirRequest(
             id=self._name, origin=request.origin, user=request.user
         )
-        if full := self._host.workdirs.why_full(workdir_request, self._host.slots.places):
-            raise FilesRefused(full, AWAY)
-        try:
-            await self._host.workdirs.make(workdir_request, run_as)
-        except OSError as problem:
-            raise FilesRefused(f"stage.root: {problem.strerror}", "stage") from None
+        await self._host.workdirs.open(workdir_request, run_as, self._host.slots.places)
         spool, asked = self._client.spool, dispatch_pb2.FilesRequest(name=self._start.spec.files)
         try:
             with await receive_pack(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
 from lbd.lbm.as_user import AsUser
@@ -24,6 +25,22 @@ from lbd.pack.pack import clear_away
 POLL_S = 0.05
 POLLS = 600  # for what ran in a stage to be gone
 CLEAR_S = 3600.0
+AWAY = "files"  # the phase in which a command is refused while its files cannot be had
+
+
+class FilesRefused(Unavailable):
+    """Nothing has run. `phase`: as in Refused of lbm.proto, or AWAY."""
+
+    def __init__(self, reason: str, phase: str = "admission") -> None:
+        super().__init__(reason)
+        self.phase = phase
+
+
+def check_allowed(limits: StageConfig) -> None:
+    """Raises FilesRefused."""
+    if not (limits.max_bytes and limits.max_files):
+        reason = "no command may bring files along (stage.max_bytes, stage.max_files)"
+        raise FilesRefused(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,17 @@ class Workdirs:
         if sum(workdir.origin == request.origin for workdir in held) >= share:
             return f"too many commands of {request.origin} that bring files are here"
         return ""
+
+    async def open(
+        self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None, most: int
+    ) -> None:
+        """As `make`, if it has a place among `most`. Raises FilesRefused."""
+        if full := self.why_full(request, most):
+            raise FilesRefused(full, AWAY)
+        try:
+            await self.make(request, owner)
+        except OSError as problem:
+            raise FilesRefused(f"stage.root: {problem.strerror}", "stage") from None
 
     async def make(self, request: lbm_pb2.WorkdirRequest, owner: LocalUser | None) -> None:
         """Raises OSError. `owner`: who is not the daemon's own user."""

@@ -7,23 +7,22 @@ The directory is there as long as the conversation that asked for it.
 """
 
 import os
+from collections.abc import Callable
 
-from lbd.config.schema import Config, StageConfig
+from lbd.config.schema import StageConfig
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.opened_links import PeerLinks
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import make_request
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.replies import Pipes, StdFds
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.step import complaint_in
 from lbd.local import client_tags
 from lbd.net.gen import lbm_pb2
-
-COMPLAINT_BYTES = 4096
 
 
 class Staging:
@@ -31,28 +30,25 @@ class Staging:
 
     def __init__(
         self,
-        config: Config,
-        streams: PeerLinks,
-        place: tuple[str, str],
+        limits: StageConfig,
+        host: str,
+        new_run: Callable[[], RemoteRun],
         pipes: Pipes,
         job: Job,
         request: ClientRequest,
         caller: tuple[int, PeerProcess],
     ) -> None:
-        """`place`: host and address; `caller`: uid and process."""
-        self._config = config
-        self._streams = streams
-        self._place = place
+        """`new_run`: there; `caller`: uid and process."""
+        self._bounds = b"%d %d" % (limits.max_bytes, limits.max_files)
+        self._host = host
+        self._new_run = new_run
         self._pipes = pipes
         self._job = job
         self._request = request
         self._caller = caller
-        self.run = self._new_run()
+        self.run = new_run()
         self.is_busy = False  # files are on their way
         self._step: RemoteRun | None = None
-
-    def _new_run(self) -> RemoteRun:
-        return RemoteRun(self._config.lbm, self._streams, *self._place, self._pipes.threads)
 
     def enter(self, request: lbm_pb2.RunRequest, step: str = "run") -> None:
         """Make it a command in this stage."""
@@ -78,7 +74,7 @@ class Staging:
         refused = await self._start("unpack", "in")
         if refused is not None:
             return refused
-        pipe = await self._pipes.open(client_tags.PACK, bounds(self._config.stage))
+        pipe = await self._pipes.open(client_tags.PACK, self._bounds)
         said = await self._follow(StdFds(pipe))
         if complaint := await self._pipes.outcome():
             raise Unavailable(f"{complaint}; nothing ran")
@@ -97,8 +93,7 @@ class Staging:
         refused = await self._start("pack", "out")
         if refused is not None:
             return refused.reason
-        body = bounds(self._config.stage) + b" %d" % status
-        pipe = await self._pipes.open(client_tags.UNPACK, body)
+        pipe = await self._pipes.open(client_tags.UNPACK, self._bounds + b" %d" % status)
         said = await self._follow(StdFds(stdout=pipe))
         complaint = await self._pipes.outcome()
         return f"--fetch {said}" if said else complaint
@@ -128,8 +123,7 @@ class Staging:
             ended = await self._step.follow(None)
             if ended.exit_status == 0:
                 return self._step.trouble()
-            text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
-            return f"{self._place[0]}: {text or f'ended with {ended.exit_status}'}"
+            return f"{self._host}: {complaint_in(said, ended.exit_status)}"
         finally:
             os.close(said)
             self._step.close()
@@ -147,7 +141,3 @@ class Staging:
         if self._step is not None:
             self._step.close()
         self.run.close()
-
-
-def bounds(config: StageConfig) -> bytes:
-    return b"%d %d" % (config.max_bytes, config.max_files)

@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 
 from lbd.config.schema import Config, HostConfig
-from lbd.lbm.queue.outputs import WATCHED_MAX, QueuedFiles
-from lbd.lbm.queue.pack_store import Note
+from lbd.lbm.staging.pack_store import Note
+from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles
 from lbd.net.gen import dispatch_pb2 as pb
 
 HOSTILE, OTHER = 1001, 1002

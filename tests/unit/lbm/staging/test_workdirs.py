@@ -9,7 +9,7 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import LocalUser
 from lbd.lbm.core.jobs import Jobs
-from lbd.lbm.inbound.workdirs import Workdirs
+from lbd.lbm.staging.workdirs import Workdirs
 from lbd.net.gen.lbm_pb2 import WorkdirRequest
 
 OWNER = LocalUser("ann", 1000, 1000, (1000,))

@@ -13,6 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import TypeVar
@@ -24,9 +25,11 @@ from lbd.lbm.as_user import AsUser
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, NotKept, ranges_of
 from lbd.lbm.queue.name_patterns import fill_in, shown_id
 from lbd.lbm.queue.notifications import Notifications
-from lbd.lbm.queue.pack_store import Note, PackStore
-from lbd.lbm.queue.receiving import receive_pack
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.pack_store import Note, PackStore
+from lbd.lbm.staging.pack_transfer import receive_pack
+from lbd.lbm.staging.step import step_words
+from lbd.lbm.staging.workdirs import check_allowed
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
 
@@ -61,8 +64,7 @@ class QueuedFiles:
 
     async def gather(self, request: ClientRequest, uid: int) -> str:
         """The name of the pack, once it is on disk. Raises Unavailable; nothing is kept then."""
-        if not (self._config.stage.max_bytes and self._config.stage.max_files):
-            raise Unavailable("no command may take files along (stage.max_bytes, stage.max_files)")
+        check_allowed(self._config.stage)
         name = ""
         try:
             name, descriptor = await asyncio.to_thread(self.store.create)
@@ -70,8 +72,9 @@ class QueuedFiles:
                 left = self.store.room.left(uid, await asyncio.to_thread(self.store.free_bytes))
                 most = min(left, self._config.stage.max_bytes)
                 self.store.room.take(name, uid, most)
-                order = self._order(b"gather", request.send, [], most)
-                order.directory = request.directory
+                limits = replace(self._config.stage, max_bytes=most)
+                words = step_words(b"gather", limits, request.send, [])
+                order = Order(argv=words, directory=request.directory)
                 if complaint := await self._as_user.step(uid, order, (None, descriptor)):
                     if most == left:
                         complaint += (
@@ -87,13 +90,6 @@ class QueuedFiles:
             self.store.drop(name)
             raise
         return name
-
-    def _order(
-        self, step: bytes, send: list[bytes], fetch: list[bytes], most: int | None = None
-    ) -> Order:
-        limits = self._config.stage
-        numbers = limits.max_bytes if most is None else most, limits.max_files, len(send)
-        return Order(argv=[step, *(b"%d" % number for number in numbers), *send, *fetch])
 
     async def queued(self, note: Note) -> None:
         """The jobs of a pack are known, and on disk."""
@@ -136,8 +132,8 @@ class QueuedFiles:
         try:
             with await receive_pack(self._queue, job.host, asked, root, limits) as file:
                 send = [b"%d" % job.id, *map(os.fsencode, note.send)]
-                order = self._order(b"place", send, fetch)
-                order.directory, order.umask = os.fsencode(note.directory), note.umask
+                words, directory = step_words(b"place", limits, send, fetch), note.directory
+                order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
                 return await self._as_user.step(note.uid, order, (file.fileno(), None))
         except NotKept:  # it has made nothing, or its line says why
             return ""
@@ -277,7 +273,7 @@ class QueuedFiles:
 
 
 async def reporting(work: "asyncio.Future[Result]", report: Callable[[], object]) -> Result:
-    """The result of what may take long; `tell` is called now and then meanwhile."""
+    """The result of what may take long; `report` is called now and then meanwhile."""
     while not (await asyncio.wait((work,), timeout=TOLD_EVERY_S))[0]:
         report()
     return work.result()

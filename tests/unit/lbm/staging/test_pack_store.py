@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lbd.lbm.queue.pack_store import Note, PackRoom, PackStore
+from lbd.lbm.staging.pack_store import Note, PackRoom, PackStore
 
 DAY_S = 86400.0
 

@@ -1,0 +1,77 @@
+"""A whole pack on its way from the host that keeps it to one that asks for it."""
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from lbd.config.schema import StageConfig
+from lbd.errors import Unavailable
+from lbd.lbm.inbound.checked_request import QUEUED_ID
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.spool import Spool
+from lbd.lbm.staging.pack_store import PackStore
+from lbd.net.gen import dispatch_pb2 as pb
+
+if TYPE_CHECKING:
+    from lbd.lbm.queue.logs import CheckReader, Context
+
+PIECE_BYTES = 1 << 18
+HEAD_BYTES = 1 << 12  # more than the name of a file takes as a rule
+END_BYTES = 1 << 12
+
+
+async def receive_pack(
+    client: DispatcherClient,
+    host: str,
+    request: pb.FilesRequest,
+    directory: str,
+    limits: StageConfig,
+) -> BinaryIO:
+    """To be closed by the caller; it is on the disk of `directory`. Raises Unavailable, NotKept,
+    OSError."""
+    limit_bytes = limits.max_bytes + HEAD_BYTES * limits.max_files + END_BYTES
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    import tempfile  # with all that it imports, for those who fetch files
+
+    file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # the caller's
+    try:
+        size = 0
+        async for data in client.files(host, request):
+            size += len(data)
+            if size > limit_bytes:
+                raise Unavailable(f"more than {limits.max_bytes} bytes (stage.max_bytes)")
+            await asyncio.to_thread(file.write, data)
+        file.flush()
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+async def serve_files(
+    check: "CheckReader", store: PackStore, spool: Spool, data: bytes, context: "Context"
+) -> None:
+    """The whole of one pack. What a job takes along has a name that only its hosts know."""
+    asked = pb.FilesRequest()
+    try:
+        asked.ParseFromString(data)
+        if not asked.name and not QUEUED_ID.fullmatch(asked.job):
+            raise DecodeError
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")
+    if not asked.name:
+        await check(context)
+    try:
+        path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
+        file = await asyncio.to_thread(path.open, "rb", buffering=0)
+    except OSError:
+        trouble = "these files are not kept here (any more)"
+        await context.write(pb.FilesPiece(trouble=trouble).SerializeToString())
+        return
+    with file:
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            await context.write(pb.FilesPiece(data=piece).SerializeToString())

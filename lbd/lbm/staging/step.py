@@ -1,0 +1,65 @@
+"""The keeper's child that does a step of file_worker.py, its files given to it as they are."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+
+from lbd.config.schema import StageConfig
+from lbd.errors import LbdError
+from lbd.keeper import protocol as keeper
+from lbd.keeper.spawn_order import Order
+from lbd.lbm.keeper_link import KeeperLink, ProcessExit, Spawned
+from lbd.model import JobId
+from lbd.text.one_line import one_line
+
+COMPLAINT_BYTES = 4096
+LEFT: "set[asyncio.Task[None]]" = set()  # the loop itself keeps only weak references
+
+
+def step_words(
+    step: bytes, limits: StageConfig, send: Sequence[bytes], fetch: Iterable[bytes]
+) -> list[bytes]:
+    """Of one that packs or unpacks."""
+    numbers = limits.max_bytes, limits.max_files, len(send)
+    return [step, *(b"%d" % number for number in numbers), *send, *fetch]
+
+
+async def run_step(link: KeeperLink, order: Order, source: int | None, output: int | None) -> str:
+    """Why it failed, "" if it did not. The descriptors stay the caller's; cancelled, it ends."""
+    said = os.memfd_create("complaint", os.MFD_CLOEXEC)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    order.closed_fds = 0
+    try:
+        ends = [null if source is None else source, null if output is None else output, said]
+        ended = await run_worker(link, order, ends)
+        if ended.status == 0:
+            return ""
+        return complaint_in(said, ended.status)
+    except LbdError as problem:
+        return str(problem)
+    finally:
+        os.close(said)
+        os.close(null)
+
+
+def complaint_in(said: int, status: int) -> str:
+    """What a step that failed has written to its stderr, for people."""
+    text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
+    return one_line(text) or f"ended with {status}"
+
+
+async def run_worker(
+    link: KeeperLink, order: Order, descriptors: list[int], limit: bytes = b""
+) -> ProcessExit:
+    """How it ended; if its waiter goes before that, it is ended. Raises LbdError."""
+    order.worker = True
+    spawned: Spawned | None = None
+    try:
+        spawned = await link.spawn(order, descriptors, lambda _: None, limit)
+        await asyncio.shield(spawned.begun)
+        return await asyncio.shield(spawned.exited)
+    finally:
+        if spawned is not None and not spawned.exited.done():
+            task = asyncio.create_task(link.send(keeper.END_TREE, JobId(order.job)))
+            LEFT.add(task)
+            task.add_done_callback(LEFT.discard)

@@ -1,0 +1,156 @@
+"""All calls of a server, and how much of the daemon the calls of one host may take.
+
+gRPC keeps what has come of a message until it is whole. It lets a caller send all of it as soon as
+it is asked for, so a server that asks for each message at once can be filled by messages whose last
+byte does not come. Here messages are asked for in turn, a few of each caller and of all callers at
+a time, and one that is not whole after a while is refused. A call that waits for its turn holds no
+more than the window of its stream (see `transport.options`). What has come counts until its call
+has ended.
+
+For that, a method with one request is served as one with a stream of them. It is the same on the
+wire, but its handler begins before the request is read, and knows by then who calls.
+
+On a stream of requests nothing tells a message that is withheld from one that has not begun. Each
+caller can have a few such streams. A host needs one to each other host, and a second one for as
+long as commands run that it sent with an earlier certificate.
+"""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import grpc
+import grpc.aio
+
+from lbd.errors import LbdError, PeerError
+from lbd.local.budget import Budget
+from lbd.local.turns import Turns
+
+if TYPE_CHECKING:  # generic in the stubs only
+    from collections.abc import Awaitable, Callable
+
+    Context = grpc.aio.ServicerContext[object, object]
+    Handler = grpc.RpcMethodHandler[object, object] | None
+    Body = Callable[[object, Context], Awaitable[object]]
+
+# Of each caller, on all its connections. Each `lbrun -q` that waits has a call, so they are more
+# than an LBM has clients by default (lbm.max_clients).
+CALLS_MAX = 4096
+STREAMS_MAX = 8  # of requests
+READ_AT_ONCE, READ_AT_ONCE_OF_ALL = 4, 32
+READ_S = 30.0  # for the longest message over a slow line
+IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
+MAKERS = {  # by whether many answers are sent
+    False: grpc.stream_unary_rpc_method_handler,
+    True: grpc.stream_stream_rpc_method_handler,
+}
+
+
+class Callers(Protocol):
+    """Of a `Trust`."""
+
+    def asker(self, context: "Context") -> str: ...
+
+    async def caller(self, context: "Context") -> str: ...
+
+    def held(self, caller: str) -> AbstractContextManager[None]: ...
+
+
+class TooMuch(LbdError):
+    """A caller has as much under way as it may have."""
+
+
+@contextmanager
+def held(budget: Budget, asker: str, amount: int, what: str) -> Iterator[None]:
+    """Raises TooMuch."""
+    if not budget.take(asker, amount):
+        raise TooMuch(f"{asker} has {budget.each} {what} here; ask again later")
+    try:
+        yield
+    finally:
+        budget.give_back(asker, amount)
+
+
+class GuardedCalls(grpc.GenericRpcHandler):
+    """Bounds what each caller has under way, and ends its long calls as soon as it is revoked.
+    Nothing can be served without this."""
+
+    def __init__(self, handlers: Iterable[grpc.GenericRpcHandler], trust: Callers) -> None:
+        self._handlers = tuple(handlers)
+        self._trust = trust
+        self._known: dict[str, Handler] = {}  # of methods that there are
+        self._calls = Budget(CALLS_MAX, sys.maxsize)
+        self._streams = Budget(STREAMS_MAX, sys.maxsize)
+        self._in_hand = Budget(IN_HAND_BYTES, sys.maxsize)
+        self._turns = Turns(READ_AT_ONCE)
+        self._all_turns = asyncio.Semaphore(READ_AT_ONCE_OF_ALL)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler":
+        if known := self._known.get(handler_call_details.method):
+            return known
+        for one in self._handlers:
+            if (handler := one.service(handler_call_details)) is not None:
+                found = self._known[handler_call_details.method] = self._guarded(handler)
+                return found
+        return None
+
+    def _guarded(self, handler: "Handler") -> "Handler":
+        assert handler is not None
+        body = (
+            handler.unary_unary
+            or handler.unary_stream
+            or handler.stream_unary
+            or handler.stream_stream
+        )
+        assert inspect.iscoroutinefunction(body)  # one that writes by its context
+        is_long = handler.request_streaming or handler.response_streaming
+
+        async def bounded(requests: object, context: "Context") -> object:
+            with held(self._calls, asker := self._trust.asker(context), 1, "calls under way"):
+                if not is_long:
+                    return await self._answer(body, asker, context)
+                with self._trust.held(await self._trust.caller(context)):
+                    if not handler.request_streaming:
+                        return await self._answer(body, asker, context)
+                    with held(self._streams, asker, 1, "streams open"):
+                        return await body(requests, context)
+
+        async def call(requests: object, context: "Context") -> object:
+            try:
+                try:
+                    return await bounded(requests, context)
+                except TooMuch as problem:
+                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
+                except PeerError as problem:  # some of what it asked for may have been done
+                    await context.abort(grpc.StatusCode.ABORTED, str(problem))
+            except grpc.aio.AbortError as problem:
+                # gRPC keeps it, and it would keep all that its frames know: the request, too.
+                problem.__context__ = None
+                raise problem.with_traceback(None) from None
+
+        return MAKERS[handler.response_streaming](
+            call, handler.request_deserializer, handler.response_serializer
+        )
+
+    async def _answer(self, body: "Body", asker: str, context: "Context") -> object:
+        """To one request, once it is here."""
+        async with self._turns.turn(asker), self._all_turns:
+            request = await whole_request(context)
+        with held(self._in_hand, asker, len(request), "bytes of requests in hand"):
+            return await body(request, context)
+
+
+async def whole_request(context: "Context") -> bytes:
+    """Aborts a call whose request does not come."""
+    try:
+        async with asyncio.timeout(READ_S):
+            request = await context.read()
+    except TimeoutError:
+        text = f"the request has not come whole within {READ_S:g} s"
+        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, text)
+    if not isinstance(request, bytes):
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a call without a request")
+    return request

@@ -1,0 +1,69 @@
+"""Much through a pipe, with fewer copies than by reading and writing."""
+
+import ctypes
+import errno
+import io
+import os
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+NONBLOCK = 2  # SPLICE_F_NONBLOCK
+NOT_TO_BE_HAD = (errno.ENOSYS, errno.EPERM)  # where a sandbox stands for the kernel, or filters
+PIECE_BYTES = 1 << 20
+
+
+class Piece(ctypes.Structure):
+    """struct iovec."""
+
+    _fields_ = (("address", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+def lend(target: int, data: bytes, at: int) -> int:
+    """Writes some of the bytes from there on to a pipe that does not block, and returns how many.
+
+    The pipe has the pages themselves, so they must stay until they have been read. Raises OSError.
+    """
+    address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+    piece = Piece(address + at, len(data) - at)
+    count = int(LIBC.vmsplice(target, ctypes.byref(piece), 1, NONBLOCK))
+    if count >= 0:
+        return count
+    number = ctypes.get_errno()
+    if number in NOT_TO_BE_HAD:
+        return os.write(target, memoryview(data)[at : at + PIECE_BYTES])
+    raise OSError(number, os.strerror(number))
+
+
+def read_exactly(source: int, size: int) -> bytes:
+    """Each byte is read to where it stays. Raises OSError, EOFError, and MemoryError before it has
+    read any."""
+    data = io.BufferedReader(io.FileIO(source, closefd=False), 1).read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def move(source: int, target: int, limit_bytes: int) -> tuple[int, OSError | None]:
+    """Moves some bytes, within the kernel where it can do that. How many have left the source, and
+    why they are not in the target. Raises OSError if the source cannot be read."""
+    try:
+        return os.splice(source, target, limit_bytes), None
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            return 0, problem
+    data = os.read(source, limit_bytes)  # no pipe, or a file system that does not take part
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(target, view) :]
+    except OSError as problem:
+        return len(data), problem
+    return len(data), None
+
+
+def skip(source: int, size: int) -> None:
+    """Raises OSError, EOFError."""
+    while size:
+        count = len(os.read(source, min(size, PIECE_BYTES)))
+        if not count:
+            raise EOFError
+        size -= count

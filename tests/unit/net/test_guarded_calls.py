@@ -1,0 +1,282 @@
+"""What the calls of one host take of a server, and that its long calls end as it is revoked."""
+
+import ast
+import asyncio
+import gc
+import tracemalloc
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+import lbd
+from lbd.config.schema import LbmConfig
+from lbd.net import guarded_calls, transport
+from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE
+from tests.unit.enrolment import joined, made_authority
+from tests.unit.net.raw_http2 import WINDOW_BYTES, RawClient
+
+MAKERS = {
+    "Answers": grpc.unary_stream_rpc_method_handler,
+    "Asks": grpc.stream_unary_rpc_method_handler,
+    "Both": grpc.stream_stream_rpc_method_handler,
+}
+OPTIONS = transport.options(1 << 20, 10.0)
+KEY = "k" * 40
+LONG = 1 << 19  # bytes: more than a window, less than a message may have
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """h1, where the authority is, and h2."""
+    authority = made_authority(tmp_path / "authority")
+    return authority, *(joined(authority, host) for host in ("h1", "h2"))
+
+
+@pytest.mark.parametrize("method", MAKERS)
+async def test_a_long_call_of_a_revoked_host_ends(hosts, method):
+    authority, h1, h2 = hosts
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def forever(_request, _context):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    handlers = {name: make(forever) for name, make in MAKERS.items()}
+    services = [grpc.method_handlers_generic_handler("test.S", handlers)]
+    port = free_port()
+    server = transport.bind("127.0.0.1", port, h1, set(), services, OPTIONS)
+    await server.start()
+    peers = transport.Peers(h2, OPTIONS)
+    channel = peers.channel("h1", f"127.0.0.1:{port}")
+    kinds = {"Answers": channel.unary_stream, "Asks": channel.stream_unary}
+    opening = kinds.get(method, channel.stream_stream)(f"/test.S/{method}")
+    given = (b"",) if method == "Answers" else ()
+    call = opening(*given, metadata=peers.metadata, timeout=120)
+    try:
+        if method != "Answers":
+            await call.write(b"x")
+        async with asyncio.timeout(20):
+            await begun.wait()
+            h1.learn(authority.revoke("h2"))
+            await ended.wait()
+            assert await call.code() is grpc.StatusCode.ABORTED
+        assert await call.details() == "h2 is revoked"
+    finally:
+        await peers.close()
+        await server.stop(None)
+
+
+async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
+    """Each takes memory, and a host can have any number of connections for them."""
+    monkeypatch.setattr(guarded_calls, "CALLS_MAX", 3)
+    _, h1, h2 = hosts
+
+    async def forever(_request, context):
+        await context.write(b"begun")
+        await asyncio.Event().wait()
+
+    handlers = {"Answers": grpc.unary_stream_rpc_method_handler(forever)}
+    services = [grpc.method_handlers_generic_handler("test.S", handlers)]
+    port = free_port()
+    server = transport.bind("127.0.0.1", port, h1, set(), services, OPTIONS)
+    await server.start()
+    peers = [transport.Peers(h2, [*OPTIONS, ("test.number", number)]) for number in range(2)]
+    opening = [
+        one.channel("h1", f"127.0.0.1:{port}").unary_stream("/test.S/Answers") for one in peers
+    ]
+    metadata = peers[0].metadata
+    try:
+        async with asyncio.timeout(20):
+            calls = [opening[n % 2](b"", metadata=metadata, timeout=120) for n in range(3)]
+            assert [await call.read() for call in calls] == [b"begun"] * 3
+            refused = opening[1](b"", metadata=metadata, timeout=120)
+            assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert await refused.details() == "h2 has 3 calls under way here; ask again later"
+            calls[0].cancel()
+            again = None
+            while again != b"begun":  # it hears of that a moment later
+                again = await opening[0](b"", metadata=metadata, timeout=120).read()
+    finally:
+        for one in peers:
+            await one.close()
+        await server.stop(None)
+
+
+def test_all_clients_of_an_lbm_may_wait_on_one_connection():
+    """With 1024 calls of one user who waited for jobs nobody else of that host got to the queue."""
+    assert 1.5 * LbmConfig().max_clients <= CALLS_MAX
+    assert dict(OPTIONS)["grpc.max_concurrent_streams"] == CALLS_MAX
+
+
+@asynccontextmanager
+async def serving(**bodies):
+    """A server without certificates, of methods by the start of their names; its port."""
+    makers = MAKERS | {"Once": grpc.unary_unary_rpc_method_handler}
+    handlers = {name: makers[name](body) for name, body in bodies.items()}
+    services = [grpc.method_handlers_generic_handler("test.S", handlers)]
+    port = free_port()
+    trust = transport.Plain("h1", KEY)
+    server = transport.bind("127.0.0.1", port, trust, set(), services, OPTIONS)
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(None)
+
+
+def as_host(name):
+    return transport.Plain(name, KEY).metadata
+
+
+async def said(channel, host, request):
+    asking = channel.unary_unary("/test.S/Once")
+    return await asking(request, metadata=as_host(host), timeout=20)
+
+
+async def size_of(request, _context):
+    return str(len(request)).encode()
+
+
+@pytest.mark.parametrize("method", ["Once", "Answers"])
+async def test_of_messages_whose_end_does_not_come_a_few_are_held(method, monkeypatch):
+    """A hundred that lacked a byte each took 1.5 GiB of a daemon that takes 16 MiB in one."""
+    async with serving(Once=size_of, Answers=size_of) as port, RawClient(port) as client:
+        calls = [client.call(f"/test.S/{method}", LONG, as_host("h2")) for _ in range(40)]
+        await client.until(lambda: len(client.whole()) == READ_AT_ONCE)
+        waiting = [client.sent[call] for call in calls if call not in client.whole()]
+        assert max(waiting) <= WINDOW_BYTES
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert await said(channel, "h3", bytes(LONG)) == str(LONG).encode()
+        monkeypatch.setattr(guarded_calls, "READ_S", 0.2)  # of those that come now
+        late = [client.call(f"/test.S/{method}", LONG, as_host("h4")) for _ in range(8)]
+        await client.until(lambda: client.ended >= set(late))
+        assert not client.ended & set(calls)
+
+
+async def test_of_streams_that_may_hold_a_message_back_a_host_has_a_few(monkeypatch):
+    monkeypatch.setattr(guarded_calls, "STREAMS_MAX", 3)
+
+    async def hears(_requests, context):
+        while isinstance(await context.read(), bytes):
+            pass
+
+    async with serving(Both=hears, Asks=hears) as port, RawClient(port) as client:
+        methods = ("Both", "Asks", "Both", "Asks", "Both")
+        calls = [client.call(f"/test.S/{name}", LONG, as_host("h2")) for name in methods]
+        await client.until(lambda: len(client.ended) == 2 and len(client.whole()) == 3)
+        others = client.call("/test.S/Both", LONG, as_host("h3"))
+        await client.until(lambda: others in client.whole())
+        assert client.ended < set(calls)
+
+
+async def test_requests_whose_calls_go_on_are_within_a_budget(monkeypatch):
+    """A question about one job, with 15 MiB that mean nothing, was kept for as long as it ran."""
+    monkeypatch.setattr(guarded_calls, "IN_HAND_BYTES", 3 * LONG)
+
+    async def forever(_request, context):
+        await context.write(b"begun")
+        await asyncio.Event().wait()
+
+    async with (
+        serving(Answers=forever) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        asking = channel.unary_stream("/test.S/Answers")
+        calls = [asking(bytes(LONG), metadata=as_host("h2"), timeout=60) for _ in range(3)]
+        assert [await call.read() for call in calls] == [b"begun"] * 3
+        refused = asking(bytes(LONG), metadata=as_host("h2"), timeout=60)
+        assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await asking(bytes(LONG), metadata=as_host("h3"), timeout=60).read() == b"begun"
+        calls[0].cancel()
+        again = None
+        while again != b"begun":  # it hears of that a moment later
+            again = await asking(bytes(LONG), metadata=as_host("h2"), timeout=60).read()
+
+
+async def test_what_was_refused_is_not_kept():
+    """In fifteen seconds one host had the dispatcher keep 3 GiB of refused questions."""
+
+    async def refuse(request, context):
+        try:
+            raise ValueError(request)
+        except ValueError:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "asked too often")
+
+    async with (
+        serving(Once=refuse) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await said(channel, "h2", bytes(LONG))
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                with pytest.raises(grpc.aio.AioRpcError, match="asked too often"):
+                    await said(channel, "h2", bytes(LONG))
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert kept < 5 * LONG
+
+
+async def test_a_call_without_a_request_is_refused_and_one_too_long(monkeypatch):
+    monkeypatch.setattr(guarded_calls, "READ_S", 60.0)
+    async with (
+        serving(Once=size_of) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        nothing = channel.stream_unary("/test.S/Once")(metadata=as_host("h2"), timeout=60)
+        await nothing.done_writing()
+        assert await nothing.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as refused:
+            await said(channel, "h2", bytes(2 << 20))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for _ in range(READ_AT_ONCE + 1):  # and their places are free again
+            assert await said(channel, "h2", b"x") == b"1"
+
+
+async def test_who_was_revoked_takes_nothing_from_who_has_joined_again(hosts):
+    authority, h1, h2 = hosts
+    shown = h2.credentials.certificate.encode()
+
+    class Call:
+        def auth_context(self):
+            return {"x509_pem_cert": [shown]}
+
+    assert h1.asker(Call()) == "h2"
+    h1.learn(authority.revoke("h2"))
+    assert h1.asker(Call()) == "h2 (revoked)"
+    shown = b"none of ours"
+    assert h1.asker(Call()) == transport.NOBODY
+
+
+def free_port():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def calls_in(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield ast.unparse(node.func)
+
+
+def test_there_is_one_way_to_serve():
+    """Streaming methods are guarded by `transport.bind`, so nothing may be served beside it."""
+    found = {
+        str(path.relative_to(Path(lbd.__file__).parent))
+        for path in Path(lbd.__file__).parent.rglob("*.py")
+        if {"grpc.aio.server", "grpc.server", "aio.server"} & set(calls_in(path))
+    }
+    assert found == {"net/transport.py"}

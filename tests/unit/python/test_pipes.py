@@ -1,0 +1,62 @@
+"""Bytes through a pipe by their pages."""
+
+import errno
+import os
+
+import pytest
+
+from lbd.python import pipes
+from lbd.python.pipes import lend, read_exactly
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    yield reader, writer
+    for end in (reader, writer):
+        os.close(end)
+
+
+@pytest.fixture(params=["by the kernel", "copied"])
+def way(request, monkeypatch):
+    """Sandboxes that stand for the kernel may lack the call."""
+
+    class Libc:
+        def vmsplice(self, *_):
+            pipes.ctypes.set_errno(errno.ENOSYS)
+            return -1
+
+    if request.param == "copied":
+        monkeypatch.setattr(pipes, "LIBC", Libc())
+
+
+@pytest.mark.usefixtures("way")
+def test_what_is_lent_arrives_from_there_on_and_as_far_as_there_is_room(pipe):
+    reader, writer = pipe
+    data = os.urandom(300_000)
+    at, found = 7, b""
+    while at < len(data):
+        sent = lend(writer, data, at)
+        assert 0 < sent < 150_000
+        at += sent
+        found += read_exactly(reader, sent)
+    assert found == data[7:]
+    os.write(writer, bytes(1 << 16))
+    with pytest.raises(BlockingIOError):
+        lend(writer, data, 0)
+
+
+@pytest.mark.usefixtures("way")
+def test_lending_to_nobody_is_a_broken_pipe():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        lend(writer, b"data", 0)
+    os.close(writer)
+
+
+def test_what_is_read_exactly_leaves_the_rest(pipe):
+    reader, writer = pipe
+    os.write(writer, b"content" + b"next")
+    assert read_exactly(reader, 7) == b"content"
+    assert os.read(reader, 99) == b"next"
