@@ -203,7 +203,9 @@ class QueueService:
         try:
             with self._watching.held(who, len(watched)):
                 turn = partial(self._calls.long, *who)
-                await self._watching.follow(watched, send, turn, once_ended=asked.once_ended)
+                await self._watching.follow(
+                    who[0], watched, send, turn, once_ended=asked.once_ended
+                )
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 

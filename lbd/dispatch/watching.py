@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from lbd.dispatch.core.ledger_rows import Ledger, Wanted
 from lbd.dispatch.job_view import EXPLAINED_MAX, JobViews, in_pieces
 from lbd.errors import LbdError
 from lbd.local.budget import Budget
+from lbd.local.rate_limit import Rates
 from lbd.model import ENDED_NAMES, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.ranges import ranges_in
@@ -21,9 +23,11 @@ PIECE_BYTES = 1 << 20
 PIECE_JOBS = 500  # that are looked up at once
 RETELL_S = 3.0  # why a job waits, to who watches it
 RETOLD_MAX = 4  # jobs of one watcher
+RETOLD_PER_S, RETOLD_AT_ONCE = 50.0, 500.0  # watchers of one host; with more, each waits longer
 BLOCK = 1 << 10  # numbers of jobs
 WATCHED_OF_USER = 1_000_000  # jobs, by all watchers of one user of a host
 WATCHED_OF_HOST = 4_000_000
+FOR_EVER_S = float("inf")
 Send = Callable[[Sequence[pb.JobInfo]], Awaitable[None]]
 Turn = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 
@@ -121,6 +125,8 @@ class Watching:
         default_factory=lambda: Budget(WATCHED_OF_HOST, sys.maxsize), init=False
     )
 
+    _retold: Rates = field(default_factory=lambda: Rates(RETOLD_PER_S, RETOLD_AT_ONCE), init=False)
+
     @contextlib.contextmanager
     def held(self, who: tuple[str, str], count: int) -> Iterator[None]:
         """While so many jobs are watched for this user of this host. Raises TooManyWatched."""
@@ -138,18 +144,18 @@ class Watching:
             self._of_user.give_back(who, count)
 
     async def follow(
-        self, watched: Sequence[int], send: Send, turn: Turn, *, once_ended: bool
+        self, host: str, watched: Sequence[int], send: Send, turn: Turn, *, once_ended: bool
     ) -> None:
-        """`watched`: numbers in order. `turn`: around each look at many jobs, so that others have
-        theirs. `once_ended`: sends each job only when it has ended."""
+        """`host`: who asks. `watched`: numbers in order. `turn`: around each look at many jobs, so
+        that others have theirs. `once_ended`: sends each job only when it has ended."""
         watcher = Watcher(watched, once_ended)
         self.watchers.add(watcher)
         try:
-            await self._send_changes(watcher, send, turn)
+            await self._send_changes(host, watcher, send, turn)
         finally:
             self.watchers.remove(watcher)
 
-    async def _send_changes(self, watcher: Watcher, send: Send, turn: Turn) -> None:
+    async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX
         while watcher.open:
             watcher.event.clear()
@@ -167,16 +173,17 @@ class Watching:
                 for piece in in_pieces(jobs, PIECE_BYTES) if jobs else ():
                     await send(piece)
             if watcher.open:
-                await self._change(watcher, waits)
+                await self._change(host, watcher, waits)
                 if watcher.open > 1:  # changes of many come in one message
                     await asyncio.sleep(GATHER_S)
 
-    async def _change(self, watcher: Watcher, waits: bool) -> None:
+    async def _change(self, host: str, watcher: Watcher, waits: bool) -> None:
         """Waits for a change; with few jobs only for a while, since why they wait changes when
         others begin."""
         if waits and watcher.open <= RETOLD_MAX:
+            turn_s = self._retold.turn_s(host, time.monotonic(), FOR_EVER_S) or 0.0
             try:
-                async with asyncio.timeout(RETELL_S):
+                async with asyncio.timeout(RETELL_S + turn_s):
                     await watcher.event.wait()
             except TimeoutError:
                 watcher.change_all()

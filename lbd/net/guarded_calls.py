@@ -43,10 +43,6 @@ STREAMS_MAX = 8  # of requests
 READ_AT_ONCE, READ_AT_ONCE_OF_ALL = 4, 32
 READ_S = 30.0  # for the longest message over a slow line
 IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
-MAKERS = {  # by whether many answers are sent
-    False: grpc.stream_unary_rpc_method_handler,
-    True: grpc.stream_stream_rpc_method_handler,
-}
 
 
 class Callers(Protocol):
@@ -131,9 +127,10 @@ class GuardedCalls(grpc.GenericRpcHandler):
                 problem.__context__ = None
                 raise problem.with_traceback(None) from None
 
-        return MAKERS[handler.response_streaming](
-            call, handler.request_deserializer, handler.response_serializer
-        )
+        make = grpc.stream_unary_rpc_method_handler
+        if handler.response_streaming:
+            make = grpc.stream_stream_rpc_method_handler
+        return make(call, handler.request_deserializer, handler.response_serializer)
 
     async def _answer(self, body: "Body", asker: str, context: "Context") -> object:
         """To one request, once it is here."""

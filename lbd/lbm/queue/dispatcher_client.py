@@ -19,6 +19,7 @@ from lbd.lbm.queue.departures import Departures
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
 from lbd.local.json_socket import JsonClient
+from lbd.local.time_share import TimeShares
 from lbd.model import target_of
 from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
@@ -45,6 +46,7 @@ SEEK_AGAIN_S = 0.2
 # A dispatcher that was just there is being started again, most likely, and is waited for,
 # and longer by what is submitted. One that has been away for longer is not.
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
+READ_SHARE = 0.1  # of our time, for what watched jobs become; to pass it on takes longer
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 
 
@@ -63,6 +65,8 @@ GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # codes o
 
 
 class DispatcherClient:
+    """One class because every question goes to who leads, and tells who does."""
+
     def __init__(self, config: Config, peers: Peers, lim: JsonClient) -> None:
         self._config = config
         self._peers = peers
@@ -74,6 +78,7 @@ class DispatcherClient:
         self.leader = own.host  # the last that was there
         self.leases = Leases()  # of the attempts here: those of the line that renews them
         self.departures = Departures(self)
+        self._read_shares = TimeShares(READ_SHARE)
         self.own_logs: Logs | None = None  # of this host's spool, which nobody need be asked for
         self._doubted = ""  # a host whose dispatcher did not answer last: others are asked first
         self._lost_s: float | None = time.monotonic()  # since when it is away; maybe not yet there
@@ -148,7 +153,7 @@ class DispatcherClient:
         try:
             with channel_may_close():
                 async for message in call:
-                    yield pb.JobsInfo.FromString(message)
+                    yield await jobs_in(message, self._read_shares, self.leader)
         except (Unanswered, grpc.aio.AioRpcError, DecodeError) as problem:
             raise self._unavailable(problem) from None
         finally:
@@ -310,6 +315,13 @@ class DispatcherClient:
         """ "address:port" of its dispatcher. Raises Unavailable."""
         address = (await self._cluster.lbm_of(host)).rpartition(":")[0].strip("[]")
         return target_of(address, self._config.dispatch.port)
+
+
+async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:
+    """Raises DecodeError."""
+    await shares.turn(host)
+    with shares.spending(host):
+        return pb.JobsInfo.FromString(message)
 
 
 def why_of(problem: Exception) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 18
 HEAD_BYTES = 1 << 12  # more than the name of a file takes as a rule
 END_BYTES = 1 << 12
+PATIENCE_S, SLOWEST_BYTES_PER_S = 20.0, 1 << 16  # slower ones would hold up the user's others
 
 
 async def receive_pack(
@@ -39,13 +40,18 @@ async def receive_pack(
     file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  # the caller's
     try:
         size = 0
-        async for data in client.files(host, request):
-            size += len(data)
-            if size > limit_bytes:
-                raise Unavailable(f"more than {limits.max_bytes} bytes (stage.max_bytes)")
-            await asyncio.to_thread(file.write, data)
+        async with asyncio.timeout(PATIENCE_S) as deadline:
+            async for data in client.files(host, request):
+                size += len(data)
+                if size > limit_bytes:
+                    raise Unavailable(f"more than {limits.max_bytes} bytes (stage.max_bytes)")
+                await asyncio.to_thread(file.write, data)
+                deadline.reschedule((deadline.when() or 0.0) + len(data) / SLOWEST_BYTES_PER_S)
         file.flush()
         file.seek(0)
+    except TimeoutError:
+        file.close()
+        raise Unavailable(f"{host} sends fewer than {SLOWEST_BYTES_PER_S} bytes a second") from None
     except BaseException:
         file.close()
         raise

@@ -1,6 +1,7 @@
 """Whoever watches a job is sent it at once, and again when it changes, until it ends."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -56,6 +57,28 @@ async def test_each_change_is_sent(world):
         assert await context.sent.get() == [(1, "cancelled")]
         await watching
     assert not len(world.dispatcher.watchers)
+
+
+async def test_who_has_very_many_that_watch_is_told_less_often_why_a_job_waits(world, monkeypatch):
+    """Four thousand that were looked up every three seconds each were all that it did."""
+    monkeypatch.setattr(watching_module, "RETELL_S", 0.01)
+    of_h2, of_h3 = Context(), Context()
+    tasks = []
+    await world.submit(asking())
+    now_s, for_ever_s = time.monotonic(), watching_module.FOR_EVER_S
+    world.desk._watching._retold.turn_s("h2", now_s, for_ever_s, 1e6)  # as if it had had so many
+    for host, context in (("h2", of_h2), ("h3", of_h3)):
+        world.trust.name = host
+        tasks.append(watch(world, context))
+        async with asyncio.timeout(10):
+            assert await context.sent.get() == [(1, "pending")]
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            assert await of_h3.sent.get() == [(1, "pending")]
+    assert of_h2.sent.empty()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_only_the_end_is_sent_to_who_wants_no_more(world):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import time
 
 import grpc
 import grpc.aio
@@ -145,7 +146,13 @@ class OneDispatcher:
 
     async def start(self):
         one = grpc.unary_unary_rpc_method_handler
-        handlers = {"Submit": one(self._submit), "Jobs": one(self._jobs), "Act": one(self._act)}
+        watch = grpc.unary_stream_rpc_method_handler(self._watch)
+        handlers = {
+            "Watch": watch,
+            "Submit": one(self._submit),
+            "Jobs": one(self._jobs),
+            "Act": one(self._act),
+        }
         self._server = grpc.aio.server()
         handler = grpc.method_handlers_generic_handler("lbd.v1.Dispatch", handlers)
         self._server.add_generic_rpc_handlers([handler])
@@ -167,6 +174,10 @@ class OneDispatcher:
             await self._leave(context)
         first = 1 + list(dict.fromkeys(self.keys)).index(self.keys[-1])
         return pb.SubmitReply(first=first, count=1).SerializeToString()
+
+    async def _watch(self, _data, context):
+        while True:
+            await context.write(pb.JobsInfo().SerializeToString())
 
     async def _jobs(self, _data, _context):
         return pb.JobsInfo().SerializeToString()
@@ -249,3 +260,16 @@ async def test_one_that_has_been_away_for_long_is_not_waited_for(client, dispatc
     for work in (client.submit(pb.SubmitRequest()), client.jobs(pb.JobsAsked())):
         with pytest.raises(Unavailable, match=why):
             await work
+
+
+async def test_one_that_answers_without_end_has_its_share_of_the_time(client, dispatcher):
+    """What jobs became that a user watches was read as fast as a dispatcher could send it."""
+    await dispatcher.start()
+    watching = client.watch(pb.JobsAsked())
+    assert await anext(watching) == pb.JobsInfo()
+    now_s, for_ever_s = time.monotonic(), float("inf")
+    client._read_shares.turn_s("h1", now_s, for_ever_s, 1e6)  # as if it had cost so much
+    next_one = await begun(anext(watching))
+    assert not next_one.done()
+    next_one.cancel()
+    await asyncio.gather(next_one, return_exceptions=True)
