@@ -283,7 +283,7 @@ class Lbm:
         self._lim.close()
         await self._home.eligible.close()
         await self._home.usage.close()
-        for name in ("lbm.sock", "lbm.restarting", "keeper.sock"):
+        for name in ("lbm.sock", "lbm.restarting", *self._keeper.own_socket()):
             (self._runtime / name).unlink(missing_ok=True)
 
     def _job_began(self, job: JobId, pid: int, group: str) -> None:

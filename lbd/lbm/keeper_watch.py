@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from lbd.process.stop import Stop
 
 log = logging.getLogger("lbd.lbm")
 
+SOCKET = "keeper.sock"
 KEEPER_S = 10.0
 PAUSES_S = (0.1, 0.3, 1.0, 3.0)
 STOP_TIMEOUT_S = 5.0
@@ -33,7 +35,7 @@ class KeeperWatch:
     async def connect(self) -> None:
         """Raises LbdError."""
         path, until_s = (
-            Path(self._config.host.runtime_dir) / "keeper.sock",
+            Path(self._config.host.runtime_dir) / SOCKET,
             time.monotonic() + KEEPER_S,
         )
         while True:
@@ -54,6 +56,10 @@ class KeeperWatch:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await self._gone.wait()
         self.link.close()
+
+    def own_socket(self) -> tuple[str, ...]:
+        """Its name, if we have started the keeper: at that of root's the next may listen by now."""
+        return () if self.link.uid != os.geteuid() else (SOCKET,)
 
     async def replace(self) -> None:
         """It has nothing to do, and may be of an older version. Raises LbdError."""

@@ -19,6 +19,7 @@ SO_PASSRIGHTS = 83  # of Linux 6.16, on machines that number these like most do
 MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x")
 AT_ONCE_MAX = 253  # descriptors with one message: SCM_MAX_FD
 DRAIN_BYTES = 1 << 16
+DRAINS_MAX = 8  # more than a socket holds, but where root has made these larger
 
 
 def receive(sock: socket.socket, size: int, count: int = AT_ONCE_MAX) -> tuple[bytes, list[int]]:
@@ -56,12 +57,19 @@ def take_descriptors(sock: socket.socket, *, wanted: bool) -> None:
 
 
 def is_at_end(sock: socket.socket) -> bool:
-    """Nothing more comes, and nothing is there that would be closed with it."""
+    """Nothing more comes, and nothing is there that would be closed with it. Data that nobody has
+    read is dropped, as far as no descriptors come with it."""
     try:
         sock.shutdown(socket.SHUT_RD)
-        return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        for _ in range(DRAINS_MAX):
+            look = socket.MSG_PEEK | socket.MSG_DONTWAIT
+            data, _, flags, _ = sock.recvmsg(DRAIN_BYTES, 0, look)
+            if not data or flags & socket.MSG_CTRUNC:
+                return not data
+            sock.recv(len(data), socket.MSG_DONTWAIT)  # and no byte beyond
     except OSError:
-        return False
+        pass
+    return False
 
 
 def close_connection(sock: socket.socket) -> list[int]:

@@ -4,11 +4,13 @@ import os
 import pwd
 import shlex
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from lbd.load.process_table import task_of
 from tests.live.cluster import wait_until
 from tests.live.privileged import ANN, LBD, two
 
@@ -98,3 +100,17 @@ def test_a_command_that_stays_is_ended_as_its_user(two):
     ), "it has ended", see=two.logs)  # fmt: skip
     assert (ended["state"], ended["reason"]) == ("cancelled", "killed by root")
     assert ended["exit_status"] in (143, None)
+
+
+def test_an_lbm_that_ends_leaves_the_next_keeper_its_socket(two):
+    """`lbd up` starts that one as soon as the last has gone, while the LBM may still be ending."""
+    run = two.root / "h2/run"
+    two.ups[1].send_signal(signal.SIGSTOP)
+    try:
+        pid = int((run / "lbm.pid").read_text())
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: task_of(pid).has_ended, "the LBM has ended")
+        assert (run / "keeper.sock").exists()
+    finally:
+        two.ups[1].send_signal(signal.SIGCONT)
+    two.ready()

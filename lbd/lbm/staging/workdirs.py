@@ -3,12 +3,17 @@
 A stage belongs to one conversation with the origin: it is made when that opens and removed when it
 ends, however it ends, once nothing runs in it any more. What an LBM that was killed has left is
 removed at the next start.
+
+Each is alone in a directory of the daemons', in which no user may write: what is called so stays
+what was made. Else its user could put a directory of another's in its place, and have that packed
+or cleared away with the rights of its owner.
 """
 
 import asyncio
 import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +30,8 @@ from lbd.pack.pack import clear_away
 POLL_S = 0.05
 POLLS = 600  # for what ran in a stage to be gone
 CLEAR_S = 3600.0
+MODE, MAKING_MODE = 0o711, 0o1733  # users pass through; and while the keeper makes one in it
+NAME = "files"  # of each, in its directory of ours
 AWAY = "files"  # the phase in which a command is refused while its files cannot be had
 
 
@@ -65,12 +72,17 @@ class Workdirs:
     def sweep(self, grace_s: float) -> None:
         """Remove what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
         with contextlib.suppress(OSError):
-            kept = {workdir.path for workdir in self._workdirs.values()}
+            kept = {self._entry(workdir.path) for workdir in self._workdirs.values()}
             left = [os.fsencode(entry) for entry in self._root.iterdir()]
             left = [path for path in left if path not in kept]
             until_s = time.monotonic() + grace_s
             for path in left:
                 self._start_removing(path, lambda: time.monotonic() < until_s)
+
+    def _entry(self, path: bytes) -> bytes:
+        """What is below the root, of a workdir: those of an LBM of before are there themselves."""
+        parent = os.path.dirname(path)
+        return path if parent == os.fsencode(self._root) else parent
 
     def why_full(self, request: lbm_pb2.WorkdirRequest, most: int) -> str:
         """Why this one has no place among `most`, of which no user and no host has them all; ""
@@ -102,39 +114,48 @@ class Workdirs:
         if request.id in self._workdirs or request.id in self._making:
             raise FileExistsError(errno.EEXIST, "a working directory of that name is here already")
         self._make_root()
-        path = os.fsencode(self._root / f"{request.id}.{os.urandom(4).hex()}")
+        path = os.fsencode(self._root / f"{request.id}.{os.urandom(4).hex()}" / NAME)
         made = self._making[request.id] = Workdir(request.origin, request.user, path)
         try:
             await self._make(path, owner)
             self._workdirs[request.id] = made
-        except asyncio.CancelledError:  # its origin has hung up; it may be there all the same
-            self._start_removing(path, lambda: False, made)
+        except BaseException:  # its origin may have hung up; it may be there all the same
+            self._start_removing(self._entry(path), lambda: False, made)
             raise
         finally:
             del self._making[request.id]
 
     async def _make(self, path: bytes, owner: LocalUser | None) -> None:
         """Raises OSError."""
-        if owner is not None and self._as_user.is_needed:
-            try:
+        entry = os.path.dirname(path)
+        os.mkdir(entry)
+        try:
+            if owner is not None and self._as_user.is_needed:
+                os.chmod(entry, MAKING_MODE)  # for as long as it is made
                 await self._as_user.work(owner.uid, b"make", path)
-            except Unavailable as problem:
-                raise OSError(errno.EACCES, str(problem)) from None
-        else:
-            os.mkdir(path, 0o700)
-            if owner is not None:
-                os.chown(path, owner.uid, owner.gid)
+            else:
+                os.mkdir(path, 0o700)
+                if owner is not None:
+                    os.chown(path, owner.uid, owner.gid)
+        except Unavailable as problem:
+            raise OSError(errno.EACCES, str(problem)) from None
+        finally:
+            os.chmod(entry, MODE)
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) or (owner is not None and found.st_uid != owner.uid):
+            raise OSError(errno.EPERM, "the working directory was exchanged as it was made")
 
     def _make_root(self) -> None:
         """Raises OSError, also if it is not ours: anybody may have made it in /var/tmp."""
         for directory in (self._root.parent, self._root):
-            # Whatever our umask is: its users pass through here, or have theirs made by the keeper.
-            mode = 0o1733 if self._as_user.is_needed and directory == self._root else 0o711
             if not directory.exists():
                 directory.mkdir(parents=True)
-                directory.chmod(mode)
-            if directory.lstat().st_uid not in (0, os.geteuid()):
+                directory.chmod(MODE)  # whatever our umask is: its users pass through here
+            found = directory.lstat()
+            if found.st_uid not in (0, os.geteuid()):
                 raise PermissionError(errno.EPERM, f"{directory} is another user's")
+            if directory == self._root and found.st_uid == os.geteuid() and found.st_mode & 0o022:
+                directory.chmod(MODE)  # an LBM of before let users write there
 
     def path_of(self, request: lbm_pb2.RunRequest) -> bytes:
         """Of the one in which it is to run, if that is its user's; b"" = there is none."""
@@ -154,35 +175,45 @@ class Workdirs:
         """Nobody needs it any more: remove it as soon as nothing runs in it."""
         workdir = self._workdirs.pop(name, None)
         if workdir is not None:
-            self._start_removing(workdir.path, lambda: self._is_used(name), workdir)
+            entry = self._entry(workdir.path)
+            self._start_removing(entry, lambda: self._is_used(name), workdir)
 
     def _is_used(self, name: str) -> bool:
         return any(job == name or job.startswith(f"{name}.") for job in self._jobs.running)
 
     def _start_removing(
-        self, path: bytes, is_used: Callable[[], bool], workdir: Workdir | None = None
+        self, entry: bytes, is_used: Callable[[], bool], workdir: Workdir | None = None
     ) -> None:
-        task = asyncio.create_task(self._remove(path, is_used), name="remove a stage")
+        task = asyncio.create_task(self._remove(entry, is_used), name="remove a stage")
         self._removing[task] = workdir
         task.add_done_callback(self._removing.pop)
 
-    async def _remove(self, path: bytes, is_used: Callable[[], bool]) -> None:
+    async def _remove(self, entry: bytes, is_used: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(POLLS):
             if not is_used():
                 break
             await asyncio.sleep(POLL_S)
         with contextlib.suppress(OSError, Unavailable):
-            owner = os.lstat(path).st_uid
-            if self._as_user.is_needed and owner != os.geteuid():
+            if not self._as_user.is_needed:
+                await loop.run_in_executor(None, clear_away, entry)
+                return
+            is_ours = os.lstat(entry).st_uid == os.geteuid()
+            path = os.path.join(entry, os.fsencode(NAME)) if is_ours else entry
+            with contextlib.suppress(FileNotFoundError):  # it was never made
+                owner = os.lstat(path).st_uid
                 await self._as_user.work(owner, b"clear", path, limit_s=CLEAR_S)
-            else:
-                await loop.run_in_executor(None, clear_away, path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(path)  # its user may not do that
+            os.rmdir(entry)
 
     async def close(self) -> None:
-        """All of them, at once: the keeper has ended what ran in them."""
+        """All of them, at once: the keeper has ended what ran in them. What is another user's the
+        next LBM has them clear away."""
         for task in self._removing:
             task.cancel()
+        if self._as_user.is_needed:
+            return
         with contextlib.suppress(OSError):
             for entry in self._root.iterdir():
                 clear_away(os.fsencode(entry))

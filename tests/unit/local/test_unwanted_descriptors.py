@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from lbd.local import unix_transport, unwanted_descriptors
-from lbd.local.descriptors import MACHINES, SO_PASSRIGHTS
+from lbd.local.descriptors import MACHINES, SO_PASSRIGHTS, is_at_end, take_urgent_inline
 from lbd.local.json_socket import ask, serve_json
 
 CONNECTIONS, SENT, WAITING_MAX = 40, 100, 50
@@ -82,3 +82,26 @@ async def test_of_whose_hang_as_they_are_closed_no_more_are_received(serve, monk
         assert more <= WAITING_MAX + SENT + CONNECTIONS + 10
     finally:
         let_go.set()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000])
+def test_a_connection_with_plain_data_is_closed_at_once(size):
+    """Else each would wait, one descriptor of the daemon's, while another's closing hangs."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(bytes(size))
+        assert is_at_end(ours)
+
+
+@pytest.mark.parametrize(("before", "flags"), [(0, 0), (3, 0), (100_000, 0), (3, socket.MSG_OOB)])
+def test_one_that_descriptors_have_come_with_is_not(before, flags):
+    ours, theirs = socket.socketpair()
+    with ours, theirs, open(os.devnull) as null:
+        take_urgent_inline(ours)
+        theirs.sendall(bytes(before))
+        socket.send_fds(theirs, [b"x"], [null.fileno()], flags)
+        assert not is_at_end(ours)
+        received = [socket.recv_fds(ours, 1 << 17, 1) for _ in range(2)]
+        descriptors = [number for one in received for number in one[1]]
+        assert len(descriptors) == 1  # still there, for a thread to close
+        os.close(descriptors[0])

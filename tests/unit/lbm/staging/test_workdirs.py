@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -75,6 +76,32 @@ async def test_what_could_not_be_made_may_be_asked_for_again(workdirs, as_user):
         await workdirs.make(request(), OWNER)
     as_user.trouble = None
     await workdirs.make(request(), OWNER)
+
+
+@pytest.mark.root
+async def test_its_user_may_put_nothing_else_in_its_place(workdirs, as_user, tmp_path):
+    """Another's directory, which would be packed and cleared away with the rights of its owner."""
+    as_user.may.set()
+    (tmp_path / "h2").mkdir()
+    (tmp_path / "h2").chmod(0o1733)  # as LBMs of before have left it
+    await workdirs.make(request(), OWNER)
+    path = Path(os.fsdecode(workdirs.get("h1-1").path))
+    above = [one for one in path.parents if one.is_relative_to(tmp_path)]
+    assert path.stat().st_uid == OWNER.uid
+    assert [oct(one.stat().st_mode & 0o022) for one in above] == ["0o0"] * len(above)
+    workdirs.end("h1-1")
+    async with asyncio.timeout(20):
+        while any((tmp_path / "h2").iterdir()):  # noqa: ASYNC110  # nobody says so
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.root
+async def test_another_that_is_there_once_it_was_made_is_refused(workdirs, as_user, monkeypatch):
+    as_user.may.set()
+    monkeypatch.setattr(os, "chown", lambda *_: None)  # so it belongs to somebody else
+    with pytest.raises(OSError, match="exchanged"):
+        await workdirs.make(request(), OWNER)
+    assert workdirs.get("h1-1") is None
 
 
 @pytest.mark.root
