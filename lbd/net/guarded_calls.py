@@ -10,6 +10,9 @@ has ended.
 For that, a method with one request is served as one with a stream of them. It is the same on the
 wire, but its handler begins before the request is read, and knows by then who calls.
 
+What a caller does not read stays here, too. So a call counts until gRPC has done with it, which is
+once its answer is sent, and answers that wait for that are within a budget of each caller.
+
 On a stream of requests nothing tells a message that is withheld from one that has not begun. Each
 caller can have a few such streams. A host needs one to each other host, and a second one for as
 long as commands run that it sent with an earlier certificate.
@@ -20,7 +23,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import grpc
 import grpc.aio
@@ -34,7 +37,7 @@ if TYPE_CHECKING:  # generic in the stubs only
 
     Context = grpc.aio.ServicerContext[object, object]
     Handler = grpc.RpcMethodHandler[object, object] | None
-    Body = Callable[[object, Context], Awaitable[object]]
+    Body = Callable[[object, Context], Awaitable[bytes]]
 
 # Of each caller, on all its connections. Each `lbrun -q` that waits has a call, so they are more
 # than an LBM has clients by default (lbm.max_clients).
@@ -43,6 +46,10 @@ STREAMS_MAX = 8  # of requests
 READ_AT_ONCE, READ_AT_ONCE_OF_ALL = 4, 32
 READ_S = 30.0  # for the longest message over a slow line
 IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
+# Of answers until they are sent, and likewise of what streams of answers send: whoever stops
+# reading outputs keeps nobody of the same host from asking.
+UNREAD_BYTES = 128 << 20
+UNREAD = "bytes of answers that are not read"
 
 
 class Callers(Protocol):
@@ -59,15 +66,44 @@ class TooMuch(LbdError):
     """A caller has as much under way as it may have."""
 
 
-@contextmanager
-def held(budget: Budget, asker: str, amount: int, what: str) -> Iterator[None]:
+def take(budget: Budget, asker: str, amount: int, what: str) -> None:
     """Raises TooMuch."""
     if not budget.take(asker, amount):
         raise TooMuch(f"{asker} has {budget.each} {what} here; ask again later")
+
+
+@contextmanager
+def held(budget: Budget, asker: str, amount: int, what: str) -> Iterator[None]:
+    """Raises TooMuch."""
+    take(budget, asker, amount, what)
     try:
         yield
     finally:
         budget.give_back(asker, amount)
+
+
+def hold(context: "Context", budget: Budget, asker: str, amount: int, what: str) -> None:
+    """Until gRPC has done with the call, which is after its handler. Raises TooMuch."""
+    take(budget, asker, amount, what)
+    context.add_done_callback(
+        lambda _: budget.give_back(asker, amount)  # type: ignore[arg-type]  # the stubs' slip
+    )
+
+
+class Answers:
+    """The context of a call with many answers: each counts while it waits to be sent."""
+
+    def __init__(self, context: "Context", unread: Budget, asker: str) -> None:
+        self._context = context
+        self._unread, self._asker = unread, asker
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._context, name)
+
+    async def write(self, message: bytes) -> None:
+        """Raises TooMuch."""
+        with held(self._unread, self._asker, len(message), UNREAD):
+            await self._context.write(message)
 
 
 class GuardedCalls(grpc.GenericRpcHandler):
@@ -81,6 +117,8 @@ class GuardedCalls(grpc.GenericRpcHandler):
         self._calls = Budget(CALLS_MAX, sys.maxsize)
         self._streams = Budget(STREAMS_MAX, sys.maxsize)
         self._in_hand = Budget(IN_HAND_BYTES, sys.maxsize)
+        self._unread = Budget(UNREAD_BYTES, sys.maxsize)
+        self._unread_of_streams = Budget(UNREAD_BYTES, sys.maxsize)
         self._turns = Turns(READ_AT_ONCE)
         self._all_turns = asyncio.Semaphore(READ_AT_ONCE_OF_ALL)
 
@@ -105,14 +143,18 @@ class GuardedCalls(grpc.GenericRpcHandler):
         is_long = handler.request_streaming or handler.response_streaming
 
         async def bounded(requests: object, context: "Context") -> object:
-            with held(self._calls, asker := self._trust.asker(context), 1, "calls under way"):
-                if not is_long:
-                    return await self._answer(body, asker, context)
-                with self._trust.held(await self._trust.caller(context)):
-                    if not handler.request_streaming:
-                        return await self._answer(body, asker, context)
-                    with held(self._streams, asker, 1, "streams open"):
-                        return await body(requests, context)
+            asker = self._trust.asker(context)
+            hold(context, self._calls, asker, 1, "calls under way")
+            if not is_long:
+                answer = await self._answer(body, asker, context)
+                hold(context, self._unread, asker, len(answer), UNREAD)
+                return answer
+            with self._trust.held(await self._trust.caller(context)):
+                if not handler.request_streaming:
+                    answers = Answers(context, self._unread_of_streams, asker)
+                    return await self._answer(body, asker, cast("Context", answers))
+                with held(self._streams, asker, 1, "streams open"):
+                    return await body(requests, context)
 
         async def call(requests: object, context: "Context") -> object:
             try:
@@ -132,7 +174,7 @@ class GuardedCalls(grpc.GenericRpcHandler):
             make = grpc.stream_stream_rpc_method_handler
         return make(call, handler.request_deserializer, handler.response_serializer)
 
-    async def _answer(self, body: "Body", asker: str, context: "Context") -> object:
+    async def _answer(self, body: "Body", asker: str, context: "Context") -> bytes:
         """To one request, once it is here."""
         async with self._turns.turn(asker), self._all_turns:
             request = await whole_request(context)

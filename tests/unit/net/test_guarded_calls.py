@@ -199,6 +199,75 @@ async def test_requests_whose_calls_go_on_are_within_a_budget(monkeypatch):
             again = await asking(bytes(LONG), metadata=as_host("h2"), timeout=60).read()
 
 
+@pytest.mark.parametrize("method", ["Once", "Answers"])
+async def test_answers_that_are_not_read_are_within_a_budget(method, monkeypatch):
+    """One host had an LBM hold a GiB at once, and a dispatcher as much in half a minute."""
+    monkeypatch.setattr(guarded_calls, "UNREAD_BYTES", 3 * LONG)
+    answer = bytes(LONG)
+
+    async def once(_request, _context):
+        return answer
+
+    async def answers(_request, context):
+        await context.write(answer)
+
+    async with (
+        serving(Once=once, Answers=answers) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel,
+    ):
+        asking = channel.stream_stream(f"/test.S/{method}")
+
+        async def asked(host):
+            call = asking(metadata=as_host(host), timeout=60)
+            await call.write(b"x")
+            await call.done_writing()
+            return call
+
+        unread = [await asked("h2") for _ in range(3)]
+        for call in unread:
+            await call.initial_metadata()  # it is answered
+        refused = await asked("h2")
+        text = f"h2 has {3 * LONG} bytes of answers that are not read here; ask again later"
+        assert await refused.details() == text
+        assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await (await asked("h3")).read() == answer
+        assert await unread[0].read() == answer
+        assert await unread[0].code() is grpc.StatusCode.OK
+        again = None
+        while again != answer:  # it is done with that a moment later
+            again = await (await asked("h2")).read()
+
+
+async def test_a_call_counts_until_its_answer_is_sent(monkeypatch):
+    monkeypatch.setattr(guarded_calls, "CALLS_MAX", 3)
+
+    async def once(_request, _context):
+        return bytes(LONG)
+
+    async with (
+        serving(Once=once) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel,
+    ):
+        asking = channel.stream_stream("/test.S/Once")
+        unread = [asking(metadata=as_host("h2"), timeout=60) for _ in range(3)]
+        for call in unread:
+            await call.write(b"x")
+            await call.done_writing()
+            await call.initial_metadata()  # it is answered
+        refused = asking(metadata=as_host("h2"), timeout=60)
+        assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await refused.details() == "h2 has 3 calls under way here; ask again later"
+        for call in unread:
+            call.cancel()
+        again = asking(metadata=as_host("h3"), timeout=60)
+        await again.write(b"x")
+        assert await again.read() == bytes(LONG)
+        code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        while code is not grpc.StatusCode.OK:  # it hears of that a moment later
+            asked = channel.unary_unary("/test.S/Once")
+            code = await asked(b"", metadata=as_host("h2"), timeout=60).code()
+
+
 async def test_what_was_refused_is_not_kept():
     """In fifteen seconds one host had the dispatcher keep 3 GiB of refused questions."""
 
