@@ -66,10 +66,3 @@ def need_file(name: bytes, directory: int) -> None:
         number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
         text = os.strerror(number) if stat.S_ISDIR(kind) else "Not a regular file"
         raise OSError(number, text)
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Raises OSError."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lbd.client.complaints import say
 from lbd.client.signals import die_of
 from lbd.launch.exec import become, exit_status_of
-from lbd.process.whole_file import write_all
+from lbd.local.write_all import write_all
 
 if TYPE_CHECKING:
     from lbd.client.options import Options

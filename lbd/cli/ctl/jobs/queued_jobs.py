@@ -24,7 +24,7 @@ from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
-from lbd.process.whole_file import write_all
+from lbd.local.write_all import write_all
 
 PATIENCE_S = 15.0
 FOLLOW_S = 0.2
