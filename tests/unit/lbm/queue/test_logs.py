@@ -65,7 +65,7 @@ async def test_who_follows_on_thousands_of_streams_looks_no_oftener():
             serve_logs(check, attempts, looks, asked.SerializeToString(), Call())
         )
 
-    many = [follow("h2") for _ in range(2 * int(LOOKS_AT_ONCE))]
+    many = [follow("h2") for _ in range(4 * int(LOOKS_AT_ONCE))]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     now_s = time.monotonic()
