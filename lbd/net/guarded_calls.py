@@ -46,8 +46,8 @@ STREAMS_MAX = 8  # of requests
 READ_AT_ONCE, READ_AT_ONCE_OF_ALL = 4, 32
 READ_S = 30.0  # for the longest message over a slow line
 IN_HAND_BYTES = 128 << 20  # of requests whose calls go on
-# Of answers until they are sent, and likewise of what streams of answers send: whoever stops
-# reading outputs keeps nobody of the same host from asking.
+# Of answers until they are sent, and as much of what streams of answers send: outputs that are not
+# read keep nobody of the same host from asking.
 UNREAD_BYTES = 128 << 20
 UNREAD = "bytes of answers that are not read"
 
