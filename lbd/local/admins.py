@@ -15,8 +15,8 @@ NAMES_MAX = 128
 
 
 class Admins:
-    """Names are looked up once a minute: accounts come and go, and whoever asks, and how often,
-    others are not to wait for a slow user database."""
+    """Names are looked up once a minute, since accounts come and go; not at each question, or one
+    user's questions would have others wait for a slow user database."""
 
     def __init__(self, config: AdminConfig) -> None:
         self._config = config

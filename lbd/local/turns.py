@@ -1,4 +1,4 @@
-"""A few at a time of each: whoever wants more waits, and nobody else does for that."""
+"""A few at a time of each key: more wait, and hold up no other key."""
 
 import asyncio
 import contextlib

@@ -111,7 +111,7 @@ def options(max_message_bytes: int, silence_s: float) -> Options:
         ("grpc.http2.max_frame_size", MIB),
         ("grpc.http2.write_buffer_size", MIB),
         # The window of a stream of which nothing is read is 64 KiB, as it is without this. With it,
-        # gRPC lets whoever sends fast have 128 MiB each. It finds that out by a ping after
+        # gRPC lets a fast sender have 128 MiB each. It learns the speed by a ping after
         # messages, which costs half as much as a short message does.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.max_concurrent_streams", CALLS_MAX),  # of one connection; more wait at their end
