@@ -1,19 +1,21 @@
 """Hosts whose owners come and go as measured: wait for them, move, or decide?
 
-`.venv/bin/python tests/bench/run.py --only owners` (half an hour; `--quick`: one day)
+`.venv/bin/python tests/bench/run.py --only owners` (70 minutes; `--quick`: one day)
 
-Half a day of four PlanetLab series, a second for five minutes: an owner is there while the load is
-above 15 %. Four labs of four real hosts each run the same jobs at the same time, each under its own
-rule: commands stand still until the owner has left, are moved at once, after three values, or when
-`admission.owner_is_back = "decide"` finds that right. Jobs burn CPU at a fiftieth of a core, so
-that the labs fit on a machine of two cores; what has stood still goes on at its own pace.
+Half a day of four PlanetLab series, two seconds for five minutes: an owner is there while the load
+is above 15 %. Four labs of four real hosts each run the same jobs at the same time, each under its
+own rule: commands stand still until the owner has left, are moved at once, after three values, or
+when `admission.owner_is_back = "decide"` finds that right. Jobs burn CPU at a fiftieth of a core,
+so that the labs fit on a machine of two cores; what has stood still goes on at its own pace.
 
 What a rule saves differs more from day to day than the rules do on average. So days are drawn by
 their numbers alone, many of them are run in virtual time by the same book, and the first of them
 also live, as many as were laid down before. What decides is the difference of delays: that of the
 virtual days, corrected by what the live ones differed from their own simulation, with an interval
-that counts both. If no difference is inside it the row says "undecided", and nothing is shown: a
-single live day differs from its simulation by seconds, and the rules from each other by one.
+that counts both. If no difference is inside it the row says "undecided", and nothing is shown.
+
+Which of the free hosts a job gets is chance, and moves the mean delay of a day by seconds; the
+rules differ by one. So a live day is simulated with the hosts that its jobs got live.
 
 The archive is looked for in $LBD_TRACES, or ../shared/traces beside the repository. It needs root:
 owners are known by terminals of accounts of this system.
@@ -26,6 +28,7 @@ import shutil
 import tarfile
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,6 +37,7 @@ from statistics import fmean, stdev
 
 from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.owner_book import OwnerBook, Standing
+from lbd.lbm.owner.watch import WATCH_S
 from lbd.model import HostId, JobId
 from tests.bench.dispatching import TRACES
 from tests.bench.measure import CannotMeasureError, say, summarise
@@ -42,18 +46,19 @@ from tests.bench.stage import Stage
 from tests.live.cluster import FAST, Lab
 
 ARCHIVE = "planetlab-cloudsim-10days.tar.xz"
-VALUES, STEP_S, BUSY = 144, 1.0, 15.0
+VALUES, STEP_S, BUSY = 144, 2.0, 15.0
 LIVELY = 20  # comings and goings of an owner in that time
 OWNERS = ("games", "man", "lp", "news")  # accounts, one a host
 HOSTS = tuple(HostId(f"h{number}") for number in range(1, len(OWNERS) + 1))
-JOBS, GAP_S, WORK_S, PACE = 20, 7.0, 10.0, 0.02
+JOBS, GAP_S, WORK_S, PACE = 20, 14.0, 20.0, 0.02
 STOPPED_S = 0.5  # so late, a job has stood still; less is the machine's doing, and made up for
-LIVE_DAYS, VIRTUAL_DAYS = 12, 200
+SEEN_S = 3.0  # until all hosts know of an owner
+LIVE_DAYS, VIRTUAL_DAYS = 12, 400
 NORMAL, STUDENT = 1.96, 2.201  # 97.5 % of the t of so many days
 RULES: dict[str, dict[str, object]] = {
     "wait": {"owner_is_back": "suspend"},
     "move": {"owner_is_back": "decide", "decide_by": "timer", "decide_after_s": 0.0},
-    "timer": {"owner_is_back": "decide", "decide_by": "timer", "decide_after_s": 3.0},
+    "timer": {"owner_is_back": "decide", "decide_by": "timer", "decide_after_s": 3 * STEP_S},
     "decide": {"owner_is_back": "decide", "decide_by": "trials"},
 }
 
@@ -70,31 +75,38 @@ class Found:
 
 
 Days = list[dict[str, Found]]  # by rule, day by day
+Attempts = Sequence[Sequence[HostId]]  # of each job: the hosts that it began on
 
 
 def measure(stage: Stage, _wanted: set[str]) -> list[Row]:
     lively = series(TRACES / ARCHIVE)
     if os.geteuid() != 0:
         raise CannotMeasureError("it needs root, to give terminals to owners")
-    mark, live = stage.others.mark(), Days()
+    mark, live, same = stage.others.mark(), Days(), Days()
     for number in range(1 if stage.quick else LIVE_DAYS):
         say(f"owners: day {number + 1}, {VALUES} values of {STEP_S:g} s each")
+        here = day(lively, number)
         with tempfile.TemporaryDirectory(prefix="lbd-owners-") as where:
-            live.append(replayed(Path(where), day(lively, number)))
-        say("; ".join(f"{rule}: {found}" for rule, found in live[-1].items()))
+            jobs = replayed(Path(where), here)
+        live.append({rule: judged(jobs[rule]) for rule in RULES})
+        same.append(
+            {rule: simulated(rule, here, Random(1), hosts_of(jobs[rule])) for rule in RULES}
+        )
+        say("; ".join(f"{rule}: {live[-1][rule]} (simulated {same[-1][rule]})" for rule in RULES))
     others = stage.others.share_since(mark)
     virtual = [
-        {rule: simulated(rule, day(lively, number)) for rule in RULES}
+        {rule: simulated(rule, day(lively, number), Random(number)) for rule in RULES}
         for number in range(VIRTUAL_DAYS)
     ]
-    return [one for rule in RULES if rule != "decide" for one in rows(live, virtual, rule, others)]
+    compared = [rule for rule in RULES if rule != "decide"]
+    return [one for rule in compared for one in rows(live, same, virtual, rule, others)]
 
 
-def rows(live: Days, virtual: Days, rule: str, others: float | None) -> list[Row]:
+def rows(live: Days, same: Days, virtual: Days, rule: str, others: float | None) -> list[Row]:
     """What was seen live, which decides nothing; and by how much less `decide` delays."""
     mine, theirs = mean(live, "decide").delay_s, mean(live, rule).delay_s
-    middle_s, half_s = difference(live, virtual, rule)
-    same, many = virtual[: len(live)], f"{len(virtual)} virtual days"
+    middle_s, half_s = difference(live, same, virtual, rule)
+    many = f"{len(virtual)} virtual days"
     note = "; ".join(
         f"{name}: {mean(live, name)} (the same days simulated {mean(same, name)},"
         f" {many} {mean(virtual, name)})"
@@ -118,13 +130,14 @@ def mean(days: Days, rule: str) -> Found:
     )
 
 
-def difference(live: Days, virtual: Days, rule: str) -> tuple[float, float]:
+def difference(live: Days, same: Days, virtual: Days, rule: str) -> tuple[float, float]:
     """Of delays, ours less theirs, and half of its 95 % interval; infinite after a single day."""
-    expected = [found["decide"].delay_s - found[rule].delay_s for found in virtual]
-    off = [
-        found["decide"].delay_s - found[rule].delay_s - own
-        for found, own in zip(live, expected, strict=False)
-    ]
+
+    def less(days: Days) -> list[float]:
+        return [found["decide"].delay_s - found[rule].delay_s for found in days]
+
+    expected = less(virtual)
+    off = [seen - own for seen, own in zip(less(live), less(same), strict=True)]
     middle_s = fmean(expected) + fmean(off)
     if len(off) < LIVE_DAYS:
         return middle_s, math.inf
@@ -174,7 +187,8 @@ class Desk:
         os.close(self._master)
 
 
-def replayed(where: Path, here: list[list[bool]]) -> dict[str, Found]:
+def replayed(where: Path, here: list[list[bool]]) -> dict[str, list[dict]]:
+    """The jobs under each rule."""
     from tests.bench import tags_batch as batch  # it is a program, too
 
     for account in OWNERS:
@@ -189,6 +203,9 @@ def replayed(where: Path, here: list[list[bool]]) -> dict[str, Found]:
         for rule, values in RULES.items():
             labs[rule] = lab_with(values)
         desks = [Desk(account) for account in OWNERS]
+        for desk, there in zip(desks, here, strict=True):
+            desk.use(here=there[0])
+        time.sleep(SEEN_S)
         began_s, submitted = time.monotonic(), 0
         pids: list[int] = []
         for value in range(VALUES):
@@ -207,7 +224,7 @@ def replayed(where: Path, here: list[list[bool]]) -> dict[str, Found]:
         for pid in pids:
             os.waitpid(pid, 0)
         batch.wait_for_all(list(labs.values()))
-        return {rule: judged(batch.told(lab, 1, JOBS)) for rule, lab in labs.items()}
+        return {rule: batch.told(lab, 1, JOBS) for rule, lab in labs.items()}
     finally:
         for desk in desks:
             desk.close()
@@ -241,6 +258,10 @@ def judged(jobs: list[dict]) -> Found:
     )
 
 
+def hosts_of(jobs: list[dict]) -> Attempts:
+    return [[one["host"] for one in job["attempts"] if one["started"]] for job in jobs]
+
+
 # -- in virtual time -------------------------------------------------------------------------------
 
 
@@ -251,6 +272,7 @@ class Job:
     done_s: float = 0.0  # of its work, by this attempt
     lost_s: float = 0.0
     ended_s: float = 0.0
+    attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -259,14 +281,17 @@ class VirtualHost:
     job: Job | None = None
 
 
-def simulated(rule: str, here: list[list[bool]]) -> Found:
+def simulated(rule: str, here: list[list[bool]], rng: Random, attempts: Attempts = ()) -> Found:
+    """A job begins on the host of the attempt that is given, if it is free, or on any that is.
+
+    What others know of a host is as old as one look.
+    """
     config = AdmissionConfig(owner_idle_s=600.0, **RULES[rule])  # type: ignore[arg-type]
-    rng = Random(1)
     hosts = [VirtualHost(OwnerBook(name, STEP_S)) for name in HOSTS]
     coming = [Job(number, number * GAP_S) for number in range(JOBS)]
     queue: list[Job] = []
     ended: list[Job] = []
-    now_s = 0.0
+    now_s, had_room, was_away = 0.0, dict[HostId, bool](), dict[HostId, bool]()
     while len(ended) < JOBS:
         value = int(now_s / STEP_S)
         there = [row[value] if value < VALUES else False for row in here]
@@ -275,8 +300,7 @@ def simulated(rule: str, here: list[list[bool]]) -> Found:
         away = {name: not at for name, at in zip(HOSTS, there, strict=True)}
         for host, at in zip(hosts, there, strict=True):
             step = host.book.look(at, now_s, 0)
-            others = [one for one in hosts if one is not host]
-            others_free = any(one.job is None and away[one.book.host] for one in others)
+            others_free = any(free for name, free in had_room.items() if name != host.book.host)
             host.book.cluster_is(away, others_free, rng, step=step)
             if host.job is not None and at and config.owner_is_back == "decide":
                 standing = Standing(JobId(f"{host.job.number}"), host.job.done_s, True)
@@ -285,19 +309,29 @@ def simulated(rule: str, here: list[list[bool]]) -> Found:
                     host.job.done_s = 0.0
                     queue.insert(0, host.job)
                     host.job = None
+        free = [host for host in hosts if host.job is None and was_away.get(host.book.host)]
+        while free and queue:
+            job = queue.pop(0)
+            host = chosen(free, job, attempts, rng)
+            free.remove(host)
+            host.job = job
+            job.attempts += 1
+        had_room, was_away = {host.book.host: host in free for host in hosts}, away
         for host, at in zip(hosts, there, strict=True):
-            if at:
-                continue
-            if host.job is None and queue:
-                host.job = queue.pop(0)
-            if (job := host.job) is not None:
-                job.done_s += STEP_S
+            if not at and (job := host.job) is not None:
+                job.done_s += WATCH_S
                 if job.done_s >= WORK_S:
-                    job.ended_s, host.job = now_s + STEP_S, None
+                    job.ended_s, host.job = now_s + WATCH_S, None
                     host.book.gone(JobId(f"{job.number}"))
                     ended.append(job)
-        now_s += STEP_S
+        now_s += WATCH_S
     return Found(
         fmean(job.ended_s - job.came_s - WORK_S for job in ended),
         fmean(job.lost_s for job in ended),
     )
+
+
+def chosen(free: list[VirtualHost], job: Job, attempts: Attempts, rng: Random) -> VirtualHost:
+    wanted = attempts[job.number][job.attempts :] if attempts else ()
+    same = [host for host in free if wanted and host.book.host == wanted[0]]
+    return same[0] if same else rng.choice(free)
