@@ -17,7 +17,7 @@ from pathlib import Path
 from lbd.keeper.limits.ceilings import Ceilings, join, usable
 from lbd.keeper.limits.marked_processes import MarkLook
 from lbd.load import cgroup, process_table
-from lbd.load.process_table import with_descendants
+from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import read_small
 
 CLEAR_TRIES = 100
@@ -27,7 +27,6 @@ V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to h
 UNFIT = 100
 CHILDREN_BYTES = 1 << 16  # whom it does not show is seen once the next job has ended
 MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
-STATUS_BYTES = 1 << 14
 ENVIRONMENT_BYTES = 8 << 20
 LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: which keeper's it is, and the job
@@ -80,7 +79,7 @@ class Containment:
         """End what a keeper of the same runtime directory left when it was killed."""
         unread, until_s = set[int](), time.monotonic() + CLEAR_LOOK_S
         for _ in range(CLEAR_TRIES):
-            look = MarkLook(_pids() - unread, self._is_ours, _uid, until_s)
+            look = MarkLook(_pids() - unread, self._is_ours, uid_of, until_s)
             while (marked := look.answers()) is None:
                 time.sleep(CLEAR_PAUSE_S)
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
@@ -152,10 +151,10 @@ class Containment:
         alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
         found = {pid for pid, task in alive.items() if task.session == leader}
         elsewhere = [pid for pid in ours & alive.keys() if alive[pid].session not in others]
-        strays = {pid for pid in elsewhere if pid not in found and _uid(pid) == uid}
+        strays = {pid for pid in elsewhere if pid not in found and uid_of(pid) == uid}
         if job not in self._looks:
             mark = self.mark + job.encode()
-            self._looks[job] = MarkLook(strays, lambda pid: mark in _environment(pid), _uid)
+            self._looks[job] = MarkLook(strays, lambda pid: mark in _environment(pid), uid_of)
         if (marked := self._looks[job].answers()) is not None:
             del self._looks[job]
             found |= {pid for pid in strays if marked.get(pid, False) is not False}
@@ -243,15 +242,6 @@ def _children() -> set[int]:
 def _is_alive(pid: int) -> bool:
     task = process_table.task_of(pid)
     return task is not None and not task.has_ended
-
-
-def _uid(pid: int) -> int:
-    """Whose it is, also if it runs a program that is set to another user; -1: it is gone."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
-            if line.startswith(b"Uid:"):
-                return int(line.split()[1])
-    return -1
 
 
 def _environment(pid: int) -> list[bytes]:

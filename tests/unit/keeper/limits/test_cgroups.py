@@ -41,7 +41,7 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
     left = job_of(held)
     monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.2)
     monkeypatch.setattr(cgroups, "_pids", lambda: {hung.pid, left.pid})
-    monkeypatch.setattr(cgroups, "_uid", lambda pid: pid)
+    monkeypatch.setattr(cgroups, "uid_of", lambda pid: pid)
     monkeypatch.setattr(
         cgroups, "_environment", lambda pid: signal.pause() if pid == hung.pid else read(pid)
     )
