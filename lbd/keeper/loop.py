@@ -96,7 +96,7 @@ class Keeper:
         self._lbm: LbmLine | None = None
         self._descriptors: list[int] = []
         self.jobs: dict[str, Running] = {}
-        self._alone_since_s = time.monotonic()
+        self._alone_since_s, self._fed_s = time.monotonic(), 0.0
         self.quitting = False
         self._poll = select.poll()
         self._holding, self._limits = Holding(), Limits()
@@ -109,10 +109,10 @@ class Keeper:
         parent.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._warden = Warden(parent, silent_s)
         self._beginnings = Beginnings(self, self._poll, parent, program, gate)
+        containment.others = lambda: self._beginnings.leaders | {self._warden.pid}
         self._manager = ServiceManager(os.environ)
         feeds = [one for one in (silent_s, self._manager.watchdog_s) if one]
         self._feed_s = min(feeds) / FED_PER_TIMEOUT if feeds else 0.0
-        self._fed_s = 0.0
 
     def _asked_to_quit(self, *_: object) -> None:
         self.quitting = True  # the loop ends all; a signal comes at any moment

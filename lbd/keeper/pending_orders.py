@@ -67,6 +67,11 @@ class Beginnings:
         """Children that are no jobs."""
         return self.spares.pids | self.looks.pids
 
+    @property
+    def leaders(self) -> set[int]:
+        """Of sessions: those children, and those that are jobs."""
+        return self.pids | {job.pid for job in self._keeper.jobs.values()}
+
     def hear(self, descriptor: int, events: int) -> bool:
         """Whether that was one of ours."""
         if descriptor in self._starting:
@@ -224,6 +229,7 @@ class Beginnings:
             self._keeper.report(BEGUN, (JOB, name), *known)
             return
         self._keeper.forget(name)
+        self._containment.ended(name)
         if running.ended:
             self._containment.forget(running.group)
         else:

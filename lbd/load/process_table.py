@@ -5,11 +5,13 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lbd.load.procfs import TICKS_PER_S, read_small
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
+STATUS_BYTES = 1 << 14
 
 
 @dataclass(slots=True)
@@ -58,6 +60,15 @@ def task_of(pid: int) -> TaskStat | None:
         return parse_task(read_small(f"/proc/{pid}/stat"))
     except (OSError, ValueError, IndexError):
         return None
+
+
+def uid_of(pid: int) -> int:
+    """Whose it is, also if it runs a program that is set to another user; -1: it is gone."""
+    with suppress(OSError, ValueError):
+        for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    return -1
 
 
 def thread_states(pid: int) -> list[bytes]:

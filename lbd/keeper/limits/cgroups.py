@@ -11,21 +11,22 @@ import os
 import signal
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import Ceilings, join, usable
+from lbd.keeper.limits.marked_processes import MarkLook
 from lbd.load import cgroup, process_table
-from lbd.load.process_table import with_descendants
+from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import read_small
 
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
+CLEAR_LOOK_S = 10.0  # at all that is there; the keeper takes no orders before
 V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any does to hold processes
 UNFIT = 100
 CHILDREN_BYTES = 1 << 16  # whom it does not show is seen once the next job has ended
 MEMBERS_BYTES = 1 << 16  # of those it kills; who comes after is killed in the next round
-STATUS_BYTES = 1 << 14
 ENVIRONMENT_BYTES = 8 << 20
 LINKS_OF_A_LEAF = 2  # of a directory without subdirectories
 MARK = b"LBD_KEPT"  # in every job's environment: which keeper's it is, and the job
@@ -67,6 +68,8 @@ class Containment:
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
         self.ceilings = Ceilings.find(name, self.base, found)
         self._beside = list(map(str, self.ceilings.directories(self.base)))
+        self._looks: dict[str, MarkLook] = {}  # by job that ends
+        self.others: Callable[[], Collection[int]] = tuple  # leaders of sessions that are no strays
 
     def described(self, kind: bytes, limits: bytes) -> tuple[tuple[bytes, str], ...]:
         """What we are, by these keys."""
@@ -74,12 +77,13 @@ class Containment:
 
     def clear_leftovers(self) -> None:
         """End what a keeper of the same runtime directory left when it was killed."""
+        unread, until_s = set[int](), time.monotonic() + CLEAR_LOOK_S
         for _ in range(CLEAR_TRIES):
-            left = [
-                pid
-                for pid in _pids()
-                if any(item.startswith(self.mark) for item in _environment(pid))
-            ]
+            look = MarkLook(_pids() - unread, self._is_ours, uid_of, until_s)
+            while (marked := look.answers()) is None:
+                time.sleep(CLEAR_PAUSE_S)
+            unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
+            left = [pid for pid, is_marked in marked.items() if is_marked]
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
                     left += cgroup.members(group)
@@ -88,6 +92,10 @@ class Containment:
             if not left:
                 return
             time.sleep(CLEAR_PAUSE_S)
+
+    def _is_ours(self, pid: int) -> bool:
+        """Was it begun by a keeper of this runtime directory?"""
+        return any(item.startswith(self.mark) for item in _environment(pid))
 
     def new_group(self) -> str:
         """A cgroup for one job, "" without cgroups. Raises OSError.
@@ -112,7 +120,7 @@ class Containment:
         """Kill whatever is left of the job. True once nothing is; else call again shortly. `uid`:
         whose it is."""
         if not group:
-            return not _kill_marked(self.mark + job.encode(), leader, uid)
+            return not self._kill_marked(job, leader, uid, self.others())
         members = _members(group)
         if not members:
             return True
@@ -121,6 +129,42 @@ class Containment:
         else:
             _kill(members, leader)
         return False
+
+    def _kill_marked(self, job: str, leader: int, uid: int, others: Collection[int]) -> bool:
+        """Without cgroups: kill the leader's session, what carries the job's mark, and the children
+        of both: those that hide where they come from are not to be found once their parents are
+        dead.
+
+        Anybody can write a mark. So it counts below ourselves only, with a process of the job's
+        user. One of these whose mark cannot be read has it.
+
+        True if there was something, or may be. Every orphan of ours becomes a child of the keeper,
+        the subreaper; so without any child there is nothing to look for.
+        """
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        everybody = process_table.everybody()
+        ours = with_descendants([os.getpid()], everybody)
+        everybody.pop(os.getpid(), None)
+        alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
+        found = {pid for pid, task in alive.items() if task.session == leader}
+        elsewhere = [pid for pid in ours & alive.keys() if alive[pid].session not in others]
+        strays = {pid for pid in elsewhere if pid not in found and uid_of(pid) == uid}
+        if job not in self._looks:
+            mark = self.mark + job.encode()
+            self._looks[job] = MarkLook(strays, lambda pid: mark in _environment(pid), uid_of)
+        if (marked := self._looks[job].answers()) is not None:
+            del self._looks[job]
+            found |= {pid for pid in strays if marked.get(pid, False) is not False}
+        _kill(with_descendants(found, everybody), leader)
+        return bool(found) or marked is None
+
+    def ended(self, job: str) -> None:
+        """Nothing more is asked about it."""
+        if (look := self._looks.pop(job, None)) is not None:
+            look.close()
 
     def end_strays(self, spares: set[int]) -> None:
         """With no job alive, every child that is no spare was left by one that hid its origin."""
@@ -182,38 +226,8 @@ def _kill(pids: Collection[int], leader: int = 0) -> None:
                 os.kill(pid, signal.SIGKILL if pid == leader else number)
 
 
-def _kill_marked(mark: bytes, leader: int, uid: int) -> bool:
-    """Without cgroups: kill the leader's session, what carries the job's mark, and the children of
-    both: those that hide where they come from are not to be found once their parents are dead.
-
-    Anybody can write a mark. So it counts below ourselves only, with a process of the job's user.
-
-    True if there was something. Every orphan of ours becomes a child of the keeper, the subreaper;
-    so without any child there is nothing to look for.
-    """
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    everybody = process_table.everybody()
-    ours = with_descendants([os.getpid()], everybody)
-    everybody.pop(os.getpid(), None)
-    found = {
-        pid
-        for pid, task in everybody.items()
-        if not task.has_ended
-        and (
-            task.session == leader
-            or (pid in ours and _uid(pid) == uid and mark in _environment(pid))
-        )
-    }
-    _kill(with_descendants(found, everybody), leader)
-    return bool(found)
-
-
-def _pids() -> list[int]:
-    me = os.getpid()
-    return [pid for pid in process_table.pids() if pid != me]
+def _pids() -> set[int]:
+    return set(process_table.pids()) - {os.getpid()}
 
 
 def _children() -> set[int]:
@@ -228,15 +242,6 @@ def _children() -> set[int]:
 def _is_alive(pid: int) -> bool:
     task = process_table.task_of(pid)
     return task is not None and not task.has_ended
-
-
-def _uid(pid: int) -> int:
-    """Whose it is, also if it runs a program that is set to another user; -1: it is gone."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
-            if line.startswith(b"Uid:"):
-                return int(line.split()[1])
-    return -1
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -1,7 +1,9 @@
 """What shows that somebody uses this machine: terminals, keyboards, pointers, and load."""
 
+import functools
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from lbd.keeper.gate import find_account
@@ -10,9 +12,12 @@ from lbd.keeper.stdin_watch import members
 from lbd.lbm.core.owner_presence import Seen
 from lbd.load import process_table, procfs
 from lbd.load.input_devices import InputDevices
+from lbd.local.subordinate_ids import person_of
 from lbd.model import JobId
 
 AT_INPUT = "a keyboard or mouse"
+NOBODY, INIT = 0, 1
+IsForeign = Callable[[os.stat_result], bool]
 
 
 class Signs:
@@ -41,13 +46,35 @@ class Signs:
     def see(self, owners: tuple[str, ...], *, input_too: bool) -> Seen:
         """`owners`: whose terminals count, everybody's if there are none."""
         uids = {account.uid for name in owners if (account := find_account(name)) is not None}
-        ours = {terminal_of(pid) for pid, _ in self._roots.values()}
-        terminal, used_s = last_used(uids if owners else None, ours)
+        terminal, used_s = last_used(uids if owners else None, self._foreign())
         now_s = time.time()
         if input_too and (typed_s := self._inputs.look(now_s)) > used_s:
             terminal, used_s = AT_INPUT, typed_s
         idle_s = None if not terminal else max(0.0, now_s - used_s)
         return Seen(idle_s, terminal, self._others_load())
+
+    def _foreign(self) -> IsForeign:
+        """Tells the terminals that foreign commands have made for themselves, in which the owner
+        types nothing. A user who has commands here may have some of both kinds: the owner's has a
+        process that is not below our keeper."""
+        pids = [pid for pid, _ in self._roots.values()]
+        roots = [task for task in map(process_table.task_of, pids) if task is not None]
+        given = {task.terminal for task in roots}
+        users = {person_of(process_table.uid_of(pid)) for pid in pids}
+
+        @functools.cache
+        def used_elsewhere() -> set[int]:
+            everybody = process_table.everybody()
+            keepers = {task.parent for task in roots} - {NOBODY, INIT}
+            foreign = process_table.with_descendants(keepers, everybody)
+            return {task.terminal for pid, task in everybody.items() if pid not in foreign}
+
+        def is_foreign(terminal: os.stat_result) -> bool:
+            if terminal.st_rdev in given:
+                return True
+            return person_of(terminal.st_uid) in users and terminal.st_rdev not in used_elsewhere()
+
+        return is_foreign
 
     def _others_load(self) -> float:
         """Cores, since the last look."""
@@ -63,9 +90,8 @@ class Signs:
         return max(0.0, load)
 
 
-def last_used(uids: set[int] | None, but: set[int]) -> tuple[str, float]:
-    """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose;
-    `but`: none of these devices."""
+def last_used(uids: set[int] | None, is_foreign: IsForeign) -> tuple[str, float]:
+    """The terminal that was read last and when (UNIX time); "" if there is none. `uids`: whose."""
     found = "", 0.0
     places = [("/dev/pts/", "pts/"), ("/dev/", "")]
     for directory, shown in places:
@@ -77,15 +103,9 @@ def last_used(uids: set[int] | None, but: set[int]) -> tuple[str, float]:
                 with suppress(OSError):
                     status = os.stat(directory + name)
                     theirs = uids is None or status.st_uid in uids
-                    if theirs and status.st_rdev not in but and status.st_atime > found[1]:
+                    if theirs and status.st_atime > found[1] and not is_foreign(status):
                         found = shown + name, status.st_atime
     return found
-
-
-def terminal_of(pid: int) -> int:
-    """The device number of its controlling terminal, 0 if it has none."""
-    task = process_table.task_of(pid)
-    return task.terminal if task is not None else 0
 
 
 def cpu_s_of(pid: int, group: str) -> float:

@@ -1,7 +1,9 @@
 """What a keeper takes for its own, and for left over by the one before."""
 
+import signal
 import subprocess
 
+from lbd.keeper.limits import cgroups, marked_processes
 from lbd.keeper.limits.cgroups import MARK, Containment
 
 
@@ -27,5 +29,27 @@ def test_a_new_keeper_ends_what_the_last_one_left_and_no_job_of_a_directory_of_t
         assert containers.poll() is None
     finally:
         for process in (containers, left):
+            process.kill()
+            process.wait()
+
+
+def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_path, monkeypatch):
+    """Any process on the host: to read its environment takes for ever then."""
+    read = cgroups._environment
+    hung = subprocess.Popen(["sleep", "60"])
+    held = Containment(str(tmp_path), False)
+    left = job_of(held)
+    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(cgroups, "_pids", lambda: {hung.pid, left.pid})
+    monkeypatch.setattr(cgroups, "uid_of", lambda pid: pid)
+    monkeypatch.setattr(
+        cgroups, "_environment", lambda pid: signal.pause() if pid == hung.pid else read(pid)
+    )
+    try:
+        held.clear_leftovers()
+        assert left.wait() == -9
+        assert hung.poll() is None
+    finally:
+        for process in (hung, left):
             process.kill()
             process.wait()

@@ -1,0 +1,78 @@
+"""Looking for marked processes, of which some keep whoever reads their memory waiting."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from lbd.keeper.limits import marked_processes
+from lbd.keeper.limits.marked_processes import MarkLook
+
+MINE, HUNG, ALSO_HUNG, UNMARKED = 11, 12, 13, 14
+UIDS = {MINE: 1, HUNG: 2, ALSO_HUNG: 2, UNMARKED: 1}
+
+
+def is_marked(pid):
+    """In a child."""
+    if UIDS[pid] == 2:
+        signal.pause()
+    return pid == MINE
+
+
+def answers_of(look):
+    while (found := look.answers()) is None:
+        time.sleep(0.001)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def children(monkeypatch):
+    """Which the keeper would reap."""
+    fork, begun = os.fork, []
+
+    def noted():
+        begun.append(fork())
+        return begun[-1]
+
+    monkeypatch.setattr(os, "fork", noted)
+    yield
+    for pid in begun:
+        os.waitpid(pid, 0)
+
+
+def test_what_can_be_read_is_read():
+    assert answers_of(MarkLook([MINE, UNMARKED], is_marked, UIDS.get)) == {
+        MINE: True, UNMARKED: False,
+    }  # fmt: skip
+    assert MarkLook([], is_marked, UIDS.get).answers() == {}
+
+
+@pytest.mark.parametrize("order", [(HUNG, MINE, ALSO_HUNG, UNMARKED), (MINE, UNMARKED, HUNG)])
+def test_who_cannot_be_read_holds_up_nobody_and_is_known(order, monkeypatch):
+    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.2)
+    known = {MINE: True, HUNG: None, ALSO_HUNG: None, UNMARKED: False}
+    assert answers_of(MarkLook(order, is_marked, UIDS.get)) == {pid: known[pid] for pid in order}
+
+
+def test_one_that_was_killed_as_it_read_has_read_nothing_of_that_one():
+    look = MarkLook([HUNG, MINE], is_marked, UIDS.get)
+    assert look.answers() is None
+    os.kill(look._child, signal.SIGKILL)
+    assert answers_of(look) == {HUNG: None, MINE: True}
+
+
+def test_there_is_an_end_to_it(monkeypatch):
+    """However many users keep it waiting, or if no child can be had."""
+    monkeypatch.setattr(os, "fork", lambda: os.open("/nonexistent/of a fork", 0))
+    look = MarkLook([MINE, UNMARKED], is_marked, UIDS.get, time.monotonic() + 0.05)
+    assert look.answers() is None
+    assert answers_of(look) == {MINE: None, UNMARKED: None}
+
+
+def test_who_asks_no_more_leaves_nothing_open():
+    look = MarkLook([HUNG], is_marked, UIDS.get)
+    before = len(os.listdir("/proc/self/fd"))
+    assert look.answers() is None
+    look.close()
+    assert len(os.listdir("/proc/self/fd")) == before

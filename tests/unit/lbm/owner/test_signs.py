@@ -1,0 +1,76 @@
+"""Whose terminals show that the owner is here."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from lbd.lbm.owner.signs import Signs
+from lbd.model import JobId
+
+TIOCGPTN = 0x80045430
+# A keeper in small: its child is a foreign command, which makes itself a terminal. That was used
+# long from now, later than any other of this machine.
+KEEPER = """
+import os, subprocess, sys
+command = [sys.executable, "-c", sys.argv[1]]
+subprocess.run(command, start_new_session=True)
+"""
+COMMAND = """
+import os, sys
+_, terminal = os.openpty()
+name = os.ttyname(terminal)
+os.utime(name, (4e9, 4e9))
+print(os.getpid(), name, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def command_that(does):
+    """A foreign command: its process, and the terminal that it has made."""
+    words = [sys.executable, "-c", KEEPER, does]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        pid, name = keeper.stdout.readline().split()
+        try:
+            yield int(pid), name.decode().removeprefix("/dev/")
+        finally:
+            keeper.stdin.close()
+
+
+def terminal_seen(pid):
+    signs = Signs()
+    if pid:
+        signs.job_began(JobId("h2-1"), pid, "")
+    try:
+        return signs.see((), input_too=False).terminal
+    finally:
+        signs.close()
+
+
+def test_one_that_a_foreign_command_makes_for_itself_is_not_the_owners():
+    with command_that(COMMAND) as (pid, terminal):
+        assert terminal_seen(0) == terminal
+        assert terminal_seen(pid) != terminal
+
+
+def test_one_of_the_same_user_in_which_somebody_is_at_work_is():
+    with command_that(COMMAND) as (pid, terminal):
+        shell, master = pty.fork()
+        if shell == 0:
+            os.write(1, b".")
+            signal.pause()
+        try:
+            assert os.read(master, 1) == b"."  # by now it is its terminal
+            (number,) = struct.unpack("=i", fcntl.ioctl(master, TIOCGPTN, bytes(4)))
+            name = f"/dev/pts/{number}"
+            os.utime(name, (4.1e9, 4.1e9))
+            assert terminal_seen(pid) == name.removeprefix("/dev/") != terminal
+        finally:
+            os.kill(shell, signal.SIGKILL)
+            os.waitpid(shell, 0)
+            os.close(master)
