@@ -8,9 +8,10 @@ import json
 from lbd.cli.ctl.verb import Verb
 from lbd.cli.program import Parser
 from lbd.console.errors import SCHEMA
+from lbd.console.jobs import HISTORY_STATES, STATES
 from lbd.console.reply import Json
 from lbd.errors import ConfigError
-from lbd.model import HostState, JobState
+from lbd.model import HostState
 from lbd.text.spelling import hint
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -56,7 +57,6 @@ def nullable(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-STATES = tuple(state.value for state in JobState)
 JOB: dict[str, object] = {
     "id": "text", "name": "text?", "command": ["text"], "user": "text", "origin": "text",
     "host": "text?", "state": one_of(*STATES), "attempt": "integer",
@@ -80,7 +80,7 @@ ATTEMPT = fields({
     "finished": "number?", "cpu_s": "number?", "exit_status": "integer?", "reason": "text?",
 })  # fmt: skip
 JOBS = some([alone(JOB, JOB_MORE)])
-HISTORY = some([alone({**JOB, "state": one_of(*STATES, "checkpoint")}, JOB_MORE)])
+HISTORY = some([alone({**JOB, "state": one_of(*HISTORY_STATES)}, JOB_MORE)])
 ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"})])
 FIGURES: dict[str, object] = {
     "jobs": "integer", "failed": "integer", "cpu_s": "number", "mean_response_s": "number?",

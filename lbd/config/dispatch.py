@@ -111,6 +111,11 @@ class DispatchConfig(Section):
         return tuple(dict.fromkeys((self.host, *self.standby))) if self.host else ()
 
     @property
+    def in_postgres(self) -> bool:
+        """Whether the store is a database that several hosts can reach."""
+        return self.store.startswith("postgres")
+
+    @property
     def term_s(self) -> float:
         """How long a leader's term lasts without renewal."""
         return self.leader_lease_s or max(TERM_MIN_S, self.lease_s / 3)

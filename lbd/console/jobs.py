@@ -41,6 +41,7 @@ def shown_state(job: Json) -> str:
 
 
 STATES = tuple(state.value for state in JobState)
+HISTORY_STATES = (*STATES, "checkpoint")  # there an attempt that stopped at a checkpoint has a row
 
 
 @dataclass(frozen=True, slots=True)

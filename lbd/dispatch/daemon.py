@@ -331,7 +331,7 @@ class Dispatcher:
 
     def status(self) -> pb.StatusInfo:
         running, own = len(self.life.leased), self.config.dispatch
-        reply = pb.StatusInfo(mode=own.mode, closed=own.closed)
+        reply = pb.StatusInfo(mode=own.mode, closed=own.closed, in_file=not own.in_postgres)
         reply.queued, reply.running = len(self.life.jobs) - running, running
         if isinstance(self.life.discipline, Tiered):
             for host in self.order():

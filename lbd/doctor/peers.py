@@ -5,6 +5,7 @@ import shlex
 import socket
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from lbd.config.cluster import QUEUE, overlaid
 from lbd.config.resources import fault_of_name
@@ -13,6 +14,7 @@ from lbd.console.decision import place_request, question
 from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import FAULT, OK, WARN, Check, counted
 from lbd.errors import LbdError
+from lbd.local.json_socket import ask
 from lbd.policy.view import NO_LBM
 
 CONNECT_TIMEOUT_S = 2.0
@@ -65,11 +67,22 @@ def queue(daemons: Daemons) -> Iterator[Check]:
     found = table(cluster, "dispatcher")
     if leader := text(found, "leader"):
         yield Check("dispatcher", OK, f"on {leader}, {text(found, 'queued')} queued")
+        if daemons.config.host.name in hosts and not answers(daemons.socket("dispatcher")):
+            says = f"the one here does not run: if {leader} is lost, this host does not take over"
+            yield Check("standby", FAULT, says, f"{START}; its log says more")
     else:
         host = " or ".join(hosts)
         says = f"the one on {host} is not reached: lbrun -q and -d are refused"
         fix = f"start it on {host}: lbd up, or systemctl start lbd-dispatcher; its log says more"
         yield Check("dispatcher", FAULT, says, fix)
+
+
+def answers(path: Path) -> bool:
+    try:
+        ask(path, {"op": "status"}, CONNECT_TIMEOUT_S)
+    except LbdError:
+        return False
+    return True
 
 
 def settings(daemons: Daemons) -> Iterator[Check]:

@@ -39,7 +39,7 @@ def hosts(tmp_path):
 
 
 def join(name):
-    return f"lbctl join --name '{name}' '10.0.0.1' - && lbctl restart\ntoken-of-{name}\n"
+    return f"lbctl join --name '{name}' '10.0.0.1' - >/dev/null && lbctl restart\ntoken-of-{name}\n"
 
 
 def test_each_of_twenty_hosts_gets_a_token_of_its_own(hosts):

@@ -99,7 +99,7 @@ def backup(options: argparse.Namespace, path: str | None) -> int:
         print_json({"file": str(file), "parts": parts})
         return 0
     put(f"{file}: {listed(parts)}")
-    if config.dispatch.store.startswith("postgres"):
+    if config.dispatch.in_postgres:
         say("the ledger is in PostgreSQL: copy it with pg_dump --schema=lbd")
     return 0
 

@@ -321,7 +321,8 @@ def create(options: argparse.Namespace, path: str | None) -> int:
     within = duration_text(options.expires)
     if not options.host and not options.any:
         say("the first host to use it may join; `lbctl token create HOST` makes one for that host")
-    say(f"on {where}, within {within}: {joining_command(target, 'TOKEN')}")
+    if sys.stdout.isatty():  # what reads the token through a pipe knows what to do with it
+        say(f"on {where}, within {within}: {joining_command(target, 'TOKEN')}")
     print(token.text())
     return 0
 

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from lbd.config.cluster import is_shared, overlaid
+from lbd.config.load import load
 from lbd.config.schema import Config
+from lbd.errors import ConfigError
 from lbd.lim.settings_file import SettingsFile
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ class ClusterSettings:
         if saved == self._saved:
             return False
         self._saved = saved
+        self._base = with_own_store(self._base)
         self.config, faults = overlaid(self._base, saved)
         for fault in faults:
             log.warning("%s", fault)
@@ -58,3 +62,16 @@ class ClusterSettings:
     def is_named(self) -> bool:
         """Whether this host is to run the dispatcher."""
         return self.config.host.name in self.config.dispatch.hosts
+
+
+def with_own_store(config: Config) -> Config:
+    """With `dispatch.store` as this host's file has it now: one sets it by hand on each host, and
+    then lets several of them lead. A file that cannot be read changes nothing."""
+    if not config.path:
+        return config
+    try:
+        store = load(config.path, config.overrides).dispatch.store
+    except ConfigError as problem:
+        log.warning("dispatch.store is kept as it was: %s", problem)
+        return config
+    return replace(config, dispatch=replace(config.dispatch, store=store))

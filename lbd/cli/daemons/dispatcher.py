@@ -29,6 +29,7 @@ from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.dispatch.ledger.database_url import store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile
+from lbd.dispatch.ledger.sqlite import open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.service import QueueService
@@ -129,16 +130,16 @@ class Service:
                 await self.term(ended)
 
     async def _become(self, config: Config) -> None:
-        """What cannot be is not taken."""
+        """A rule that cannot be is not taken. Raises ConfigError for a store that cannot be: with
+        another one we might lead beside the hosts that stand by."""
         try:
             make_discipline(config)
             rules_of(config)
-            lead = make_lead(config)
         except ConfigError as problem:
             log.warning("the settings for all hosts are not taken: %s", problem)
             return
         await self.lead.close()
-        self.config, self.lead = config, lead
+        self.config, self.lead = config, lead = config, make_lead(config)
         await lead.first()
 
     async def term(self, stop: asyncio.Event) -> None:
@@ -313,6 +314,13 @@ def make_lead(config: Config) -> Lead:
     if not found or scheme not in ("postgresql", "postgres"):
         known = "sqlite:///path/of/the/file or postgresql://user@host/database"
         raise ConfigError(f"dispatch.store {shown(own.store)}: write {known}")
+    file = Path(store_url("", config.host.state_dir).partition("://")[2])
+    if left := open_jobs(file):
+        raise ConfigError(
+            f"dispatch.store: {left} jobs of the queue are in {file} and do not move to "
+            "PostgreSQL: go back to that store and let them end (`lbctl queue disable --drain`), "
+            "or give them up and move the file away"
+        )
     try:
         from lbd.dispatch.ledger.postgres_leadership import Leadership
     except ModuleNotFoundError as missing:

@@ -1,7 +1,9 @@
 """`lbd lbm`: the load balance manager in the foreground."""
 
 import ctypes
+from dataclasses import replace
 
+from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.wiring import run_daemon
 from lbd.config.load import load
 from lbd.config.schema import Config
@@ -36,4 +38,12 @@ def run(config: Config) -> int:
     def reread() -> Config:
         return load(config.path or None, config.overrides)
 
-    return run_daemon("lbd lbm", config, lambda stop, ready: Lbm(config, stop, ready, reread).run())
+    begun = with_queue(config)
+    return run_daemon("lbd lbm", config, lambda stop, ready: Lbm(begun, stop, ready, reread).run())
+
+
+def with_queue(config: Config) -> Config:
+    """With the hosts of the queue as this host's LIM has saved them: until it answers, which takes
+    a moment if it is restarted, too, nobody is to be told that the cluster has no queue."""
+    own = ClusterSettings(config).config.dispatch
+    return replace(config, dispatch=replace(config.dispatch, host=own.host, standby=own.standby))

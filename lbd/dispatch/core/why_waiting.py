@@ -189,7 +189,7 @@ def _nobody_has(job: QueuedJob, hosts: Mapping[HostId, Server]) -> str:
     if any(server.could_have(job) for server in able):
         return ""
     lacks = _lacks(job, able)
-    return f"no host has what it needs ({lacks}); it begins if one joins"
+    return f"no host has what it needs ({lacks}); it begins once one does"
 
 
 def _lacking(job: QueuedJob, servers_by_host: list[Server]) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import ssl
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ REFUSALS = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.ClientConfigurationError,
+    ssl.SSLCertVerificationError,  # a ValueError, too
 )
 
 

@@ -18,6 +18,7 @@ from lbd.dispatch.ledger.schema import STEPS, VERSION
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Result, Row, Work
 from lbd.errors import ConfigError
+from lbd.model import ENDED_NAMES
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -201,3 +202,15 @@ def carry_out(db: sqlite3.Connection, work: Work[Result]) -> Result:
 
 def give_back() -> Work[None]:
     yield Ask(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+
+
+def open_jobs(path: Path) -> int:
+    """How many jobs of a ledger that is not in use have not ended; 0 if there is none."""
+    question = "SELECT state, count(*) FROM jobs GROUP BY state"
+    place = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(place, uri=True)) as file:
+            counts = file.execute(question).fetchall()
+    except sqlite3.Error:
+        return 0
+    return sum(int(count) for state, count in counts if state not in ENDED_NAMES)

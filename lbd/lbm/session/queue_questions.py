@@ -161,6 +161,7 @@ class QueueAnswers:
             "queued": reply.queued,
             "running": reply.running,
             "closed": reply.closed,
+            "in_file": reply.in_file,
             "tiers": {row.host: list(row.tiers) for row in reply.tiers},
         }
 

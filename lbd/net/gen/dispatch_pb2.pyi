@@ -633,18 +633,20 @@ class HostTiers(_message.Message):
     def __init__(self, host: _Optional[str] = ..., tiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StatusInfo(_message.Message):
-    __slots__ = ("mode", "queued", "running", "tiers", "closed")
+    __slots__ = ("mode", "queued", "running", "tiers", "closed", "in_file")
     MODE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     TIERS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    IN_FILE_FIELD_NUMBER: _ClassVar[int]
     mode: str
     queued: int
     running: int
     tiers: _containers.RepeatedCompositeFieldContainer[HostTiers]
     closed: bool
-    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ...) -> None: ...
+    in_file: bool
+    def __init__(self, mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., tiers: _Optional[_Iterable[_Union[HostTiers, _Mapping]]] = ..., closed: _Optional[bool] = ..., in_file: _Optional[bool] = ...) -> None: ...
 
 class TagsAsked(_message.Message):
     __slots__ = ()

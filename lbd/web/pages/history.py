@@ -4,7 +4,6 @@ from lbd.console.figures import Clock
 from lbd.console.output import with_schema
 from lbd.console.reply import Json, number
 from lbd.console.usage_hosts import gather, of_host
-from lbd.model import ENDED_NAMES
 from lbd.web.asked import Asked
 from lbd.web.pages.jobs import SHOWN_MAX, filter_form, filters_of, jobs_table
 from lbd.web.view import WARN, Page, Part, Table, plain
@@ -16,7 +15,7 @@ def make_history(asked: Asked) -> Page:
     question: dict[str, object] = {
         "user": filters.user or "",
         "name": filters.name or "",
-        "states": sorted(filters.states & ENDED_NAMES) if filters.states else [],
+        "states": sorted(filters.states or ()),
         "ran_on": filters.host or "",
         "since": 0.0,
     }

@@ -5,7 +5,16 @@ import shlex
 from urllib.parse import quote
 
 from lbd.console.figures import Clock, duration
-from lbd.console.jobs import STANDING, STATES, Filters, fetch, shown_id, shown_state, states_of
+from lbd.console.jobs import (
+    HISTORY_STATES,
+    STANDING,
+    STATES,
+    Filters,
+    fetch,
+    shown_id,
+    shown_state,
+    states_of,
+)
 from lbd.console.output import with_schema
 from lbd.console.reply import Json, number, tables, text, texts
 from lbd.text.one_line import one_line
@@ -39,17 +48,18 @@ def filters_of(asked: Asked) -> Filters:
     return Filters(
         asked.word("user") or None,
         asked.word("name") or None,
-        frozenset([state]) if state in STATES else None,
+        frozenset([state]) if state in HISTORY_STATES else None,
         asked.word("host") or None,
     )
 
 
 def filter_form(asked: Asked, action: str) -> Form:
+    states = STATES if action == "/jobs" else HISTORY_STATES
     fields = [
         Field("user", "User", asked.word("user")),
         Field("name", "Name, with * and ?", asked.word("name")),
         Field("host", "Host", asked.word("host")),
-        Field("state", "State", asked.word("state"), ("", *STATES)),
+        Field("state", "State", asked.word("state"), ("", *states)),
     ]
     if action == "/jobs":
         fields.append(Field("ended", "Ended ones too", asked.word("ended"), ("", "yes")))

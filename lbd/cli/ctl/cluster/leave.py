@@ -99,10 +99,12 @@ def refuse_if_needed(daemons: Daemons) -> None:
     if is_here(config):
         raise Refusal("the cluster's authority is on this host: `lbctl authority give FILE` here, "
                       "and `take` it on another", "unavailable")  # fmt: skip
-    if config.host.name in daemons.queue()[0]:
-        raise Refusal(
-            "the queue is on this host: `lbctl queue enable` another, or disable it", "unavailable"
-        )
+    own, (hosts, _) = config.host.name, daemons.queue()
+    if own in hosts:
+        how = "`lbctl queue enable` another, or disable it"
+        if len(hosts) > 1:
+            how = f"`lbctl queue disable {own}` leaves it to the others"
+        raise Refusal(f"the queue is on this host: {how}", "unavailable")
 
 
 def running(config: Config) -> list[str]:

@@ -124,8 +124,11 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
             '"postgresql://…" in lbd.toml of each'
         )
     now, _ = daemons.queue()
-    if now and not set(now) & set(names) and not options.force:
-        close(daemons, f"the queue is on {now[0]}, and jobs do not move")
+    if now and not options.force:
+        if not set(now) & set(names):
+            close(daemons, f"the queue is on {now[0]}, and jobs do not move")
+        elif len(names) > 1 and status(daemons).get("in_file"):
+            close(daemons, f"they are in SQLite on {now[0]}, and do not move to PostgreSQL")
     share(daemons, placed(names))
     found = until(daemons, lambda row: text(row, "leader") in names and not row.get("closed"))
     if options.json:
@@ -168,24 +171,27 @@ def disable(daemons: Daemons, options: argparse.Namespace) -> int:
         if others := [host for host in hosts if host != options.host]:
             share(daemons, placed(others))
             return done(options, others, f"the queue is on {listed(others)}")
+    where = kept_in(daemons, hosts[0])
     if options.force:
         share(daemons, placed(()))
-        where = kept_in(daemons, hosts[0])
         return done(options, [], f"the queue is disabled; its ledger stays {where}")
     wait_s = options.timeout if options.drain else None
     close(daemons, WAITS, wait_s)
     share(daemons, placed(()))
-    where = kept_in(daemons, hosts[0])
     return done(options, [], f"the queue is disabled; what has ended stays in its ledger {where}")
 
 
 def kept_in(daemons: Daemons, host: str) -> str:
-    """Where the ledger of the queue on `host` is."""
-    return "in PostgreSQL" if is_postgres(daemons) else f"on {host}"
+    """Where the ledger of the queue on `host` is, as its dispatcher has it. lbd.toml may have been
+    changed since."""
+    in_file = not is_postgres(daemons)
+    with contextlib.suppress(LbdError):
+        in_file = bool(status(daemons).get("in_file", in_file))
+    return f"on {host}" if in_file else "in PostgreSQL"
 
 
 def is_postgres(daemons: Daemons) -> bool:
-    return daemons.config.dispatch.store.startswith("postgres")
+    return daemons.config.dispatch.in_postgres
 
 
 WAITS = (

@@ -36,24 +36,26 @@ def keys_named(given: str) -> tuple[str, ...]:
     return tuple(key_named(part.strip()) for part in given.split(","))
 
 
-def states_named(given: str) -> frozenset[str]:
+def states_named(given: str, known: Sequence[str] = STATES) -> frozenset[str]:
     states = [part.strip() for part in given.split(",")]
     for state in states:
-        if state not in STATES:
-            raise argparse.ArgumentTypeError(f"no job is {state!r}; one is {', '.join(STATES)}")
+        if state not in known:
+            raise argparse.ArgumentTypeError(f"no job is {state!r}; one is {', '.join(known)}")
     return frozenset(states)
 
 
-def add_filters(parser: Parser) -> None:
+def add_filters(parser: Parser, states: Sequence[str] = STATES) -> None:
+    """`states`: those that a job of this list may be in."""
     parser.add_argument("--user", metavar="U", help="only that user's jobs")
     parser.add_argument("--name", metavar="PATTERN", help="with such a name; a shell pattern")
-    parser.add_argument("--state", metavar="S,…", type=states_named,
-                        help=f"in one of these states: {', '.join(STATES)}")  # fmt: skip
+    parser.add_argument("--state", metavar="S,…",
+                        type=lambda given: states_named(given, states),
+                        help=f"in one of these states: {', '.join(states)}")  # fmt: skip
     parser.add_argument("--host", metavar="H", help="on that host, or last there")
 
 
-def add_view(parser: Parser) -> None:
-    add_filters(parser)
+def add_view(parser: Parser, states: Sequence[str] = STATES) -> None:
+    add_filters(parser, states)
     add_utc(parser)
     parser.add_argument("--since", metavar="TIME", type=past_time,
                         help="submitted no longer ago than that (90s, 2h, 1d), or since then "

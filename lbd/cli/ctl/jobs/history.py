@@ -10,19 +10,18 @@ from lbd.cli.ctl.verb import Verb, complain_of, reading
 from lbd.cli.program import Parser, complain
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
-from lbd.console.jobs import Filters
+from lbd.console.jobs import HISTORY_STATES, Filters
 from lbd.console.output import own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import gather, of_host
 from lbd.errors import ConfigError
-from lbd.model import ENDED_NAMES
 
 USUAL_LIMIT = 100
 SORTED = 10_000  # at least, of one host, where the latest are not what is asked for
 
 
 def add_options(parser: Parser) -> None:
-    add_view(parser)
+    add_view(parser, HISTORY_STATES)
     parser.add_argument("--drains", action="store_true",
                         help="of hosts that were drained alone: who, when and why")  # fmt: skip
 
@@ -36,7 +35,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     question: dict[str, object] = {
         "user": filters.user or "",
         "name": filters.name or "",
-        "states": sorted(filters.states & ENDED_NAMES) if filters.states else [],
+        "states": sorted(filters.states or ()),
         "ran_on": filters.host or "",
         "since": period.since_s or 0.0,
         "until": period.until_s or 0.0,

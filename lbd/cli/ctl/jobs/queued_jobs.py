@@ -73,7 +73,8 @@ def attempt_number(given: str) -> int:
 
 def job(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
-    found = tables(daemons.lbm({"op": "queue.jobs", "ids": options.ids, "attempts": True}), "jobs")
+    question: Json = {"op": "queue.jobs", "ids": options.ids, "attempts": True}
+    found = tables(daemons.lbm(question, ANSWER_S), "jobs")
     if options.json:
         shown: list[Json] = [{"attempts": [], **one} for one in found]
         print_json(shown[0] if len(shown) == 1 else shown)

@@ -164,8 +164,11 @@ class Place:
     at: int = 0
     top: int = 0
 
-    def go_to_top(self) -> None:
-        self.chosen, self.at, self.top = "", 0, 0
+    def reorder(self) -> None:
+        """From its top; but a row that somebody went to stays chosen, and is seen."""
+        if self.at == 0:
+            self.chosen = ""
+        self.top = 0
 
 
 class Model:
@@ -245,7 +248,7 @@ class Model:
             self._sort_by(LETTERS[key])
         elif key in ("r", "I"):
             self.place.is_reversed = not self.place.is_reversed
-            self.place.go_to_top()
+            self.place.reorder()
         elif key == "/":
             self.mode = Mode.FILTER
         elif key == ESCAPE:
@@ -272,14 +275,14 @@ class Model:
         at = (0 if place.order is None else place.order + 1) + step
         place.order = None if at % (count + 1) == 0 else at % (count + 1) - 1
         place.is_reversed = False
-        place.go_to_top()
+        place.reorder()
 
     def _sort_by(self, titles: Sequence[str]) -> None:
         known = [order.title for order in ORDERS[self.view]]
         for title in titles:
             if title in known:
                 self.place.order, self.place.is_reversed = known.index(title), False
-                self.place.go_to_top()
+                self.place.reorder()
                 return
         self.message = f"{self.view.value} have no {' or '.join(titles)}"
 

@@ -95,6 +95,19 @@ def test_a_resource_that_the_cluster_does_not_have(daemon, capsys, tmp_path):
     assert found["says"].startswith('this cluster has no resource "license"')
 
 
+@pytest.mark.parametrize(("runs", "states"), [(False, ["fault"]), (True, [])])
+def test_a_dispatcher_that_should_stand_by_here(daemon, capsys, runs, states):
+    leads = {"leader": "h2", "queued": 0}
+    status = {**STATUS, "cluster": {**STATUS["cluster"], "dispatcher": leads}}
+    saved = {"saved": {"dispatch.host": '"h2"', "dispatch.standby": '["h1"]'}}
+    daemon("lim", doctor=LIM_DOCTOR, peers={"peers": []}, status=status, settings=saved)
+    if runs:
+        daemon("dispatcher", status={"ok": True})
+    lbctl.main(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [one["state"] for one in checks if one["name"] == "standby"] == states
+
+
 @pytest.mark.parametrize("reachable", [False, True])
 def test_a_host_that_is_not_reached_at_all_is_one_fault(daemon, capsys, reachable):
     nowhere = {"name": "h2", "lbm": "127.0.0.1:1", "state": "late"}

@@ -49,11 +49,15 @@ def test_not_with_the_authority_on_it(member, capsys):
     assert (member / "state/tls/host.pem").exists()
 
 
-def test_not_with_the_queue_on_it(member, capsys):
+@pytest.mark.parametrize(
+    ("standby", "how"),
+    [("", "`lbctl queue enable` another"), ('"h5"', "`lbctl queue disable h4` leaves it to")],
+)
+def test_not_with_the_queue_on_it(member, capsys, standby, how):
     with (member / "lbd.toml").open("a") as file:
-        file.write('[dispatch]\nhost = "h4"\n')
+        file.write(f'[dispatch]\nhost = "h4"\nstandby = [{standby}]\n')
     assert main(["leave"]) == 1
-    assert "the queue is on this host" in capsys.readouterr().err
+    assert f"the queue is on this host: {how}" in capsys.readouterr().err
 
 
 def test_forgotten_everywhere_but_where_nobody_answers(daemon, capsys):

@@ -170,6 +170,18 @@ def test_several_hosts_need_a_database(cluster, capsys):
     assert main(["queue", "disable", "h3"]) == 0  # there is none
 
 
+@pytest.mark.parametrize(("queued", "in_file", "status"), [(2, True, 1), (2, False, 0)])
+def test_jobs_in_a_file_are_not_left_behind_for_a_database(
+    cluster, capsys, tmp_path, queued, in_file, status
+):
+    lim = cluster(HERE, now(queued) | {"in_file": in_file})
+    with open(tmp_path / "lbd.toml", "a") as file:
+        file.write('[dispatch]\nstore = "postgresql://db/lbd"\n')
+    assert main(["queue", "enable", "h1,h2"]) == status
+    assert bool(shared(lim)) != bool(status)
+    assert ("2 queued, 0 running; they are in SQLite on h1" in capsys.readouterr().err) == in_file
+
+
 def test_where_nothing_runs_it_is_not_said_that_there_is_no_queue(daemon, capsys):
     assert daemon  # its configuration; none is started
     assert main(["queue"]) == 1

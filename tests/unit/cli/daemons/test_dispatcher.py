@@ -1,12 +1,14 @@
 """Which store a configuration means, and the line for one that it cannot be."""
 
+import contextlib
+import sqlite3
 import sys
 
 import pytest
 
 from lbd.cli.daemons.dispatcher import make_lead
 from lbd.config.dispatch import DispatchConfig
-from lbd.config.schema import Config
+from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError
 
 URL = "postgresql://lbd@db/lbd"
@@ -33,6 +35,29 @@ def test_stores_that_there_are(store):
 def test_stores_that_cannot_be(dispatch, says):
     with pytest.raises(ConfigError, match=says):
         lead(**dispatch)
+
+
+async def test_jobs_in_the_file_are_not_forgotten_for_a_database(tmp_path):
+    from lbd.dispatch.ledger.sqlite import SqliteLedger, open_jobs
+
+    file = tmp_path / "ledger.sqlite"
+    ledger = SqliteLedger(file)
+    await ledger.close()
+    config = Config(
+        host=HostConfig(state_dir=str(tmp_path)), dispatch=DispatchConfig(host="h1", store=URL)
+    )
+    assert make_lead(config) is not None
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        columns = connection.execute("PRAGMA table_info(jobs)").fetchall()
+        values = {name: "" for _, name, _, needed, default, _ in columns if needed and not default}
+        for number, state in ((1, "pending"), (2, "done")):
+            row = values | {"id": number, "state": state}
+            marks = ", ".join("?" * len(row))
+            names = ", ".join(row)
+            connection.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", (*row.values(),))
+    assert open_jobs(file) == 1
+    with pytest.raises(ConfigError, match=r"1 jobs of the queue are in .*ledger\.sqlite"):
+        make_lead(config)
 
 
 def test_without_its_library_postgresql_says_what_to_install(monkeypatch):

@@ -1,8 +1,10 @@
 """How a host learns that it is to run the dispatcher, and the dispatcher what holds for all."""
 
 import asyncio
+from dataclasses import replace
 
 from lbd.cli.daemons.cluster_settings import ClusterSettings
+from lbd.cli.daemons.lbm import with_queue
 from lbd.cli.daemons.queue_start import WANTED, DispatcherStart
 from lbd.config.cluster import placed, shared_text
 from lbd.config.dispatch import DispatchConfig
@@ -75,3 +77,32 @@ async def test_what_does_not_concern_it_does_not_disturb_it(tmp_path):
     file.keep_settings(Settings(2, saved=saved))
     assert not shared._look()
     assert (shared.config is before, ended.is_set(), stop.is_set()) == (True, False, False)
+
+
+async def test_the_dispatcher_takes_up_its_own_store_with_the_settings(tmp_path):
+    """lbd.toml has had PostgreSQL for some time when `lbctl queue enable h1,h2` comes."""
+    file = tmp_path / "lbd.toml"
+    file.write_text('[dispatch]\nhost = "h1"\n')
+    own = replace(config(tmp_path), path=str(file))
+    shared = ClusterSettings(own)
+    file.write_text('[dispatch]\nhost = "h1"\nstore = "postgresql://lbd@db/lbd"\n')
+    stop = asyncio.Event()
+    ended, following = shared.start(), asyncio.create_task(shared.follow(stop))
+    SettingsFile(tmp_path).keep_settings(named("h1", "h2"))
+    await asyncio.wait_for(ended.wait(), 5)
+    assert shared.config.dispatch.store == "postgresql://lbd@db/lbd"
+    file.write_text("[dispatch\n")
+    ended = shared.start()
+    SettingsFile(tmp_path).keep_settings(named("h1"))
+    await asyncio.wait_for(ended.wait(), 5)
+    assert shared.config.dispatch.store == "postgresql://lbd@db/lbd"
+    stop.set()
+    await following
+
+
+def test_an_lbm_knows_of_the_queue_before_the_lim_answers(tmp_path):
+    """Both are restarted: `lbctl jobs` said "no jobs" for a moment."""
+    own = config(tmp_path, host="")
+    assert with_queue(own) == own
+    SettingsFile(tmp_path).keep_settings(named("h2", "h3"))
+    assert with_queue(own).dispatch.hosts == ("h2", "h3")

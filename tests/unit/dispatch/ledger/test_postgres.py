@@ -1,6 +1,7 @@
 """Who leads with PostgreSQL, and what becomes of the ledger while the database is not itself."""
 
 import asyncio
+import ssl
 
 import pytest
 
@@ -183,6 +184,16 @@ async def test_an_older_database_is_brought_up_to_date(database, postgres, monke
     assert postgres.sql(f"SET search_path = lbd; {OLD_JOB}", name).returncode == 0
     async with led(database) as (_, ledger):
         await check_brought_up(ledger, version)
+
+
+async def test_a_certificate_that_is_not_trusted_is_said(monkeypatch):
+    async def connect(*_, **__):
+        raise ssl.SSLCertVerificationError(1, "not valid for '10.0.0.3'")
+
+    monkeypatch.setattr(connection.asyncpg, "connect", connect)
+    found = connection.Connection("postgresql://lbd@10.0.0.3/lbd", "test", 30.0)
+    with pytest.raises(ConfigError, match=r"lbd@10\.0\.0\.3/lbd: [^(]*not valid for"):
+        await found.first()
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):

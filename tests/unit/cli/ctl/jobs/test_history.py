@@ -52,6 +52,16 @@ def test_drains_stand_below_the_jobs_of_everybody_but_not_below_chosen_ones(drai
     assert shown(capsys, "--json").out == "[]\n"
 
 
+def test_attempts_that_stopped_at_a_checkpoint_can_be_asked_for(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    kept = {**JOB, "state": "checkpoint"}
+    server = daemon("lbm", past={"jobs": [kept], "more": False})
+    said = shown(capsys, "--state", "checkpoint,failed").out
+    assert "checkpoint" in said.splitlines()[1]
+    (asked,) = [one for one in server.asked if one["op"] == "past"]
+    assert asked["states"] == ["checkpoint", "failed"]
+
+
 def test_hosts_are_asked_for_the_period_itself(daemon, capsys):
     """So that --limit counts jobs of the period, not the latest of all."""
     daemon("lim", status=STATUS, drains={"drains": []})

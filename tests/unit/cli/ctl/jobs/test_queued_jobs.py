@@ -3,11 +3,13 @@
 import json
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import queued_jobs
+from lbd.console.jobs import ANSWER_S
 from tests.unit.cli.canned import JOB
 
 AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
@@ -28,6 +30,19 @@ def test_an_attempt_that_makes_no_sense(daemon, capsys, given):
     daemon("lbm")
     assert lbctl.main(["logs", f"--attempt={given}", "3"]) == 2
     assert f"{given!r} is not an attempt's number; the first is 1" in capsys.readouterr().err
+
+
+def test_job_waits_as_long_as_the_lbm_waits_for_the_dispatcher():
+    """The LBM was said not to answer, while it waited for a dispatcher that did not."""
+    times_s = []
+
+    def lbm(question, timeout_s=5.0):
+        times_s.append(timeout_s)
+        return {"jobs": [JOB]}
+
+    options = SimpleNamespace(ids=["12"], json=True)
+    assert queued_jobs.job(SimpleNamespace(lbm=lbm), options) == 0
+    assert times_s == [ANSWER_S]
 
 
 def test_wait_ends_at_its_time_also_if_the_dispatcher_is_away(daemon, capsys):

@@ -140,8 +140,15 @@ def test_sorting(keys, names, said):
 @pytest.mark.parametrize("key", ["P", "r", ">"])
 def test_a_new_order_is_shown_from_its_top(key):
     shown = top(MANY)
-    shown.press("end", key)
+    shown.press("down", "page down", "home", key)
     assert shown.chosen() == shown.names()[0] == name_of(shown.model.rows()[0])
+
+
+@pytest.mark.parametrize("key", ["P", "r", ">"])
+def test_a_row_that_somebody_went_to_stays_chosen_in_a_new_order(key):
+    shown = top(MANY)
+    shown.press("down", "down", key)
+    assert shown.chosen() == "h3"
 
 
 def test_an_order_that_a_view_has_not_is_said():
