@@ -106,10 +106,13 @@ def calm(lab):
     set_right(lab)
 
     def is_idle():
-        told = lab.ask("h1", "lbm", "queue.jobs", ids=["1-1000000"], timeout_s=20)["jobs"]
-        return not lab.jobs_alive() and all(job["finished"] for job in told)
+        return not lab.jobs_alive() and not waiting()
 
-    lab.wait_until(is_idle, "all jobs have ended", CALM_S)
+    def waiting():
+        told = lab.ask("h1", "lbm", "queue.jobs", ids=["1-1000000"], timeout_s=20)["jobs"]
+        return [job["id"] for job in told if not job["finished"]]
+
+    lab.wait_until(is_idle, "all jobs have ended", CALM_S, lambda: (lab.jobs_alive(), waiting()))
 
 
 def counted(lab, pids, at_s):
@@ -123,12 +126,14 @@ def counted(lab, pids, at_s):
         }
         found += [Count(at_s, part, what, amount) for what, amount in amounts.items()]
     for host in lab.hosts:
-        kept = sum(
-            path.stat().st_blocks * 512
+        kept = {
+            path: path.stat().st_blocks * 512 / (1 << 20)
             for path in lab.paths(host).state.rglob("*")
             if path.is_file()
-        )
-        found.append(Count(at_s, host, "state MiB", kept / (1 << 20)))
+        }
+        largest = max(kept, key=kept.__getitem__)
+        print(f"{host}: {sum(kept.values()):.1f} MiB, of it {kept[largest]:.1f} in {largest.name}")
+        found.append(Count(at_s, host, "state MiB", sum(kept.values())))
     return found
 
 
