@@ -9,8 +9,10 @@ same array in a thousand tasks, or in tasks submitted one by one, is one blob.
 """
 
 import io
+import os
 import pickle
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import cast
@@ -22,6 +24,7 @@ from lbd.text.install_line import lacks
 from lbd.text.one_line import one_line
 
 LARGE_BYTES = 1 << 20
+DIGESTED_BYTES = 8 << 20  # at once
 SHOWN_CHARS = 60
 NO_BUFFERS = pickle.dumps([], pickle.HIGHEST_PROTOCOL)
 PLAIN = frozenset({int, float, complex, bool, type(None)})
@@ -60,9 +63,20 @@ class Digests:
         if (known := self._known.get(id(owner))) is not None:
             return known[1], known[2]
         data = content if type(content) is bytes else bytes(content)
-        digest = sha256(data).digest()[:DIGEST_BYTES]
+        digest = digest_of(data)
         self._known[id(owner)] = owner, digest, data
         return digest, data
+
+
+def digest_of(data: bytes) -> bytes:
+    """That of its pieces' digests, which several processors have sooner."""
+    if len(data) <= DIGESTED_BYTES:
+        return sha256(data).digest()[:DIGEST_BYTES]
+    view = memoryview(data)
+    pieces = [view[at : at + DIGESTED_BYTES] for at in range(0, len(data), DIGESTED_BYTES)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        found = list(threads.map(lambda piece: sha256(piece).digest(), pieces))
+    return sha256(b"".join(found)).digest()[:DIGEST_BYTES]
 
 
 def pack_function(function: Function) -> bytes:

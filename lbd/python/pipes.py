@@ -3,12 +3,21 @@
 import ctypes
 import errno
 import io
+import mmap
 import os
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NONBLOCK = 2  # SPLICE_F_NONBLOCK
 NOT_TO_BE_HAD = (errno.ENOSYS, errno.EPERM)  # where a sandbox stands for the kernel, or filters
 PIECE_BYTES = 1 << 20
+POPULATE = 23  # MADV_POPULATE_WRITE
+WRITABLE = 0x200  # PyBUF_WRITE
+NEW_BYTES = ctypes.pythonapi.PyBytes_FromStringAndSize
+NEW_BYTES.restype = ctypes.py_object
+NEW_BYTES.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
+VIEW = ctypes.pythonapi.PyMemoryView_FromMemory
+VIEW.restype = ctypes.py_object
+VIEW.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 
 
 class Piece(ctypes.Structure):
@@ -22,8 +31,7 @@ def lend(target: int, data: bytes, at: int) -> int:
 
     The pipe has the pages themselves, so they must stay until they have been read. Raises OSError.
     """
-    address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
-    piece = Piece(address + at, len(data) - at)
+    piece = Piece(address_of(data) + at, len(data) - at)
     count = int(LIBC.vmsplice(target, ctypes.byref(piece), 1, NONBLOCK))
     if count >= 0:
         return count
@@ -33,12 +41,37 @@ def lend(target: int, data: bytes, at: int) -> int:
     raise OSError(number, os.strerror(number))
 
 
+def address_of(data: bytes) -> int:
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+
+
 def read_exactly(source: int, size: int) -> bytes:
     """Each byte is read to where it stays. Raises OSError, EOFError, and MemoryError before it has
     read any."""
+    if size > PIECE_BYTES:
+        return read_much(source, size)
     data = io.BufferedReader(io.FileIO(source, closefd=False), 1).read(size)
     if len(data) < size:
         raise EOFError
+    return data
+
+
+def read_much(source: int, size: int) -> bytes:
+    """As `read_exactly`. The kernel is asked for the memory of each piece at once: a fault for each
+    page takes as long as reading does, and holds up who writes to the pipe."""
+    data: bytes = NEW_BYTES(None, size)
+    address = address_of(data)
+    whole: memoryview = VIEW(address, size, WRITABLE)  # nobody else has the bytes yet
+    for at in range(0, size, PIECE_BYTES):
+        view = whole[at : at + PIECE_BYTES]
+        begin = (address + at) // mmap.PAGESIZE * mmap.PAGESIZE
+        end = address + at + len(view)
+        LIBC.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), POPULATE)
+        while view:
+            count = os.readv(source, [view])
+            if not count:
+                raise EOFError
+            view = view[count:]
     return data
 
 

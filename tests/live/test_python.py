@@ -56,6 +56,8 @@ def test_functions_run_on_all_hosts_and_raise_as_if_here(lab):
             return {}[key]
 
         with lbd.Executor(slots=4) as executor:
+            while len(executor.workers()) < 4:
+                list(executor.map(time.sleep, [0.2] * 4))
             first = set(executor.map(where, [0.3] * 8))
             chunks = list(executor.map(lambda x, y: x * y, range(10), range(10), chunksize=4))
             try:
@@ -96,6 +98,8 @@ def test_a_large_argument_is_sent_to_a_host_once_and_may_be_changed(lab):
 
         array = numpy.zeros(1 << 18)
         with lbd.Executor(slots=8) as executor:
+            while len(executor.workers()) < 4:
+                list(executor.map(time.sleep, [0.2] * 8))
             print(json.dumps([list(executor.map(change, [array] * 16)), array[0]]))
     """)  # fmt: skip
     results, here = found
@@ -120,6 +124,8 @@ def test_a_worker_alone_on_its_host_shares_a_large_argument_with_the_next_one(la
         data = bytes(3 << 20)
         with lbd.Executor(slots=2, host="h2") as executor:
             alone = executor.submit(look, data, 0).result()
+            while executor.workers() != {"h2": 2}:
+                list(executor.map(time.sleep, [0.2] * 2))
             both = list(executor.map(look, [data] * 2, [0.5] * 2))
             print(json.dumps([alone, both]))
     """)  # fmt: skip

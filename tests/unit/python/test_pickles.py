@@ -6,7 +6,15 @@ import numpy
 import pytest
 
 from lbd.python.failures import NotPicklable, RemoteError
-from lbd.python.pickles import LARGE_BYTES, Digests, pack_call, pack_function, unpack_arguments
+from lbd.python.pickles import (
+    DIGESTED_BYTES,
+    LARGE_BYTES,
+    Digests,
+    digest_of,
+    pack_call,
+    pack_function,
+    unpack_arguments,
+)
 from lbd.python.task_future import exception_of
 from lbd.python.worker import raised
 
@@ -64,6 +72,18 @@ def test_one_map_reads_an_argument_once():
     one, other = (pack_call(b"", (large,), {}, digests) for _ in range(2))
     (data,), (same,) = one.blobs.values(), other.blobs.values()
     assert data is same
+
+
+@pytest.mark.parametrize("size", [LARGE_BYTES, DIGESTED_BYTES, 2 * DIGESTED_BYTES + 1])
+def test_each_byte_counts_in_a_digest(size):
+    data = bytearray(size)
+    found = {digest_of(bytes(data)), digest_of(bytes(data) + b"\0")}
+    for at in (0, size // 2, size - 1):
+        data[at] = 1
+        found.add(digest_of(bytes(data)))
+        data[at] = 0
+    assert len(found) == 5
+    assert digest_of(bytes(data)) in found
 
 
 def test_what_cannot_be_pickled_says_so_in_one_line():

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from threading import Thread
 
 import pytest
 
@@ -19,12 +20,14 @@ def pipe():
 
 @pytest.fixture(params=["by the kernel", "copied"])
 def way(request, monkeypatch):
-    """Sandboxes that stand for the kernel may lack the call."""
+    """Sandboxes that stand for the kernel may lack these calls."""
 
     class Libc:
         def vmsplice(self, *_):
             pipes.ctypes.set_errno(errno.ENOSYS)
             return -1
+
+        madvise = vmsplice
 
     if request.param == "copied":
         monkeypatch.setattr(pipes, "LIBC", Libc())
@@ -59,4 +62,41 @@ def test_what_is_read_exactly_leaves_the_rest(pipe):
     reader, writer = pipe
     os.write(writer, b"content" + b"next")
     assert read_exactly(reader, 7) == b"content"
+    assert os.read(reader, 99) == b"next"
+
+
+def written_to(descriptor, data):
+    with open(descriptor, "wb", closefd=True) as file:
+        file.write(data)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("size", [(1 << 20) + 1, (3 << 20) - 33, 5 << 20])
+def test_of_much_each_byte_arrives_and_the_rest_is_left(size):
+    reader, writer = os.pipe()
+    data = os.urandom(size)
+    thread = Thread(target=written_to, args=(writer, data + b"next"))
+    thread.start()
+    assert read_exactly(reader, size) == data
+    assert os.read(reader, 99) == b"next"
+    thread.join()
+    os.close(reader)
+
+
+@pytest.mark.parametrize("size", [100, 3 << 20])
+def test_an_end_before_all_has_come_is_an_error(size):
+    reader, writer = os.pipe()
+    thread = Thread(target=written_to, args=(writer, bytes(size - 1)))
+    thread.start()
+    with pytest.raises(EOFError):
+        read_exactly(reader, size)
+    thread.join()
+    os.close(reader)
+
+
+def test_more_than_there_is_memory_is_an_error_before_any_is_read(pipe):
+    reader, writer = pipe
+    os.write(writer, b"next")
+    with pytest.raises(MemoryError):
+        read_exactly(reader, 1 << 60)
     assert os.read(reader, 99) == b"next"
