@@ -17,7 +17,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from lbd.console.errors import json_error, kind_of
-from lbd.console.output import finite
+from lbd.console.output import marked
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
@@ -36,11 +36,11 @@ from lbd.web.pages.settings import make_settings
 from lbd.web.pages.why import make_why
 from lbd.web.rendering import page_html, part_html
 from lbd.web.sessions import SESSION_S, Sessions, TooMany, is_csrf
-from lbd.web.stream import TICK_S, Streams
+from lbd.web.stream import Streams
 from lbd.web.view import NOBODY, Line, Page, Viewer
 
 KINDS = (
-    Kind("/", make_hosts, fresh_s=TICK_S),
+    Kind("/", make_hosts, is_for_all=True),
     Kind("/hosts/{name}", make_host),
     Kind("/jobs", make_jobs),
     Kind("/jobs/{name}", make_job),
@@ -57,6 +57,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 COOKIE = "lbd_session"
+MARK = "shown"  # in the address of events: of the page that the browser has
 
 
 class Site:
@@ -164,19 +165,24 @@ class Site:
                 made = await self._desk.page(question)
             except LbdError as problem:
                 return error_page(problem, question.viewer)
-            live = events_address(request) if kind.is_live else ""
-            return HTMLResponse(page_html(made.page, made.parts, question.viewer, live, ""))
+            live, drawn = "", made.drawn
+            if kind.is_live:
+                live = events_address(request)
+                self._desk.give(question, drawn)
+            html = page_html(made.page, drawn.parts, question.viewer, live, "", drawn.mark)
+            return HTMLResponse(html)
 
         return answer
 
     def as_json(self, kind: Kind) -> Handler:
         async def answer(request: Request) -> Response:
+            question = self.question(kind, request)
             try:
-                made = await self._desk.page(self.question(kind, request))
+                data = (await self._desk.page(question)).page.data
+                text = await self._desk.in_turn(question.viewer, lambda: json.dumps(marked(data)))
             except LbdError as problem:
                 text = json_error(kind_of(problem), one_line(str(problem)), None)
                 return Response(text, status_of(problem), media_type="application/json")
-            text = json.dumps(finite(made.page.data))
             return Response(text, media_type="application/json")
 
         return answer
@@ -186,7 +192,8 @@ class Site:
             question = self.question(kind, request)
             if self._streams.is_full(question.viewer):
                 return PlainTextResponse("too many pages are open\n", 503)
-            events = self._streams.events(question)
+            mark = request.headers.get("last-event-id") or request.query_params.get(MARK, "")
+            events = self._streams.events(question, mark)
             return StreamingResponse(events, media_type="text/event-stream")
 
         return answer
@@ -195,7 +202,11 @@ class Site:
 def words(request: Request) -> tuple[tuple[str, str], ...]:
     """What the address says after `?`, in an order of its own: the same question is asked once."""
     given = request.query_params.multi_items()[:WORDS_MAX]
-    return tuple(sorted((name[:40], value[:QUERY_CHARS_MAX]) for name, value in given if value))
+    return tuple(
+        sorted(
+            (name[:40], value[:QUERY_CHARS_MAX]) for name, value in given if value and name != MARK
+        )
+    )
 
 
 def events_address(request: Request) -> str:
