@@ -50,6 +50,7 @@ class Kind:
     fresh_s: float = FRESH_S
     is_live: bool = True
     is_for_all: bool = False  # the same for every viewer, and so made once for them all
+    title: str = ""  # if it is known before the page is made: its head may go first
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,11 +124,22 @@ def page_html(
     notice: str,
     mark: str = "",
 ) -> str:
-    """`live`: the address that its changes come from; "" for none. `mark`: of the parts, from which
-    those changes begin."""
-    return environment().get_template("page.html").render(
-        page=page, parts=parts, viewer=viewer, live=live, notice=notice, places=PLACES,
-        version=__version__, mark=mark,
+    head = head_html(page.title, page.at, viewer, live)
+    return head + rest_html(page, parts, notice, mark)
+
+
+def head_html(title: str, at: str, viewer: Viewer, live: str) -> str:
+    """What is known before the daemons have answered. `live`: the address that its changes come
+    from; "" for none."""
+    return environment().get_template("head.html").render(
+        title=title, at=at, viewer=viewer, live=live, places=PLACES
+    )  # fmt: skip
+
+
+def rest_html(page: Page, parts: Mapping[str, Markup], notice: str, mark: str) -> str:
+    """`mark`: of the parts, from which the changes begin."""
+    return environment().get_template("rest.html").render(
+        page=page, parts=parts, notice=notice, version=__version__, mark=mark
     )  # fmt: skip
 
 

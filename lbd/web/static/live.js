@@ -11,7 +11,7 @@
     pre.scrollTop = pre.scrollHeight;
   });
   let events = null;
-  let mark = main.dataset.mark; // of what was loaded, until something newer is shown
+  let mark = document.querySelector("[data-mark]").dataset.mark; // of what was loaded
 
   const put = (section, html) => {
     const inside = section.contains(document.activeElement) ? document.activeElement : null;
@@ -52,6 +52,11 @@
     events.onerror = () => say("no answer; trying again");
     events.addEventListener("parts", (event) => {
       const parts = JSON.parse(event.data);
+      if (Object.keys(parts).some((name) => !main.querySelector(`[data-part="${name}"]`))) {
+        stop();
+        location.reload(); // it says what went wrong, and now there is more
+        return;
+      }
       for (const section of main.querySelectorAll("[data-part]")) {
         const news = parts[section.dataset.part];
         if (Array.isArray(news)) putCells(section, news);
